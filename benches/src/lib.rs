@@ -1,0 +1,1 @@
+//! Contract suite (being written).

@@ -1,0 +1,135 @@
+//! What goes wrong, and what to do about it.
+//!
+//! Promises upward: every failure says what was asked and what stood in the way; nothing here allocates.
+//! Asks from below: nothing.
+
+use core::fmt;
+
+/// Why an allocation, a resize or a map failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Cause {
+    /// No free block is large enough, and the source gives no more.
+    OutOfMemory,
+    /// Memory may be there, but no record to describe it: lend more slots.
+    OutOfSlots,
+    /// The request can never be met: larger than the whole capacity or than offsets can express.
+    TooLarge,
+    /// Zero bytes, or an alignment that is not a power of two.
+    BadRequest,
+    /// The neighbour that would be needed for an in-place resize is not free, or too small.
+    NoRoom,
+    /// The block named is not live (freed before, or from another allocator).
+    NotLive,
+    /// A cap set by the user (a limit, a tenant's share) would be passed.
+    OverLimit,
+    /// The source failed for a reason of its own (a driver error, an injected fault).
+    SourceFailed,
+}
+
+/// A failed allocation or resize: what was asked, and the largest request that would have worked.
+///
+/// # Example
+/// ```
+/// use terrace_core::{AllocError, Cause};
+/// let error = AllocError { cause: Cause::OutOfMemory, asked: 4096, largest_free: 1024 };
+/// assert_eq!(
+///     error.to_string(),
+///     "out of memory: asked for 4096 bytes, the largest free block has 1024; \
+///      free something, raise the capacity, or ask for less"
+/// );
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocError {
+    /// Why.
+    pub cause: Cause,
+    /// Bytes asked for.
+    pub asked: u64,
+    /// Bytes of the largest free block at that moment (0 when nothing is free or it is not known).
+    pub largest_free: u64,
+}
+
+impl AllocError {
+    /// An error whose `largest_free` is not known or does not matter.
+    pub const fn new(cause: Cause, asked: u64) -> Self {
+        Self { cause, asked, largest_free: 0 }
+    }
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = self.asked;
+        match self.cause {
+            Cause::OutOfMemory => write!(
+                f,
+                "out of memory: asked for {asked} bytes, the largest free block has {}; \
+                 free something, raise the capacity, or ask for less",
+                self.largest_free
+            ),
+            Cause::OutOfSlots => {
+                write!(f, "out of slots: no record left to describe a block of {asked} bytes; lend more slots")
+            }
+            Cause::TooLarge => {
+                write!(f, "too large: {asked} bytes can never fit here; raise the capacity or the granule")
+            }
+            Cause::BadRequest => {
+                write!(f, "bad request: {asked} bytes; the size must not be 0 and the alignment a power of two")
+            }
+            Cause::NoRoom => write!(f, "no room: the block cannot become {asked} bytes in place; allocate, copy and free"),
+            Cause::NotLive => write!(f, "not live: the block was freed before or came from another allocator"),
+            Cause::OverLimit => write!(f, "over the limit: {asked} bytes would pass the cap; free something or raise the cap"),
+            Cause::SourceFailed => write!(f, "the source failed while {asked} bytes were asked for; see its own error"),
+        }
+    }
+}
+
+impl core::error::Error for AllocError {}
+
+/// A refused free. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeError {
+    /// The block is not live: freed before, or its record now describes another block.
+    Stale {
+        /// Address the handle names.
+        address: u64,
+    },
+    /// The handle was never given by this allocator.
+    Foreign {
+        /// Address the handle names.
+        address: u64,
+    },
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stale { address } => write!(f, "double free: the block at {address:#x} is no longer live"),
+            Self::Foreign { address } => write!(f, "foreign block: {address:#x} was not given by this allocator"),
+        }
+    }
+}
+
+impl core::error::Error for FreeError {}
+
+/// An invariant that does not hold: the sentence that stands beside the field, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The invariant, as written beside the field it speaks of.
+    pub clause: &'static str,
+    /// Slot, bin or address at which it was seen.
+    pub at: u64,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invariant broken at {:#x}: {}", self.at, self.clause)
+    }
+}
+
+impl core::error::Error for Violation {}
+
+/// `Ok` when `holds`; the violation otherwise. For `check()` of every structure.
+pub(crate) fn ensure(holds: bool, clause: &'static str, at: impl TryInto<u64>) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation { clause, at: at.try_into().unwrap_or(u64::MAX) }) }
+}
