@@ -1,2 +1,36 @@
-//! Being written.
-fn main() {}
+//! The `terrace` command.
+//!
+//! Promises upward: results on standard output; progress and errors on standard error, one line an error. Exit
+//! codes: 0 done (also when the reader of standard output went away), 1 something could not be written or an
+//! allocator misbehaved, 2 bad input or usage. After bad input nothing is written at all.
+//! Asks from below: `terrace` for recordings, the pools of the registry.
+#![forbid(unsafe_code)]
+
+mod args;
+mod convert;
+mod failure;
+mod picture;
+mod pools;
+mod replay;
+mod report;
+mod steps;
+mod timeline;
+
+use args::{Cli, Command, RecordCommand};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Replay(args) => replay::run(&args),
+        Command::Record(RecordCommand::Convert { input, output }) => convert::run(&input, &output),
+    };
+    match done {
+        Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("terrace: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

@@ -1,1 +1,39 @@
-//! Contract suite (being written).
+//! terrace: a memory allocator for every place a program keeps bytes.
+//!
+//! This is the crate to name. It re-exports the `no_std` core and adds what needs an operating system:
+//! [`config`] (how much memory, kept how) and [`recording`] (what programs did, to be looked at or replayed).
+//!
+//! ```text
+//!   your program ──► Allocator ──► cache ──► index ──► Source (mmap, device, file, another allocator)
+//!                       │            what an   which blocks   where segments
+//!                       │            owner     are free       come from and
+//!                       ▼            gave back                go back to
+//!                    recording ──► `terrace replay`: the same calls on any other allocator
+//! ```
+//!
+//! # Example
+//! ```
+//! use terrace::config::Config;
+//! use terrace::recording::Reader;
+//!
+//! // How to keep memory: a preset, a change, checked once.
+//! let config = Config::training().capacity(8 << 30).build()?;
+//! assert_eq!(config.capacity, 8 << 30);
+//!
+//! // What a program did: any CSV (plain, gzip, zstd) or recording, checked as it is read.
+//! let csv = "t,op,id,size,align,stream,tag\n0,a,0,4096,64,0,step:mm\n10,f,0,,,0,\n";
+//! for entry in Reader::new("example.csv", csv.as_bytes())? {
+//!     println!("{:?}", entry?.event);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod buffers;
+pub mod config;
+pub mod recording;
+pub mod shared;
+pub mod waiting;
+
+pub use config::{Config, ConfigError, Settings, Strategy};
+pub use terrace_core::*;

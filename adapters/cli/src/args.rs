@@ -1,0 +1,149 @@
+//! What the command line may say.
+//!
+//! Promises upward: values of the right kind; anything else ends with a usage text and exit code 2.
+//! Asks from below: names of pools from the registry.
+
+use crate::pools;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use terrace::config::parse_bytes;
+
+/// A memory allocator for every place a program keeps bytes.
+#[derive(Debug, Parser)]
+#[command(name = "terrace", version, about)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Replay recorded allocations on allocators; print a table and draw memory over time.
+    Replay(ReplayArgs),
+    /// Work with recordings.
+    #[command(subcommand)]
+    Record(RecordCommand),
+}
+
+/// Work with recordings.
+#[derive(Debug, Subcommand)]
+pub enum RecordCommand {
+    /// Rewrite a trace in the form that the name of OUT asks for.
+    #[command(after_help = CONVERT_HELP)]
+    Convert {
+        /// A trace: CSV (plain, gzip, zstd) or a recording.
+        #[arg(value_name = "IN")]
+        input: PathBuf,
+        /// Where to: NAME.csv, NAME.csv.gz, NAME.csv.zst or NAME.terrace.
+        #[arg(value_name = "OUT")]
+        output: PathBuf,
+    },
+}
+
+const CONVERT_HELP: &str = "\
+Examples:
+  terrace record convert train.csv.zst train.terrace
+  terrace record convert train.terrace train.csv
+
+A CSV that is converted to a recording and back is the same to the byte. OUT appears only when it is whole.";
+
+const REPLAY_HELP: &str = "\
+Examples:
+  terrace replay tests/data/train_resnet50.csv.zst
+  terrace replay train.csv --pool terrace --pool pytorch --source segments --min-size 17
+  terrace replay server.terrace --capacity 24GiB --streams on --fence-delay 100 --picture server.png
+  terrace replay a.csv b.csv --json - | jq '.[] | [.trace, .pool, .utilisation]'
+
+Traces are CSV with the header t,op,id,size,align,stream,tag (plain, gzip or zstd) or recordings (.terrace); the
+form is told by content. Sizes take KiB, MiB, GiB, TiB.
+
+Utilisation is peak live requested bytes / peak reserved bytes. A time is that of one event, the loop that replays
+it included.
+
+Exit codes: 0 done; 1 a file could not be written (the table is still printed); 2 bad input or usage: one error that
+names file and line, and nothing else is written.";
+
+/// Arguments of `terrace replay`.
+#[derive(Args, Debug)]
+#[command(after_help = REPLAY_HELP)]
+pub struct ReplayArgs {
+    /// Traces to replay, each on its own.
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
+    /// Allocator to replay on; may be given several times.
+    #[arg(long = "pool", value_name = "NAME", default_value = "all", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(pools::names_and_all()))]
+    pub pools: Vec<String>,
+    /// Where allocators take memory from: pages mapped under reserved addresses, or whole device allocations.
+    #[arg(long, value_enum, default_value_t = SourceKind::Growing)]
+    pub source: SourceKind,
+    /// The most bytes the source gives [default: not limited].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub capacity: Option<u64>,
+    /// Leave out blocks allocated with less than this.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = bytes)]
+    pub min_size: u64,
+    /// Whether the stream column names the owner, or everything has one owner.
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pub streams: Switch,
+    /// Events after which memory freed by one stream may be used by another.
+    #[arg(long, value_name = "EVENTS", default_value_t = 0)]
+    pub fence_delay: u64,
+    /// Where to draw, .svg or .png; several traces share the picture [default: replay-TRACE.svg for each trace;
+    /// none with --json -].
+    #[arg(long, value_name = "FILE", value_parser = picture)]
+    pub picture: Option<PathBuf>,
+    /// Where to write results as JSON; - for standard output, without the table.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl ReplayArgs {
+    /// Whether JSON, and nothing else, goes to standard output.
+    pub fn json_only(&self) -> bool {
+        self.json.as_ref().is_some_and(|path| path.as_os_str() == "-")
+    }
+}
+
+/// Where allocators take memory from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SourceKind {
+    /// Address space is reserved, pages of 2 MiB are mapped and moved under it.
+    Growing,
+    /// Fixed device allocations.
+    Segments,
+}
+
+impl SourceKind {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Growing => "growing",
+            Self::Segments => "segments",
+        }
+    }
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|allowed| format!("give {allowed}"))
+}
+
+fn picture(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("svg" | "png") => Ok(path),
+        _ => Err("end the name in .svg or .png".into()),
+    }
+}

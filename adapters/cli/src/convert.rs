@@ -1,0 +1,30 @@
+//! `terrace record convert`: one form of trace into another.
+//!
+//! Promises upward: the output appears whole or not at all.
+//! Asks from below: the reader and writer of recordings.
+
+use crate::failure::Failure;
+use std::path::Path;
+use terrace::recording::{Form, Partial, Reader, Writer};
+
+/// Converts `input` into the form that the name of `output` asks for.
+pub fn run(input: &Path, output: &Path) -> Result<(), Failure> {
+    let form = Form::of(output).ok_or_else(|| {
+        Failure::Usage(format!("{}: end the name in .csv, .csv.gz, .csv.zst or .terrace", output.display()))
+    })?;
+    let mut reader = Reader::open(input)?;
+    let cannot = |error| Failure::output(output, error);
+    let (partial, file) = Partial::create(output).map_err(cannot)?;
+    let name = output.display().to_string();
+    let mut writer = Writer::new(&name, form, file).map_err(|error| Failure::writing(output, error))?;
+    while let Some(entry) = reader.next() {
+        writer.write(&entry?.event, reader.texts()).map_err(|error| Failure::writing(output, error))?;
+    }
+    let left_out = writer.left_out();
+    writer.finish().map_err(|error| Failure::writing(output, error))?;
+    partial.keep().map_err(cannot)?;
+    if left_out > 0 {
+        eprintln!("terrace: {name}: {left_out} transfers, segments or marks were left out: CSV has no line for them");
+    }
+    Ok(())
+}

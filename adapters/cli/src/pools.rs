@@ -1,0 +1,89 @@
+//! The allocators that can be replayed on, by name.
+//!
+//! Promises upward: one list; an allocator is added by a function and a line.
+//! Asks from below: allocators, simulated sources, a fence that opens some events later.
+
+use crate::args::SourceKind;
+use std::cell::Cell;
+use std::rc::Rc;
+use terrace::Allocator;
+use terrace_models::{BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
+
+/// What an allocator is made on.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Which source to take from.
+    pub source: SourceKind,
+    /// The most bytes it gives, 0 when not limited.
+    pub capacity: u64,
+    /// Opens `--fence-delay` events after a free; its clock is the number of the event.
+    pub fence: Delay,
+}
+
+impl Setup {
+    /// A setup with a clock of its own.
+    pub fn new(source: SourceKind, capacity: u64, fence_delay: u64) -> Self {
+        Self { source, capacity, fence: Delay::new(fence_delay) }
+    }
+
+    /// The clock of the fence.
+    pub fn clock(&self) -> Rc<Cell<u64>> {
+        self.fence.clock()
+    }
+}
+
+/// An allocator, or why it cannot be made.
+pub type Made = Result<Box<dyn Allocator>, String>;
+
+/// A name and how to make what it names.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// As given to `--pool`.
+    pub name: &'static str,
+    /// Makes the allocator.
+    pub make: fn(&Setup) -> Made,
+}
+
+/// Every allocator, in the order of the table.
+pub const POOLS: &[Entry] =
+    &[Entry { name: "pytorch", make: pytorch }, Entry { name: "rmm", make: rmm }, Entry { name: "bfc", make: bfc }];
+
+/// The names that `--pool` takes.
+pub fn names_and_all() -> Vec<&'static str> {
+    std::iter::once("all").chain(POOLS.iter().map(|entry| entry.name)).collect()
+}
+
+/// The entries for some names, in the order of the table and each once.
+pub fn select(names: &[String]) -> Vec<Entry> {
+    let all = names.iter().any(|name| name == "all");
+    POOLS.iter().filter(|entry| all || names.iter().any(|name| name == entry.name)).copied().collect()
+}
+
+fn boxed(pool: impl Allocator + 'static) -> Made {
+    Ok(Box::new(pool))
+}
+
+fn pytorch(setup: &Setup) -> Made {
+    let (fence, options) = (setup.fence.clone(), PyTorchOptions::default());
+    let text = |error: BadOption| error.to_string();
+    match setup.source {
+        SourceKind::Growing => boxed(PyTorch::with(Growing::new(setup.capacity), fence, options).map_err(text)?),
+        SourceKind::Segments => boxed(PyTorch::with(Segments::new(setup.capacity), fence, options).map_err(text)?),
+    }
+}
+
+fn rmm(setup: &Setup) -> Made {
+    let (fence, options) = (setup.fence.clone(), RmmOptions::default());
+    match setup.source {
+        SourceKind::Growing => boxed(Rmm::with(Growing::new(setup.capacity), fence, options)),
+        SourceKind::Segments => boxed(Rmm::with(Segments::new(setup.capacity), fence, options)),
+    }
+}
+
+fn bfc(setup: &Setup) -> Made {
+    let (fence, options) = (setup.fence.clone(), BfcOptions::default());
+    match setup.source {
+        SourceKind::Growing => boxed(Bfc::with(Growing::new(setup.capacity), fence, options)),
+        SourceKind::Segments => boxed(Bfc::with(Segments::new(setup.capacity), fence, options)),
+    }
+}

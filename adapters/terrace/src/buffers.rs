@@ -1,0 +1,245 @@
+//! A pool of buffers of any type, by size: take one of at least so many bytes, use it, drop it, take it again.
+//!
+//! Promises upward: a buffer taken holds at least the bytes asked and is reset; no size is rounded up (a new buffer is made
+//! exactly as asked, and exact sizes come back exactly); at most `cap` buffers a bucket are kept.
+//! Asks from below: [`Buffer`]. `Vec<u8>` is one; yours needs three lines.
+//!
+//! Invariants: a kept buffer lies in the bucket `floor(capacity)` of the size table; `stats().pooled` = sum of the kept
+//! buffers' bytes; no bucket holds more than `cap`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use terrace_core::pool::Steps;
+use terrace_core::{AllocError, Cause, Counters, Stats};
+
+/// Buffers kept in each bucket unless told otherwise: enough for a double-buffered pipeline four stages deep.
+pub const BUCKET_CAP: usize = 8;
+/// Buckets: four to the octave, so that a bucket's buffers are within 25 % of each other, from 16 bytes on.
+const STEPS: Steps = match Steps::new(16, 4) {
+    Ok(steps) => steps,
+    Err(_) => panic!("two powers of two, 4 <= 16: found out when this is compiled"),
+};
+
+/// What a pool can keep.
+pub trait Buffer: Sized {
+    /// Makes a buffer of exactly (or, where that cannot be, at least) so many bytes.
+    ///
+    /// # Errors
+    /// [`Cause::OutOfMemory`], or what stood in the way.
+    fn make(bytes: usize) -> Result<Self, AllocError>;
+
+    /// Bytes it can hold.
+    fn capacity(&self) -> usize;
+
+    /// Forgets its contents. Called when it comes back, so that no user sees another's bytes.
+    fn reset(&mut self);
+}
+
+impl Buffer for Vec<u8> {
+    fn make(bytes: usize) -> Result<Self, AllocError> {
+        let mut buffer = Self::new();
+        let full = |_| AllocError::new(Cause::OutOfMemory, bytes as u64);
+        buffer.try_reserve_exact(bytes).map_err(full)?;
+        Ok(buffer)
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity()
+    }
+
+    fn reset(&mut self) {
+        self.clear();
+    }
+}
+
+/// A pool of buffers; clones are handles to the same.
+///
+/// # Example
+/// ```
+/// use terrace::buffers::BufferPool;
+/// let pool = BufferPool::<Vec<u8>>::new();
+/// let mut buffer = pool.take(1000)?;
+/// buffer.extend_from_slice(b"hello");
+/// drop(buffer); // back into the pool
+/// let again = pool.take(1000)?;
+/// assert!(again.is_empty() && again.capacity() >= 1000);
+/// assert_eq!((pool.stats().hits, pool.stats().misses), (1, 1));
+/// # Ok::<(), terrace::AllocError>(())
+/// ```
+pub struct BufferPool<B> {
+    inner: Arc<Inner<B>>,
+}
+
+struct Inner<B> {
+    cap: usize,
+    /// Kept buffers by bucket; no bucket is empty.
+    kept: Mutex<BTreeMap<u32, Vec<B>>>,
+    counters: Counters,
+}
+
+impl<B> Clone for BufferPool<B> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<B> fmt::Debug for BufferPool<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferPool").field("counters", &self.inner.counters).finish_non_exhaustive()
+    }
+}
+
+impl<B: Buffer> Default for BufferPool<B> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<B: Buffer> BufferPool<B> {
+    /// A pool that keeps [`BUCKET_CAP`] buffers a bucket.
+    pub fn new() -> Self {
+        Self::with_cap(BUCKET_CAP)
+    }
+
+    /// A pool that keeps `cap` buffers a bucket (0: none).
+    pub fn with_cap(cap: usize) -> Self {
+        let (kept, counters) = (Mutex::new(BTreeMap::new()), Counters::new());
+        Self { inner: Arc::new(Inner { cap, kept, counters }) }
+    }
+
+    /// Buckets are whole between any two statements of this file that can panic.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Vec<B>>> {
+        self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bucket a capacity belongs to; what is below the smallest size shares bucket 0.
+    fn bucket(&self, bytes: usize) -> u32 {
+        STEPS.floor(bytes as u64).unwrap_or(0)
+    }
+
+    /// Takes a buffer of at least `bytes` bytes: the tightest kept one of its own bucket, one of the next bucket (at most
+    /// 25 % larger steps away), or a new one. O(cap).
+    ///
+    /// # Errors
+    /// As [`Buffer::make`]; [`Cause::BadRequest`] for 0 bytes.
+    pub fn take(&self, bytes: usize) -> Result<PooledBuffer<B>, AllocError> {
+        let counters = &self.inner.counters;
+        if bytes == 0 {
+            counters.failed();
+            return Err(AllocError::new(Cause::BadRequest, 0));
+        }
+        let kept = self.find(bytes);
+        let hit = kept.is_some();
+        let buffer = kept.map_or_else(|| B::make(bytes), Ok).inspect_err(|_| counters.failed())?;
+        let held = buffer.capacity() as u64;
+        if hit {
+            counters.unpooled(held);
+        } else {
+            counters.reserved(held);
+        }
+        counters.allocated(held, hit);
+        Ok(PooledBuffer { pool: self.clone(), buffer: Some(buffer), held })
+    }
+
+    fn find(&self, bytes: usize) -> Option<B> {
+        let own = self.bucket(bytes);
+        let mut kept = self.lock();
+        (own..=own + 1).find_map(|bucket| {
+            let buffers = kept.get_mut(&bucket)?;
+            let fitting = buffers.iter().enumerate().filter(|(_, buffer)| buffer.capacity() >= bytes);
+            let (at, _) = fitting.min_by_key(|(_, buffer)| buffer.capacity())?;
+            let found = buffers.swap_remove(at);
+            if buffers.is_empty() {
+                kept.remove(&bucket);
+            }
+            Some(found)
+        })
+    }
+
+    /// Puts a buffer into the pool, whether or not it came from it. It is dropped when its bucket is full.
+    pub fn put(&self, mut buffer: B) {
+        buffer.reset();
+        let bytes = buffer.capacity() as u64;
+        self.inner.counters.reserved(bytes);
+        self.keep(buffer, bytes);
+    }
+
+    /// Keeps a reset buffer counted as reserved, or drops it (also when nothing is left of it). Dropping happens outside the lock.
+    fn keep(&self, buffer: B, bytes: u64) {
+        let mut kept = self.lock();
+        let bucket = kept.entry(self.bucket(buffer.capacity())).or_default();
+        if bytes != 0 && bucket.len() < self.inner.cap {
+            bucket.push(buffer);
+            self.inner.counters.pooled(bytes);
+            return;
+        }
+        kept.retain(|_, buffers| !buffers.is_empty());
+        drop(kept);
+        self.inner.counters.returned(bytes);
+    }
+
+    /// Drops every kept buffer. Returns their bytes.
+    pub fn trim(&self) -> u64 {
+        let buffers = std::mem::take(&mut *self.lock());
+        let sizes = buffers.values().flatten().map(|buffer| buffer.capacity() as u64);
+        sizes.inspect(|bytes| (self.inner.counters.unpooled(*bytes), self.inner.counters.returned(*bytes)).0).sum()
+    }
+
+    /// Counters: `in_use` is taken, `pooled` is kept, `reserved` is both.
+    pub fn stats(&self) -> Stats {
+        self.inner.counters.snapshot()
+    }
+}
+
+/// A buffer on loan: goes back when dropped.
+#[derive(Debug)]
+pub struct PooledBuffer<B: Buffer> {
+    pool: BufferPool<B>,
+    /// `None` only inside `drop` and `into_inner`.
+    buffer: Option<B>,
+    /// Its capacity when it was taken: what was counted.
+    held: u64,
+}
+
+impl<B: Buffer> PooledBuffer<B> {
+    /// Keeps the buffer: it does not go back (but may be [`put`](BufferPool::put)).
+    pub fn into_inner(mut self) -> B {
+        let buffer = self.buffer.take().unwrap_or_else(|| unreachable!("taken only here and in drop"));
+        self.pool.inner.counters.freed(self.held);
+        self.pool.inner.counters.returned(self.held);
+        buffer
+    }
+}
+
+impl<B: Buffer> Deref for PooledBuffer<B> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        self.buffer.as_ref().unwrap_or_else(|| unreachable!("taken only by into_inner and drop"))
+    }
+}
+
+impl<B: Buffer> DerefMut for PooledBuffer<B> {
+    fn deref_mut(&mut self) -> &mut B {
+        self.buffer.as_mut().unwrap_or_else(|| unreachable!("taken only by into_inner and drop"))
+    }
+}
+
+impl<B: Buffer> Drop for PooledBuffer<B> {
+    fn drop(&mut self) {
+        let Some(mut buffer) = self.buffer.take() else { return };
+        buffer.reset();
+        // It may have grown or shrunk in its user's hands: count it out as it was and in as it is.
+        let counters = &self.pool.inner.counters;
+        counters.freed(self.held);
+        let bytes = buffer.capacity() as u64;
+        counters.resized_reserve(self.held, bytes);
+        self.pool.keep(buffer, bytes);
+    }
+}
+
+#[cfg(test)]
+#[path = "buffers_tests.rs"]
+mod tests;

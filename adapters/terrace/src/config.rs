@@ -1,0 +1,212 @@
+//! How much memory, kept how: one configuration for everything.
+//!
+//! Promises upward: a [`Config`] is always valid; it is made of [`Settings`] by one check, whether they come from
+//! a [`Builder`], a preset, `TERRACE_*` variables or a file (serde). Every error names the setting, the value and
+//! what is allowed.
+//! Asks from below: nothing.
+//!
+//! | setting | variable | default |
+//! | --- | --- | --- |
+//! | `capacity` | `TERRACE_CAPACITY` | 0: what the device has, less the two limits below |
+//! | `granule` | `TERRACE_GRANULE` | 512 |
+//! | `small_threshold` | `TERRACE_SMALL_THRESHOLD` | 1MiB |
+//! | `segment_min`, `segment_max` | `TERRACE_SEGMENT_MIN`, `TERRACE_SEGMENT_MAX` | 2MiB, 1GiB |
+//! | `pooled_per_bucket` | `TERRACE_POOLED_PER_BUCKET` | 8 |
+//! | `device_fraction` | `TERRACE_DEVICE_FRACTION` | 0.9 |
+//! | `min_free` | `TERRACE_MIN_FREE` | 512MiB |
+//! | `zero_fresh` | `TERRACE_ZERO_FRESH` | off |
+//! | `pressure` | `TERRACE_PRESSURE` | 0.6,0.8,0.95 |
+//! | `strategy` | `TERRACE_STRATEGY` | good |
+
+mod builder;
+mod value;
+
+pub use builder::Builder;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Deref;
+pub use value::parse_bytes;
+
+const MIB: u64 = 1 << 20;
+
+/// Which free block a request gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Strategy {
+    /// One that certainly fits, found in O(1).
+    #[default]
+    Good,
+    /// The smallest that fits.
+    Best,
+    /// The one at the lowest address that fits.
+    First,
+    /// The largest.
+    Worst,
+}
+
+/// The plain values of a configuration; [`Settings::check`] makes a [`Config`] of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The most bytes to hold; 0: what the device has, within `device_fraction` and `min_free`.
+    pub capacity: u64,
+    /// Smallest step of size in bytes, a power of two from 1 to 2 MiB.
+    pub granule: u64,
+    /// Requests below this many bytes take the path for small ones.
+    pub small_threshold: u64,
+    /// Smallest segment to take from a source, in bytes, at least a granule.
+    pub segment_min: u64,
+    /// Largest segment to take in advance of need, in bytes, at least `segment_min`.
+    pub segment_max: u64,
+    /// Free blocks an owner keeps per size.
+    pub pooled_per_bucket: u32,
+    /// Share of a device's memory to use at most, above 0 up to 1.
+    pub device_fraction: f64,
+    /// Bytes of a device to leave to others.
+    pub min_free: u64,
+    /// Whether fresh segments are filled with zeros.
+    pub zero_fresh: bool,
+    /// Shares of capacity at which pressure becomes moderate, high and critical; rising, within 0 to 1.
+    pub pressure: [f64; 3],
+    /// Which free block a request gets.
+    pub strategy: Strategy,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            capacity: 0,
+            granule: 512,
+            small_threshold: MIB,
+            segment_min: 2 * MIB,
+            segment_max: 1024 * MIB,
+            pooled_per_bucket: 8,
+            device_fraction: 0.9,
+            min_free: 512 * MIB,
+            zero_fresh: false,
+            pressure: [0.6, 0.8, 0.95],
+            strategy: Strategy::Good,
+        }
+    }
+}
+
+impl Settings {
+    /// The one place where settings are judged.
+    ///
+    /// # Errors
+    /// The first setting that is out of bounds.
+    pub fn check(self) -> Result<Config, ConfigError> {
+        let Self { granule, segment_min, segment_max, device_fraction, pressure, .. } = self;
+        let no_bytes = |name, value: u64, allowed| Err(ConfigError::new(name, value, allowed));
+        if !granule.is_power_of_two() || granule > 2 * MIB {
+            return no_bytes("granule", granule, "a power of two from 1 to 2MiB");
+        }
+        if segment_min < granule || segment_min > 1 << 48 {
+            return no_bytes("segment_min", segment_min, "at least the granule, at most 2^48 bytes");
+        }
+        if segment_max < segment_min || segment_max > 1 << 48 {
+            return no_bytes("segment_max", segment_max, "at least segment_min, at most 2^48 bytes");
+        }
+        if self.capacity != 0 && self.capacity < segment_min {
+            return no_bytes("capacity", self.capacity, "0 (not limited) or at least segment_min");
+        }
+        if !(device_fraction > 0.0 && device_fraction <= 1.0) {
+            return Err(ConfigError::new("device_fraction", device_fraction, "above 0, at most 1"));
+        }
+        let [moderate, high, critical] = pressure;
+        if !(0.0 < moderate && moderate < high && high < critical && critical <= 1.0) {
+            let value = format!("{moderate},{high},{critical}");
+            return Err(ConfigError::new("pressure", value, "three rising shares above 0, at most 1"));
+        }
+        Ok(Config(self))
+    }
+}
+
+/// Settings that were checked: read them as fields, change them through [`Config::to_builder`].
+///
+/// # Example
+/// ```
+/// use terrace::config::{Config, Strategy};
+/// let config = Config::builder().granule(256).strategy(Strategy::Best).build()?;
+/// assert_eq!(config.pooled_per_bucket, 8);
+/// let error = Config::builder().granule(100).build().unwrap_err();
+/// assert_eq!(error.to_string(), "granule is `100`; allowed: a power of two from 1 to 2MiB");
+/// # Ok::<(), terrace::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Settings", into = "Settings")]
+pub struct Config(Settings);
+
+impl Config {
+    /// Starts from the defaults.
+    pub fn builder() -> Builder {
+        Builder::from(Settings::default())
+    }
+
+    /// Starts from values for serving a model: many sizes come back, so more is kept for them.
+    pub fn inference() -> Builder {
+        Self::builder().pooled_per_bucket(32).segment_max(256 * MIB)
+    }
+
+    /// Starts from values for a small or shared device: little is kept, segments are small.
+    pub fn constrained() -> Builder {
+        Self::builder().pooled_per_bucket(2).granule(256).segment_max(16 * MIB).device_fraction(0.5)
+    }
+
+    /// Starts from values for training: steps repeat, segments are large.
+    pub fn training() -> Builder {
+        Self::builder().pooled_per_bucket(16).segment_min(16 * MIB)
+    }
+
+    /// Starts from this configuration.
+    pub fn to_builder(&self) -> Builder {
+        Builder::from(self.0.clone())
+    }
+}
+
+impl Deref for Config {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.0
+    }
+}
+
+impl TryFrom<Settings> for Config {
+    type Error = ConfigError;
+
+    fn try_from(settings: Settings) -> Result<Self, ConfigError> {
+        settings.check()
+    }
+}
+
+impl From<Config> for Settings {
+    fn from(config: Config) -> Self {
+        config.0
+    }
+}
+
+/// A setting that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The setting or variable.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// What would be allowed.
+    pub allowed: &'static str,
+}
+
+impl ConfigError {
+    fn new(name: &str, value: impl ToString, allowed: &'static str) -> Self {
+        Self { name: name.into(), value: value.to_string(), allowed }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is `{}`; allowed: {}", self.name, self.value.escape_debug(), self.allowed)
+    }
+}
+
+impl std::error::Error for ConfigError {}

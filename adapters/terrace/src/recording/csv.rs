@@ -1,0 +1,93 @@
+//! One line of CSV to an event and back.
+//!
+//! Promises upward: a line that is accepted is written again to the same bytes.
+//! Asks from below: a line without its line end; texts by number.
+
+use super::error::Problem;
+use super::texts::Texts;
+use std::io::{self, Write};
+use terrace_core::Owner;
+use terrace_core::event::{Event, Kind};
+
+/// Columns of a line.
+const COLUMNS: usize = 7;
+
+/// Reads a line.
+pub(super) fn parse(line: &str, texts: &mut Texts) -> Result<Event, Problem> {
+    let [time, operation, id, bytes, align, owner, tag] = columns(line)?;
+    let mut event = Event {
+        time_us: number("t", time)?,
+        kind: kind(operation)?,
+        id: number("id", id)?,
+        owner: Owner(u32::try_from(number("stream", owner)?).map_err(|_| Problem::Number("stream", owner.into()))?),
+        ..Event::default()
+    };
+    if event.kind == Kind::Free {
+        empty("size", bytes)?;
+        empty("align", align)?;
+    } else {
+        event.bytes = number("size", bytes)?;
+        event.align = number("align", align)?;
+        if event.align == 0 {
+            return Err(Problem::BadAlign(0));
+        }
+    }
+    event.tag = texts.intern(tag)?;
+    Ok(event)
+}
+
+fn columns(line: &str) -> Result<[&str; COLUMNS], Problem> {
+    let mut columns = [""; COLUMNS];
+    let mut n = 0;
+    for column in line.split(',') {
+        if let Some(place) = columns.get_mut(n) {
+            *place = column;
+        }
+        n += 1;
+    }
+    if n == COLUMNS { Ok(columns) } else { Err(Problem::Columns(n)) }
+}
+
+fn kind(text: &str) -> Result<Kind, Problem> {
+    match text {
+        "a" => Ok(Kind::Allocate),
+        "r" => Ok(Kind::Reallocate),
+        "f" => Ok(Kind::Free),
+        _ => Err(Problem::Operation(text.into())),
+    }
+}
+
+/// Digits only, no leading zero: the one way to write a number, so that writing it again gives the same bytes.
+fn number(column: &'static str, text: &str) -> Result<u64, Problem> {
+    let canonical = text == "0" || text.starts_with(|c: char| matches!(c, '1'..='9'));
+    match text.parse() {
+        Ok(number) if canonical => Ok(number),
+        _ if is_digits(text) && column == "size" && canonical => Err(Problem::HugeSize(u64::MAX)),
+        _ => Err(Problem::Number(column, text.into())),
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn empty(column: &'static str, text: &str) -> Result<(), Problem> {
+    if text.is_empty() { Ok(()) } else { Err(Problem::NotEmpty(column, text.into())) }
+}
+
+/// Writes a line; `false` when CSV has no line for this kind of event.
+pub(super) fn write(out: &mut dyn Write, event: &Event, tag: &str) -> io::Result<bool> {
+    let Event { time_us, id, bytes, align, owner: Owner(owner), .. } = event;
+    match event.kind {
+        Kind::Allocate => writeln!(out, "{time_us},a,{id},{bytes},{align},{owner},{tag}")?,
+        Kind::Reallocate => writeln!(out, "{time_us},r,{id},{bytes},{align},{owner},{tag}")?,
+        Kind::Free => writeln!(out, "{time_us},f,{id},,,{owner},{tag}")?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Whether a tag can stand in a line.
+pub(super) fn fits(tag: &str) -> bool {
+    !tag.contains([',', '\n', '\r', '\0'])
+}

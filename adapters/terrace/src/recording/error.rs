@@ -1,0 +1,194 @@
+//! What can be wrong with a trace: the file, the place, what, and what to do.
+//!
+//! Promises upward: one line of text, with no control characters from the file.
+//! Asks from below: nothing.
+
+use super::{ALIGN_MAX, HEADER, LINE_MAX, LIVE_MAX, SIZE_MAX, TEXTS_MAX, WINDOW_LOG};
+use std::fmt;
+use std::io;
+use terrace_core::event::{DecodeError, EncodeError, VERSION};
+
+/// Where in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The file as a whole.
+    File,
+    /// This line of a CSV, from 1 (the header).
+    Line(u64),
+    /// This record of a recording, from 1.
+    Record(u64),
+}
+
+/// A trace that could not be read or written.
+#[derive(Debug)]
+pub struct TraceError {
+    /// The file, as the user named it.
+    pub file: String,
+    /// Where in it.
+    pub place: Place,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Place::File => write!(f, "{}: {}", self.file, self.problem),
+            Place::Line(line) => write!(f, "{}:{line}: {}", self.file, self.problem),
+            Place::Record(record) => write!(f, "{}: record {record}: {}", self.file, self.problem),
+        }
+    }
+}
+
+impl std::error::Error for TraceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.problem {
+            Problem::Io(error) | Problem::Archive(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong. Texts from the file are cut to 40 characters and escaped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The system refused to open, read or write.
+    Io(io::Error),
+    /// No bytes at all.
+    Empty,
+    /// A header and nothing else.
+    NoEvents,
+    /// The archive (gzip, zstd, recording) ends too early.
+    CutShort(&'static str),
+    /// The archive is damaged, or its window too large.
+    Archive(&'static str, io::Error),
+    /// Neither CSV nor anything else that is known.
+    Header(String),
+    /// Not 7 columns.
+    Columns(usize),
+    /// Not a plain decimal number where one is needed.
+    Number(&'static str, String),
+    /// The operation is not `a`, `r` or `f`.
+    Operation(String),
+    /// A free with a size or alignment.
+    NotEmpty(&'static str, String),
+    /// Bytes that are not UTF-8.
+    NotUtf8,
+    /// A NUL byte in a line.
+    Nul,
+    /// A carriage return.
+    CarriageReturn,
+    /// A line or tag longer than allowed.
+    LongLine,
+    /// The last line has no line end.
+    NoLineEnd,
+    /// Zero bytes asked.
+    ZeroSize,
+    /// More than [`SIZE_MAX`].
+    HugeSize(u64),
+    /// Not a power of two, or more than [`ALIGN_MAX`].
+    BadAlign(u64),
+    /// Earlier than the event before.
+    TimeBack(u64, u64),
+    /// An allocation with another id than the next.
+    OutOfSequence(u64, u64),
+    /// An id that was not allocated yet.
+    UnknownId(u64),
+    /// A free of a block that was freed before.
+    DoubleFree(u64),
+    /// A reallocation or transfer of a block that was freed before.
+    UseAfterFree(u64),
+    /// More than [`LIVE_MAX`] blocks, or 2^62 bytes, live at once.
+    TooMuchLive,
+    /// Tags and call sites take more than [`TEXTS_MAX`].
+    TooManyTexts,
+    /// A recording of another version.
+    Version(u8),
+    /// Bytes in a recording that are no record.
+    Record(DecodeError),
+    /// An event names a text that was not defined, or a definition comes out of order.
+    TextId(u32),
+    /// A tag that CSV cannot hold: a comma, a line end or a NUL byte in it.
+    TagNotCsv(String),
+    /// An event that cannot be written.
+    Unwritable(EncodeError),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}; check the path and its permissions"),
+            Self::Empty => write!(f, "the file is empty; record it again"),
+            Self::NoEvents => write!(f, "no events after the header; record it again"),
+            Self::CutShort(kind) => write!(f, "the {kind} is cut short; copy or record it again"),
+            Self::Archive(kind, error) => write!(
+                f,
+                "the {kind} is damaged or needs a window above {} MiB ({error}); copy it again or recompress it",
+                1 << (WINDOW_LOG - 20)
+            ),
+            Self::Header(text) => write!(
+                f,
+                "the first line is `{}`, not `{HEADER}`; give a CSV (plain, gzip or zstd) or a terrace recording",
+                quote(text)
+            ),
+            Self::Columns(n) => write!(f, "{n} columns instead of 7; write `{HEADER}`, without quotes"),
+            Self::Number(column, text) => write!(
+                f,
+                "`{}` in column {column} is not a whole number; write digits only, no sign, no leading zero",
+                quote(text)
+            ),
+            Self::Operation(text) => write!(f, "operation `{}` is unknown; write a, r or f", quote(text)),
+            Self::NotEmpty(column, text) => {
+                write!(f, "a free has `{}` in column {column}; leave it empty", quote(text))
+            }
+            Self::NotUtf8 => write!(f, "not UTF-8 text; convert the file to UTF-8"),
+            Self::Nul => write!(f, "a NUL byte; the file is damaged or not text"),
+            Self::CarriageReturn => write!(f, "a carriage return; write LF line ends (tr -d '\\r')"),
+            Self::LongLine => write!(f, "the line is longer than {LINE_MAX} bytes; shorten the tag"),
+            Self::NoLineEnd => write!(f, "the last line has no line end: the file is cut short; copy it again"),
+            Self::ZeroSize => write!(f, "size 0; sizes are at least 1 byte"),
+            Self::HugeSize(size) => write!(f, "size {size} is absurd; the most is {SIZE_MAX} bytes (256 TiB)"),
+            Self::BadAlign(align) => {
+                write!(f, "alignment {align} is not a power of two from 1 to {ALIGN_MAX}; correct it")
+            }
+            Self::TimeBack(time, before) => {
+                write!(f, "time goes back from {before} to {time} us; sort the events by time")
+            }
+            Self::OutOfSequence(id, next) => {
+                write!(f, "allocation id {id} is out of sequence, the next is {next}; number them 0, 1, 2, ...")
+            }
+            Self::UnknownId(id) => write!(f, "unknown id {id}: nothing was allocated with it so far; correct the id"),
+            Self::DoubleFree(id) => write!(f, "double free: block {id} was freed before; drop the second free"),
+            Self::UseAfterFree(id) => write!(f, "block {id} was freed before this; correct the id"),
+            Self::TooMuchLive => {
+                write!(f, "more than {LIVE_MAX} blocks or 2^62 bytes live at once; cut the trace into windows")
+            }
+            Self::TooManyTexts => {
+                write!(f, "tags take more than {} MiB; put fewer different texts into tags", TEXTS_MAX >> 20)
+            }
+            Self::Version(version) => {
+                write!(f, "recording version {version}, this program reads {VERSION}; use a matching terrace")
+            }
+            Self::Record(error) => write!(f, "{error}; the recording is damaged, record it again"),
+            Self::TextId(id) => write!(f, "text {id} is not defined here; the recording is damaged, record it again"),
+            Self::TagNotCsv(tag) => {
+                write!(
+                    f,
+                    "tag `{}` has a comma, line end or NUL, which CSV cannot hold; keep the recording",
+                    quote(tag)
+                )
+            }
+            Self::Unwritable(error) => write!(f, "the event cannot be written: {error}"),
+        }
+    }
+}
+
+/// At most 40 characters of a text from a file, control characters escaped.
+fn quote(text: &str) -> String {
+    let mut quoted: String = text.chars().take(40).flat_map(char::escape_debug).collect();
+    if text.chars().nth(40).is_some() {
+        quoted.push_str("...");
+    }
+    quoted
+}

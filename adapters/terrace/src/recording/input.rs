@@ -1,0 +1,93 @@
+//! The bytes below a reader: which archive they are in, and how far they were read.
+//!
+//! Promises upward: a plain stream of content whatever the archive; bounded windows; errors typed.
+//! Asks from below: any `Read`.
+
+use super::error::Problem;
+use super::{MAGIC, WINDOW_LOG};
+use flate2::read::MultiGzDecoder;
+use std::cell::Cell;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::rc::Rc;
+use terrace_core::event::VERSION;
+
+/// First bytes of gzip and zstd.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Buffer for content: 64 KiB, about 1500 lines.
+const BUFFER: usize = 64 << 10;
+
+/// Content of a file, unpacked.
+pub(super) struct Input<'a> {
+    content: Box<dyn BufRead + 'a>,
+    /// How the file is packed, as errors name it.
+    archive: Option<&'static str>,
+    /// Whether the content is records and not CSV.
+    pub(super) recording: bool,
+}
+
+impl<'a> Input<'a> {
+    /// Looks at the first bytes and unpacks what they announce.
+    pub(super) fn detect(mut raw: impl Read + 'a) -> Result<Self, Problem> {
+        let mut first = Vec::with_capacity(MAGIC.len() + 1);
+        raw.by_ref().take(MAGIC.len() as u64 + 1).read_to_end(&mut first).map_err(Problem::Io)?;
+        if first.is_empty() {
+            return Err(Problem::Empty);
+        }
+        let recording = first.starts_with(&MAGIC);
+        match first.get(MAGIC.len()) {
+            _ if !recording => {}
+            Some(&VERSION) => first.clear(),
+            Some(&version) => return Err(Problem::Version(version)),
+            None => return Err(Problem::CutShort("recording")),
+        }
+        let (gzip, zstd) = (first.starts_with(&GZIP), first.starts_with(&ZSTD));
+        let whole = Cursor::new(first).chain(raw);
+        Ok(if recording || zstd {
+            let mut decoder = zstd::Decoder::new(whole).map_err(Problem::Io)?;
+            decoder.window_log_max(WINDOW_LOG).map_err(Problem::Io)?;
+            let archive = Some(if recording { "recording" } else { "zstd archive" });
+            Self { content: Box::new(BufReader::with_capacity(BUFFER, decoder)), archive, recording }
+        } else if gzip {
+            let content = BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole));
+            Self { content: Box::new(content), archive: Some("gzip archive"), recording }
+        } else {
+            Self { content: Box::new(BufReader::with_capacity(BUFFER, whole)), archive: None, recording }
+        })
+    }
+
+    /// Reads up to and with `end`, at most `max` bytes. 0 at the end.
+    pub(super) fn read_until(&mut self, end: u8, max: usize, line: &mut Vec<u8>) -> Result<usize, Problem> {
+        let read = self.content.by_ref().take(max as u64).read_until(end, line);
+        read.map_err(|error| self.problem(error))
+    }
+
+    /// Appends at most `max` bytes. Less only at the end.
+    pub(super) fn fill(&mut self, max: usize, buffer: &mut Vec<u8>) -> Result<usize, Problem> {
+        let read = self.content.by_ref().take(max as u64).read_to_end(buffer);
+        read.map_err(|error| self.problem(error))
+    }
+
+    /// A read error as the user should see it: the system's own, or the archive's.
+    fn problem(&self, error: io::Error) -> Problem {
+        match self.archive {
+            Some(archive) if error.kind() == io::ErrorKind::UnexpectedEof => Problem::CutShort(archive),
+            Some(archive) if error.raw_os_error().is_none() => Problem::Archive(archive, error),
+            _ => Problem::Io(error),
+        }
+    }
+}
+
+/// Counts the bytes that pass, for progress.
+pub(super) struct Counted<R> {
+    pub(super) inner: R,
+    pub(super) passed: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.passed.set(self.passed.get() + read as u64);
+        Ok(read)
+    }
+}

@@ -1,0 +1,212 @@
+//! Reads any form of trace as checked events.
+//!
+//! Promises upward: events in order, each checked against those before; after the first error nothing more.
+//! Asks from below: unpacked content, lines or records, the checker.
+
+use super::check::Checker;
+use super::csv;
+use super::error::{Place, Problem, TraceError};
+use super::input::{Counted, Input};
+use super::texts::Texts;
+use super::{HEADER, LINE_MAX};
+use std::cell::Cell;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::rc::Rc;
+use terrace_core::event::{DecodeError, Decoder, Event, RECORD_MAX, Record};
+
+/// Bytes of records read at a time: 64 KiB, at least [`RECORD_MAX`].
+const RECORDS: usize = 64 << 10;
+
+/// An event, and a small number for its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What happened.
+    pub event: Event,
+    /// Number of the block among those live now: dense from 0, used again after the free (whose entry still has
+    /// it). `None` for events that name no block.
+    pub slot: Option<u32>,
+}
+
+/// Reads a trace, one entry at a time. See the [module](super) for forms and limits.
+///
+/// # Example
+/// ```
+/// use terrace::recording::Reader;
+/// let csv = "t,op,id,size,align,stream,tag\n0,a,0,100,16,0,malloc\n1000,f,0,,,0,\n1000,f,0,,,0,\n";
+/// let mut reader = Reader::new("trace.csv", csv.as_bytes())?;
+/// assert_eq!(reader.next().unwrap()?.event.bytes, 100);
+/// assert_eq!(reader.next().unwrap()?.slot, Some(0));
+/// let error = reader.next().unwrap().unwrap_err();
+/// assert!(error.to_string().starts_with("trace.csv:4: double free: block 0"));
+/// # Ok::<(), terrace::recording::TraceError>(())
+/// ```
+pub struct Reader<'a> {
+    file: String,
+    input: Input<'a>,
+    /// A line, or records of which those before `start` were used.
+    buffer: Vec<u8>,
+    start: usize,
+    decoder: Decoder,
+    checker: Checker,
+    texts: Texts,
+    /// Lines or records read so far, the one being read included.
+    place: u64,
+    events: u64,
+    done: bool,
+    passed: Rc<Cell<u64>>,
+    total: Option<u64>,
+}
+
+impl Reader<'static> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// [`TraceError`] when it cannot be opened or is none of the known forms.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, TraceError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let fail = |error| TraceError { file: name.clone(), place: Place::File, problem: Problem::Io(error) };
+        let file = File::open(path).map_err(fail)?;
+        let total = file.metadata().ok().filter(|data| data.is_file()).map(|data| data.len());
+        Ok(Self { total, ..Self::new(&name, file)? })
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from anything; `name` stands in errors.
+    ///
+    /// # Errors
+    /// [`TraceError`] when the first bytes are none of the known forms.
+    pub fn new(name: &str, raw: impl Read + 'a) -> Result<Self, TraceError> {
+        let passed = Rc::new(Cell::new(0));
+        let fail = |problem| TraceError { file: name.into(), place: Place::File, problem };
+        let input = Input::detect(Counted { inner: raw, passed: passed.clone() }).map_err(fail)?;
+        let mut reader = Self {
+            file: name.into(),
+            input,
+            buffer: Vec::new(),
+            start: 0,
+            decoder: Decoder::default(),
+            checker: Checker::default(),
+            texts: Texts::default(),
+            place: 0,
+            events: 0,
+            done: false,
+            passed,
+            total: None,
+        };
+        if !reader.input.recording {
+            reader.header().map_err(|problem| reader.error(problem))?;
+        }
+        Ok(reader)
+    }
+
+    /// Tags and call sites met so far.
+    pub fn texts(&self) -> &Texts {
+        &self.texts
+    }
+
+    /// Bytes read of the file as it lies on disk, and its length where known: for progress.
+    pub fn progress(&self) -> (u64, Option<u64>) {
+        (self.passed.get(), self.total)
+    }
+
+    fn header(&mut self) -> Result<(), Problem> {
+        match self.line()? {
+            None => Err(Problem::Empty),
+            Some(HEADER) => Ok(()),
+            Some(other) => Err(Problem::Header(other.into())),
+        }
+    }
+
+    /// The next line without its line end; `None` at the end.
+    fn line(&mut self) -> Result<Option<&str>, Problem> {
+        self.buffer.clear();
+        self.place += 1;
+        if self.input.read_until(b'\n', LINE_MAX + 1, &mut self.buffer)? == 0 {
+            return Ok(None);
+        }
+        if self.buffer.pop_if(|last| *last == b'\n').is_none() {
+            return Err(if self.buffer.len() > LINE_MAX { Problem::LongLine } else { Problem::NoLineEnd });
+        }
+        if self.buffer.contains(&0) {
+            return Err(Problem::Nul);
+        }
+        if self.buffer.contains(&b'\r') {
+            return Err(Problem::CarriageReturn);
+        }
+        str::from_utf8(&self.buffer).map(Some).map_err(|_| Problem::NotUtf8)
+    }
+
+    fn next_line(&mut self) -> Result<Option<Event>, Problem> {
+        // The texts leave `self` for the call, because the line borrows it.
+        let mut texts = std::mem::take(&mut self.texts);
+        let event = self.line().and_then(|line| line.map(|line| csv::parse(line, &mut texts)).transpose());
+        self.texts = texts;
+        event
+    }
+
+    fn next_record(&mut self) -> Result<Option<Event>, Problem> {
+        loop {
+            if self.buffer.len() - self.start < RECORD_MAX {
+                self.buffer.drain(..self.start);
+                self.start = 0;
+                self.input.fill(RECORDS - self.buffer.len().min(RECORDS), &mut self.buffer)?;
+            }
+            let rest = &self.buffer[self.start..];
+            if rest.is_empty() {
+                return Ok(None);
+            }
+            self.place += 1;
+            let (record, used) = self.decoder.decode(rest).map_err(|error| match error {
+                DecodeError::Short => Problem::CutShort("recording"),
+                error => Problem::Record(error),
+            })?;
+            self.start += used;
+            match record {
+                Record::Event(event) => return Ok(Some(event)),
+                Record::Text { id, text } => {
+                    if self.texts.add(text)? != id {
+                        return Err(Problem::TextId(id));
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_entry(&mut self) -> Result<Option<Entry>, Problem> {
+        let event = if self.input.recording { self.next_record()? } else { self.next_line()? };
+        let Some(event) = event else {
+            return if self.events == 0 { Err(Problem::NoEvents) } else { Ok(None) };
+        };
+        for id in [event.tag, event.site] {
+            self.texts.get(id).ok_or(Problem::TextId(id))?;
+        }
+        self.events += 1;
+        Ok(Some(Entry { event, slot: self.checker.check(&event)? }))
+    }
+
+    fn error(&self, problem: Problem) -> TraceError {
+        let place = match problem {
+            Problem::Io(_) | Problem::Empty | Problem::NoEvents => Place::File,
+            _ if self.input.recording => Place::Record(self.place),
+            _ => Place::Line(self.place),
+        };
+        TraceError { file: self.file.clone(), place, problem }
+    }
+}
+
+impl Iterator for Reader<'_> {
+    type Item = Result<Entry, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let next = self.next_entry().map_err(|problem| self.error(problem)).transpose();
+        self.done = !matches!(next, Some(Ok(_)));
+        next
+    }
+}

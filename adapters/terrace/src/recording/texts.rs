@@ -1,0 +1,74 @@
+//! Texts named by number: tags and call sites.
+//!
+//! Promises upward: ids count up from 1 in the order of first use; 0 is no text. Memory is bounded by [`TEXTS_MAX`].
+//! Asks from below: nothing.
+
+use super::error::Problem;
+use std::collections::HashMap;
+use std::rc::Rc;
+use terrace_core::event::TEXT_MAX;
+
+/// Most memory that texts may take: 64 MiB, each counted with [`OVERHEAD`]. A million tags of 16 bytes fit thrice.
+pub const TEXTS_MAX: usize = 64 << 20;
+/// Bytes a text costs beside its own: a map entry (24), a list entry (16), counts and slack.
+const OVERHEAD: usize = 64;
+
+/// Texts named by number.
+#[derive(Clone, Debug, Default)]
+pub struct Texts {
+    ids: HashMap<Rc<str>, u32>,
+    /// `texts[i]` has id `i + 1`.
+    texts: Vec<Rc<str>>,
+    bytes: usize,
+}
+
+impl Texts {
+    /// The id of a text, new or known; 0 for the empty one. O(its length).
+    ///
+    /// # Errors
+    /// [`Problem::LongLine`] above [`TEXT_MAX`] bytes, [`Problem::TooManyTexts`] above [`TEXTS_MAX`] in all.
+    pub fn intern(&mut self, text: &str) -> Result<u32, Problem> {
+        if text.is_empty() {
+            return Ok(0);
+        }
+        match self.ids.get(text) {
+            Some(&id) => Ok(id),
+            None => self.add(text),
+        }
+    }
+
+    /// Appends a text with the next id, also when it is known already (a recording may define it twice).
+    pub(super) fn add(&mut self, text: &str) -> Result<u32, Problem> {
+        if text.len() > TEXT_MAX {
+            return Err(Problem::LongLine);
+        }
+        self.bytes += text.len() + OVERHEAD;
+        if self.bytes > TEXTS_MAX {
+            return Err(Problem::TooManyTexts);
+        }
+        let text: Rc<str> = text.into();
+        self.texts.push(text.clone());
+        // TEXTS_MAX / OVERHEAD is 2^20 texts, far below 2^32.
+        let id = self.texts.len() as u32;
+        self.ids.insert(text, id);
+        Ok(id)
+    }
+
+    /// The text of an id; empty for 0, `None` for an id that was not given.
+    pub fn get(&self, id: u32) -> Option<&str> {
+        match id {
+            0 => Some(""),
+            id => self.texts.get(id as usize - 1).map(|text| &**text),
+        }
+    }
+
+    /// Number of texts, which is also the largest id.
+    pub fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+}

@@ -1,0 +1,120 @@
+//! One record of what happened to a piece of memory, and its bytes in a recording.
+//!
+//! Promises upward: one [`Event`] for replay, tracing, transfers and tiers; [`Encoder`] and [`Decoder`] turn it
+//! into 2 to [`EVENT_MAX`] bytes and back without loss. Any bytes whatever give a record or a typed error.
+//! Asks from below: nothing; no memory of its own beyond about 1 KiB of "what came before".
+//!
+//! A record in bytes (numbers are LEB128 varints, signed ones zigzag; [`VERSION`] 1):
+//!
+//! ```text
+//! event   head  = kind | TIER << 4 | FROM << 5        (a flag set: the field follows)
+//!         mask  = TIME ID ADDRESS BYTES ALIGN OWNER TAG SITE, bit 0 first
+//!         then the fields whose bits are set, in that order, TIER and FROM last
+//! text    head  = 15, id, length, UTF-8 bytes         (tags and call sites name texts by id)
+//!
+//! absent  TIME: same as the event before            ID: the newest block's (allocate: one more)
+//!         ADDRESS: not known                        others: as in the last event of this kind
+//! present TIME, ID, ADDRESS: difference             ALIGN: log2 + 1, 0 unknown    others: the value
+//! ```
+//!
+//! Invariant: encoder and decoder hold the same state after the same records, and a refused call leaves it as
+//! it was.
+
+mod bytes;
+mod codec;
+
+use crate::allocator::Owner;
+pub use bytes::{DecodeError, EncodeError};
+pub use codec::{Decoder, Encoder};
+
+/// Version of the bytes described above; a reader refuses others.
+pub const VERSION: u8 = 1;
+/// Longest event: head, mask, four 64-bit varints (10 bytes each), three 32-bit (5), two 8-bit (2), the log2 (1).
+pub const EVENT_MAX: usize = 2 + 4 * 10 + 3 * 5 + 2 * 2 + 1;
+/// Longest text in bytes; a tag or a call site with its path.
+pub const TEXT_MAX: usize = 4096;
+/// Longest record: a text with its head and two varints of at most 5 bytes.
+pub const RECORD_MAX: usize = 1 + 2 * 5 + TEXT_MAX;
+
+/// What happened. The number is the code in a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A block was handed out; block ids count up from 0.
+    #[default]
+    Allocate = 0,
+    /// A live block got a new size (and perhaps address); it keeps its id.
+    Reallocate = 1,
+    /// A block was given back.
+    Free = 2,
+    /// Bytes of a block went from tier `from_tier` to `tier`.
+    Transfer = 3,
+    /// A segment (`id`) was taken from the source.
+    Take = 4,
+    /// A segment was given back to the source.
+    GiveBack = 5,
+    /// Pages were put under an address range of a segment.
+    Map = 6,
+    /// Pages were taken away.
+    Unmap = 7,
+    /// Something worth a line in a picture; `tag` says what ("step 3").
+    Mark = 8,
+}
+
+/// Number of kinds; the code after the last one.
+const KINDS: usize = 9;
+
+impl Kind {
+    const ALL: [Self; KINDS] = [
+        Self::Allocate,
+        Self::Reallocate,
+        Self::Free,
+        Self::Transfer,
+        Self::Take,
+        Self::GiveBack,
+        Self::Map,
+        Self::Unmap,
+        Self::Mark,
+    ];
+}
+
+/// One thing that happened. Numbers that do not apply are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// Microseconds since the first event.
+    pub time_us: u64,
+    /// What happened.
+    pub kind: Kind,
+    /// Block id (segment id for `Take` to `Unmap`).
+    pub id: u64,
+    /// Address, where known.
+    pub address: Option<u64>,
+    /// Bytes asked for, moved or mapped.
+    pub bytes: u64,
+    /// Alignment in bytes: a power of two, or 0 where not known.
+    pub align: u64,
+    /// Who did it: thread, core, stream.
+    pub owner: Owner,
+    /// Tier the block is in afterwards.
+    pub tier: u8,
+    /// Tier a transfer came from.
+    pub from_tier: u8,
+    /// Text id of the tag, 0 for none.
+    pub tag: u32,
+    /// Text id of the call site, 0 for none.
+    pub site: u32,
+}
+
+/// What a recording is a sequence of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// Something happened.
+    Event(Event),
+    /// From here on `id` stands for `text`.
+    Text {
+        /// The number events use, from 1.
+        id: u32,
+        /// What it stands for, at most [`TEXT_MAX`] bytes.
+        text: &'a str,
+    },
+}

@@ -1,0 +1,49 @@
+//! When memory freed by one owner may be used by all.
+//!
+//! Promises upward: a block goes back *with* a fence; its owner may take it again at once, others only once
+//! the fence is [`FenceState::Ready`].
+//! Asks from below: tickets of one owner become ready in the order they were given.
+
+use crate::allocator::Owner;
+
+/// How far an owner has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceState {
+    /// Everything the ticket covers is done: the memory is free for all.
+    Ready,
+    /// Not yet.
+    Pending,
+    /// It never will be (a lost device): what waits behind it must not be used again.
+    Failed,
+}
+
+/// Work in flight of every owner: a CUDA event, a durable write, a simulated delay.
+///
+/// Wakers live in adapters; core only polls.
+pub trait Fence {
+    /// A ticket that covers everything `owner` did so far. Called lazily, not once per free.
+    fn record(&mut self, owner: Owner) -> u64;
+
+    /// Whether all that `ticket` covers is done.
+    fn poll(&mut self, owner: Owner, ticket: u64) -> FenceState;
+
+    /// Waits until `ticket` is no longer pending. The default polls once and does not wait, for fences that
+    /// only time can open (a replay's event clock).
+    fn wait(&mut self, owner: Owner, ticket: u64) -> FenceState {
+        self.poll(owner, ticket)
+    }
+}
+
+/// No work is ever in flight: what is freed is free for all at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoFence;
+
+impl Fence for NoFence {
+    fn record(&mut self, _: Owner) -> u64 {
+        0
+    }
+
+    fn poll(&mut self, _: Owner, _: u64) -> FenceState {
+        FenceState::Ready
+    }
+}

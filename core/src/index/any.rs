@@ -1,0 +1,105 @@
+//! A strategy chosen when the program runs.
+
+use core::ops::DerefMut;
+
+use super::slot::{Slot, Slots};
+use super::tree::Branch;
+use super::{BestFit, FirstFit, GoodFit, Index, MAX_SLOTS, WorstFit};
+use crate::error::Violation;
+
+/// The names of the strategies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fit {
+    /// [`GoodFit`]: O(1).
+    #[default]
+    Good,
+    /// [`BestFit`]: O(log n).
+    Best,
+    /// [`FirstFit`]: O(log n).
+    First,
+    /// [`WorstFit`]: O(log n).
+    Worst,
+}
+
+/// Any strategy, one branch on each call. For programs that know theirs, the strategies themselves are faster.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one index an allocator: the space is not worth an indirection")]
+pub enum AnyFit<B> {
+    /// Good fit.
+    Good(GoodFit),
+    /// Best fit.
+    Best(BestFit<B>),
+    /// First fit.
+    First(FirstFit<B>),
+    /// Worst fit.
+    Worst(WorstFit<B>),
+}
+
+impl<B: DerefMut<Target = [Branch]>> AnyFit<B> {
+    /// An empty index of a strategy; `branches`, one for each slot, are not used by good fit.
+    pub fn new(fit: Fit, branches: B) -> Self {
+        match fit {
+            Fit::Good => Self::Good(GoodFit::new()),
+            Fit::Best => Self::Best(BestFit::new(branches)),
+            Fit::First => Self::First(FirstFit::new(branches)),
+            Fit::Worst => Self::Worst(WorstFit::new(branches)),
+        }
+    }
+}
+
+/// Calls the same method of whichever strategy it is.
+macro_rules! each {
+    ($self:expr, $index:ident => $call:expr) => {
+        match $self {
+            AnyFit::Good($index) => $call,
+            AnyFit::Best($index) => $call,
+            AnyFit::First($index) => $call,
+            AnyFit::Worst($index) => $call,
+        }
+    };
+}
+
+impl<B: DerefMut<Target = [Branch]>> Index for AnyFit<B> {
+    /// Low: right for growing sources, and what first fit promises.
+    const CUT_LOW: bool = true;
+
+    fn room(&self) -> u32 {
+        each!(self, index => index.room().min(MAX_SLOTS))
+    }
+
+    fn bytes(&self) -> (u64, u64) {
+        each!(self, index => index.bytes())
+    }
+
+    fn insert<S: Slots>(&mut self, slots: &mut S, i: u32) {
+        each!(self, index => index.insert(slots, i));
+    }
+
+    fn remove<S: Slots>(&mut self, slots: &mut S, i: u32) {
+        each!(self, index => index.remove(slots, i));
+    }
+
+    fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
+        each!(self, index => index.update(slots, i, end, gap));
+    }
+
+    fn find<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
+        each!(self, index => index.find(slots, size, slack, fits))
+    }
+
+    fn find_exact<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
+        each!(self, index => index.find_exact(slots, size, slack, fits))
+    }
+
+    fn largest<S: Slots>(&self, slots: &S) -> Option<u32> {
+        each!(self, index => index.largest(slots))
+    }
+
+    fn largest_sure<S: Slots>(&self, slots: &S) -> u32 {
+        each!(self, index => index.largest_sure(slots))
+    }
+
+    fn check<S: Slots>(&self, slots: &S) -> Result<u32, Violation> {
+        each!(self, index => index.check(slots))
+    }
+}

@@ -1,0 +1,107 @@
+//! Slots lent in several slices.
+
+use super::slot::{Slot, Slots};
+
+/// Most slices: with a first one of 2^7 slots the last doubling reaches 2^30.
+const SLICES: usize = 24;
+
+/// Slots lent in several slices: more can be lent later, and none moves.
+///
+/// The first slice has a power of two of slots, each later one as many as all before it together, so that
+/// slot `i` is found by one count of leading zeros.
+///
+/// # Example
+/// ```
+/// use terrace_core::{Lent, Slot, Slots};
+/// let (mut first, mut second) = ([Slot::EMPTY; 4], [Slot::EMPTY; 4]);
+/// let mut lent = Lent::new(&mut first)?;
+/// lent.lend(&mut second)?;
+/// assert_eq!(lent.count(), 8);
+/// # Ok::<(), terrace_core::LendError>(())
+/// ```
+#[derive(Debug)]
+pub struct Lent<'a> {
+    /// Slice 0 has `1 << shift` slots; slice k > 0 has `1 << (shift + k - 1)`; those not in use are empty.
+    slices: [&'a mut [Slot]; SLICES],
+    /// log2 of the first slice's length.
+    shift: u32,
+    /// Slices in use, at least 1.
+    used: u32,
+}
+
+/// A slice of the wrong length was lent; `expected` slots would be right (0: no more can be lent).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LendError {
+    /// The length that would have been taken.
+    pub expected: usize,
+}
+
+impl core::fmt::Display for LendError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "the lent slice must have exactly {} slots", self.expected)
+    }
+}
+
+impl core::error::Error for LendError {}
+
+impl<'a> Lent<'a> {
+    /// Starts with one slice, its length a power of two (at most 2^30).
+    ///
+    /// # Errors
+    /// [`LendError`] when the length is no such power of two.
+    pub fn new(first: &'a mut [Slot]) -> Result<Self, LendError> {
+        if !first.len().is_power_of_two() || first.len() > 1 << 30 {
+            return Err(LendError { expected: first.len().clamp(1, 1 << 30).next_power_of_two() });
+        }
+        let shift = first.len().ilog2();
+        let mut slices: [&'a mut [Slot]; SLICES] = Default::default();
+        slices[0] = first;
+        Ok(Self { slices, shift, used: 1 })
+    }
+
+    /// Lends as many slots again as there are.
+    ///
+    /// # Errors
+    /// [`LendError`] when the slice has another length.
+    pub fn lend(&mut self, more: &'a mut [Slot]) -> Result<(), LendError> {
+        let expected = self.count() as usize;
+        if self.used as usize == SLICES || expected >= 1 << 30 {
+            return Err(LendError { expected: 0 });
+        }
+        if more.len() != expected {
+            return Err(LendError { expected });
+        }
+        self.slices[self.used as usize] = more;
+        self.used += 1;
+        Ok(())
+    }
+
+    /// Slice and place in it of slot `i`.
+    #[inline]
+    fn place(&self, i: u32) -> (usize, usize) {
+        let high = i >> self.shift;
+        if high == 0 {
+            return (0, i as usize);
+        }
+        let k = high.ilog2();
+        (k as usize + 1, (i - (1 << (self.shift + k))) as usize)
+    }
+}
+
+impl Slots for Lent<'_> {
+    fn count(&self) -> u32 {
+        1 << (self.shift + self.used - 1)
+    }
+
+    #[inline]
+    fn slot(&self, i: u32) -> &Slot {
+        let (slice, at) = self.place(i);
+        &self.slices[slice][at]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, i: u32) -> &mut Slot {
+        let (slice, at) = self.place(i);
+        &mut self.slices[slice][at]
+    }
+}

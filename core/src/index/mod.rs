@@ -1,0 +1,91 @@
+//! Which memory is free: the engine that allocators of terrace search with, one for each strategy.
+//!
+//! Promises upward: `update` and `find` in the time that the strategy states; `check` proves the rest.
+//! Asks from below: the records ([`Slots`]) of posts and their gaps (see [`Slot`]), and that a record's end and
+//! gap change only while the gap is 0 or through [`Index::update`].
+//!
+//! ```text
+//!            size 24 granules            GoodFit   bins of lists    O(1)      a gap of the first bin whose gaps all fit
+//!                 | ceil_bin             BestFit   bins of trees    O(log n)  the smallest gap that fits
+//!                 v                      WorstFit  bins of trees    O(log n)  the largest gap
+//! bitmap  0 0 1 0 1 1 0 ...              FirstFit  one tree         O(log n)  the lowest address that fits
+//!             |   | |
+//!             v   v v
+//!           list or tree of gaps, linked through their own posts
+//! ```
+
+mod any;
+mod good;
+mod lent;
+mod slot;
+mod sorted;
+mod tree;
+
+pub use any::{AnyFit, Fit};
+pub use good::GoodFit;
+pub use lent::{LendError, Lent};
+pub use slot::{MAX_SLOTS, NONE, Slot, Slots, State};
+pub use sorted::{BestFit, FirstFit, WorstFit};
+pub use tree::Branch;
+
+use crate::error::Violation;
+
+/// A strategy: how free gaps are kept, and which one a request gets.
+///
+/// Every strategy is exact at alignments up to a granule (it fails only when no gap is large enough), except
+/// [`GoodFit`], which is exact when asked by [`Index::find_exact`].
+pub trait Index {
+    /// Whether blocks are cut from the low end of a gap. Best and first fit keep what is left in one piece with what
+    /// may grow behind it; good and worst fit cut from the high end, which leaves the gap's place in the index alone.
+    const CUT_LOW: bool;
+
+    /// How many slots it can serve: trees need a branch for each.
+    fn room(&self) -> u32 {
+        MAX_SLOTS
+    }
+
+    /// Bytes of the index itself, and of what it keeps for each slot.
+    fn bytes(&self) -> (u64, u64);
+
+    /// Adds the gap of post `i`, which is not 0.
+    fn insert<S: Slots>(&mut self, slots: &mut S, i: u32);
+
+    /// Takes the gap of post `i` out; end and gap must be what they were when it went in.
+    fn remove<S: Slots>(&mut self, slots: &mut S, i: u32);
+
+    /// Gives a post a new end and gap, and with that its place in the index: none when the gap is 0.
+    #[inline]
+    fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
+        if slots.slot(i).gap != 0 {
+            self.remove(slots, i);
+        }
+        let post = slots.slot_mut(i);
+        (post.end, post.gap) = (end, gap);
+        if gap != 0 {
+            self.insert(slots, i);
+        }
+    }
+
+    /// The post of a gap of at least `size` granules that `fits` accepts (alignment), as the strategy chooses.
+    /// `slack`: how many granules more than `size` a gap needs so that `fits` surely accepts it (0 without alignment).
+    fn find<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32>;
+
+    /// Like [`Index::find`], but fails only when no gap fits.
+    fn find_exact<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
+        self.find(slots, size, slack, fits)
+    }
+
+    /// The post of the largest gap, the lowest of equals.
+    fn largest<S: Slots>(&self, slots: &S) -> Option<u32>;
+
+    /// Granules that a request may surely have now, in constant or logarithmic time: the largest gap, or a bound below.
+    fn largest_sure<S: Slots>(&self, slots: &S) -> u32 {
+        self.largest(slots).map_or(0, |i| slots.slot(i).gap)
+    }
+
+    /// Checks every list or tree; returns how many gaps there are. O(n).
+    ///
+    /// # Errors
+    /// The first clause that does not hold.
+    fn check<S: Slots>(&self, slots: &S) -> Result<u32, Violation>;
+}

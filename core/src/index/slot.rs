@@ -1,0 +1,136 @@
+//! Slots: the records of blocks, lent by the caller.
+//!
+//! Promises upward: 32 bytes a block, two blocks to a cache line; a slot never moves.
+//! Asks from below: storage, through [`Slots`]: a slice, a `Vec`, or several slices lent one after another.
+//!
+//! A slot is a *post*: it stands for something that is not free (a live block, a hole, the start of a region), and
+//! it records the free *gap* behind that. Free memory has no slots of its own, so freeing never needs one, a block
+//! needs exactly one, and two neighbouring gaps cannot exist: taking a post out merges what was on both sides.
+//!
+//! ```text
+//!          | live     |  gap   | live | live   |     gap      |
+//! post     s4 .......end.gap...s7 ... s2 .....end.gap.........  next post, or the region's end
+//! ```
+
+use core::ops::DerefMut;
+
+/// "No slot". Real slots are below [`MAX_SLOTS`].
+pub const NONE: u32 = u32::MAX;
+
+/// A hole keeps two slot numbers in 62 bits: 31 bits each, less one value for "none".
+pub const MAX_SLOTS: u32 = (1 << 31) - 1;
+
+/// What a slot stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing: it waits on the list of spare slots.
+    Spare,
+    /// A block that was handed out.
+    Live,
+    /// Address space with no memory under it.
+    Hole,
+    /// The start of a region; no bytes.
+    Region,
+}
+
+/// The record of one block and of the free gap behind it, 32 bytes.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(32))]
+pub struct Slot {
+    /// Granule after the last of what stands here: the gap starts there. Where it starts itself is where the gap
+    /// of the post before it ends.
+    pub(crate) end: u32,
+    /// Granules of the gap: the post is in the index iff this is not 0.
+    pub(crate) gap: u32,
+    /// The post before this one; of a region's post: its last one.
+    pub(crate) prev: u32,
+    /// The post behind this one; of a region's last post: the region's. Of a spare slot: the next spare one.
+    pub(crate) next: u32,
+    /// In the index: previous and next in a list, or left and right in a tree.
+    pub(crate) link: [u32; 2],
+    /// State in the low 2 bits. Above them: of a live block the ticket, never given twice (2^62 outlast any machine);
+    /// of a hole the previous and the next hole, 31 bits each; of a region the next region.
+    pub(crate) name: u64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 32, "two slots share a cache line of 64 bytes");
+
+impl Slot {
+    /// A slot that stands for nothing.
+    pub const EMPTY: Self = Self { end: 0, gap: 0, prev: 0, next: 0, link: [0; 2], name: 0 };
+
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        match self.name & 3 {
+            0 => State::Spare,
+            1 => State::Live,
+            2 => State::Hole,
+            _ => State::Region,
+        }
+    }
+
+    /// Start of the next post, if there is one in the region: end of the gap.
+    #[inline]
+    pub(crate) fn gap_end(&self) -> u32 {
+        self.end + self.gap
+    }
+
+    /// What is above the state: a ticket, or a region's next.
+    #[inline]
+    pub(crate) fn value(&self) -> u64 {
+        self.name >> 2
+    }
+
+    #[inline]
+    pub(crate) fn name_of(state: State, value: u64) -> u64 {
+        let low = match state {
+            State::Spare => 0,
+            State::Live => 1,
+            State::Hole => 2,
+            State::Region => 3,
+        };
+        value << 2 | low
+    }
+
+    /// The previous and the next hole.
+    pub(crate) fn hole_links(&self) -> [u32; 2] {
+        let wide = |half: u64| if half == u64::from(MAX_SLOTS) { NONE } else { half as u32 };
+        let value = self.value();
+        [wide(value & u64::from(MAX_SLOTS)), wide(value >> 31)]
+    }
+
+    pub(crate) fn set_hole_links(&mut self, [before, after]: [u32; 2]) {
+        let narrow = |i: u32| u64::from(i.min(MAX_SLOTS));
+        self.name = Self::name_of(State::Hole, narrow(before) | narrow(after) << 31);
+    }
+}
+
+/// Slots that the caller lends: the only memory that core's range allocator writes to.
+///
+/// Implementors promise: `slot(i)` and `slot_mut(i)` name the same slot for every `i < count()`, always, and
+/// `count()` never shrinks.
+pub trait Slots {
+    /// How many there are.
+    fn count(&self) -> u32;
+    /// One slot. Panics when `i` is out of bounds, which the range allocator never asks.
+    fn slot(&self, i: u32) -> &Slot;
+    /// One slot, to change.
+    fn slot_mut(&mut self, i: u32) -> &mut Slot;
+}
+
+impl<T: DerefMut<Target = [Slot]>> Slots for T {
+    #[inline]
+    fn count(&self) -> u32 {
+        self.len().min(MAX_SLOTS as usize) as u32
+    }
+
+    #[inline]
+    fn slot(&self, i: u32) -> &Slot {
+        &self[i as usize]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, i: u32) -> &mut Slot {
+        &mut self[i as usize]
+    }
+}

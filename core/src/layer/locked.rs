@@ -1,0 +1,135 @@
+//! One allocator, many threads: a lock around each call, and blocks that free themselves.
+//!
+//! Promises upward: every call by `&self`; a [`Guard`] frees its block when dropped, once, and never panics (unless the
+//! raw mutex itself does).
+//! Asks from below: any [`lock_api::RawMutex`]: parking_lot's on hosts, a spin lock between cores, a critical section in
+//! firmware. The lock is held for one call of the inner allocator and nothing else.
+
+use crate::allocator::{Allocator, Block, Owner, Request};
+use crate::error::{AllocError, FreeError, Violation};
+use crate::stats::Stats;
+use lock_api::{Mutex, RawMutex};
+
+/// An allocator behind a mutex. Share it by reference, in a `static` or an `Arc`.
+pub struct Locked<R, A> {
+    inner: Mutex<R, A>,
+}
+
+impl<R: RawMutex, A> core::fmt::Debug for Locked<R, A> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Locked").finish_non_exhaustive()
+    }
+}
+
+impl<R: RawMutex, A> Locked<R, A> {
+    /// Puts an allocator behind a lock.
+    pub const fn new(inner: A) -> Self {
+        Self { inner: Mutex::new(inner) }
+    }
+
+    /// Takes the allocator out.
+    pub fn into_inner(self) -> A {
+        self.inner.into_inner()
+    }
+}
+
+impl<R: RawMutex, A: Allocator> Locked<R, A> {
+    /// Calls something with the allocator, under the lock: several operations as one.
+    pub fn with<T>(&self, call: impl FnOnce(&mut A) -> T) -> T {
+        call(&mut self.inner.lock())
+    }
+
+    /// Hands out a block that is freed when the guard is dropped, by the owner who asked.
+    ///
+    /// # Errors
+    /// As the inner [`Allocator::allocate`].
+    pub fn guard(&self, request: Request) -> Result<Guard<'_, R, A>, AllocError> {
+        let block = self.with(|inner| inner.allocate(request))?;
+        Ok(Guard { home: self, block, owner: request.owner })
+    }
+}
+
+/// A shared reference is an allocator too: threads each hold one.
+impl<R: RawMutex, A: Allocator> Allocator for &Locked<R, A> {
+    fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
+        self.with(|inner| inner.allocate(request))
+    }
+
+    fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
+        self.with(|inner| inner.free(block, owner))
+    }
+
+    fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
+        self.with(|inner| inner.resize(block, bytes))
+    }
+
+    fn trim(&mut self) -> u64 {
+        self.with(A::trim)
+    }
+
+    fn stats(&self) -> Stats {
+        self.with(|inner| inner.stats())
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        self.with(|inner| inner.check())
+    }
+}
+
+/// With the lock to itself it is the inner allocator: nothing is locked.
+impl<R: RawMutex, A: Allocator> Allocator for Locked<R, A> {
+    fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
+        self.inner.get_mut().allocate(request)
+    }
+
+    fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
+        self.inner.get_mut().free(block, owner)
+    }
+
+    fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
+        self.inner.get_mut().resize(block, bytes)
+    }
+
+    fn trim(&mut self) -> u64 {
+        self.inner.get_mut().trim()
+    }
+
+    fn stats(&self) -> Stats {
+        self.with(|inner| inner.stats())
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        self.with(|inner| inner.check())
+    }
+}
+
+/// A live block of a [`Locked`] allocator; freed when dropped.
+#[derive(Debug)]
+pub struct Guard<'l, R: RawMutex, A: Allocator> {
+    home: &'l Locked<R, A>,
+    block: Block,
+    owner: Owner,
+}
+
+impl<R: RawMutex, A: Allocator> Guard<'_, R, A> {
+    /// Where the block lies and how large it is.
+    pub fn block(&self) -> &Block {
+        &self.block
+    }
+
+    /// Makes the block `bytes` long without moving it.
+    ///
+    /// # Errors
+    /// As the inner [`Allocator::resize`]; the block stays as it was.
+    pub fn resize(&mut self, bytes: u64) -> Result<(), AllocError> {
+        self.block = self.home.with(|inner| inner.resize(self.block, bytes))?;
+        Ok(())
+    }
+}
+
+impl<R: RawMutex, A: Allocator> Drop for Guard<'_, R, A> {
+    fn drop(&mut self) {
+        // Refused only if a copy of the name was freed by hand; the block is free then, and drop must not panic.
+        let _ = self.home.with(|inner| inner.free(self.block, self.owner));
+    }
+}

@@ -1,0 +1,26 @@
+//! Layers: the same face as what they wrap, with one thing added.
+//!
+//! Promises upward: each layer is an [`Allocator`](crate::allocator::Allocator) over an `Allocator`, so they stack in any
+//! order, at compile time; a layer adds O(1) to a call (but for `Tenants`, which may zero a block).
+//! Asks from below: the contract of `Allocator`; where a layer needs room, the caller lends it.
+//!
+//! - [`Limit`]: a cap in bytes.
+//! - [`Counted`]: counters that other threads read without a lock.
+//! - [`Traced`]: an event for each call that changed something, to a [`Sink`].
+//! - [`Locked`]: a handle for many threads, over any raw mutex; blocks that free themselves.
+//! - [`Fallback`]: a second allocator when the first fails.
+//! - [`Tenants`]: caps and guaranteed shares for owners who do not trust each other, zeroed hand-over between them.
+
+mod counted;
+mod fallback;
+mod limit;
+mod locked;
+mod tenants;
+mod traced;
+
+pub use counted::Counted;
+pub use fallback::Fallback;
+pub use limit::Limit;
+pub use locked::{Guard, Locked};
+pub use tenants::{Pages, Share, Tenants, Zero};
+pub use traced::{IdRecord, Sink, Traced};

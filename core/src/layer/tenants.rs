@@ -1,0 +1,249 @@
+//! Several tenants on one allocator: none sees what another wrote, none takes what another was promised.
+//!
+//! Promises upward:
+//! - a tenant never holds more than its cap; bytes guaranteed to the others are never given to it
+//! - memory that passes from one tenant to another is zeroed first, and if that fails it is not handed over
+//! - a tenant cannot free or resize another's block
+//!
+//! Asks from below: [`Zero`] writes zeroes; the inner allocator is used by nobody else and its regions are numbered
+//! below 2^24; the caller lends the table of shares and the page table of [`Pages`].
+//!
+//! Tenants are owners: `Request::owner` names the tenant that asks, the owner given to `free` the tenant that frees. The
+//! place in the table stands in the low 8 bits of a block's region. A name is not a capability: this keeps honest
+//! programs apart, not a program that forges names inside its own process.
+//!
+//! The guarantee is about bytes. Whether they lie in one piece is the inner allocator's affair.
+//!
+//! Invariants: `used <= cap` for each share; sum of `used` = the inner `in_use`; `unmet` = sum over shares of `guaranteed - used` where positive; sum of `guaranteed <= capacity`.
+
+use crate::allocator::{Allocator, Block, Owner, Request};
+use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
+use crate::source::SourceError;
+use crate::stats::Stats;
+pub use pages::Pages;
+
+mod pages;
+
+/// Tenants a block's name can tell apart: 8 bits of its region.
+const MOST: usize = 1 << 8;
+
+/// Writes zeroes: `memset` on a host, a driver call on a device.
+pub trait Zero {
+    /// Makes `[address, address + bytes)` read as zeroes for whoever gets it next.
+    ///
+    /// # Errors
+    /// When the device refuses; the block is then not handed over.
+    fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError>;
+}
+
+impl<F: FnMut(u64, u64) -> Result<(), SourceError>> Zero for F {
+    fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
+        self(address, bytes)
+    }
+}
+
+/// What one tenant may have and has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Who.
+    pub owner: Owner,
+    /// The most bytes it may hold.
+    pub cap: u64,
+    /// Bytes it can always have: kept free for it while it holds less.
+    pub guaranteed: u64,
+    /// Bytes it holds.
+    used: u64,
+}
+
+impl Share {
+    /// A tenant's share, nothing used yet.
+    pub const fn new(owner: Owner, cap: u64, guaranteed: u64) -> Self {
+        Self { owner, cap, guaranteed, used: 0 }
+    }
+
+    /// Bytes it holds.
+    pub const fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Bytes of its guarantee it does not hold.
+    const fn unmet(&self) -> u64 {
+        self.guaranteed.saturating_sub(self.used)
+    }
+}
+
+/// One allocator for several tenants. See the [module](self) for what it promises.
+#[derive(Debug)]
+pub struct Tenants<'a, A, Z> {
+    inner: A,
+    zero: Z,
+    shares: &'a mut [Share],
+    pages: Pages<'a>,
+    /// Bytes to share out.
+    capacity: u64,
+    /// Bytes all hold.
+    used: u64,
+    /// Bytes guaranteed and not held.
+    unmet: u64,
+    /// Requests refused here (the inner allocator counts its own).
+    refused: u64,
+}
+
+impl<'a, A: Allocator, Z: Zero> Tenants<'a, A, Z> {
+    /// Shares `capacity` bytes of an allocator nothing was taken from yet.
+    ///
+    /// # Errors
+    /// [`Cause::BadRequest`] when two shares have one owner, there are more than 256, or a guarantee is above its cap;
+    /// [`Cause::OverLimit`] when the guarantees together are above the capacity.
+    pub fn new(
+        inner: A,
+        zero: Z,
+        capacity: u64,
+        shares: &'a mut [Share],
+        pages: Pages<'a>,
+    ) -> Result<Self, AllocError> {
+        let mut unmet = 0u64;
+        for (at, share) in shares.iter().enumerate() {
+            let twice = shares[..at].iter().any(|other| other.owner == share.owner);
+            if twice || share.guaranteed > share.cap || at >= MOST {
+                return Err(AllocError::new(Cause::BadRequest, share.guaranteed));
+            }
+            unmet = unmet.saturating_add(share.guaranteed);
+        }
+        if unmet > capacity {
+            return Err(AllocError { largest_free: capacity, ..AllocError::new(Cause::OverLimit, unmet) });
+        }
+        shares.iter_mut().for_each(|share| share.used = 0);
+        Ok(Self { inner, zero, shares, pages, capacity, used: 0, unmet, refused: 0 })
+    }
+
+    /// The shares, to look at.
+    pub fn shares(&self) -> &[Share] {
+        self.shares
+    }
+
+    /// The allocator inside, to look at.
+    pub fn inner(&self) -> &A {
+        &self.inner
+    }
+
+    fn tenant(&self, owner: Owner) -> Option<usize> {
+        self.shares.iter().position(|share| share.owner == owner)
+    }
+
+    /// Bytes a tenant may still take: within its cap, and without what is promised to others.
+    fn room(&self, tenant: usize) -> u64 {
+        let share = &self.shares[tenant];
+        let others = self.unmet - share.unmet();
+        let free = self.capacity.saturating_sub(self.used).saturating_sub(others);
+        free.min(share.cap.saturating_sub(share.used))
+    }
+
+    /// Changes what a tenant holds from `old` to `new` bytes more.
+    fn charge(&mut self, tenant: usize, old: u64, new: u64) {
+        let share = &mut self.shares[tenant];
+        self.unmet -= share.unmet();
+        share.used = share.used.saturating_sub(old).saturating_add(new);
+        self.unmet += share.unmet();
+        self.used = self.used.saturating_sub(old).saturating_add(new);
+    }
+
+    fn give(&mut self, tenant: usize, request: Request) -> Result<Block, AllocError> {
+        let over = AllocError { cause: Cause::OverLimit, asked: request.bytes, largest_free: self.room(tenant) };
+        if request.bytes > over.largest_free {
+            self.refused += 1;
+            return Err(over);
+        }
+        let block = self.inner.allocate(request)?;
+        let outcome = match block.region.checked_mul(MOST as u32) {
+            _ if block.bytes > over.largest_free => Err(over),
+            None => Err(AllocError::new(Cause::OutOfSlots, request.bytes)),
+            Some(region) => self.clean(tenant, block.address, block.bytes).map(|()| region + tenant as u32),
+        };
+        match outcome {
+            Ok(region) => {
+                self.charge(tenant, 0, block.bytes);
+                Ok(Block { region, ..block })
+            }
+            Err(error) => {
+                // A free of a block just given is never refused; its bytes were not handed over.
+                let _ = self.inner.free(block, request.owner);
+                self.refused += 1;
+                Err(error)
+            }
+        }
+    }
+
+    /// Zeroes a range if another tenant may have written it, and notes who has it now.
+    fn clean(&mut self, tenant: usize, address: u64, bytes: u64) -> Result<(), AllocError> {
+        if self.pages.foreign(tenant as u8, address, bytes) {
+            let failed = |_| AllocError::new(Cause::SourceFailed, bytes);
+            self.zero.zero(address, bytes).map_err(failed)?;
+        }
+        self.pages.claim(tenant as u8, address, bytes);
+        Ok(())
+    }
+
+    /// The block under its name inside, and whose it is.
+    fn inside(&self, block: Block) -> Result<(Block, usize), FreeError> {
+        let tenant = block.region as usize % MOST;
+        if tenant >= self.shares.len() {
+            return Err(FreeError::Foreign { address: block.address });
+        }
+        Ok((Block { region: block.region / MOST as u32, ..block }, tenant))
+    }
+}
+
+impl<A: Allocator, Z: Zero> Allocator for Tenants<'_, A, Z> {
+    /// Besides the inner causes: [`Cause::OverLimit`] past the cap, into another's guarantee, or for an owner without a
+    /// share; [`Cause::SourceFailed`] when the block could not be zeroed.
+    fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
+        let stranger = AllocError::new(Cause::OverLimit, request.bytes);
+        let tenant = request.validate().and_then(|_| self.tenant(request.owner).ok_or(stranger));
+        let tenant = tenant.inspect_err(|_| self.refused += 1)?;
+        self.give(tenant, request)
+    }
+
+    fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
+        let (inside, tenant) = self.inside(block)?;
+        if self.shares[tenant].owner != owner {
+            return Err(FreeError::Foreign { address: block.address });
+        }
+        self.inner.free(inside, owner)?;
+        self.charge(tenant, block.bytes, 0);
+        Ok(())
+    }
+
+    /// Never grows: the new bytes might be another tenant's, and when zeroing failed the growth could not be undone.
+    fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
+        let (inside, tenant) = self.inside(block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
+        if bytes > block.bytes {
+            return Err(AllocError::new(Cause::NoRoom, bytes));
+        }
+        let resized = self.inner.resize(inside, bytes)?;
+        self.charge(tenant, block.bytes, resized.bytes);
+        Ok(Block { region: block.region, ..resized })
+    }
+
+    fn trim(&mut self) -> u64 {
+        self.inner.trim()
+    }
+
+    fn stats(&self) -> Stats {
+        let inner = self.inner.stats();
+        Stats { failed: inner.failed + self.refused, ..inner }
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        let used = self.shares.iter().map(|share| share.used).sum::<u64>();
+        ensure(used == self.used, "tenants: used = sum over the shares", used)?;
+        ensure(used == self.inner.stats().in_use, "tenants: used = the inner in_use", used)?;
+        let unmet = self.shares.iter().map(Share::unmet).sum::<u64>();
+        ensure(unmet == self.unmet, "tenants: unmet = sum of what each was promised and does not hold", unmet)?;
+        for share in self.shares.iter() {
+            ensure(share.used <= share.cap, "tenants: no share is above its cap", share.owner.0)?;
+        }
+        ensure(self.used.saturating_add(unmet) <= self.capacity, "tenants: used + unmet <= capacity", unmet)?;
+        self.inner.check()
+    }
+}

@@ -1,0 +1,155 @@
+//! How full memory is: levels with hysteresis, and what caches should do about it.
+//!
+//! Promises upward: levels at 60, 80 and 95 % that do not flutter; a change is told once; pure functions, exact at every
+//! boundary (no rounding: fractions are compared by cross-multiplication in 128 bits).
+//! Asks from below: nothing.
+
+/// How full, in words. Ordered: a higher level is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Below 60 %.
+    #[default]
+    Normal,
+    /// From 60 %: begin to give unused memory back.
+    Elevated,
+    /// From 80 %: empty caches, evict ahead of need.
+    High,
+    /// From 95 %: the next allocation may fail.
+    Critical,
+}
+
+/// The levels above normal, each with the permille at which it begins.
+const LEVELS: [(Level, u64); 3] = [(Level::Elevated, 600), (Level::High, 800), (Level::Critical, 950)];
+
+/// A level is left when pressure is this many permille below its beginning: 50 permille of an 80 GB device are 4 GB,
+/// more than a training step moves back and forth.
+pub const HYSTERESIS: u64 = 50;
+
+/// Whether `used / capacity` is at least a permille. Exact; true for 0 of 0.
+fn at_least(used: u64, capacity: u64, permille: u64) -> bool {
+    u128::from(used) * 1000 >= u128::from(capacity) * u128::from(permille)
+}
+
+/// The level at a fill, without history. A capacity of 0 means not limited: always normal.
+///
+/// # Example
+/// ```
+/// use terrace_core::pressure::{Level, level};
+/// assert_eq!([level(599, 1000), level(600, 1000), level(950, 1000)], [Level::Normal, Level::Elevated, Level::Critical]);
+/// ```
+pub fn level(used: u64, capacity: u64) -> Level {
+    reached(used, capacity, 0)
+}
+
+/// The level at a fill if each level began `early` permille earlier.
+fn reached(used: u64, capacity: u64, early: u64) -> Level {
+    let mut from_top = LEVELS.iter().rev();
+    let reached = from_top.find(|(_, begins)| capacity != 0 && at_least(used, capacity, begins - early));
+    reached.map_or(Level::Normal, |(level, _)| *level)
+}
+
+/// A level that remembers: up at once, down only after pressure fell [`HYSTERESIS`] below where the level begins.
+///
+/// # Example
+/// ```
+/// use terrace_core::pressure::{Level, Pressure};
+/// let mut pressure = Pressure::new(1000);
+/// let mut told = Vec::new();
+/// for used in [610, 590, 549, 810] {
+///     pressure.update(used, |level| told.push(level));
+/// }
+/// assert_eq!(told, [Level::Elevated, Level::Normal, Level::High]);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Pressure {
+    /// Bytes that are 100 %; 0 for not limited.
+    capacity: u64,
+    /// The level told last.
+    level: Level,
+}
+
+impl Pressure {
+    /// Normal pressure on `capacity` bytes (0: not limited).
+    pub const fn new(capacity: u64) -> Self {
+        Self { capacity, level: Level::Normal }
+    }
+
+    /// The level as of the last update.
+    pub const fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Takes note of the bytes in use now; calls `changed` with the new level when it is another. Returns the level.
+    pub fn update(&mut self, used: u64, changed: impl FnOnce(Level)) -> Level {
+        let rising = level(used, self.capacity);
+        // A level reached before is kept while its beginning less HYSTERESIS is.
+        let falling = reached(used, self.capacity, HYSTERESIS);
+        let next = rising.max(falling.min(self.level));
+        if next != self.level {
+            self.level = next;
+            changed(next);
+        }
+        next
+    }
+}
+
+/// What a cache should do with its cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing.
+    Keep,
+    /// Raise the cap to this many bytes.
+    Grow(u64),
+    /// Lower the cap to this many bytes, and give back what is above it.
+    Shrink(u64),
+}
+
+/// Pressure-driven caps: above 0.8 shrink, below 0.3 grow by 1.5.
+///
+/// Shrinking is by the same factor, so that a step down and a step up cancel (but for rounding).
+///
+/// # Example
+/// ```
+/// use terrace_core::pressure::{Advice, CachePolicy};
+/// let policy = CachePolicy::default();
+/// assert_eq!(policy.advise(299, 1000, 4096), Advice::Grow(6144));
+/// assert_eq!(policy.advise(500, 1000, 4096), Advice::Keep);
+/// assert_eq!(policy.advise(801, 1000, 6144), Advice::Shrink(4096));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachePolicy {
+    /// Permille of capacity in use above which caches shrink.
+    pub shrink_above: u64,
+    /// Permille below which they grow.
+    pub grow_below: u64,
+    /// The cap never falls below this many bytes by advice.
+    pub least: u64,
+    /// The cap never rises above this many bytes by advice.
+    pub most: u64,
+}
+
+impl Default for CachePolicy {
+    /// 800, 300, no bounds.
+    fn default() -> Self {
+        Self { shrink_above: 800, grow_below: 300, least: 0, most: u64::MAX }
+    }
+}
+
+impl CachePolicy {
+    /// What to do with a cap of `cap` bytes while `used` of `capacity` bytes are in use (0: not limited, grow).
+    pub fn advise(&self, used: u64, capacity: u64, cap: u64) -> Advice {
+        let above = capacity != 0 && u128::from(used) * 1000 > u128::from(capacity) * u128::from(self.shrink_above);
+        let below = capacity == 0 || !at_least(used, capacity, self.grow_below);
+        // 1.5 = 3/2; a cap of 1 byte still grows, because the half is rounded up.
+        let grown = cap.saturating_add(cap.div_ceil(2)).min(self.most);
+        let shrunk = (u128::from(cap) * 2 / 3) as u64;
+        let shrunk = shrunk.max(self.least);
+        if above && shrunk < cap {
+            Advice::Shrink(shrunk)
+        } else if below && !above && grown > cap {
+            Advice::Grow(grown)
+        } else {
+            Advice::Keep
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The range allocator: extents of memory that the CPU may not be able to touch.
+//!
+//! Promises upward: blocks of any size at any power-of-two alignment out of any number of regions; neighbours merge
+//! at once; a stale or foreign name is always recognised; freeing never needs a slot; every call takes the time
+//! its strategy states, and nothing is written outside the lent slots.
+//! Asks from below: slots ([`Slots`]), and an [`Index`] over them.
+//!
+//! ```text
+//! region      +--------+-----------+------+------+--------------+---------+     every post owns the gap behind it,
+//!             | live   | gap       | live | live | hole         | gap     |     so gaps never stand side by side
+//! posts   R   s4                   s7     s2     s9                           a ring: R <-> s4 <-> s7 <-> s2 <-> s9 <-> R
+//! ```
+//!
+//! A *hole* is address space without memory under it: only growing sources have them. Two holes never touch.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod pages;
+mod place;
+mod scope;
+
+pub use pages::{Extent, Use};
+pub use scope::Scope;
+
+use crate::allocator::{Allocator, Block, Owner, Request};
+use crate::error::{AllocError, Cause, FreeError, Violation};
+use crate::index::{GoodFit, Index, NONE, Slot, Slots, State};
+use crate::stats::Stats;
+
+/// An allocator of extents over lent slots. Addresses lie in a window of 2^32 granules from a base.
+///
+/// # Example
+/// ```
+/// use terrace_core::{Allocator, GoodFit, Owner, Range, Request, Slot};
+/// let mut slots = [Slot::EMPTY; 64];
+/// let mut range = Range::new(&mut slots[..], 512, GoodFit::new())?;
+/// range.add_region(0x1000_0000, 1 << 20)?;
+/// let block = range.allocate(Request::new(10_000).align(4096))?;
+/// assert_eq!((block.bytes, block.address % 4096), (10_240, 0));
+/// range.free(block, Owner(0))?;
+/// assert!(range.free(block, Owner(0)).is_err(), "a double free is refused");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Range<S, I = GoodFit> {
+    slots: S,
+    index: I,
+    /// Address of granule 0.
+    base: u64,
+    /// log2 of the granule in bytes. Every other size and place below is in granules.
+    granule: u32,
+    /// Head of the list of holes.
+    holes: u32,
+    /// Head of the list of spare slots, linked by `next`.
+    spare: u32,
+    /// Slots at and above this one were never used.
+    fresh: u32,
+    /// Head of the list of regions, linked by their `value`.
+    regions: u32,
+    /// The last ticket given.
+    ticket: u64,
+    totals: Totals,
+}
+
+/// Sums over everything, in granules. `live + free + holes` is the sum of all regions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Totals {
+    live: u64,
+    peak_live: u64,
+    free: u64,
+    holes: u64,
+    peak_backed: u64,
+    live_blocks: u64,
+    peak_live_blocks: u64,
+    allocations: u64,
+    failed: u64,
+    /// Posts: blocks, holes and regions.
+    used_slots: u32,
+}
+
+/// The name of a region inside a [`Range`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RegionId(u32);
+
+impl<S: Slots, I: Index> Range<S, I> {
+    /// An allocator without regions, for addresses from 0 to 2^32 granules. `granule`: bytes, a power of two; every
+    /// block is a multiple of it. `index`: the strategy.
+    ///
+    /// # Errors
+    /// [`Cause::BadRequest`] when the granule is not a power of two; [`Cause::OutOfSlots`] when the strategy has not
+    /// been lent a branch for each slot.
+    pub fn new(slots: S, granule: u64, index: I) -> Result<Self, AllocError> {
+        if !granule.is_power_of_two() {
+            return Err(AllocError::new(Cause::BadRequest, granule));
+        }
+        if index.room() < slots.count() {
+            return Err(AllocError::new(Cause::OutOfSlots, 0));
+        }
+        Ok(Self {
+            slots,
+            index,
+            base: 0,
+            granule: granule.ilog2(),
+            holes: NONE,
+            spare: NONE,
+            fresh: 0,
+            regions: NONE,
+            ticket: 0,
+            totals: Totals::default(),
+        })
+    }
+
+    /// The same, with its window of addresses starting at `base` (rounded down to the granule) instead of 0.
+    pub fn based(self, base: u64) -> Self {
+        Self { base: base & !((1 << self.granule) - 1), ..self }
+    }
+
+    /// Adds a region of memory at `address`: all of it becomes free. Regions are never merged with each other.
+    ///
+    /// # Errors
+    /// [`Cause::BadRequest`] when address or size are not multiples of the granule, or nothing;
+    /// [`Cause::TooLarge`] outside the window; [`Cause::OutOfSlots`]. That it overlaps no other region is the caller's
+    /// promise.
+    pub fn add_region(&mut self, address: u64, bytes: u64) -> Result<RegionId, AllocError> {
+        let mask = (1u64 << self.granule) - 1;
+        let from = address.checked_sub(self.base).ok_or(AllocError::new(Cause::TooLarge, bytes))?;
+        if bytes == 0 || (from | bytes) & mask != 0 {
+            return Err(AllocError::new(Cause::BadRequest, bytes));
+        }
+        let to = from.checked_add(bytes).filter(|to| to >> self.granule <= u64::from(u32::MAX));
+        let end = (to.ok_or(AllocError::new(Cause::TooLarge, bytes))? >> self.granule) as u32;
+        let start = (from >> self.granule) as u32;
+        let i = self.take_slot().ok_or(AllocError::new(Cause::OutOfSlots, bytes))?;
+        let name = Slot::name_of(State::Region, u64::from(self.regions));
+        *self.slots.slot_mut(i) = Slot { end: start, gap: 0, prev: i, next: i, link: [NONE; 2], name };
+        self.regions = i;
+        self.totals.free += u64::from(end - start);
+        self.totals.peak_backed = self.totals.peak_backed.max(self.totals.live + self.totals.free);
+        self.index.update(&mut self.slots, i, start, end - start);
+        Ok(RegionId(i))
+    }
+
+    /// Adds a region of address space with no memory under it yet: one hole.
+    ///
+    /// # Errors
+    /// As [`Range::add_region`].
+    pub fn add_space(&mut self, address: u64, bytes: u64) -> Result<RegionId, AllocError> {
+        if self.slots_left() < 2 {
+            return Err(AllocError::new(Cause::OutOfSlots, bytes));
+        }
+        let peak = self.totals.peak_backed;
+        let region = self.add_region(address, bytes)?;
+        let all = self.gap(region.0).ok_or(AllocError::new(Cause::BadRequest, bytes))?;
+        self.strip(&all, all.start, all.bytes)?;
+        self.totals.peak_backed = peak;
+        Ok(region)
+    }
+
+    /// Takes out a region in which nothing is live.
+    ///
+    /// # Errors
+    /// [`FreeError::Stale`] when something in it is live; [`FreeError::Foreign`] when it is no region of this range.
+    pub fn remove_region(&mut self, region: RegionId) -> Result<(), FreeError> {
+        let i = region.0;
+        if i >= self.fresh || self.slots.slot(i).state() != State::Region {
+            return Err(FreeError::Foreign { address: u64::from(i) });
+        }
+        if !self.is_vacant(region) {
+            return Err(FreeError::Stale { address: self.address(self.slots.slot(i).end) });
+        }
+        while self.slots.slot(i).next != i {
+            self.drop_hole(self.slots.slot(i).next);
+        }
+        let post = *self.slots.slot(i);
+        self.totals.free -= u64::from(post.gap);
+        self.index.update(&mut self.slots, i, post.end, 0);
+        self.forget_region(i, post.value() as u32);
+        Ok(())
+    }
+
+    /// Unlinks a region's post from the list of regions. O(regions).
+    fn forget_region(&mut self, region: u32, after: u32) {
+        if self.regions == region {
+            self.regions = after;
+        } else {
+            let mut at = self.regions;
+            while self.slots.slot(at).value() != u64::from(region) {
+                at = self.slots.slot(at).value() as u32;
+            }
+            self.slots.slot_mut(at).name = Slot::name_of(State::Region, u64::from(after));
+        }
+        self.give_slot(region);
+    }
+
+    /// Whether nothing in the region is live. O(1) without holes; with them, O(holes before the first live block).
+    pub fn is_vacant(&self, region: RegionId) -> bool {
+        let mut at = self.slots.slot(region.0).next;
+        while at != region.0 {
+            let post = self.slots.slot(at);
+            if post.state() == State::Live {
+                return false;
+            }
+            at = post.next;
+        }
+        true
+    }
+
+    /// Bytes of a granule.
+    pub fn granule(&self) -> u64 {
+        1 << self.granule
+    }
+
+    /// Slots that could still be used.
+    pub fn slots_left(&self) -> u32 {
+        self.slots.count().min(self.index.room()) - self.totals.used_slots
+    }
+
+    /// The storage, to lend more slots. What was lent before must stay as it is.
+    pub fn slots_mut(&mut self) -> &mut S {
+        &mut self.slots
+    }
+
+    /// Gives the storage back.
+    pub fn into_slots(self) -> S {
+        self.slots
+    }
+
+    /// Bytes with memory under them, live or free.
+    pub fn backed(&self) -> u64 {
+        (self.totals.live + self.totals.free) << self.granule
+    }
+
+    /// Whether a block is live: its name is the last one its slot was given.
+    pub fn is_live(&self, block: &Block) -> bool {
+        self.live(block).is_ok()
+    }
+
+    /// Granules of a request, when they can be expressed.
+    #[inline]
+    fn granules(&self, bytes: u64) -> Option<u32> {
+        let mask = (1u64 << self.granule) - 1;
+        u32::try_from(bytes.checked_add(mask)? >> self.granule).ok()
+    }
+
+    #[inline]
+    fn address(&self, place: u32) -> u64 {
+        self.base + (u64::from(place) << self.granule)
+    }
+
+    #[inline]
+    fn bytes(&self, granules: u32) -> u64 {
+        u64::from(granules) << self.granule
+    }
+
+    /// The slot of a live block, when the name is right.
+    #[inline]
+    fn live(&self, block: &Block) -> Result<u32, FreeError> {
+        if block.slot >= self.fresh || block.ticket == 0 || block.ticket > self.ticket {
+            return Err(FreeError::Foreign { address: block.address });
+        }
+        if self.slots.slot(block.slot).name != Slot::name_of(State::Live, block.ticket) {
+            return Err(FreeError::Stale { address: block.address });
+        }
+        Ok(block.slot)
+    }
+
+    #[cold]
+    fn error(&self, cause: Cause, asked: u64) -> AllocError {
+        AllocError { cause, asked, largest_free: self.bytes(self.index.largest_sure(&self.slots)) }
+    }
+}
+
+impl<S: Slots, I: Index> Allocator for Range<S, I> {
+    #[inline]
+    fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
+        self.place(request, false)
+    }
+
+    #[inline]
+    fn free(&mut self, block: Block, _: Owner) -> Result<(), FreeError> {
+        let i = self.live(&block)?;
+        self.release(i);
+        Ok(())
+    }
+
+    fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
+        self.resize_in_place(block, bytes)
+    }
+
+    fn stats(&self) -> Stats {
+        let t = self.totals;
+        let (index, branch) = self.index.bytes();
+        let bytes = |granules: u64| granules << self.granule;
+        let in_use = bytes(t.live);
+        Stats {
+            capacity: bytes(t.live + t.free + t.holes),
+            reserved: self.backed(),
+            peak_reserved: bytes(t.peak_backed),
+            in_use,
+            peak_in_use: bytes(t.peak_live),
+            requested: in_use,
+            largest_free: self.largest_free().map_or(0, |gap| gap.bytes),
+            metadata: u64::from(self.fresh) * (size_of::<Slot>() as u64 + branch) + index,
+            live_blocks: t.live_blocks,
+            peak_live_blocks: t.peak_live_blocks,
+            allocations: t.allocations,
+            frees: t.allocations - t.live_blocks,
+            hits: t.allocations,
+            failed: t.failed,
+            ..Stats::default()
+        }
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        self.check_all()
+    }
+}

@@ -1,0 +1,192 @@
+//! Handing out, taking back and resizing: where gaps are cut and joined.
+//!
+//! Promises upward: all or nothing; a failed call changes nothing but the count of failures.
+//! Asks from below: [`Index`](crate::index::Index) for the choice.
+
+use super::Range;
+use crate::allocator::{Block, Request};
+use crate::error::{AllocError, Cause};
+use crate::index::{Index, NONE, Slot, Slots, State};
+
+impl<S: Slots, I: Index> Range<S, I> {
+    /// Like [`allocate`](crate::Allocator::allocate), but fails only when no free block fits, whatever the strategy.
+    /// Good fit: O(gaps in the bins that the request's size, with its alignment, spans).
+    ///
+    /// # Errors
+    /// As for `allocate`.
+    pub fn allocate_exact(&mut self, request: Request) -> Result<Block, AllocError> {
+        self.place(request, true)
+    }
+
+    #[inline]
+    pub(super) fn place(&mut self, request: Request, exact: bool) -> Result<Block, AllocError> {
+        let placed = self.try_place(request, exact);
+        if placed.is_err() {
+            self.totals.failed += 1;
+        }
+        placed
+    }
+
+    #[inline]
+    fn try_place(&mut self, request: Request, exact: bool) -> Result<Block, AllocError> {
+        let Request { bytes, align, .. } = request.validate()?;
+        let size = self.granules(bytes).ok_or(AllocError::new(Cause::TooLarge, bytes))?;
+        let found = if align >> self.granule <= 1 {
+            self.find(size, 0, exact, |_| true).map(|i| {
+                let spare = self.slots.slot(i).gap - size;
+                (i, if I::CUT_LOW { 0 } else { spare })
+            })
+        } else {
+            self.find_aligned(size, align, exact)
+        };
+        let Some((i, front)) = found else { return Err(self.error(Cause::OutOfMemory, bytes)) };
+        let Some(new) = self.take_slot() else { return Err(self.error(Cause::OutOfSlots, bytes)) };
+        Ok(self.cut(i, new, front, size))
+    }
+
+    #[inline]
+    fn find(&self, size: u32, slack: u32, exact: bool, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
+        if exact {
+            self.index.find_exact(&self.slots, size, slack, fits)
+        } else {
+            self.index.find(&self.slots, size, slack, fits)
+        }
+    }
+
+    /// A gap in which `size` granules fit at `align` bytes (more than a granule), and how far into it they start.
+    fn find_aligned(&self, size: u32, align: u64, exact: bool) -> Option<(u32, u32)> {
+        let slack = u32::try_from((align >> self.granule) - 1).unwrap_or(u32::MAX);
+        let i = self.find(size, slack, exact, |post| self.lowest(post, size, align).is_some())?;
+        let post = self.slots.slot(i);
+        let low = self.lowest(post, size, align)?;
+        if I::CUT_LOW {
+            return Some((i, low));
+        }
+        // The highest aligned place: down from where the block would end with the gap. Not below the lowest.
+        let high = self.address(post.gap_end() - size) & !(align - 1);
+        Some((i, (((high - self.base) >> self.granule) as u32) - post.end))
+    }
+
+    /// Granules into a gap of the lowest place at `align` bytes where `size` granules fit.
+    fn lowest(&self, post: &Slot, size: u32, align: u64) -> Option<u32> {
+        let address = self.address(post.end);
+        let front = (address.checked_next_multiple_of(align)? - address) >> self.granule;
+        (front + u64::from(size) <= u64::from(post.gap)).then_some(front as u32)
+    }
+
+    /// Makes `size` granules, `front` into the gap of post `i`, a live block in slot `new`.
+    #[inline]
+    pub(super) fn cut(&mut self, i: u32, new: u32, front: u32, size: u32) -> Block {
+        let place = self.slots.slot(i).end + front;
+        self.ticket += 1;
+        let ticket = self.ticket;
+        self.plant(i, new, front, size, Slot::name_of(State::Live, ticket));
+        self.grew(size);
+        Block { address: self.address(place), bytes: self.bytes(size), slot: new, region: 0, ticket }
+    }
+
+    /// Puts post `new` of `size` granules into the gap of post `i`, `front` granules behind its start.
+    #[inline]
+    pub(super) fn plant(&mut self, i: u32, new: u32, front: u32, size: u32, name: u64) {
+        let post = self.slots.slot_mut(i);
+        let (start, next, rest) = (post.end, post.next, post.gap - front - size);
+        post.next = new;
+        self.slots.slot_mut(next).prev = new;
+        let end = start + front + size;
+        *self.slots.slot_mut(new) = Slot { end, gap: rest, prev: i, next, link: [NONE; 2], name };
+        self.index.update(&mut self.slots, i, start, front);
+        if rest != 0 {
+            self.index.insert(&mut self.slots, new);
+        }
+    }
+
+    /// Takes post `i` out: its bytes and its gap join the gap of the post before it. Needs no slot.
+    #[inline]
+    pub(super) fn uproot(&mut self, i: u32) {
+        let &Slot { end, gap, prev, next, .. } = self.slots.slot(i);
+        if gap != 0 {
+            self.index.remove(&mut self.slots, i);
+        }
+        self.slots.slot_mut(prev).next = next;
+        self.slots.slot_mut(next).prev = prev;
+        let start = self.slots.slot(prev).end;
+        self.index.update(&mut self.slots, prev, start, end + gap - start);
+        self.give_slot(i);
+    }
+
+    /// Granules of what stands at post `i`.
+    #[inline]
+    pub(super) fn size(&self, i: u32) -> u32 {
+        let post = self.slots.slot(i);
+        post.end - self.slots.slot(post.prev).gap_end()
+    }
+
+    /// Takes live block `i` back.
+    #[inline]
+    pub(super) fn release(&mut self, i: u32) {
+        let size = u64::from(self.size(i));
+        self.totals.live -= size;
+        self.totals.free += size;
+        self.totals.live_blocks -= 1;
+        self.uproot(i);
+    }
+
+    #[inline]
+    fn grew(&mut self, size: u32) {
+        let t = &mut self.totals;
+        t.free -= u64::from(size);
+        t.live += u64::from(size);
+        t.peak_live = t.peak_live.max(t.live);
+        t.live_blocks += 1;
+        t.peak_live_blocks = t.peak_live_blocks.max(t.live_blocks);
+        t.allocations += 1;
+    }
+
+    /// Resizes a live block in place: down always, up when the gap behind it is large enough. Needs no slot.
+    pub(super) fn resize_in_place(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
+        let i = self.live(&block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
+        let bad = AllocError::new(Cause::BadRequest, bytes);
+        let size = self.granules(bytes).filter(|&size| size > 0).ok_or(bad)?;
+        let (old, post) = (self.size(i), *self.slots.slot(i));
+        if size > old && size - old > post.gap {
+            return Err(self.error(Cause::NoRoom, bytes));
+        }
+        let start = post.end - old;
+        self.ticket += 1;
+        self.slots.slot_mut(i).name = Slot::name_of(State::Live, self.ticket);
+        self.index.update(&mut self.slots, i, start + size, old + post.gap - size);
+        let t = &mut self.totals;
+        t.live = t.live + u64::from(size) - u64::from(old);
+        t.free = t.free + u64::from(old) - u64::from(size);
+        t.peak_live = t.peak_live.max(t.live);
+        Ok(Block { bytes: self.bytes(size), ticket: self.ticket, ..block })
+    }
+
+    /// A slot for a new post.
+    #[inline]
+    pub(super) fn take_slot(&mut self) -> Option<u32> {
+        let i = self.spare;
+        if i != NONE {
+            self.spare = self.slots.slot(i).next;
+        } else if self.fresh < self.slots.count().min(self.index.room()) {
+            self.fresh += 1;
+            self.totals.used_slots += 1;
+            return Some(self.fresh - 1);
+        } else {
+            return None;
+        }
+        self.totals.used_slots += 1;
+        Some(i)
+    }
+
+    /// Puts a slot on the list of spare ones.
+    #[inline]
+    pub(super) fn give_slot(&mut self, i: u32) {
+        let spare = self.spare;
+        let slot = self.slots.slot_mut(i);
+        slot.name = 0;
+        slot.next = spare;
+        self.spare = i;
+        self.totals.used_slots -= 1;
+    }
+}

@@ -1,0 +1,23 @@
+//! Atomics, or loom's models of them: the only place where the two meet.
+//!
+//! Promises upward: the same names either way, so that every lock-free path of the core is model-checked as it is
+//! written. Lent memory ([`Pool`](crate::pool::Pool), [`Inbox`](crate::inbox::Inbox)) is made of these types.
+//! Asks from below: compare-and-swap. Targets without it (Cortex-M0) enable feature `critical-section`, which makes
+//! each operation a short critical section; without the feature they fail to compile, with a message that says so.
+//!
+//! Counters and links are `usize` and `u32`: widths that every supported target can compare and swap.
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+#[cfg(not(loom))]
+pub use portable_atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Tells the processor (or the model checker, which then runs another thread) that we are waiting for another thread.
+#[inline]
+pub fn spin_hint() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+}

@@ -1,0 +1,409 @@
+//! Layers: each keeps the contract of what it wraps, and adds what it says.
+#![cfg(not(loom))]
+
+mod model;
+
+use model::{Regions, acts, drive};
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_core::event::{Event, Kind};
+use terrace_core::layer::{Counted, Fallback, IdRecord, Limit, Locked, Pages, Share, Tenants, Traced};
+use terrace_core::pool::{BlockRecord, BucketArena, SegmentRecord, Steps};
+use terrace_core::{AllocError, Allocator, Block, Cause, Counters, FreeError, Owner, Request, SourceError};
+
+type Arena = BucketArena<Regions, Vec<BlockRecord>, Vec<SegmentRecord>>;
+
+/// Buckets over `capacity` bytes; blocks of 16 bytes and up, four sizes to the octave.
+fn arena(capacity: u64) -> Arena {
+    let (blocks, segments) = (vec![BlockRecord::default(); 1000], vec![SegmentRecord::default(); 500]);
+    BucketArena::new(Regions::new(capacity, 0), Steps::new(16, 4).expect("valid"), 4096, blocks, segments)
+}
+
+fn cause<T>(result: Result<T, AllocError>) -> Option<Cause> {
+    result.err().map(|error| error.cause)
+}
+
+/// A raw mutex for tests: one bit, spun on.
+struct Spin(AtomicBool);
+
+// SAFETY: `lock` returns only after this thread turned false into true, and only `unlock` turns it back, so one holder
+// at a time; Acquire and Release order their critical sections.
+unsafe impl lock_api::RawMutex for Spin {
+    #[allow(clippy::declare_interior_mutable_const, reason = "the initial value, as the trait wants it")]
+    const INIT: Self = Self(AtomicBool::new(false));
+    type GuardMarker = lock_api::GuardSend;
+
+    fn lock(&self) {
+        while !self.try_lock() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        !self.0.swap(true, Ordering::Acquire)
+    }
+
+    unsafe fn unlock(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+// Limit.
+
+#[test]
+fn a_limit_counts_rounding_and_opens_again_after_a_free() {
+    let mut limited = Limit::new(arena(1 << 20), 200);
+    let first = limited.allocate(Request::new(100)).expect("112 of 200");
+    assert_eq!(first.bytes, 112);
+    assert_eq!(cause(limited.allocate(Request::new(89))), Some(Cause::OverLimit), "more than is left");
+    assert_eq!(cause(limited.allocate(Request::new(81))), Some(Cause::OverLimit), "81 fits, its block of 96 does not");
+    limited.check().expect("what was rounded over went back");
+    assert_eq!((limited.stats().failed, limited.stats().capacity, limited.stats().in_use), (2, 200, 112));
+    let second = limited.allocate(Request::new(80)).expect("192 of 200");
+    limited.free(first, Owner(0)).expect("live");
+    limited.free(second, Owner(0)).expect("live");
+    let whole = limited.allocate(Request::new(192)).expect("all but 8");
+    limited.set_cap(100);
+    assert_eq!(cause(limited.allocate(Request::new(1))), Some(Cause::OverLimit), "above a lowered cap");
+    limited.free(whole, Owner(0)).expect("live");
+    assert!(limited.allocate(Request::new(1)).is_ok());
+    assert!(limited.free(whole, Owner(0)).is_err());
+    limited.check().expect("a refused free changes nothing");
+}
+
+proptest! {
+    #[test]
+    fn a_limit_keeps_the_contract_and_its_cap(acts in acts(1000, 150), cap in 0u64..5000) {
+        let mut limited = Limit::new(arena(1 << 20), cap);
+        drive(&mut limited, &acts);
+        // The inner peak may hold one rounded block more: the one that was given back.
+        prop_assert!(limited.inner().stats().peak_in_use <= cap + 1280);
+    }
+}
+
+// Counted.
+
+proptest! {
+    #[test]
+    fn counters_say_what_the_allocator_says(acts in acts(5000, 150)) {
+        let counters = Counters::new();
+        let mut counted = Counted::new(arena(1 << 16), &counters);
+        let model = drive(&mut counted, &acts);
+        let (outside, inside) = (counters.snapshot(), counted.inner().stats());
+        prop_assert_eq!(outside.allocations, inside.allocations);
+        prop_assert_eq!((outside.hits, outside.misses), (inside.hits, inside.misses));
+        prop_assert_eq!(outside.failed, inside.failed);
+        prop_assert_eq!((outside.returns, outside.reserved), (inside.returns, inside.reserved));
+        prop_assert!(outside.peak_in_use >= model.peak && outside.peak_live_blocks == inside.peak_live_blocks);
+    }
+}
+
+#[test]
+fn counters_see_fallbacks_below() {
+    let counters = Counters::new();
+    let mut counted = Counted::new(Fallback::new(arena(0), arena(1 << 20)), &counters);
+    let block = counted.allocate(Request::new(16)).expect("from the second");
+    assert_eq!((counters.snapshot().fallbacks, counters.snapshot().reserved), (1, 4096));
+    counted.free(block, Owner(0)).expect("live");
+    assert_eq!((counted.trim(), counters.snapshot().reserved, counters.snapshot().returns), (4096, 0, 1));
+    counted.check().expect("the same on both sides");
+}
+
+// Traced.
+
+/// Replays events on a map and says what is live: id, address, bytes.
+fn replayed(events: &[Event]) -> HashMap<u64, (u64, u64)> {
+    let (mut live, mut next) = (HashMap::new(), 0);
+    for event in events {
+        let address = event.address.expect("known");
+        match event.kind {
+            Kind::Allocate => {
+                assert_eq!(event.id, next, "ids count up from 0");
+                next += 1;
+                assert!(live.insert(event.id, (address, event.bytes)).is_none());
+            }
+            Kind::Reallocate => *live.get_mut(&event.id).expect("live") = (address, event.bytes),
+            Kind::Free => assert_eq!(live.remove(&event.id).map(|(address, _)| address), Some(address)),
+            kind => panic!("no {kind:?} here"),
+        }
+    }
+    live
+}
+
+proptest! {
+    #[test]
+    fn a_trace_replays_to_what_is_live(acts in acts(1000, 200), table in prop_oneof![Just(256usize), 0usize..12]) {
+        let events = RefCell::new(Vec::new());
+        let sink = |event| events.borrow_mut().push(event);
+        let mut traced = Traced::new(arena(1 << 20), sink, vec![IdRecord::default(); table]);
+        drive(&mut traced, &acts);
+        prop_assert!(replayed(&events.borrow()).is_empty(), "everything was freed");
+        let allocations = events.borrow().iter().filter(|event| event.kind == Kind::Allocate).count();
+        prop_assert_eq!(allocations as u64, traced.stats().allocations);
+    }
+}
+
+#[test]
+fn a_trace_keeps_the_id_of_a_resized_block_and_tells_owner_and_alignment() {
+    let mut events = Vec::new();
+    let mut traced = Traced::new(arena(1 << 20), |event| events.push(event), [IdRecord::default(); 4]);
+    let request = Request::new(100).align(32).owner(Owner(3));
+    traced.allocate(request).expect("room");
+    let second = traced.allocate(request).expect("room");
+    let resized = traced.resize(second, 110).expect("within the block");
+    assert!(traced.free(second, Owner(3)).is_err(), "no event for this");
+    traced.free(resized, Owner(5)).expect("live");
+    traced.check().expect("one is live");
+    let told: Vec<_> =
+        events.iter().map(|event| (event.kind, event.id, event.bytes, event.align, event.owner.0)).collect();
+    let (first, second) = ((Kind::Allocate, 0, 100, 32, 3), (Kind::Allocate, 1, 100, 32, 3));
+    let (third, fourth) = ((Kind::Reallocate, 1, 110, 0, 0), (Kind::Free, 1, resized.bytes, 0, 5));
+    assert_eq!(told, [first, second, third, fourth]);
+}
+
+#[test]
+fn a_full_id_table_refuses_before_the_allocator_is_asked() {
+    let mut traced = Traced::new(arena(1 << 20), |_: Event| (), [IdRecord::default(); 1]);
+    let block = traced.allocate(Request::new(1)).expect("one record");
+    assert_eq!(cause(traced.allocate(Request::new(1))), Some(Cause::OutOfSlots));
+    assert_eq!(traced.inner().stats().allocations, 1);
+    traced.free(block, Owner(0)).expect("live");
+    assert!(traced.allocate(Request::new(1)).is_ok());
+}
+
+// Locked.
+
+#[test]
+fn threads_share_a_locked_allocator_and_guards_give_everything_back() {
+    let shared: Locked<Spin, Arena> = Locked::new(arena(1 << 20));
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let shared = &shared;
+            scope.spawn(move || {
+                for turn in 1..500 {
+                    let request = Request::new(thread * 100 + turn).owner(Owner(thread as u32));
+                    let mut guard = shared.guard(request).expect("room");
+                    assert!(guard.block().bytes >= request.bytes);
+                    guard.resize(1).expect("within the block");
+                    let (mut face, block) = (shared, shared.with(|inner| inner.allocate(request)).expect("room"));
+                    face.free(block, request.owner).expect("live");
+                }
+            });
+        }
+    });
+    let stats = shared.stats();
+    assert_eq!((stats.live_blocks, stats.in_use, stats.allocations), (0, 0, 4 * 499 * 2));
+    shared.check().expect("every invariant holds");
+    assert!(shared.into_inner().trim() > 0);
+}
+
+#[test]
+fn a_guard_whose_block_was_freed_by_hand_drops_quietly() {
+    let shared: Locked<Spin, Arena> = Locked::new(arena(1 << 20));
+    let guard = shared.guard(Request::new(10)).expect("room");
+    (&shared).free(*guard.block(), Owner(0)).expect("by hand");
+    drop(guard);
+    assert_eq!(shared.stats().frees, 1);
+}
+
+proptest! {
+    #[test]
+    fn a_locked_allocator_keeps_the_contract(acts in acts(1000, 100)) {
+        let mut locked: Locked<Spin, Arena> = Locked::new(arena(1 << 20));
+        drive(&mut locked, &acts);
+        drive(&mut &Locked::<Spin, Arena>::new(arena(1 << 20)), &acts);
+    }
+}
+
+// Fallback.
+
+#[test]
+fn a_fallback_serves_what_the_first_cannot_and_can_be_switched_off() {
+    let mut both = Fallback::new(arena(4096), arena(1 << 20));
+    let first = both.allocate(Request::new(4096)).expect("from the first");
+    let second = both.allocate(Request::new(100)).expect("from the second");
+    type Both = Fallback<Arena, Arena>;
+    assert_eq!((Both::is_fallback(&first), Both::is_fallback(&second)), (false, true));
+    assert_eq!((both.stats().fallbacks, both.stats().failed, both.stats().in_use), (1, 0, 4096 + 112));
+    both.set_enabled(false);
+    assert_eq!(cause(both.allocate(Request::new(100))), Some(Cause::OutOfMemory));
+    both.set_enabled(true);
+    let refused = both.allocate(Request::new(2 << 20)).expect_err("too much for both");
+    assert_eq!((refused.cause, refused.largest_free), (Cause::OutOfMemory, 112));
+    assert_eq!(cause(both.allocate(Request::new(0))), Some(Cause::BadRequest));
+    assert_eq!(both.stats().failed, 3);
+    assert!(
+        both.free(Block { region: first.region + 1, ticket: first.ticket + 1, ..first }, Owner(0)).is_err(),
+        "the second did not give it"
+    );
+    assert!(both.free(Block { region: first.region + 1, ..first }, Owner(0)).is_err(), "nobody gave it");
+    both.free(second, Owner(0)).expect("live");
+    both.free(first, Owner(0)).expect("live");
+    // The second's segment holds 36 blocks of 112 bytes.
+    assert_eq!((both.trim(), both.stats().reserved), (4096 + 36 * 112, 0));
+    assert_eq!((both.stats().peak_in_use, both.stats().peak_live_blocks), (4096 + 112, 2));
+}
+
+/// A source whose regions lie far from those of the others, so that blocks of both choices have addresses of their own.
+fn far(capacity: u64) -> Arena {
+    let (blocks, segments) = (vec![BlockRecord::default(); 1000], vec![SegmentRecord::default(); 500]);
+    let source = Regions::new(capacity, 1 << 40);
+    BucketArena::new(source, Steps::new(16, 4).expect("valid"), 4096, blocks, segments)
+}
+
+proptest! {
+    #[test]
+    fn nested_fallbacks_keep_the_contract(acts in acts(2000, 150)) {
+        let mut nested = Fallback::new(arena(8192), Fallback::new(far(8192), Limit::new(far(1 << 50), 0)));
+        drive(&mut nested, &acts);
+    }
+}
+
+// Tenants.
+
+const A: Owner = Owner(10);
+const B: Owner = Owner(20);
+
+fn zero_nothing(_: u64, _: u64) -> Result<(), SourceError> {
+    Ok(())
+}
+
+#[test]
+fn a_tenant_cannot_pass_its_cap_nor_take_what_others_were_promised() {
+    let mut shares = [Share::new(A, 800, 0), Share::new(B, 1000, 400)];
+    let mut notes = [0; 16];
+    let pages = Pages::new(1 << 20, 4096, &mut notes);
+    let mut tenants = Tenants::new(arena(1 << 20), zero_nothing, 1024, &mut shares, pages).expect("fair");
+    let ask = |bytes, owner| Request::new(bytes).owner(owner);
+    assert_eq!(cause(tenants.allocate(ask(640, A))), Some(Cause::OverLimit), "1024 - 640 < 400 promised to B");
+    let a = tenants.allocate(ask(512, A)).expect("leaves B 512");
+    assert_eq!(tenants.allocate(ask(200, A)).expect_err("leaves B 288").largest_free, 112);
+    let b = tenants.allocate(ask(512, B)).expect("promised and more");
+    assert_eq!(cause(tenants.allocate(ask(16, A))), Some(Cause::OverLimit), "nothing is left");
+    assert_eq!(cause(tenants.allocate(ask(16, Owner(99)))), Some(Cause::OverLimit), "no share");
+    assert_eq!(tenants.free(a, B), Err(FreeError::Foreign { address: a.address }), "not B's to free");
+    tenants.check().expect("refusals change nothing");
+    assert_eq!(tenants.shares().iter().map(Share::used).collect::<Vec<_>>(), [512, 512]);
+    tenants.free(b, B).expect("B's own");
+    assert_eq!(cause(tenants.allocate(ask(200, A))), Some(Cause::OverLimit), "B's promise stands again");
+    assert_eq!(cause(tenants.allocate(ask(1000, B))), Some(Cause::OverLimit), "A has 512");
+    tenants.free(a, A).expect("A's own");
+    assert_eq!(cause(tenants.allocate(ask(801, A))), Some(Cause::OverLimit), "above A's cap");
+    assert_eq!(tenants.stats().failed, 7);
+    tenants.check().expect("every invariant holds");
+}
+
+#[test]
+fn shares_that_cannot_be_kept_are_refused() {
+    let make = |capacity, mut shares: Vec<Share>| {
+        let mut notes = [];
+        let pages = Pages::new(0, 4096, &mut notes);
+        cause(Tenants::new(arena(1 << 20), zero_nothing, capacity, &mut shares, pages))
+    };
+    assert_eq!(make(100, vec![Share::new(A, 100, 60), Share::new(B, 100, 41)]), Some(Cause::OverLimit));
+    assert_eq!(make(100, vec![Share::new(A, 100, 60), Share::new(B, 100, 40)]), None);
+    assert_eq!(make(100, vec![Share::new(A, 50, 51)]), Some(Cause::BadRequest));
+    assert_eq!(make(100, vec![Share::new(A, 50, 0), Share::new(A, 50, 0)]), Some(Cause::BadRequest));
+    assert_eq!(make(100, (0..257).map(|owner| Share::new(Owner(owner), 1, 0)).collect()), Some(Cause::BadRequest));
+    assert_eq!(make(100, (0..256).map(|owner| Share::new(Owner(owner), 1, 0)).collect()), None);
+}
+
+#[test]
+fn a_block_that_cannot_be_zeroed_is_not_handed_over() {
+    let mut shares = [Share::new(A, 4096, 0), Share::new(B, 4096, 0)];
+    let mut notes = [0; 16];
+    let pages = Pages::new(1 << 20, 4096, &mut notes);
+    let works = Cell::new(false);
+    let zero = |_, _| if works.get() { Ok(()) } else { Err(SourceError::Failed { code: 1 }) };
+    let mut tenants = Tenants::new(arena(1 << 20), zero, 8192, &mut shares, pages).expect("fair");
+    let block = tenants.allocate(Request::new(100).owner(A)).expect("fresh memory is not zeroed");
+    tenants.free(block, A).expect("A's own");
+    let again = tenants.allocate(Request::new(100).owner(A)).expect("its own memory is not zeroed");
+    tenants.free(again, A).expect("A's own");
+    assert_eq!(cause(tenants.allocate(Request::new(100).owner(B))), Some(Cause::SourceFailed));
+    assert_eq!((tenants.stats().in_use, tenants.shares()[1].used()), (0, 0));
+    tenants.check().expect("it went back");
+    works.set(true);
+    assert_eq!(tenants.allocate(Request::new(100).owner(B)).expect("zeroed").address, block.address);
+}
+
+proptest! {
+    /// Each tenant fills its blocks with its own number; whoever gets a block must find nothing but zeroes and itself.
+    #[test]
+    fn no_tenant_ever_reads_what_another_wrote(
+        acts in prop::collection::vec((0..3u8, 1..3000u64, any::<usize>()), 1..150),
+        page_bits in 4u32..16,
+        pages in prop_oneof![Just(0usize), 0usize..200, Just(8192usize)],
+    ) {
+        const BASE: u64 = 1 << 20;
+        let memory = RefCell::new(vec![0u8; 2 << 20]);
+        let zeroed = Cell::new(0);
+        let place = |address: u64, bytes: u64| (address - BASE) as usize..(address - BASE + bytes) as usize;
+        let zero = |address, bytes| {
+            zeroed.set(zeroed.get() + bytes);
+            memory.borrow_mut()[place(address, bytes)].fill(0);
+            Ok(())
+        };
+        let mut shares = [Share::new(Owner(1), 20_000, 5000), Share::new(Owner(2), 30_000, 0), Share::new(Owner(3), 9000, 9000)];
+        let mut notes = vec![7u16; pages];
+        let table = Pages::new(BASE, 1 << page_bits, &mut notes);
+        // One source that never reuses addresses after a trim, and 16 KiB: tenants meet all the time.
+        let mut tenants = Tenants::new(arena(1 << 16), zero, 40_000, &mut shares, table).expect("fair");
+        let mut live: Vec<(Block, Owner)> = Vec::new();
+        for (who, bytes, at) in acts {
+            let owner = Owner(u32::from(who) + 1);
+            if at % 2 == 0 && !live.is_empty() {
+                let (block, owner) = live.swap_remove(at / 2 % live.len());
+                prop_assert!(tenants.free(block, Owner(owner.0 % 3 + 1)).is_err(), "not theirs");
+                tenants.free(block, owner).expect("their own");
+            } else if let Ok(block) = tenants.allocate(Request::new(bytes).owner(owner)) {
+                let mut memory = memory.borrow_mut();
+                let seen = &mut memory[place(block.address, block.bytes)];
+                prop_assert!(seen.iter().all(|byte| *byte == 0 || u32::from(*byte) == owner.0), "{owner:?} sees another");
+                seen.fill(owner.0 as u8);
+                live.push((block, owner));
+            }
+            tenants.check().expect("every invariant holds");
+        }
+        let mine: u64 = live.iter().map(|(block, _)| block.bytes).sum();
+        prop_assert_eq!(tenants.stats().in_use, mine);
+    }
+}
+
+#[test]
+fn one_tenant_alone_with_a_table_is_never_zeroed_and_whole_pages_become_clean_again() {
+    let zeroed = Cell::new(0);
+    let zero = |_, bytes| {
+        zeroed.set(zeroed.get() + bytes);
+        Ok(())
+    };
+    let mut shares = [Share::new(A, 1 << 20, 0), Share::new(B, 1 << 20, 0)];
+    let mut notes = [0; 16];
+    let pages = Pages::new(1 << 20, 1024, &mut notes);
+    let mut tenants = Tenants::new(arena(1 << 20), zero, 1 << 20, &mut shares, pages).expect("fair");
+    let mut turn = |owner| {
+        let block = tenants.allocate(Request::new(4096).owner(owner)).expect("room");
+        tenants.free(block, owner).expect("their own");
+        zeroed.replace(0)
+    };
+    assert_eq!([turn(A), turn(A), turn(B), turn(B), turn(A)], [0, 0, 4096, 0, 4096]);
+}
+
+#[test]
+fn a_tenant_resizes_its_own_block_within_itself_only() {
+    let mut shares = [Share::new(A, 4096, 0), Share::new(B, 4096, 0)];
+    let mut notes = [0; 16];
+    let pages = Pages::new(1 << 20, 4096, &mut notes);
+    let mut tenants = Tenants::new(arena(1 << 20), zero_nothing, 8192, &mut shares, pages).expect("fair");
+    let block = tenants.allocate(Request::new(100).owner(B)).expect("room");
+    assert_eq!(cause(tenants.resize(block, block.bytes + 1)), Some(Cause::NoRoom));
+    let resized = tenants.resize(block, 50).expect("shorter");
+    assert_eq!(cause(tenants.resize(block, 50)), Some(Cause::NotLive));
+    let stranger = Block { region: resized.region | 0xFF, ..resized };
+    assert_eq!(cause(tenants.resize(stranger, 50)), Some(Cause::NotLive), "no such tenant");
+    assert!(tenants.free(stranger, B).is_err());
+    tenants.free(resized, B).expect("the new name is B's too");
+    tenants.check().expect("every invariant holds");
+}

@@ -1,0 +1,134 @@
+//! The command line of `cargo xtask`.
+//!
+//! Promises upward: unknown words are refused with the word, never ignored.
+//! Asks from below: the names of the steps.
+
+use crate::steps::{STEPS, Step};
+
+/// Printed for `help`, and below an error.
+pub const HELP: &str = "\
+cargo xtask test [--install] [--all] [--only STEP].. [--list]
+    Runs every test of the project on this machine; the last line is `N passed, N failed, N skipped`.
+    --install    install what is missing (apt, rustup, cargo install); without it, skip by name
+    --all        also what takes long: long fuzzing, more cases, coverage, mutants, miri
+    --only STEP  this step only (may be repeated)
+    --list       the steps
+cargo xtask bench NAME [ARGUMENTS]..
+    Runs the example NAME of terrace-benches in release mode, with the arguments. `bench core` is the core's.
+";
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Print [`HELP`].
+    Help,
+    /// Print the steps.
+    List,
+    /// Run tests.
+    Test(Options),
+    /// Run a benchmark.
+    Bench {
+        /// Example of `terrace-benches`.
+        name: String,
+        /// Passed on as they are.
+        arguments: Vec<String>,
+    },
+}
+
+/// How to test.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Install what is missing.
+    pub install: bool,
+    /// Also what takes long.
+    pub all: bool,
+    /// Only these steps; all when empty.
+    pub only: Vec<String>,
+}
+
+impl Options {
+    /// Whether to run `step`.
+    pub fn wants(&self, step: &Step) -> bool {
+        if self.only.is_empty() { self.all || !step.long } else { self.only.iter().any(|name| name == step.name) }
+    }
+}
+
+/// Reads the words after `cargo xtask`.
+///
+/// # Errors
+/// A sentence naming the word that is wrong.
+pub fn parse(words: &[String]) -> Result<Task, String> {
+    match words.split_first() {
+        None => Err("what to do? `test` or `bench`".into()),
+        Some((task, rest)) => match task.as_str() {
+            "test" => parse_test(rest),
+            "bench" => {
+                let (name, arguments) = rest.split_first().ok_or("bench needs a name, as in `bench core`")?;
+                // Cargo's own habit: `--` may stand before what is passed on.
+                let arguments = arguments.strip_prefix(&["--".to_string()]).unwrap_or(arguments);
+                Ok(Task::Bench { name: name.clone(), arguments: arguments.to_vec() })
+            }
+            "help" | "--help" | "-h" => Ok(Task::Help),
+            other => Err(format!("unknown task `{other}`")),
+        },
+    }
+}
+
+fn parse_test(words: &[String]) -> Result<Task, String> {
+    let mut options = Options::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--install" => options.install = true,
+            "--all" => options.all = true,
+            "--list" => return Ok(Task::List),
+            "--help" | "-h" => return Ok(Task::Help),
+            "--only" => {
+                let name = words.next().ok_or("--only needs the name of a step; see --list")?;
+                if !STEPS.iter().any(|step| step.name == name) {
+                    return Err(format!("no step is called `{name}`; see --list"));
+                }
+                options.only.push(name.clone());
+            }
+            other => return Err(format!("unknown option `{other}`")),
+        }
+    }
+    Ok(Task::Test(options))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(String::from).collect()
+    }
+
+    #[test]
+    fn reads_options_in_any_order() {
+        let expected = Options { install: true, all: true, only: vec!["lint".into()] };
+        assert_eq!(parse(&words("test --all --only lint --install")), Ok(Task::Test(expected)));
+    }
+
+    #[test]
+    fn a_benchmark_gets_its_arguments() {
+        let expected = || Ok(Task::Bench { name: "core".into(), arguments: vec!["--live".into(), "100".into()] });
+        assert_eq!(parse(&words("bench core --live 100")), expected());
+        assert_eq!(parse(&words("bench core -- --live 100")), expected());
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know() {
+        for text in ["", "tset", "test --instal", "test --only nothing", "test --only", "bench"] {
+            assert!(parse(&words(text)).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn long_steps_run_only_when_asked() {
+        let long = STEPS.iter().find(|step| step.long).expect("one step is long");
+        assert!(!Options::default().wants(long));
+        assert!(Options { all: true, ..Options::default() }.wants(long));
+        assert!(Options { only: vec![long.name.into()], ..Options::default() }.wants(long));
+    }
+}

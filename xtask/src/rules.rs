@@ -1,0 +1,128 @@
+//! `docs/rules.toml`: the tables of what the checks hold.
+//!
+//! Promises upward: every table by type; a key that no check reads is an error, so the file cannot drift.
+//! Asks from below: the file.
+
+use crate::command::root;
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+/// Where the tables stand.
+pub const PATH: &str = "docs/rules.toml";
+
+/// A name and why it is there.
+pub type Reasons = BTreeMap<String, String>;
+
+/// All tables.
+#[derive(Debug, Default)]
+pub struct Rules {
+    /// Modules of the core, lowest layer first.
+    pub layers: Vec<Vec<String>>,
+    /// Outside paths, and the only modules of the core that may name them.
+    pub only: BTreeMap<String, Vec<String>>,
+    /// For each package of the project, those it may depend on.
+    pub crates: BTreeMap<String, Vec<String>>,
+    /// Rust files that may contain `unsafe`.
+    pub unsafe_files: Reasons,
+    /// Lines a Rust file may have.
+    pub max_lines: usize,
+    /// Rust files that may be longer.
+    pub long_files: Reasons,
+    /// Words that stand in no file.
+    pub words: Reasons,
+    /// Licences of dependencies.
+    pub licences: Reasons,
+}
+
+/// Reads the file.
+///
+/// # Errors
+/// What is missing or wrong, with its key.
+pub fn load() -> Result<Rules, String> {
+    let text = std::fs::read_to_string(root().join(PATH)).map_err(|error| format!("{PATH}: {error}"))?;
+    parse(&text).map_err(|error| format!("{PATH}: {error}"))
+}
+
+/// Reads the text of the file.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse(text: &str) -> Result<Rules, String> {
+    let mut table: Table = text.parse().map_err(|error| format!("{error}"))?;
+    let mut core = take_table(&mut table, "core")?;
+    let mut length = take_table(&mut table, "length")?;
+    let layers = take(&mut core, "layers")?;
+    let max_lines = take(&mut length, "max")?.as_integer().and_then(|max| usize::try_from(max).ok());
+    let rules = Rules {
+        layers: layers.as_array().ok_or("core.layers is no list")?.iter().map(names).collect::<Result<_, _>>()?,
+        only: lists(take_table(&mut core, "only")?)?,
+        crates: lists(take_table(&mut table, "crates")?)?,
+        unsafe_files: reasons(take_table(&mut table, "unsafe")?)?,
+        max_lines: max_lines.ok_or("length.max is no number of lines")?,
+        long_files: reasons(take_table(&mut length, "longer")?)?,
+        words: reasons(take_table(&mut table, "words")?)?,
+        licences: reasons(take_table(&mut table, "licences")?)?,
+    };
+    match table.keys().chain(core.keys()).chain(length.keys()).next() {
+        Some(key) => Err(format!("no check reads `{key}`")),
+        None => Ok(rules),
+    }
+}
+
+fn take(table: &mut Table, key: &str) -> Result<Value, String> {
+    table.remove(key).ok_or_else(|| format!("`{key}` is missing"))
+}
+
+fn take_table(table: &mut Table, key: &str) -> Result<Table, String> {
+    match take(table, key)? {
+        Value::Table(inner) => Ok(inner),
+        _ => Err(format!("`{key}` is no table")),
+    }
+}
+
+fn lists(table: Table) -> Result<BTreeMap<String, Vec<String>>, String> {
+    table.into_iter().map(|(key, value)| Ok((key, names(&value)?))).collect()
+}
+
+fn names(value: &Value) -> Result<Vec<String>, String> {
+    let name = |value: &Value| value.as_str().map(String::from);
+    let list = value.as_array().and_then(|list| list.iter().map(name).collect::<Option<_>>());
+    list.ok_or_else(|| format!("{value:?} is no list of names"))
+}
+
+/// Every entry says why.
+fn reasons(table: Table) -> Result<Reasons, String> {
+    let reason = |(key, value): (String, Value)| match value.as_str().filter(|why| !why.is_empty()) {
+        Some(why) => Ok((key, why.to_string())),
+        None => Err(format!("`{key}` does not say why")),
+    };
+    table.into_iter().map(reason).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "[core]\nlayers = [[\"error\"], [\"index\"]]\n[core.only]\nloom = [\"sync\"]\n[crates]\na = []\n\
+                        [unsafe]\n[length]\nmax = 400\n[length.longer]\n[words]\n[licences]\nMIT = \"ours\"\n";
+
+    #[test]
+    fn reads_the_tables() {
+        let rules = parse(GOOD).expect("it is good");
+        assert_eq!(rules.layers, [["error"], ["index"]]);
+        assert_eq!(rules.only["loom"], ["sync"]);
+        assert_eq!((rules.max_lines, rules.licences["MIT"].as_str()), (400, "ours"));
+    }
+
+    #[test]
+    fn refuses_what_no_check_reads_and_what_has_no_reason() {
+        assert!(parse(&format!("{GOOD}[more]\n")).is_err_and(|error| error.contains("more")));
+        assert!(parse(&GOOD.replace("\"ours\"", "\"\"")).is_err_and(|error| error.contains("why")));
+        assert!(parse(&GOOD.replace("[unsafe]\n", "")).is_err_and(|error| error.contains("unsafe")));
+    }
+
+    #[test]
+    fn the_project_has_its_rules() {
+        assert_eq!(load().map(|_| ()), Ok(()));
+    }
+}

@@ -1,0 +1,109 @@
+//! Seeded bugs: mistakes that stand in the code behind `cfg(terrace_seeded_bug = "NAME")`, so that a test can be
+//! shown to find them.
+//!
+//! A test file names those it must find, one a line:
+//! `// seeded: NAME` for one compiled in; `// seeded-env: NAME` for one chosen when the program starts, by the
+//! environment variable `TERRACE_SEEDED_BUG`. `// sanitizer: none` in a fuzz target turns AddressSanitizer off
+//! for it (targets that run safe code only are twice as fast without).
+//!
+//! Promises upward: the names in a file, in order; a compiler wrapper that turns one bug on in the workspace's
+//! own packages only, so that no dependency is compiled again.
+//! Asks from below: a shell.
+
+use crate::command::root;
+use std::fs;
+use std::path::PathBuf;
+
+/// What a test file says about its seeded bugs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Seeds {
+    /// Bugs to be compiled in.
+    pub compiled: Vec<String>,
+    /// Bugs to be chosen by the environment.
+    pub environment: Vec<String>,
+    /// The sanitizer asked for, if any.
+    pub sanitizer: Option<String>,
+}
+
+/// Reads the marker lines of a test file.
+pub fn parse(text: &str) -> Seeds {
+    let values = |key: &str| -> Vec<String> {
+        text.lines()
+            .filter_map(|line| line.trim().strip_prefix("// ")?.strip_prefix(key)?.strip_prefix(": "))
+            .filter_map(|rest| rest.split_whitespace().next())
+            .map(String::from)
+            .collect()
+    };
+    Seeds {
+        compiled: values("seeded"),
+        environment: values("seeded-env"),
+        sanitizer: values("sanitizer").into_iter().next(),
+    }
+}
+
+/// The value of the `--cfg` that turns `bug` on.
+pub fn cfg(bug: &str) -> String {
+    format!("terrace_seeded_bug=\"{bug}\"")
+}
+
+/// A script for `RUSTC_WORKSPACE_WRAPPER` that adds the bug's `--cfg` to the compiler's words. Cargo counts the
+/// wrapper's path into what it keeps, so each bug has a script of its own.
+///
+/// # Errors
+/// The file that could not be written.
+pub fn wrapper(bug: &str) -> Result<PathBuf, String> {
+    if bug.is_empty() || !bug.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+        return Err(format!("`{bug}` is no name for a seeded bug: letters, digits, `-` and `_` only"));
+    }
+    let path = root().join("target/xtask").join(format!("seeded-{bug}.sh"));
+    let text = format!("#!/bin/sh\nexec \"$@\" --cfg '{}'\n", cfg(bug));
+    let write = || -> std::io::Result<()> {
+        fs::create_dir_all(root().join("target/xtask"))?;
+        fs::write(&path, &text)?;
+        make_executable(&path)
+    };
+    write().map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
+}
+
+#[cfg(unix)]
+fn make_executable(path: &std::path::Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    // rwxr-xr-x
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_path: &std::path::Path) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_marker_lines() {
+        let seeds = parse(
+            "//! words\n// seeded: lost-wake and why\n  // seeded: relaxed\n// seeded-env: short\n// sanitizer: none\n",
+        );
+        assert_eq!(seeds.compiled, ["lost-wake", "relaxed"]);
+        assert_eq!(seeds.environment, ["short"]);
+        assert_eq!(seeds.sanitizer.as_deref(), Some("none"));
+    }
+
+    #[test]
+    fn other_comments_are_not_markers() {
+        assert_eq!(parse("/// seeded: x\n// not seeded: y\n// seeded:z\nlet a = 1; // seeded: b\n"), Seeds::default());
+    }
+
+    #[test]
+    fn a_bug_name_cannot_leave_its_quotes() {
+        assert!(wrapper("a'b").is_err());
+        assert!(wrapper("").is_err());
+        let path = wrapper("unit_test").expect("target is writable");
+        assert!(
+            fs::read_to_string(path).expect("just written").ends_with("--cfg 'terrace_seeded_bug=\"unit_test\"'\n")
+        );
+    }
+}

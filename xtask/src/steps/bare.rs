@@ -1,0 +1,97 @@
+//! The core for targets without an operating system.
+//!
+//! Promises upward: `bare::TARGET` for each target. With rustup's own target where it is there or can be added;
+//! otherwise with Debian's compiler, which brings the library's source.
+//! Asks from below: rustup; or the Debian packages below, linked as the toolchain `debian`.
+
+use crate::command::{cargo, execute, output_of, works};
+use crate::install;
+use crate::options::Options;
+use crate::report::Report;
+use std::process::Command;
+
+/// Target, and the features it needs: Cortex-M0 has no compare-and-swap, so it takes a critical section.
+const TARGETS: [(&str, &str); 5] = [
+    ("thumbv6m-none-eabi", "critical-section"),
+    ("thumbv7em-none-eabihf", ""),
+    ("riscv32imac-unknown-none-elf", ""),
+    ("aarch64-unknown-none", ""),
+    ("x86_64-unknown-none", ""),
+];
+
+const DEBIAN: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
+
+/// How a target is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The active toolchain has the target.
+    Rustup,
+    /// Debian's compiler builds the target's library from source.
+    Debian,
+}
+
+/// Builds each target.
+pub fn run(options: &Options, report: &mut Report) {
+    let installed = output_of("rustup", &["target", "list", "--installed"]).unwrap_or_default();
+    let mut debian = None;
+    for (target, features) in TARGETS {
+        let name = format!("bare::{target}");
+        let has = installed.lines().any(|line| line == target) || add(options, target);
+        let way = if has { Ok(Way::Rustup) } else { debian.get_or_insert_with(|| debian_toolchain(options)).clone() };
+        match way {
+            Ok(way) => report.verdict(&name, build(target, features, way)),
+            Err(missing) => report.skip(&name, &format!("rustup target add {target}; or {missing}")),
+        }
+    }
+}
+
+/// Asks rustup for the target. Some machines cannot get any; that is no failure yet.
+fn add(options: &Options, target: &str) -> bool {
+    options.install
+        && execute(&format!("bare-add-{target}"), Command::new("rustup").args(["target", "add", target])).success
+}
+
+/// Makes sure that `cargo +debian` works and has the library's source.
+fn debian_toolchain(options: &Options) -> Result<Way, String> {
+    let linked = || works("cargo", &["+debian", "--version"]);
+    if linked() {
+        return Ok(Way::Debian);
+    }
+    let link = "rustup toolchain link debian /usr";
+    install::apt(options, &DEBIAN).map_err(|by_hand| format!("{by_hand} && {link}"))?;
+    execute("bare-link", Command::new("rustup").args(["toolchain", "link", "debian", "/usr"]));
+    if linked() { Ok(Way::Debian) } else { Err(format!("`{link}` failed here")) }
+}
+
+fn build(target: &str, features: &str, way: Way) -> Result<(), String> {
+    execute(&format!("bare-{target}"), &mut build_command(target, features, way)).verdict()
+}
+
+fn build_command(target: &str, features: &str, way: Way) -> Command {
+    let mut command = match way {
+        Way::Rustup => cargo(["build"]),
+        Way::Debian => cargo(["+debian", "build", "-Z", "build-std=core"]),
+    };
+    if way == Way::Debian {
+        command.env("RUSTC_BOOTSTRAP", "1");
+    }
+    command.args(["--package", "terrace-core", "--release", "--target-dir", "target/bare", "--target", target]);
+    if !features.is_empty() {
+        command.args(["--features", features]);
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_debian_builds_the_library_itself() {
+        let has = |way| build_command("a", "f", way).get_args().any(|word| word == "build-std=core");
+        assert!(has(Way::Debian));
+        assert!(!has(Way::Rustup));
+        assert!(build_command("a", "f", Way::Rustup).get_args().any(|word| word == "f"));
+        assert!(!build_command("a", "", Way::Rustup).get_args().any(|word| word == "--features"));
+    }
+}

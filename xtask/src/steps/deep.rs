@@ -1,0 +1,108 @@
+//! What takes too long for every run: coverage, miri, mutants. Only with `--all`, or by name.
+//!
+//! Promises upward: one test each. `coverage::lines` holds at 90 % of the library's lines (row Q2).
+//! Asks from below: cargo-llvm-cov with LLVM's tools, miri, cargo-mutants; each may be absent.
+
+use crate::command::{cargo, execute, output_of, root, works};
+use crate::install;
+use crate::options::Options;
+use crate::report::Report;
+use std::path::PathBuf;
+
+/// Percent of the library's lines that tests must reach.
+const COVERAGE_PERCENT: &str = "90";
+
+/// Line coverage of the packages a user links: everything but commands, tests and models of peers.
+pub fn coverage(options: &Options, report: &mut Report) {
+    let name = "coverage::lines";
+    let tools = match install::cargo_tool(options, "llvm-cov").and_then(|()| llvm_tools(options)) {
+        Ok(tools) => tools,
+        Err(missing) => return report.skip(name, &missing),
+    };
+    let mut command = cargo(["llvm-cov", "test", "--workspace", "--exclude", "xtask", "--exclude", "terrace-benches"]);
+    command.args([
+        "--ignore-filename-regex",
+        "(^|/)(xtask|tests|benches|cli)/",
+        "--fail-under-lines",
+        COVERAGE_PERCENT,
+    ]);
+    for (variable, path) in tools {
+        command.env(variable, path);
+    }
+    report.verdict(name, execute("coverage", &mut command).verdict());
+}
+
+/// LLVM's tools of the compiler's own version: the toolchain's component, or Debian's packages. The environment
+/// that leads cargo-llvm-cov to them.
+fn llvm_tools(options: &Options) -> Result<Vec<(&'static str, PathBuf)>, String> {
+    let component = "rustup component add llvm-tools";
+    if options.install {
+        execute("llvm-tools", std::process::Command::new("rustup").args(["component", "add", "llvm-tools"]));
+    }
+    let sysroot = output_of("rustc", &["--print", "target-libdir"]).ok_or("rustc is not here")?;
+    if PathBuf::from(sysroot.trim()).join("../bin/llvm-profdata").exists() {
+        return Ok(Vec::new());
+    }
+    let version = output_of("rustc", &["-vV"]).unwrap_or_default();
+    let major = llvm_major(&version).ok_or("rustc does not say its LLVM version")?;
+    let folder = PathBuf::from(format!("/usr/lib/llvm-{major}/bin"));
+    if !folder.join("llvm-profdata").exists() {
+        install::apt(options, &[&format!("llvm-{major}")]).map_err(|by_hand| format!("{component}; or {by_hand}"))?;
+    }
+    Ok(vec![("LLVM_COV", folder.join("llvm-cov")), ("LLVM_PROFDATA", folder.join("llvm-profdata"))])
+}
+
+/// The `21` of `LLVM version: 21.1.2`.
+fn llvm_major(version: &str) -> Option<&str> {
+    version.lines().find_map(|line| line.strip_prefix("LLVM version: "))?.split('.').next()
+}
+
+/// The core's unit tests under miri.
+pub fn miri(options: &Options, report: &mut Report) {
+    let name = "miri::core";
+    let works = || works("cargo", &["+nightly", "miri", "--version"]);
+    let by_hand = ["+nightly", "component", "add", "miri", "rust-src"];
+    if !works() && options.install {
+        execute("miri-add", std::process::Command::new("rustup").args(by_hand));
+    }
+    if !works() {
+        return report.skip(name, &format!("rustup {}", by_hand.join(" ")));
+    }
+    let words = ["+nightly", "miri", "test", "--package", "terrace-core", "--lib", "--target-dir", "target/miri"];
+    report.verdict(name, execute("miri", &mut cargo(words)).verdict());
+}
+
+/// Mutates the lines changed since `TERRACE_MUTANTS_BASE` (default: the commit before this one); each mutant must
+/// make a test fail.
+pub fn mutants(options: &Options, report: &mut Report) {
+    let name = "mutants::changed";
+    if let Err(missing) = install::cargo_tool(options, "mutants") {
+        return report.skip(name, &missing);
+    }
+    let base = std::env::var("TERRACE_MUTANTS_BASE").unwrap_or_else(|_| "HEAD~1".into());
+    let folders = ["diff", &base, "--", "core/src", "adapters/terrace/src"];
+    let Some(diff) = output_of("git", &folders) else {
+        return report.skip(name, &format!("set TERRACE_MUTANTS_BASE: git has no commit `{base}`"));
+    };
+    if diff.is_empty() {
+        return report.skip(name, &format!("set TERRACE_MUTANTS_BASE: no library line changed since {base}"));
+    }
+    let path = root().join("target/xtask/mutants.diff");
+    if let Err(error) = std::fs::write(&path, diff) {
+        return report.fail(name, &format!("{}: {error}", path.display()));
+    }
+    let mut command =
+        cargo(["mutants", "--no-shuffle", "--test-workspace=true", "--output", "target/xtask", "--in-diff"]);
+    report.verdict(name, execute("mutants", command.arg(path)).verdict());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn llvm_version_is_read() {
+        assert_eq!(llvm_major("rustc 1.95.0\nhost: x\nLLVM version: 21.1.2\n"), Some("21"));
+        assert_eq!(llvm_major("rustc 1.95.0\n"), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! Fuzz targets: `fuzz/Cargo.toml` lists them.
+//!
+//! Promises upward: `fuzz::TARGET` holds when the target runs for a moment without a finding;
+//! `fuzz::TARGET::seeded::BUG` holds when it finds BUG, from nothing, within a minute; `fuzz::TARGET::long`, with
+//! `--all`, for ten minutes.
+//! Asks from below: cargo-fuzz on a nightly toolchain; the marker lines (see `seeds`).
+
+use crate::command::{Finished, cargo, execute, root};
+use crate::install;
+use crate::options::Options;
+use crate::report::Report;
+use crate::seeds::{self, Seeds};
+use std::fs;
+use std::process::Command;
+
+/// Seconds of a smoke run; five targets take 75 s beside their build.
+const SMOKE_SECONDS: u32 = 15;
+/// Seconds in which a seeded bug must be found.
+const SEEDED_SECONDS: u32 = 60;
+/// Seconds of a long run.
+const LONG_SECONDS: u32 = 600;
+/// Seconds after which one input counts as a hang.
+const INPUT_SECONDS: u32 = 10;
+
+/// The smoke runs and the seeded bugs.
+pub fn run(options: &Options, report: &mut Report) {
+    for target in ready(options, report) {
+        let name = format!("fuzz::{target}");
+        let seeds = seeds_of(&target);
+        let smoke = execute(&name, &mut command(&target, &seeds, "smoke", SMOKE_SECONDS));
+        report.verdict(&name, smoke.verdict());
+        for bug in seeds.compiled.iter().chain(&seeds.environment) {
+            report.verdict(&format!("{name}::seeded::{bug}"), seeded(&target, &seeds, bug));
+        }
+    }
+}
+
+/// The long runs.
+pub fn run_long(options: &Options, report: &mut Report) {
+    for target in ready(options, report) {
+        let name = format!("fuzz::{target}::long");
+        let finished = execute(&name, &mut command(&target, &seeds_of(&target), "long", LONG_SECONDS));
+        report.verdict(&name, finished.verdict());
+    }
+}
+
+/// The targets, when they can be run here; otherwise each is skipped.
+fn ready(options: &Options, report: &mut Report) -> Vec<String> {
+    let manifest = fs::read_to_string(root().join("fuzz/Cargo.toml")).unwrap_or_default();
+    let targets = targets(&manifest);
+    if targets.is_empty() {
+        report.fail("fuzz::targets", "fuzz/Cargo.toml lists no target");
+    }
+    match install::nightly(options).and_then(|()| install::cargo_tool(options, "fuzz")) {
+        Ok(()) => targets,
+        Err(missing) => {
+            targets.iter().for_each(|target| report.skip(&format!("fuzz::{target}"), &missing));
+            Vec::new()
+        }
+    }
+}
+
+/// Names of the `[[bin]]` tables.
+fn targets(manifest: &str) -> Vec<String> {
+    let table: toml::Table = manifest.parse().unwrap_or_default();
+    let bins = table.get("bin").and_then(|bins| bins.as_array()).cloned().unwrap_or_default();
+    bins.iter().filter_map(|bin| Some(bin.get("name")?.as_str()?.to_string())).collect()
+}
+
+fn seeds_of(target: &str) -> Seeds {
+    let path = root().join("fuzz/fuzz_targets").join(format!("{target}.rs"));
+    seeds::parse(&fs::read_to_string(path).unwrap_or_default())
+}
+
+/// `cargo fuzz run` for so many seconds, on a corpus of its own under `target` and, when there are any, the
+/// inputs kept in `fuzz/seeds/TARGET`.
+fn command(target: &str, seeds: &Seeds, corpus: &str, limit: u32) -> Command {
+    let corpus = root().join("target/fuzz-corpus").join(target).join(corpus);
+    let mut command = cargo(["+nightly", "fuzz", "run"]);
+    command.current_dir(root().join("fuzz"));
+    if let Some(sanitizer) = &seeds.sanitizer {
+        command.args(["--sanitizer", sanitizer]);
+    }
+    // An error here shows as libFuzzer's own: it names the folder it cannot read.
+    let _ = fs::create_dir_all(&corpus);
+    command.arg(target).arg(corpus);
+    let kept = root().join("fuzz/seeds").join(target);
+    if kept.is_dir() {
+        command.arg(kept);
+    }
+    command.args([
+        "--",
+        &format!("-max_total_time={limit}"),
+        &format!("-timeout={INPUT_SECONDS}"),
+        "-rss_limit_mb=2048",
+    ]);
+    command
+}
+
+/// Passes when the fuzzer finds the bug in time, starting from an empty corpus and a fixed seed.
+fn seeded(target: &str, seeds: &Seeds, bug: &str) -> Result<(), String> {
+    let corpus = format!("seeded-{bug}");
+    let _ = fs::remove_dir_all(root().join("target/fuzz-corpus").join(target).join(&corpus));
+    let mut command = command(target, seeds, &corpus, SEEDED_SECONDS);
+    let artifacts = root().join("target/fuzz-artifacts").join(target);
+    fs::create_dir_all(&artifacts).map_err(|error| format!("{}: {error}", artifacts.display()))?;
+    command.arg("-seed=1").arg(format!("-artifact_prefix={}/{bug}-", artifacts.display()));
+    if seeds.environment.iter().any(|one| one == bug) {
+        command.env("TERRACE_SEEDED_BUG", bug);
+    } else {
+        command.env("RUSTFLAGS", format!("--cfg {}", seeds::cfg(bug)));
+    }
+    found(&execute(&format!("fuzz-{target}-{bug}"), &mut command))
+}
+
+/// Whether libFuzzer ran and kept an input that fails.
+fn found(finished: &Finished) -> Result<(), String> {
+    if finished.success {
+        Err(format!("not found within {SEEDED_SECONDS} s"))
+    } else if finished.output.contains("Test unit written to") {
+        Ok(())
+    } else {
+        Err(format!("the fuzzer did not run, or found no input:\n{}", finished.output))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_the_bins() {
+        let text = "[package]\nname = \"fuzz\"\n[[bin]]\nname = \"range\"\npath = \"a\"\n[[bin]]\nname = \"pool\"\n";
+        assert_eq!(targets(text), ["range", "pool"]);
+        assert!(targets("[package]\nname = \"fuzz\"\n").is_empty());
+        assert!(targets("not toml").is_empty());
+    }
+
+    #[test]
+    fn only_a_kept_input_finds_a_bug() {
+        let finished = |success, output: &str| Finished { success, output: output.into() };
+        assert!(
+            found(&finished(false, "panicked at ..\nartifact_prefix='x/'; Test unit written to x/crash-1\n")).is_ok()
+        );
+        assert!(found(&finished(false, "error: could not compile\n")).is_err());
+        assert!(found(&finished(true, "Done 100 runs in 61 second(s)\n")).is_err());
+    }
+}

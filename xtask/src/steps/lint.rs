@@ -1,0 +1,31 @@
+//! Format, clippy and documentation. Three tests: `lint::fmt`, `lint::clippy`, `lint::doc`.
+
+use crate::command::{cargo, execute, root};
+use crate::options::Options;
+use crate::report::Report;
+
+/// Runs the three.
+pub fn run(_options: &Options, report: &mut Report) {
+    report.verdict("lint::fmt", fmt());
+    let clippy = cargo(["clippy", "--workspace", "--all-targets", "--keep-going", "--", "-D", "warnings"]);
+    report.verdict("lint::clippy", run_quiet("clippy", clippy));
+    let mut doc = cargo(["doc", "--workspace", "--no-deps", "--lib"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    report.verdict("lint::doc", run_quiet("doc", doc));
+}
+
+/// The workspace, and the fuzz targets (a workspace of their own).
+fn fmt() -> Result<(), String> {
+    run_quiet("fmt", cargo(["fmt", "--all", "--check", "--", "--color", "never"]))?;
+    if root().join("fuzz/Cargo.toml").exists() {
+        run_quiet(
+            "fmt-fuzz",
+            cargo(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check", "--", "--color", "never"]),
+        )?;
+    }
+    Ok(())
+}
+
+fn run_quiet(log: &str, mut command: std::process::Command) -> Result<(), String> {
+    execute(log, &mut command).verdict()
+}

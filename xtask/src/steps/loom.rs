@@ -1,0 +1,104 @@
+//! The loom stories: `core/tests/loom_*.rs`, each run as it is and once more for each of its seeded bugs.
+//!
+//! Promises upward: each story's tests by name; `loom::FILE::seeded::BUG` holds when some story of FILE compiled,
+//! ran, and failed with BUG turned on.
+//! Asks from below: the marker lines (see `seeds`), and `cfg(loom)` in the core's `sync`.
+
+use super::suites;
+use crate::command::{Finished, cargo, execute, root};
+use crate::libtest::{self, Suites};
+use crate::options::Options;
+use crate::report::Report;
+use crate::seeds;
+use std::process::Command;
+
+/// The step: every file whose name begins with `loom_`.
+pub fn run(_options: &Options, report: &mut Report) {
+    let stories = stories();
+    if stories.is_empty() {
+        report.fail("loom::stories", "there is no file core/tests/loom_*.rs");
+    }
+    for story in stories {
+        run_story(report, &story);
+    }
+}
+
+/// File names of the stories, without `.rs`.
+fn stories() -> Vec<String> {
+    let entries = std::fs::read_dir(root().join("core/tests")).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".rs")?.to_string()));
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("loom_")).collect();
+    names.sort();
+    names
+}
+
+fn run_story(report: &mut Report, story: &str) {
+    let mut build = story_command(story);
+    build.args(["--no-run", "--message-format=json-render-diagnostics"]);
+    let build = execute(&format!("loom-{story}-build"), &mut build);
+    if !build.success {
+        report.fail(&format!("loom::{story}::build"), &build.output);
+        return;
+    }
+    let finished = execute(&format!("loom-{story}"), story_command(story).args(["--", "--show-output"]));
+    let names = suites::suites(&build.output);
+    suites::record(report, &format!("loom::{story}"), &finished, &libtest::parse(&finished.output, &names));
+    let text = std::fs::read_to_string(root().join(format!("core/tests/{story}.rs"))).unwrap_or_default();
+    for bug in seeds::parse(&text).compiled {
+        report.verdict(&format!("loom::{story}::seeded::{bug}"), seeded(story, &bug));
+    }
+}
+
+/// Release code without what costs time to link: a seeded bug then takes seconds, not a minute. Assertions stay on.
+const PROFILE: [(&str, &str); 4] = [
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+    ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"),
+];
+
+fn story_command(story: &str) -> Command {
+    let mut command = cargo(["test", "--release", "--target-dir", "target/loom"]);
+    command.args(["--package", "terrace-core", "--test", story]).env("RUSTFLAGS", "--cfg loom").envs(PROFILE);
+    command
+}
+
+/// Passes when the story fails with the bug in.
+fn seeded(story: &str, bug: &str) -> Result<(), String> {
+    let wrapper = seeds::wrapper(bug)?;
+    let log = format!("loom-{story}-{bug}");
+    found(&execute(&log, story_command(story).env("RUSTC_WORKSPACE_WRAPPER", wrapper)))
+}
+
+/// Whether the stories were compiled, ran, and failed.
+fn found(finished: &Finished) -> Result<(), String> {
+    let ran = libtest::parse(&finished.output, &Suites::new()).len();
+    if finished.success {
+        Err("every story passed with the bug in: the bug was not found".into())
+    } else if ran == 0 {
+        Err(format!("no story ran with the bug in:\n{}", finished.output))
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(success: bool, output: &str) -> Finished {
+        Finished { success, output: output.into() }
+    }
+
+    #[test]
+    fn only_a_failing_story_finds_a_bug() {
+        assert!(
+            found(&finished(false, "running 1 test\ntest a ... FAILED\ntest result: FAILED. 0 passed; 1 failed\n"))
+                .is_ok()
+        );
+        assert!(found(&finished(false, "error[E0308]: mismatched types\n")).is_err());
+        assert!(found(&finished(true, "running 1 test\ntest a ... ok\n")).is_err());
+        // A panic within a panic ends the process before any result.
+        assert!(found(&finished(false, "running 1 test\nprocess abort signal\n")).is_ok());
+    }
+}

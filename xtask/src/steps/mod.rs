@@ -1,0 +1,57 @@
+//! The steps of `cargo xtask test`, in the order they run.
+//!
+//! Promises upward: each step records every test it has, passed, failed or skipped by name.
+//! Asks from below: cargo and what the steps look for themselves.
+
+mod bare;
+mod deep;
+mod fuzz;
+mod lint;
+mod loom;
+mod suites;
+
+pub use suites::metadata;
+
+use crate::options::Options;
+use crate::report::Report;
+
+/// One step.
+pub struct Step {
+    /// The name for `--only`.
+    pub name: &'static str,
+    /// One line for `--list` and the heading.
+    pub what: &'static str,
+    /// Runs only with `--all`, or when named.
+    pub long: bool,
+    /// Does it.
+    pub run: fn(&Options, &mut Report),
+}
+
+/// Checks come last: `check::features` asks what every other step came to.
+pub const STEPS: &[Step] = &[
+    Step { name: "lint", what: "format, clippy and documentation, warnings denied", long: false, run: lint::run },
+    Step {
+        name: "test",
+        what: "unit, integration and documentation tests of the workspace",
+        long: false,
+        run: suites::run,
+    },
+    Step {
+        name: "loom",
+        what: "every interleaving of the lock-free paths, and their seeded bugs",
+        long: false,
+        run: loom::run,
+    },
+    Step { name: "bare", what: "the core built for bare-metal targets", long: false, run: bare::run },
+    Step { name: "fuzz", what: "each fuzz target for a moment, and its seeded bugs", long: false, run: fuzz::run },
+    Step { name: "longfuzz", what: "each fuzz target for ten minutes", long: true, run: fuzz::run_long },
+    Step { name: "coverage", what: "line coverage of the library", long: true, run: deep::coverage },
+    Step { name: "miri", what: "the core's unit tests under miri", long: true, run: deep::miri },
+    Step { name: "mutants", what: "mutants of the lines changed last", long: true, run: deep::mutants },
+    Step {
+        name: "checks",
+        what: "what the compiler cannot see: arrows, words, lengths, licences, features",
+        long: false,
+        run: crate::checks::run,
+    },
+];

@@ -1,0 +1,142 @@
+//! `cargo test` on the workspace, every test by name, and once more without default features.
+//!
+//! Promises upward: one record per test. A workspace that does not build is `test::build`; tests that fail after
+//! building are named. `test::no_default_features` holds when the library's tests pass without default features.
+//! Asks from below: cargo's JSON messages, which say which package an executable belongs to.
+
+use crate::command::{Finished, cargo, execute, output_of};
+use crate::libtest::{self, Suites, Test};
+use crate::options::Options;
+use crate::report::{Outcome, Report};
+use serde_json::Value;
+
+/// Cases of a property test under `--all`; proptest's own default is 256.
+const CASES_ALL: &str = "4096";
+
+/// Runs both.
+pub fn run(options: &Options, report: &mut Report) {
+    workspace(options, report);
+    report.verdict("test::no_default_features", no_default_features());
+}
+
+fn workspace(options: &Options, report: &mut Report) {
+    let finished = execute(
+        "test-build",
+        &mut cargo(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]),
+    );
+    if !finished.success {
+        report.fail("test::build", &without_json(&finished.output));
+        return;
+    }
+    report.pass("test::build");
+    let mut command = cargo(["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    if options.all {
+        command.env("PROPTEST_CASES", CASES_ALL);
+    }
+    let tests = execute("test", &mut command);
+    let names = suites(&finished.output);
+    record(report, "test::workspace", &tests, &libtest::parse(&tests.output, &names));
+}
+
+/// Puts the tests of one `cargo test` into the report; `whole` names the command itself, for a failure that no
+/// test explains.
+pub fn record(report: &mut Report, whole: &str, finished: &Finished, tests: &[Test]) {
+    for test in tests {
+        match test.outcome {
+            Outcome::Passed => report.pass_quietly(&test.name),
+            Outcome::Failed => report.fail(&test.name, &test.detail),
+            Outcome::Skipped => report.skip(&test.name, &test.detail),
+        }
+    }
+    let explained = tests.iter().any(|test| test.outcome == Outcome::Failed);
+    if !finished.success && !explained {
+        report.fail(whole, &finished.output);
+    } else if tests.is_empty() {
+        report.fail(whole, "no test ran");
+    }
+}
+
+/// The suites' names, from the messages of a build: executable file -> `PACKAGE/TARGET`, where the unit tests of
+/// a library are `lib`; crate -> `PACKAGE/doc`.
+pub fn suites(messages: &str) -> Suites {
+    let mut suites = Suites::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
+        let Some(package) = message["manifest_path"].as_str().and_then(package_of) else { continue };
+        let target = message["target"]["name"].as_str().unwrap_or_default();
+        let library = message["target"]["kind"][0].as_str().is_some_and(|kind| kind.ends_with("lib"));
+        if library {
+            suites.insert(target.replace('-', "_"), format!("{package}/doc"));
+        }
+        if let Some(file) = message["executable"].as_str().and_then(|path| path.rsplit(['/', '\\']).next()) {
+            suites.insert(file.into(), format!("{package}/{}", if library { "lib" } else { target }));
+        }
+    }
+    suites
+}
+
+/// The `name` in a manifest.
+fn package_of(manifest: &str) -> Option<String> {
+    let table: toml::Table = std::fs::read_to_string(manifest).ok()?.parse().ok()?;
+    Some(table.get("package")?.get("name")?.as_str()?.into())
+}
+
+/// What a person reads: the lines that are not JSON.
+fn without_json(output: &str) -> String {
+    output.lines().filter(|line| !line.starts_with('{')).collect::<Vec<_>>().join("\n")
+}
+
+/// The library's own tests without default features.
+fn no_default_features() -> Result<(), String> {
+    let mut command = cargo(["test", "--no-default-features", "--no-fail-fast"]);
+    for package in ["terrace-core", "terrace"] {
+        command.args(["--package", package]);
+    }
+    let finished = execute("test-no-default-features", &mut command);
+    let ran = libtest::parse(&finished.output, &Suites::new()).iter().any(|test| test.outcome == Outcome::Passed);
+    match (finished.success, ran) {
+        (true, true) => Ok(()),
+        (true, false) => Err("no test ran".into()),
+        (false, _) => Err(finished.output),
+    }
+}
+
+/// `cargo metadata` of a workspace.
+///
+/// # Errors
+/// A sentence.
+pub fn metadata(words: &[&str]) -> Result<Value, String> {
+    let words: Vec<&str> = ["metadata", "--format-version", "1"].iter().chain(words).copied().collect();
+    let text = output_of("cargo", &words).ok_or_else(|| format!("`cargo {}` failed", words.join(" ")))?;
+    serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executables_are_named_by_package() {
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let line = |kind: &str, name: &str, file: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"{manifest}","target":{{"kind":["{kind}"],"name":"{name}"}},"executable":"/t/deps/{file}"}}"#
+            )
+        };
+        let text =
+            format!("{}\n{}\nwarning: {{}}\n", line("test", "range", "range-1f"), line("lib", "x_task", "x_task-2e"));
+        let suites = suites(&text);
+        assert_eq!(suites["range-1f"], "xtask/range");
+        assert_eq!(suites["x_task-2e"], "xtask/lib");
+        assert_eq!(suites["x_task"], "xtask/doc");
+        assert_eq!(suites.len(), 3);
+    }
+
+    #[test]
+    fn a_failure_that_no_test_explains_is_recorded() {
+        let mut report = Report::quiet();
+        record(&mut report, "whole", &Finished { success: false, output: "linker".into() }, &[]);
+        record(&mut report, "empty", &Finished { success: true, output: String::new() }, &[]);
+        assert_eq!(report.failed(), 2);
+    }
+}
