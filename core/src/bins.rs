@@ -44,8 +44,23 @@ pub const fn bin_start(bin: u32) -> u32 {
     ((bin & (SUB - 1)) + SUB) << exponent
 }
 
-/// Words of the bitmap: 240 bins / 64, rounded up.
-const WORDS: usize = BINS.div_ceil(64);
+/// How many of the first bits of a `u32` are the same for all sizes in a bin: all but those below the mantissa.
+#[inline]
+pub const fn shared_bits(bin: u32) -> u32 {
+    let exponent = (bin >> SUB_BITS).saturating_sub(1);
+    u32::BITS - exponent
+}
+
+/// Room for all bins: 240, and on to the next power of two, so that the low 8 bits of a bin need no bounds check.
+pub const ROOM: usize = BINS.next_power_of_two();
+/// Words of the bitmap: 256 / 64.
+const WORDS: usize = ROOM / 64;
+
+/// Where a bin is in an array of [`ROOM`].
+#[inline]
+pub const fn place(bin: u32) -> usize {
+    bin as usize % ROOM
+}
 
 /// Which bins hold something: one bit a bin.
 #[derive(Clone, Debug)]
@@ -63,25 +78,38 @@ impl Bitmap {
     /// Marks a bin as holding something.
     #[inline]
     pub fn set(&mut self, bin: u32) {
-        self.words[bin as usize / 64] |= 1 << (bin % 64);
+        self.set_if(bin, true);
     }
 
     /// Marks a bin as empty.
     #[inline]
     pub fn clear(&mut self, bin: u32) {
-        self.words[bin as usize / 64] &= !(1 << (bin % 64));
+        self.clear_if(bin, true);
+    }
+
+    /// Marks a bin as holding something when `really`; no branch.
+    #[inline]
+    pub fn set_if(&mut self, bin: u32, really: bool) {
+        self.words[place(bin) / 64] |= u64::from(really) << (bin % 64);
+    }
+
+    /// Marks a bin as empty when `really`; no branch.
+    #[inline]
+    pub fn clear_if(&mut self, bin: u32, really: bool) {
+        self.words[place(bin) / 64] &= !(u64::from(really) << (bin % 64));
     }
 
     /// Whether a bin holds something.
+    #[inline]
     pub fn is_set(&self, bin: u32) -> bool {
-        self.words[bin as usize / 64] & (1 << (bin % 64)) != 0
+        self.words[place(bin) / 64] >> (bin % 64) & 1 != 0
     }
 
-    /// The first bin at or above `from` that holds something. At most 4 words are read.
+    /// The first bin at or above `from`, at most [`BINS`], that holds something. At most 4 words are read.
     #[inline]
     pub fn next(&self, from: u32) -> Option<u32> {
-        let mut word = from as usize / 64;
-        let mut bits = *self.words.get(word)? & (!0u64 << (from % 64));
+        let mut word = place(from) / 64;
+        let mut bits = self.words[word] & (!0u64 << (from % 64));
         while bits == 0 {
             word += 1;
             bits = *self.words.get(word)?;
@@ -133,6 +161,15 @@ mod tests {
     fn bins_are_at_most_an_eighth_wide() {
         for bin in SUB..BINS as u32 - 1 {
             assert!((bin_start(bin + 1) - bin_start(bin)) * SUB <= bin_start(bin));
+        }
+    }
+
+    #[test]
+    fn sizes_of_a_bin_share_their_first_bits_and_no_more() {
+        for size in sizes() {
+            let bin = floor_bin(size);
+            let below = u32::MAX.checked_shr(shared_bits(bin)).unwrap_or(0);
+            assert_eq!(size & !below, bin_start(bin), "{size}");
         }
     }
 

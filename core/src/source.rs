@@ -122,6 +122,94 @@ pub trait Source {
         Err(SourceError::Unsupported)
     }
 
+    /// Fills memory of this source with zeros. `address` and `bytes` name usable memory.
+    ///
+    /// # Errors
+    /// [`SourceError::Unsupported`] where the source cannot write to its memory.
+    fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
+        let _ = (address, bytes);
+        Err(SourceError::Unsupported)
+    }
+
     /// Counters.
     fn usage(&self) -> Usage;
+}
+
+/// A source of one region: a static array, or any memory the caller has.
+///
+/// Gives the whole of it once, in pieces of any size from the low end; what is given back last is given out first.
+///
+/// # Example
+/// ```
+/// use terrace_core::{Fixed, Source};
+/// let mut memory = [0u64; 512];
+/// let mut source = Fixed::new(&mut memory);
+/// let region = source.take(1000)?;
+/// assert!(source.take(4000).is_err(), "4096 bytes in all");
+/// source.give_back(region)?;
+/// # Ok::<(), terrace_core::SourceError>(())
+/// ```
+#[derive(Debug)]
+pub struct Fixed<'a> {
+    memory: &'a mut [u64],
+    base: u64,
+    /// Bytes given; regions form a stack.
+    used: u64,
+    /// Regions out, whatever their order; when none is, everything can be given again.
+    out: u64,
+    usage: Usage,
+}
+
+impl<'a> Fixed<'a> {
+    /// A source over memory, whose first address is the memory's own.
+    pub fn new(memory: &'a mut [u64]) -> Self {
+        let base = memory.as_ptr().addr() as u64;
+        let capacity = size_of_val(memory) as u64;
+        Self { memory, base, used: 0, out: 0, usage: Usage { capacity, ..Usage::default() } }
+    }
+}
+
+impl Source for Fixed<'_> {
+    fn take(&mut self, bytes: u64) -> Result<Region, SourceError> {
+        let available = self.usage.capacity - self.used;
+        let bytes = bytes.checked_next_multiple_of(8).filter(|&bytes| bytes > 0 && bytes <= available);
+        let bytes = bytes.ok_or(SourceError::OutOfMemory { available })?;
+        let region = Region { id: self.used, base: self.base + self.used, bytes };
+        self.used += bytes;
+        self.out += 1;
+        self.usage.reserved += bytes;
+        self.usage.peak_reserved = self.usage.peak_reserved.max(self.usage.reserved);
+        self.usage.calls += 1;
+        self.usage.handles += 1;
+        Ok(region)
+    }
+
+    /// The last region given becomes free at once; others when all are back.
+    fn give_back(&mut self, region: Region) -> Result<(), SourceError> {
+        let inside = region.base == self.base + region.id && region.id + region.bytes <= self.used;
+        if self.out == 0 || !inside || region.bytes > self.usage.reserved {
+            return Err(SourceError::Misuse("a region is given back once, to the source it came from"));
+        }
+        self.out -= 1;
+        self.usage.reserved -= region.bytes;
+        self.usage.calls += 1;
+        if self.out == 0 {
+            self.used = 0;
+        } else if region.id + region.bytes == self.used {
+            self.used = region.id;
+        }
+        Ok(())
+    }
+
+    fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
+        let outside = SourceError::Misuse("only memory of this source can be zeroed");
+        let from = address.checked_sub(self.base).ok_or(outside)? / 8;
+        let words = self.memory.get_mut(from as usize..(from + bytes.div_ceil(8)) as usize).ok_or(outside)?;
+        words.fill(0);
+        Ok(())
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
+    }
 }

@@ -1,1 +1,38 @@
-//! Contract suite (being written).
+//! The contract suite: one set of rules for every allocator and every source, in this project or out of it.
+//!
+//! [`contract`] drives an allocator with random programs and compares it, after each step, with a dumb model: a list of
+//! live blocks. [`source_contract`] does the same for sources. Both are deterministic: the same seed gives the same
+//! programs on every machine. What breaks is reported as a [`Failure`]: the rule, the seed and the shortest
+//! program found that breaks it.
+//!
+//! Promises upward: an allocator that passes hands out blocks that never overlap, are aligned and large enough; refuses
+//! without changing anything; counts what it did; and returns what it took.
+//! Asks from below: [`terrace_core::Allocator`] or [`terrace_core::Source`], and nothing else of what is tested.
+//!
+//! # Example
+//! Three lines add an allocator:
+//! ```
+//! use terrace_core::{GoodFit, Range, Slot};
+//! terrace_tests::contract(|| {
+//!     let mut range = Range::new(vec![Slot::EMPTY; 200], 64, GoodFit::new()).expect("64 is a power of two");
+//!     range.add_region(1 << 20, 1 << 20).expect("room for a region");
+//!     range
+//! })
+//! .unwrap();
+//! ```
+#![forbid(unsafe_code)]
+
+mod allocator;
+mod drive;
+mod failure;
+mod model;
+mod program;
+mod random;
+mod source;
+mod source_model;
+
+pub use allocator::{Contract, contract};
+pub use failure::{Broken, Failure};
+pub use program::{Forgery, Step};
+pub use random::Random;
+pub use source::{SourceContract, SourceStep, source_contract};

@@ -6,7 +6,9 @@
 use crate::args::SourceKind;
 use std::cell::Cell;
 use std::rc::Rc;
-use terrace::Allocator;
+use terrace::arena::{Coalesce, Settings};
+use terrace::pool::{BlockRecord, BucketArena, SegmentRecord, Steps};
+use terrace::{AllocError, Allocator, Arena, BestFit, Branch, FirstFit, Index, Room, WorstFit, heap_parts};
 use terrace_models::{BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
 
 /// What an allocator is made on.
@@ -45,8 +47,16 @@ pub struct Entry {
 }
 
 /// Every allocator, in the order of the table.
-pub const POOLS: &[Entry] =
-    &[Entry { name: "pytorch", make: pytorch }, Entry { name: "rmm", make: rmm }, Entry { name: "bfc", make: bfc }];
+pub const POOLS: &[Entry] = &[
+    Entry { name: "terrace", make: terrace },
+    Entry { name: "best", make: best },
+    Entry { name: "first", make: first },
+    Entry { name: "worst", make: worst },
+    Entry { name: "buckets", make: buckets },
+    Entry { name: "pytorch", make: pytorch },
+    Entry { name: "rmm", make: rmm },
+    Entry { name: "bfc", make: bfc },
+];
 
 /// The names that `--pool` takes.
 pub fn names_and_all() -> Vec<&'static str> {
@@ -61,6 +71,58 @@ pub fn select(names: &[String]) -> Vec<Entry> {
 
 fn boxed(pool: impl Allocator + 'static) -> Made {
     Ok(Box::new(pool))
+}
+
+/// An arena over a source of the kind asked for; `change` says what differs from that kind's usual settings.
+fn arena<I: Index + 'static>(
+    setup: &Setup,
+    index: impl Fn(Box<[Branch]>) -> I,
+    change: impl FnOnce(Settings) -> Settings,
+) -> Made {
+    let (fence, parts) = (setup.fence.clone(), heap_parts(Room::default(), index));
+    let text = |error: AllocError| error.to_string();
+    match setup.source {
+        SourceKind::Growing => {
+            let settings = change(Settings::growing());
+            boxed(Arena::new(Growing::new(setup.capacity), fence, parts, settings).map_err(text)?)
+        }
+        SourceKind::Segments => {
+            let settings = change(Settings::segments());
+            boxed(Arena::new(Segments::new(setup.capacity), fence, parts, settings).map_err(text)?)
+        }
+    }
+}
+
+/// The default: best fit behind a cache of exact sizes.
+fn terrace(setup: &Setup) -> Made {
+    arena(setup, BestFit::new, |settings| settings)
+}
+
+/// A strategy alone: nothing is cached, so every call searches.
+fn bare(settings: Settings) -> Settings {
+    Settings { coalesce: Coalesce::AtOnce, ..settings }
+}
+
+fn best(setup: &Setup) -> Made {
+    arena(setup, BestFit::new, bare)
+}
+
+fn first(setup: &Setup) -> Made {
+    arena(setup, FirstFit::new, bare)
+}
+
+fn worst(setup: &Setup) -> Made {
+    arena(setup, WorstFit::new, bare)
+}
+
+/// Power-of-two buckets of fixed blocks from 512 bytes up, in segments of at least 2 MiB.
+fn buckets(setup: &Setup) -> Made {
+    let steps = Steps::new(512, 1).map_err(|error| error.to_string())?;
+    let (blocks, segments) = (vec![BlockRecord::default(); 1 << 18], vec![SegmentRecord::default(); 1 << 12]);
+    match setup.source {
+        SourceKind::Growing => boxed(BucketArena::new(Growing::new(setup.capacity), steps, 2 << 20, blocks, segments)),
+        SourceKind::Segments => boxed(BucketArena::new(Segments::new(setup.capacity), steps, 2 << 20, blocks, segments)),
+    }
 }
 
 fn pytorch(setup: &Setup) -> Made {

@@ -33,7 +33,9 @@ pub mod buffers;
 pub mod config;
 pub mod recording;
 pub mod shared;
+pub mod store;
 pub mod waiting;
 
 pub use config::{Config, ConfigError, Settings, Strategy};
+pub use store::{HeapStore, Room, heap_parts};
 pub use terrace_core::*;

@@ -3,7 +3,7 @@
 use core::ops::DerefMut;
 
 use super::slot::{Slot, Slots};
-use super::tree::Branch;
+use super::trie::Branch;
 use super::{BestFit, FirstFit, GoodFit, Index, MAX_SLOTS, WorstFit};
 use crate::error::Violation;
 
@@ -13,11 +13,11 @@ pub enum Fit {
     /// [`GoodFit`]: O(1).
     #[default]
     Good,
-    /// [`BestFit`]: O(log n).
+    /// [`BestFit`]: O(log n), at most 60 levels.
     Best,
-    /// [`FirstFit`]: O(log n).
+    /// [`FirstFit`]: O(log n), at most 32 levels.
     First,
-    /// [`WorstFit`]: O(log n).
+    /// [`WorstFit`]: O(log n), at most 60 levels.
     Worst,
 }
 
@@ -60,8 +60,9 @@ macro_rules! each {
 }
 
 impl<B: DerefMut<Target = [Branch]>> Index for AnyFit<B> {
-    /// Low: right for growing sources, and what first fit promises.
-    const CUT_LOW: bool = true;
+    fn cut_low(&self) -> bool {
+        each!(self, index => index.cut_low())
+    }
 
     fn room(&self) -> u32 {
         each!(self, index => index.room().min(MAX_SLOTS))
@@ -81,6 +82,10 @@ impl<B: DerefMut<Target = [Branch]>> Index for AnyFit<B> {
 
     fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
         each!(self, index => index.update(slots, i, end, gap));
+    }
+
+    fn hand_over<S: Slots>(&mut self, slots: &mut S, from: u32, to: u32, end: u32, gap: u32) {
+        each!(self, index => index.hand_over(slots, from, to, end, gap));
     }
 
     fn find<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {

@@ -3,54 +3,57 @@
 //! The two-level segregated fit of Masmano, Ripoll, Crespo and Real (2004), over posts. Lists are last in, first
 //! out: what was freed last is still in the processor's cache.
 
+use core::hint::select_unpredictable;
+
 use super::Index;
 use super::slot::{NONE, Slot, Slots};
-use crate::bins::{BINS, Bitmap, bin_start, ceil_bin, floor_bin};
+use crate::bins::{Bitmap, ROOM, bin_start, ceil_bin, floor_bin, place};
 use crate::error::{Violation, ensure};
 
-/// How many gaps of the request's own bin are looked at before the next bin is taken, where all fit. Those behind the
-/// first are seldom in the processor's cache, and cost more time than they save space.
-const PROBES: u32 = 1;
-
-/// Good fit: a gap of the first bin above the request. O(1), and 1 KiB of heads.
+/// Good fit: the youngest gap of the request's own bin, or one of the first bin above. O(1), and 1 KiB of heads.
 ///
-/// May pass over a gap that fits in the request's own bin, which is at most 12.5 % wide; never wastes memory:
+/// May pass over an older gap that fits in the request's own bin, which is at most 12.5 % wide; never wastes memory:
 /// gaps are cut to the granule.
 #[derive(Clone, Debug)]
 pub struct GoodFit {
     /// Bit `b` is set iff `heads[b]` is not [`NONE`].
     map: Bitmap,
-    /// The first gap of each bin. Its `link[0]` is stale: whoever is the head has nobody before it.
-    heads: [u32; BINS],
+    /// The first gap of each bin; [`NONE`] for bin 0, where a gap of 0 would be. A head's `link[0]` is stale: nobody
+    /// is before it. The last one's `link[1]` is [`NONE`].
+    heads: [u32; ROOM],
 }
 
+// Whether the neighbours of a freed block have gaps is anybody's guess, and a wrong one costs more than the work it
+// would save: so a gap of 0 is taken out of "list" 0 and put into it without a branch. Its post links to itself (see
+// `Slot::link`), and what would be written to its neighbours is written to itself.
 impl GoodFit {
     /// An empty index.
     pub const fn new() -> Self {
-        Self { map: Bitmap::new(), heads: [NONE; BINS] }
+        Self { map: Bitmap::new(), heads: [NONE; ROOM] }
     }
 
+    /// Puts gap `i` at the head of the list of `bin`.
     #[inline]
     fn push<S: Slots>(&mut self, slots: &mut S, bin: u32, i: u32) {
-        let head = core::mem::replace(&mut self.heads[bin as usize], i);
-        slots.slot_mut(i).link = [NONE, head];
-        if head != NONE {
-            slots.slot_mut(head).link[0] = i;
+        let head = &mut self.heads[place(bin)];
+        let after = select_unpredictable(bin == 0, i, *head);
+        *head = select_unpredictable(bin == 0, NONE, i);
+        slots.slot_mut(i).link = [i, after];
+        if after != NONE {
+            slots.slot_mut(after).link[0] = i;
         } else {
             self.map.set(bin);
         }
     }
 
-    /// A head leaves without a look at the gap behind it: one cache line less.
+    /// Takes gap `i` out of the list of `bin`. A head leaves without a look at the gap behind it: one cache line less.
     #[inline]
     fn unlink<S: Slots>(&mut self, slots: &mut S, bin: u32, i: u32) {
         let [before, after] = slots.slot(i).link;
-        let head = &mut self.heads[bin as usize];
+        let head = &mut self.heads[place(bin)];
         if *head == i {
             *head = after;
-            if after == NONE {
-                self.map.clear(bin);
-            }
+            self.map.clear_if(bin, after == NONE);
             return;
         }
         slots.slot_mut(before).link[1] = after;
@@ -59,26 +62,10 @@ impl GoodFit {
         }
     }
 
-    /// The first of at most `most` gaps of a bin that fits.
-    #[inline]
-    fn probe<S: Slots>(&self, slots: &S, bin: u32, size: u32, most: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
-        let mut at = self.heads[bin as usize];
-        for _ in 0..most {
-            if at == NONE {
-                break;
-            }
-            let post = slots.slot(at);
-            if post.gap >= size && fits(post) {
-                return Some(at);
-            }
-            at = post.link[1];
-        }
-        None
-    }
-
+    /// The gaps of a bin, the youngest first.
     fn bin<'a, S: Slots>(&self, slots: &'a S, bin: u32) -> impl Iterator<Item = u32> + use<'a, S> {
         let known = |i: u32| (i != NONE).then_some(i);
-        core::iter::successors(known(self.heads[bin as usize]), move |&i| known(slots.slot(i).link[1]))
+        core::iter::successors(known(self.heads[place(bin)]), move |&i| known(slots.slot(i).link[1]))
     }
 }
 
@@ -89,7 +76,9 @@ impl Default for GoodFit {
 }
 
 impl Index for GoodFit {
-    const CUT_LOW: bool = false;
+    fn cut_low(&self) -> bool {
+        false
+    }
 
     fn bytes(&self) -> (u64, u64) {
         (size_of::<Self>() as u64, 0)
@@ -103,43 +92,41 @@ impl Index for GoodFit {
     #[inline]
     fn remove<S: Slots>(&mut self, slots: &mut S, i: u32) {
         self.unlink(slots, floor_bin(slots.slot(i).gap), i);
+        slots.slot_mut(i).link = [i; 2];
     }
 
     /// Lists have no order within a bin: a gap that stays in its bin is not moved.
     #[inline]
     fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
-        let (old, new) = (floor_bin(slots.slot(i).gap), floor_bin(gap));
         let post = slots.slot_mut(i);
+        let (old, new) = (floor_bin(post.gap), floor_bin(gap));
         (post.end, post.gap) = (end, gap);
-        if old == new {
-            return;
-        }
-        if old != 0 {
+        if old != new {
             self.unlink(slots, old, i);
-        }
-        if new != 0 {
             self.push(slots, new, i);
         }
     }
 
+    /// The head of the request's own bin, if it fits, else of the first bin that surely does. One look at the own bin
+    /// fills memory 3 to 4 % further before the first failure; both are looked up, since which it is cannot be guessed.
     #[inline]
     fn find<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
-        let sure = ceil_bin(size.saturating_add(slack));
         let own = floor_bin(size);
-        if own != sure {
-            let near = self.probe(slots, own, size, PROBES, fits);
-            if near.is_some() {
-                return near;
-            }
-        }
-        self.map.next(sure).map(|bin| self.heads[bin as usize])
+        let first = self.map.next(own)?;
+        let near = self.heads[place(first)];
+        let sure = self.map.next(ceil_bin(size.saturating_add(slack)));
+        let far = sure.map_or(NONE, |bin| self.heads[place(bin)]);
+        let post = slots.slot(near);
+        let found = select_unpredictable(first == own && post.gap >= size && fits(post), near, far);
+        (found != NONE).then_some(found)
     }
 
     /// O(gaps in the bins that `size` to `size + slack` spans), and only when [`Index::find`] fails.
     fn find_exact<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
+        let good = |&i: &u32| Some(slots.slot(i)).is_some_and(|post| post.gap >= size && fits(post));
         self.find(slots, size, slack, &fits).or_else(|| {
             let sure = ceil_bin(size.saturating_add(slack));
-            (floor_bin(size)..sure).find_map(|bin| self.probe(slots, bin, size, u32::MAX, &fits))
+            (floor_bin(size)..sure).find_map(|bin| self.bin(slots, bin).find(good))
         })
     }
 
@@ -156,15 +143,17 @@ impl Index for GoodFit {
 
     fn check<S: Slots>(&self, slots: &S) -> Result<u32, Violation> {
         let mut seen = 0;
-        for (bin, &head) in self.heads.iter().enumerate() {
-            ensure(self.map.is_set(bin as u32) == (head != NONE), "a bin's bit is set iff it holds something", bin)?;
-            let mut before = NONE;
-            for i in self.bin(slots, bin as u32) {
+        ensure(self.heads[0] == NONE, "a gap of 0 is in no list", 0)?;
+        for bin in 0..ROOM as u32 {
+            let head = self.heads[place(bin)];
+            ensure(self.map.is_set(bin) == (head != NONE), "a bin's bit is set iff it holds something", bin)?;
+            let mut before = None;
+            for i in self.bin(slots, bin) {
                 let post = slots.slot(i);
-                ensure(post.gap > 0 && floor_bin(post.gap) as usize == bin, "a gap is in the bin of its size", i)?;
-                ensure(i == head || post.link[0] == before, "a list's links go both ways", i)?;
+                ensure(post.gap > 0 && floor_bin(post.gap) == bin, "a gap is in the bin of its size", i)?;
+                ensure(before.is_none_or(|b| post.link[0] == b), "a list's links go both ways", i)?;
                 ensure(seen < slots.count(), "a list has no circle", i)?;
-                (seen, before) = (seen + 1, i);
+                (seen, before) = (seen + 1, Some(i));
             }
         }
         Ok(seen)

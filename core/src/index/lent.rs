@@ -88,7 +88,16 @@ impl<'a> Lent<'a> {
     }
 }
 
-impl Slots for Lent<'_> {
+impl<'l> Slots for Lent<'l> {
+    type View<'a>
+        = &'a mut Self
+    where
+        Self: 'a;
+
+    fn view(&mut self) -> &mut Self {
+        self
+    }
+
     fn count(&self) -> u32 {
         1 << (self.shift + self.used - 1)
     }
@@ -103,5 +112,31 @@ impl Slots for Lent<'_> {
     fn slot_mut(&mut self, i: u32) -> &mut Slot {
         let (slice, at) = self.place(i);
         &mut self.slices[slice][at]
+    }
+}
+
+/// A view of slots lent in several slices.
+impl<'l> Slots for &mut Lent<'l> {
+    type View<'a>
+        = &'a mut Lent<'l>
+    where
+        Self: 'a;
+
+    fn view(&mut self) -> &mut Lent<'l> {
+        self
+    }
+
+    fn count(&self) -> u32 {
+        (**self).count()
+    }
+
+    #[inline]
+    fn slot(&self, i: u32) -> &Slot {
+        (**self).slot(i)
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, i: u32) -> &mut Slot {
+        (**self).slot_mut(i)
     }
 }

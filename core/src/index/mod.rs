@@ -6,27 +6,32 @@
 //!
 //! ```text
 //!            size 24 granules            GoodFit   bins of lists    O(1)      a gap of the first bin whose gaps all fit
-//!                 | ceil_bin             BestFit   bins of trees    O(log n)  the smallest gap that fits
-//!                 v                      WorstFit  bins of trees    O(log n)  the largest gap
-//! bitmap  0 0 1 0 1 1 0 ...              FirstFit  one tree         O(log n)  the lowest address that fits
+//!                 | ceil_bin             BestFit   bins of tries    O(log n)  the smallest gap that fits
+//!                 v                      WorstFit  bins of tries    O(log n)  the largest gap
+//! bitmap  0 0 1 0 1 1 0 ...              FirstFit  one trie         O(log n)  the lowest address that fits
 //!             |   | |
 //!             v   v v
-//!           list or tree of gaps, linked through their own posts
+//!           list or trie of gaps, linked through their own posts
 //! ```
+//!
+//! O(log n) is what a trie of n gaps has when their sizes or addresses are not chosen to hurt; it never has more levels
+//! than the keys have bits: 60 for best and worst fit, 32 for first fit.
 
 mod any;
+mod first;
 mod good;
 mod lent;
 mod slot;
 mod sorted;
-mod tree;
+mod trie;
 
 pub use any::{AnyFit, Fit};
+pub use first::FirstFit;
 pub use good::GoodFit;
 pub use lent::{LendError, Lent};
 pub use slot::{MAX_SLOTS, NONE, Slot, Slots, State};
-pub use sorted::{BestFit, FirstFit, WorstFit};
-pub use tree::Branch;
+pub use sorted::{BestFit, WorstFit};
+pub use trie::Branch;
 
 use crate::error::Violation;
 
@@ -37,9 +42,9 @@ use crate::error::Violation;
 pub trait Index {
     /// Whether blocks are cut from the low end of a gap. Best and first fit keep what is left in one piece with what
     /// may grow behind it; good and worst fit cut from the high end, which leaves the gap's place in the index alone.
-    const CUT_LOW: bool;
+    fn cut_low(&self) -> bool;
 
-    /// How many slots it can serve: trees need a branch for each.
+    /// How many slots it can serve: tries need a branch for each.
     fn room(&self) -> u32 {
         MAX_SLOTS
     }
@@ -50,20 +55,27 @@ pub trait Index {
     /// Adds the gap of post `i`, which is not 0.
     fn insert<S: Slots>(&mut self, slots: &mut S, i: u32);
 
-    /// Takes the gap of post `i` out; end and gap must be what they were when it went in.
+    /// Takes the gap of post `i` out, if it has one; end and gap must be what they were when it went in.
     fn remove<S: Slots>(&mut self, slots: &mut S, i: u32);
 
     /// Gives a post a new end and gap, and with that its place in the index: none when the gap is 0.
     #[inline]
     fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
-        if slots.slot(i).gap != 0 {
-            self.remove(slots, i);
-        }
+        self.remove(slots, i);
         let post = slots.slot_mut(i);
         (post.end, post.gap) = (end, gap);
         if gap != 0 {
             self.insert(slots, i);
         }
+    }
+
+    /// The gap of post `from`, if it has one, becomes part of the gap of post `to`, whose end and gap then are these:
+    /// what ended with the gap of `from` still ends there. `from` has no gap any more.
+    #[inline]
+    fn hand_over<S: Slots>(&mut self, slots: &mut S, from: u32, to: u32, end: u32, gap: u32) {
+        self.remove(slots, from);
+        slots.slot_mut(from).gap = 0;
+        self.update(slots, to, end, gap);
     }
 
     /// The post of a gap of at least `size` granules that `fits` accepts (alignment), as the strategy chooses.
@@ -83,7 +95,7 @@ pub trait Index {
         self.largest(slots).map_or(0, |i| slots.slot(i).gap)
     }
 
-    /// Checks every list or tree; returns how many gaps there are. O(n).
+    /// Checks every list or trie; returns how many gaps there are. O(n).
     ///
     /// # Errors
     /// The first clause that does not hold.

@@ -35,6 +35,7 @@ pub enum State {
 
 /// The record of one block and of the free gap behind it, 32 bytes.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 #[repr(C, align(32))]
 pub struct Slot {
     /// Granule after the last of what stands here: the gap starts there. Where it starts itself is where the gap
@@ -46,7 +47,7 @@ pub struct Slot {
     pub(crate) prev: u32,
     /// The post behind this one; of a region's last post: the region's. Of a spare slot: the next spare one.
     pub(crate) next: u32,
-    /// In the index: previous and next in a list, or left and right in a tree.
+    /// In the index: previous and next in a list, or left and right in a trie. Without a gap: itself, twice.
     pub(crate) link: [u32; 2],
     /// State in the low 2 bits. Above them: of a live block the ticket, never given twice (2^62 outlast any machine);
     /// of a hole the previous and the next hole, 31 bits each; of a region the next region.
@@ -110,6 +111,14 @@ impl Slot {
 /// Implementors promise: `slot(i)` and `slot_mut(i)` name the same slot for every `i < count()`, always, and
 /// `count()` never shrinks.
 pub trait Slots {
+    /// See [`Slots::view`].
+    type View<'a>: Slots
+    where
+        Self: 'a;
+
+    /// The same slots for one operation. A slice where there is one: it stays in registers, while the address in a
+    /// `Vec` would be read again after each slot written.
+    fn view(&mut self) -> Self::View<'_>;
     /// How many there are.
     fn count(&self) -> u32;
     /// One slot. Panics when `i` is out of bounds, which the range allocator never asks.
@@ -119,6 +128,16 @@ pub trait Slots {
 }
 
 impl<T: DerefMut<Target = [Slot]>> Slots for T {
+    type View<'a>
+        = &'a mut [Slot]
+    where
+        T: 'a;
+
+    #[inline]
+    fn view(&mut self) -> &mut [Slot] {
+        self
+    }
+
     #[inline]
     fn count(&self) -> u32 {
         self.len().min(MAX_SLOTS as usize) as u32

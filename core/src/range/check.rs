@@ -28,10 +28,10 @@ impl<S: Slots, I: Index> Range<S, I> {
             "the live total is the sum of live blocks",
             t.live,
         )?;
-        ensure(sums.free == t.free, "the free total is the sum of gaps", t.free)?;
+        ensure(sums.live + sums.free == t.backed, "the backed total is the sum of live blocks and gaps", t.backed)?;
         ensure(sums.holes == t.holes, "the hole total is the sum of holes", t.holes)?;
         ensure(
-            t.live <= t.peak_live && t.live + t.free <= t.peak_backed,
+            t.live <= t.peak_live && t.backed <= t.peak_backed && t.live_blocks <= t.peak_live_blocks,
             "no peak is below what it is the peak of",
             t.live,
         )?;
@@ -53,7 +53,7 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     /// Used and spare slots together are all that were ever used.
     fn check_slots(&self, used: u32) -> Result<(), Violation> {
-        ensure(used == self.totals.used_slots, "every used slot is a post in a ring", used)?;
+        ensure(used == self.used_slots(), "every used slot is a post in a ring", used)?;
         let (mut at, mut spare) = (self.spare, 0);
         while at != NONE && spare <= self.fresh {
             ensure(self.slots.slot(at).state() == State::Spare, "a spare slot says so", at)?;
@@ -83,6 +83,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         sums.posts += 1;
         sums.free += u64::from(post.gap);
         sums.gaps += u32::from(post.gap > 0);
+        ensure(post.gap > 0 || post.link == [at; 2], "a post without a gap links to itself", at)?;
         match post.state() {
             State::Live => {
                 sums.live += u64::from(size);

@@ -54,6 +54,8 @@ pub struct Range<S, I = GoodFit> {
     holes: u32,
     /// Head of the list of spare slots, linked by `next`.
     spare: u32,
+    /// How many there are in it.
+    spares: u32,
     /// Slots at and above this one were never used.
     fresh: u32,
     /// Head of the list of regions, linked by their `value`.
@@ -63,20 +65,20 @@ pub struct Range<S, I = GoodFit> {
     totals: Totals,
 }
 
-/// Sums over everything, in granules. `live + free + holes` is the sum of all regions.
+/// Sums over everything, in granules. What can be derived is not kept: `backed - live` is free, and each ticket stands
+/// for an allocation or a resize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     live: u64,
     peak_live: u64,
-    free: u64,
-    holes: u64,
+    /// With memory under it: the sum of live blocks and gaps.
+    backed: u64,
     peak_backed: u64,
+    holes: u64,
     live_blocks: u64,
     peak_live_blocks: u64,
-    allocations: u64,
+    resizes: u64,
     failed: u64,
-    /// Posts: blocks, holes and regions.
-    used_slots: u32,
 }
 
 /// The name of a region inside a [`Range`].
@@ -104,6 +106,7 @@ impl<S: Slots, I: Index> Range<S, I> {
             granule: granule.ilog2(),
             holes: NONE,
             spare: NONE,
+            spares: 0,
             fresh: 0,
             regions: NONE,
             ticket: 0,
@@ -133,10 +136,9 @@ impl<S: Slots, I: Index> Range<S, I> {
         let start = (from >> self.granule) as u32;
         let i = self.take_slot().ok_or(AllocError::new(Cause::OutOfSlots, bytes))?;
         let name = Slot::name_of(State::Region, u64::from(self.regions));
-        *self.slots.slot_mut(i) = Slot { end: start, gap: 0, prev: i, next: i, link: [NONE; 2], name };
+        *self.slots.slot_mut(i) = Slot { end: start, gap: 0, prev: i, next: i, link: [i; 2], name };
         self.regions = i;
-        self.totals.free += u64::from(end - start);
-        self.totals.peak_backed = self.totals.peak_backed.max(self.totals.live + self.totals.free);
+        self.backed_more(end - start);
         self.index.update(&mut self.slots, i, start, end - start);
         Ok(RegionId(i))
     }
@@ -173,7 +175,7 @@ impl<S: Slots, I: Index> Range<S, I> {
             self.drop_hole(self.slots.slot(i).next);
         }
         let post = *self.slots.slot(i);
-        self.totals.free -= u64::from(post.gap);
+        self.totals.backed -= u64::from(post.gap);
         self.index.update(&mut self.slots, i, post.end, 0);
         self.forget_region(i, post.value() as u32);
         Ok(())
@@ -213,7 +215,12 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     /// Slots that could still be used.
     pub fn slots_left(&self) -> u32 {
-        self.slots.count().min(self.index.room()) - self.totals.used_slots
+        self.slots.count().min(self.index.room()) - self.used_slots()
+    }
+
+    /// Posts: blocks, holes and regions.
+    fn used_slots(&self) -> u32 {
+        self.fresh - self.spares
     }
 
     /// The storage, to lend more slots. What was lent before must stay as it is.
@@ -228,7 +235,13 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     /// Bytes with memory under them, live or free.
     pub fn backed(&self) -> u64 {
-        (self.totals.live + self.totals.free) << self.granule
+        self.totals.backed << self.granule
+    }
+
+    fn backed_more(&mut self, granules: u32) {
+        let t = &mut self.totals;
+        t.backed += u64::from(granules);
+        t.peak_backed = t.peak_backed.max(t.backed);
     }
 
     /// Whether a block is live: its name is the last one its slot was given.
@@ -256,13 +269,19 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// The slot of a live block, when the name is right.
     #[inline]
     fn live(&self, block: &Block) -> Result<u32, FreeError> {
-        if block.slot >= self.fresh || block.ticket == 0 || block.ticket > self.ticket {
-            return Err(FreeError::Foreign { address: block.address });
+        let name = Slot::name_of(State::Live, block.ticket);
+        // No live block has ticket 0, and slots from `fresh` on may hold anything.
+        if block.slot < self.fresh && self.slots.slot(block.slot).name == name {
+            return Ok(block.slot);
         }
-        if self.slots.slot(block.slot).name != Slot::name_of(State::Live, block.ticket) {
-            return Err(FreeError::Stale { address: block.address });
-        }
-        Ok(block.slot)
+        Err(self.not_live(block))
+    }
+
+    #[cold]
+    fn not_live(&self, block: &Block) -> FreeError {
+        let address = block.address;
+        let given = block.slot < self.fresh && (1..=self.ticket).contains(&block.ticket);
+        if given { FreeError::Stale { address } } else { FreeError::Foreign { address } }
     }
 
     #[cold]
@@ -293,8 +312,9 @@ impl<S: Slots, I: Index> Allocator for Range<S, I> {
         let (index, branch) = self.index.bytes();
         let bytes = |granules: u64| granules << self.granule;
         let in_use = bytes(t.live);
+        let allocations = self.ticket - t.resizes;
         Stats {
-            capacity: bytes(t.live + t.free + t.holes),
+            capacity: bytes(t.backed + t.holes),
             reserved: self.backed(),
             peak_reserved: bytes(t.peak_backed),
             in_use,
@@ -304,9 +324,9 @@ impl<S: Slots, I: Index> Allocator for Range<S, I> {
             metadata: u64::from(self.fresh) * (size_of::<Slot>() as u64 + branch) + index,
             live_blocks: t.live_blocks,
             peak_live_blocks: t.peak_live_blocks,
-            allocations: t.allocations,
-            frees: t.allocations - t.live_blocks,
-            hits: t.allocations,
+            allocations,
+            frees: allocations - t.live_blocks,
+            hits: allocations,
             failed: t.failed,
             ..Stats::default()
         }

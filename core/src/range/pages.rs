@@ -42,7 +42,7 @@ impl Extent {
 
 impl<S: Slots, I: Index> Range<S, I> {
     /// The gap behind a post.
-    pub(super) fn gap(&self, i: u32) -> Option<Extent> {
+    pub(crate) fn gap(&self, i: u32) -> Option<Extent> {
         let post = self.slots.slot(i);
         let (start, bytes) = (self.address(post.end), self.bytes(post.gap));
         (post.gap > 0).then_some(Extent { start, bytes, use_: Use::Free, post: i })
@@ -115,6 +115,32 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.index.find_exact(&self.slots, size, 0, |_| true).and_then(|i| self.gap(i))
     }
 
+    /// The lowest place for `bytes` bytes at an alignment in a free stretch outside `[avoid.0, avoid.1)` that the
+    /// strategy chooses, without taking it. Exact: `None` only when there is no such place.
+    pub fn find_place(&self, bytes: u64, align: u64, avoid: (u64, u64)) -> Option<(Extent, u64)> {
+        let size = self.granules(bytes)?.max(1);
+        let outside = |post: &Slot| self.address(post.gap_end()) <= avoid.0 || self.address(post.end) >= avoid.1;
+        let fits = |post: &Slot| outside(post) && self.lowest(post, size, align).is_some();
+        // Unbounded slack: no gap is sure to be outside, whatever its size.
+        let i = self.index.find_exact(&self.slots, size, u32::MAX, fits)?;
+        let post = self.slots.slot(i);
+        let front = self.lowest(post, size, align)?;
+        Some((self.gap(i)?, self.address(post.end + front)))
+    }
+
+    /// Gaps and holes behind a post, up to the next live block or the region's end.
+    pub(crate) fn vacancy(&self, post: u32) -> impl Iterator<Item = Extent> {
+        let first = self.gap(post).or_else(|| self.standing(self.slots.slot(post).next));
+        let unused = |extent: &Extent| extent.use_ != Use::Live;
+        core::iter::successors(first.filter(unused), move |extent| self.behind(extent).filter(unused))
+    }
+
+    /// The posts in front of every vacancy that has a hole in it.
+    pub(crate) fn anchors(&self) -> impl Iterator<Item = u32> {
+        let prev = |hole: Extent| self.slots.slot(hole.post).prev;
+        self.holes().map(prev).filter(|&i| self.slots.slot(i).state() != State::Hole)
+    }
+
     /// Says that `bytes` bytes at `start` in a hole have memory now: they become free.
     ///
     /// # Errors
@@ -129,8 +155,7 @@ impl<S: Slots, I: Index> Range<S, I> {
             return Err(AllocError::new(Cause::OutOfSlots, bytes));
         }
         self.totals.holes -= u64::from(size);
-        self.totals.free += u64::from(size);
-        self.totals.peak_backed = self.totals.peak_backed.max(self.totals.live + self.totals.free);
+        self.backed_more(size);
         match (front, rest) {
             (0, 0) => self.uproot_hole(i),
             // The hole starts later: the gap before it grows.
@@ -162,7 +187,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         if !joins_front && !joins_rest && self.slots_left() == 0 {
             return Err(AllocError::new(Cause::OutOfSlots, bytes));
         }
-        self.totals.free -= u64::from(size);
+        self.totals.backed -= u64::from(size);
         self.totals.holes += u64::from(size);
         if joins_rest {
             // The hole behind starts earlier.
@@ -233,7 +258,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     pub(super) fn drop_hole(&mut self, i: u32) {
         let size = u64::from(self.size(i));
         self.totals.holes -= size;
-        self.totals.free += size;
+        self.totals.backed += size;
         self.uproot_hole(i);
     }
 

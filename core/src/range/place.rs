@@ -5,7 +5,7 @@
 
 use super::Range;
 use crate::allocator::{Block, Request};
-use crate::error::{AllocError, Cause};
+use crate::error::{AllocError, Cause, FreeError};
 use crate::index::{Index, NONE, Slot, Slots, State};
 
 impl<S: Slots, I: Index> Range<S, I> {
@@ -32,9 +32,9 @@ impl<S: Slots, I: Index> Range<S, I> {
         let Request { bytes, align, .. } = request.validate()?;
         let size = self.granules(bytes).ok_or(AllocError::new(Cause::TooLarge, bytes))?;
         let found = if align >> self.granule <= 1 {
-            self.find(size, 0, exact, |_| true).map(|i| {
-                let spare = self.slots.slot(i).gap - size;
-                (i, if I::CUT_LOW { 0 } else { spare })
+            self.find_apart(size).or_else(|| self.find(size, 0, exact, |_| true)).map(|i| {
+                let post = self.slots.slot(i);
+                (i, if self.cuts_low(post) { 0 } else { post.gap - size })
             })
         } else {
             self.find_aligned(size, align, exact)
@@ -53,13 +53,25 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
     }
 
+    /// Best and first fit, where there are holes: a gap that touches none. A gap beside a hole can still grow, and is worth
+    /// more than its size; at most two gaps a hole are passed over.
+    #[inline]
+    fn find_apart(&self, size: u32) -> Option<u32> {
+        if self.holes == NONE || !self.index.cut_low() {
+            return None;
+        }
+        let is_hole = |post: &Slot| post.state() == State::Hole;
+        let apart = |post: &Slot| !is_hole(post) && !is_hole(self.slots.slot(post.next));
+        self.index.find(&self.slots, size, u32::MAX, apart)
+    }
+
     /// A gap in which `size` granules fit at `align` bytes (more than a granule), and how far into it they start.
     fn find_aligned(&self, size: u32, align: u64, exact: bool) -> Option<(u32, u32)> {
         let slack = u32::try_from((align >> self.granule) - 1).unwrap_or(u32::MAX);
         let i = self.find(size, slack, exact, |post| self.lowest(post, size, align).is_some())?;
         let post = self.slots.slot(i);
         let low = self.lowest(post, size, align)?;
-        if I::CUT_LOW {
+        if self.cuts_low(post) {
             return Some((i, low));
         }
         // The highest aligned place: down from where the block would end with the gap. Not below the lowest.
@@ -67,8 +79,15 @@ impl<S: Slots, I: Index> Range<S, I> {
         Some((i, (((high - self.base) >> self.granule) as u32) - post.end))
     }
 
+    /// Which end of the gap behind a post is cut. Behind a hole the high end, whatever the strategy: what is left stays in
+    /// one piece with what the hole may become.
+    #[inline]
+    fn cuts_low(&self, post: &Slot) -> bool {
+        self.index.cut_low() && post.state() != State::Hole
+    }
+
     /// Granules into a gap of the lowest place at `align` bytes where `size` granules fit.
-    fn lowest(&self, post: &Slot, size: u32, align: u64) -> Option<u32> {
+    pub(super) fn lowest(&self, post: &Slot, size: u32, align: u64) -> Option<u32> {
         let address = self.address(post.end);
         let front = (address.checked_next_multiple_of(align)? - address) >> self.granule;
         (front + u64::from(size) <= u64::from(post.gap)).then_some(front as u32)
@@ -88,30 +107,37 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// Puts post `new` of `size` granules into the gap of post `i`, `front` granules behind its start.
     #[inline]
     pub(super) fn plant(&mut self, i: u32, new: u32, front: u32, size: u32, name: u64) {
-        let post = self.slots.slot_mut(i);
+        let slots = &mut self.slots.view();
+        let post = slots.slot_mut(i);
         let (start, next, rest) = (post.end, post.next, post.gap - front - size);
         post.next = new;
-        self.slots.slot_mut(next).prev = new;
+        slots.slot_mut(next).prev = new;
         let end = start + front + size;
-        *self.slots.slot_mut(new) = Slot { end, gap: rest, prev: i, next, link: [NONE; 2], name };
-        self.index.update(&mut self.slots, i, start, front);
+        *slots.slot_mut(new) = Slot { end, gap: 0, prev: i, next, link: [new; 2], name };
+        if rest != 0 && front == 0 {
+            return self.index.hand_over(slots, i, new, end, rest);
+        }
+        self.index.update(slots, i, start, front);
         if rest != 0 {
-            self.index.insert(&mut self.slots, new);
+            self.index.update(slots, new, end, rest);
         }
     }
 
-    /// Takes post `i` out: its bytes and its gap join the gap of the post before it. Needs no slot.
+    /// Takes post `i` out: its bytes and its gap join the gap of the post before it. Needs no slot. Returns its size.
     #[inline]
-    pub(super) fn uproot(&mut self, i: u32) {
-        let &Slot { end, gap, prev, next, .. } = self.slots.slot(i);
-        if gap != 0 {
-            self.index.remove(&mut self.slots, i);
-        }
-        self.slots.slot_mut(prev).next = next;
-        self.slots.slot_mut(next).prev = prev;
-        let start = self.slots.slot(prev).end;
-        self.index.update(&mut self.slots, prev, start, end + gap - start);
-        self.give_slot(i);
+    pub(super) fn uproot(&mut self, i: u32) -> u32 {
+        let slots = &mut self.slots.view();
+        let post = slots.slot_mut(i);
+        let Slot { end, gap, prev, next, .. } = *post;
+        post.name = 0;
+        post.next = core::mem::replace(&mut self.spare, i);
+        self.spares += 1;
+        slots.slot_mut(next).prev = prev;
+        let before = slots.slot_mut(prev);
+        before.next = next;
+        let (start, old) = (before.end, before.gap);
+        self.index.hand_over(slots, i, prev, start, end + gap - start);
+        end - start - old
     }
 
     /// Granules of what stands at post `i`.
@@ -124,22 +150,18 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// Takes live block `i` back.
     #[inline]
     pub(super) fn release(&mut self, i: u32) {
-        let size = u64::from(self.size(i));
+        let size = u64::from(self.uproot(i));
         self.totals.live -= size;
-        self.totals.free += size;
         self.totals.live_blocks -= 1;
-        self.uproot(i);
     }
 
     #[inline]
     fn grew(&mut self, size: u32) {
         let t = &mut self.totals;
-        t.free -= u64::from(size);
         t.live += u64::from(size);
         t.peak_live = t.peak_live.max(t.live);
         t.live_blocks += 1;
         t.peak_live_blocks = t.peak_live_blocks.max(t.live_blocks);
-        t.allocations += 1;
     }
 
     /// Resizes a live block in place: down always, up when the gap behind it is large enough. Needs no slot.
@@ -153,40 +175,55 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
         let start = post.end - old;
         self.ticket += 1;
+        self.totals.resizes += 1;
         self.slots.slot_mut(i).name = Slot::name_of(State::Live, self.ticket);
         self.index.update(&mut self.slots, i, start + size, old + post.gap - size);
         let t = &mut self.totals;
         t.live = t.live + u64::from(size) - u64::from(old);
-        t.free = t.free + u64::from(old) - u64::from(size);
         t.peak_live = t.peak_live.max(t.live);
         Ok(Block { bytes: self.bytes(size), ticket: self.ticket, ..block })
+    }
+
+    /// Gives a live block a new name (a new ticket); the old one is dead. O(1).
+    ///
+    /// # Errors
+    /// [`FreeError`] when the block is not live.
+    #[inline]
+    pub fn rename(&mut self, block: Block) -> Result<Block, FreeError> {
+        let i = self.live(&block)?;
+        self.ticket += 1;
+        let name = Slot::name_of(State::Live, self.ticket);
+        let size = self.size(i);
+        self.slots.slot_mut(i).name = name;
+        Ok(Block { ticket: self.ticket, bytes: self.bytes(size), ..block })
     }
 
     /// A slot for a new post.
     #[inline]
     pub(super) fn take_slot(&mut self) -> Option<u32> {
         let i = self.spare;
-        if i != NONE {
-            self.spare = self.slots.slot(i).next;
-        } else if self.fresh < self.slots.count().min(self.index.room()) {
-            self.fresh += 1;
-            self.totals.used_slots += 1;
-            return Some(self.fresh - 1);
-        } else {
-            return None;
+        if i == NONE {
+            return self.take_fresh_slot();
         }
-        self.totals.used_slots += 1;
+        self.spare = self.slots.slot(i).next;
+        self.spares -= 1;
         Some(i)
     }
 
+    #[cold]
+    fn take_fresh_slot(&mut self) -> Option<u32> {
+        let i = self.fresh;
+        (i < self.slots.count().min(self.index.room())).then(|| {
+            self.fresh += 1;
+            i
+        })
+    }
+
     /// Puts a slot on the list of spare ones.
-    #[inline]
     pub(super) fn give_slot(&mut self, i: u32) {
-        let spare = self.spare;
         let slot = self.slots.slot_mut(i);
         slot.name = 0;
-        slot.next = spare;
-        self.spare = i;
-        self.totals.used_slots -= 1;
+        slot.next = core::mem::replace(&mut self.spare, i);
+        self.spares += 1;
     }
 }

@@ -17,7 +17,7 @@ use crate::stats::Stats;
 /// let mut slots = [Slot::EMPTY; 16];
 /// let mut parent = Range::new(&mut slots[..], 64, GoodFit::new())?;
 /// parent.add_region(0, 1 << 16)?;
-/// let mut scope = Scope::open(&mut parent, Request::new(4096), [Slot::EMPTY; 16], 64, GoodFit::new())?;
+/// let mut scope = Scope::open(&mut parent, Request::new(4096), vec![Slot::EMPTY; 16], 64, GoodFit::new())?;
 /// let inner = scope.allocate(Request::new(100))?;
 /// assert!(inner.address < 4096);
 /// scope.close(&mut parent, Owner(0)).map_err(|(_, error)| error)?; // 100 bytes still live: gone with the scope
@@ -59,6 +59,7 @@ impl<S: Slots, I: Index> Scope<S, I> {
     ///
     /// # Errors
     /// The scope itself, with the parent's [`FreeError`], when this is not the parent.
+    #[allow(clippy::result_large_err, reason = "the scope itself comes back, to be closed where it belongs")]
     pub fn close<P: Allocator>(self, parent: &mut P, owner: Owner) -> Result<S, (Self, FreeError)> {
         match parent.free(self.whole, owner) {
             Ok(()) => Ok(self.range.into_slots()),

@@ -1,0 +1,64 @@
+//! Storage for arenas on machines that have a heap.
+//!
+//! Promises upward: records are made once, and the system gives memory only to those that are used.
+//! Asks from below: an allocator whose zeroed memory is lazy, as that of every desktop and server system is.
+
+use std::marker::PhantomData;
+use terrace_core::arena::{Parts, Store, Waiting};
+use terrace_core::{Bin, Block, Branch, Entry, Index, Segment, Slot};
+
+/// Boxes for everything.
+pub struct HeapStore<I>(PhantomData<I>);
+
+impl<I: Index> Store for HeapStore<I> {
+    type Slots = Box<[Slot]>;
+    type Index = I;
+    type Bins = Box<[Bin]>;
+    type Entries = Box<[Entry<Block>]>;
+    type Segments = Box<[Segment]>;
+    type Waiting = Box<[Waiting]>;
+}
+
+/// How many records of each kind an arena gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Blocks, cached blocks, holes and segments together, in each of the two areas.
+    pub slots: usize,
+    /// Pairs of owner and size that can be cached.
+    pub bins: usize,
+    /// Blocks that can be cached.
+    pub entries: usize,
+    /// Segments of a fixed source.
+    pub segments: usize,
+    /// Frees that can wait for a fence.
+    pub waiting: usize,
+}
+
+impl Default for Room {
+    /// A million blocks (32 MiB of address space for slots, 8 MiB for branches; touched as they are used), 16 Ki cached
+    /// ones of 4 Ki sizes, 4 Ki segments, 16 Ki waiting frees.
+    fn default() -> Self {
+        Self { slots: 1 << 20, bins: 1 << 12, entries: 1 << 14, segments: 1 << 12, waiting: 1 << 14 }
+    }
+}
+
+/// Storage for an arena; `index` makes the strategy from a branch for each slot.
+///
+/// # Example
+/// ```
+/// use terrace::{Arena, BestFit, Fixed, NoFence, Room, heap_parts};
+/// let mut memory = vec![0u64; 1 << 16];
+/// let parts = heap_parts(Room::default(), BestFit::new);
+/// let arena = Arena::new(Fixed::new(&mut memory), NoFence, parts, terrace::arena::Settings::segments());
+/// assert!(arena.is_ok());
+/// ```
+pub fn heap_parts<I: Index>(room: Room, index: impl Fn(Box<[Branch]>) -> I) -> Parts<HeapStore<I>> {
+    Parts {
+        slots: [(); 2].map(|()| bytemuck::zeroed_slice_box(room.slots)),
+        index: [(); 2].map(|()| index(bytemuck::zeroed_slice_box(room.slots))),
+        bins: vec![Bin::EMPTY; room.bins].into(),
+        entries: vec![Entry::EMPTY; room.entries].into(),
+        segments: vec![Segment::EMPTY; room.segments].into(),
+        waiting: vec![Waiting::EMPTY; room.waiting].into(),
+    }
+}

@@ -1,0 +1,317 @@
+//! The arena: range, cache and source joined. It grows, gives memory back, and walks the out-of-memory chain.
+//!
+//! Promises upward: an allocation fails only when no reclaimable memory fits and the source gives no more; a block
+//! freed by one owner is that owner's again at once and everyone's after the fence; after everything is freed and
+//! trimmed, the source has everything back.
+//! Asks from below: a [`Source`], a [`Fence`], and storage ([`Store`]).
+//!
+//! ```text
+//! allocate ---> cache of (owner, exact size) ----hit----> block        no search, no source
+//!                 | miss
+//!                 v
+//!               range: the strategy's gap ------found---> block        no source
+//!                 | none
+//!                 v
+//!               chain: poll fences, empty caches, search exactly,
+//!                      grow (map, move or take; see pages, segments),
+//!                      wait for fences, ask the user's hook ---------> block, or an error that says what was asked
+//! ```
+
+mod chain;
+mod pages;
+mod segments;
+mod settings;
+mod store;
+mod warm;
+
+pub use segments::Segment;
+pub use settings::{Coalesce, Settings};
+pub use store::{LentStore, Parts, Store, Waiting};
+pub use warm::Transformer;
+
+use crate::allocator::{Allocator, Block, Owner, Request};
+use crate::cache::Cache;
+use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
+use crate::fence::{Fence, NoFence};
+use crate::range::{Range, RegionId};
+use crate::source::{Region, Source};
+use crate::stats::Stats;
+
+/// An allocator that grows from a source.
+///
+/// # Example
+/// ```
+/// use terrace_core::arena::{LentStore, Parts, Settings};
+/// use terrace_core::{Allocator, Arena, Bin, BestFit, Branch, Entry, Fixed, NoFence, Owner, Request, Segment, Slot};
+///
+/// let mut memory = [0u64; 8192];
+/// let (mut slots, mut branches) = ([Slot::EMPTY; 64], [Branch::EMPTY; 64]); // a fixed source has one area
+/// let (mut bins, mut entries) = ([Bin::EMPTY; 16], [Entry::EMPTY; 16]);
+/// let (mut segments, mut waiting) = ([Segment::EMPTY; 4], []);
+/// let parts = Parts::<LentStore<'_, _>> {
+///     slots: [&mut [], &mut slots], index: [BestFit::new(&mut []), BestFit::new(&mut branches[..])], bins: &mut bins, entries: &mut entries,
+///     segments: &mut segments, waiting: &mut waiting,
+/// };
+/// let settings = Settings { segment_bytes: 65536, grain: 4096, ..Settings::default() };
+/// let mut arena = Arena::new(Fixed::new(&mut memory), NoFence, parts, settings)?;
+/// let block = arena.allocate(Request::new(1000))?;
+/// arena.free(block, Owner(0))?;
+/// arena.trim();
+/// assert_eq!(arena.stats().reserved, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Arena<S, F, M: Store> {
+    source: S,
+    fence: F,
+    /// [`SMALL`] and [`LARGE`]: small blocks that stay must not hold whole pages between large ones that go. A fixed
+    /// source's segments are all in [`LARGE`].
+    ranges: [Range<M::Slots, M::Index>; 2],
+    /// Blocks given back and not merged: live for the range, under a name that nobody else knows.
+    cache: Cache<M::Bins, M::Entries>,
+    /// The first `segment_count` are the segments of a fixed source, by `start`.
+    segments: M::Segments,
+    segment_count: usize,
+    /// The first `waiting_count` wait for their fence.
+    waiting: M::Waiting,
+    waiting_count: usize,
+    /// The address space of a growing source: its low half is the small area, its high half the large one.
+    space: Option<(Region, [RegionId; 2])>,
+    settings: Settings,
+    tally: Tally,
+}
+
+/// The area of blocks up to the small threshold, of growing sources.
+const SMALL: usize = 0;
+/// The area of all others.
+const LARGE: usize = 1;
+
+/// What the arena counts itself. Bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    /// In blocks that users hold: the range's live bytes less what is cached or waiting.
+    in_use: u64,
+    peak_in_use: u64,
+    live_blocks: u64,
+    peak_live_blocks: u64,
+    allocations: u64,
+    misses: u64,
+    failed: u64,
+    returns: u64,
+}
+
+/// An arena without fences.
+pub type PlainArena<S, M> = Arena<S, NoFence, M>;
+
+impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
+    /// An arena over a source. A growing source lends its address space now; nothing is mapped.
+    ///
+    /// # Errors
+    /// [`Cause::BadRequest`] when a setting is not a power of two; [`Cause::SourceFailed`] when the source lends no
+    /// address space; what [`Range::new`] says.
+    pub fn new(mut source: S, fence: F, parts: Parts<M>, settings: Settings) -> Result<Self, AllocError> {
+        let settings = settings.validate(source.page_bytes())?;
+        let ([small_slots, large_slots], [small_index, large_index]) = (parts.slots, parts.index);
+        let mut small = Range::new(small_slots, settings.granule, small_index)?;
+        let mut large = Range::new(large_slots, settings.granule, large_index)?;
+        let mut space = None;
+        if source.page_bytes() != 0 {
+            let half = settings.space_bytes(source.page_bytes());
+            let region = source.reserve(2 * half).map_err(|_| AllocError::new(Cause::SourceFailed, 2 * half))?;
+            small = small.based(region.base);
+            large = large.based(region.base + half);
+            space = Some((region, [small.add_space(region.base, half)?, large.add_space(region.base + half, half)?]));
+        }
+        let ranges = [small, large];
+        let mut cache = Cache::new(parts.bins, parts.entries, settings.per_bin);
+        if let Coalesce::Threshold(bytes) = settings.coalesce {
+            cache.set_cap(bytes / settings.granule);
+        }
+        let (segments, waiting) = (parts.segments, parts.waiting);
+        let tally = Tally::default();
+        Ok(Self {
+            source,
+            fence,
+            ranges,
+            cache,
+            segments,
+            segment_count: 0,
+            waiting,
+            waiting_count: 0,
+            space,
+            settings,
+            tally,
+        })
+    }
+
+    /// The source.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// The source, to set limits or faults.
+    pub fn source_mut(&mut self) -> &mut S {
+        &mut self.source
+    }
+
+    /// The fence.
+    pub fn fence_mut(&mut self) -> &mut F {
+        &mut self.fence
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The cache's caps, to change them or adapt them to pressure.
+    pub fn cache_mut(&mut self) -> &mut Cache<M::Bins, M::Entries> {
+        &mut self.cache
+    }
+
+    /// Granules of a size, when the cache may hold it: by size, and small enough.
+    #[inline]
+    fn cached_size(&self, bytes: u64) -> Option<u32> {
+        let granule = self.settings.granule;
+        let cached = self.settings.coalesce != Coalesce::AtOnce && bytes <= self.settings.small;
+        cached.then(|| u32::try_from(bytes.div_ceil(granule)).ok()).flatten()
+    }
+
+    #[inline]
+    fn from_cache(&mut self, request: Request) -> Option<Block> {
+        let size = self.cached_size(request.bytes)?;
+        let block = self.cache.get(request.owner, size)?;
+        if block.address & (request.align - 1) == 0 {
+            return Some(block);
+        }
+        // Badly placed for this request: back it goes, to the place it just left.
+        let _ = self.cache.put(request.owner, size, block);
+        None
+    }
+
+    /// The area that a request is served from.
+    #[inline]
+    fn area(&self, bytes: u64) -> usize {
+        if self.space.is_some() && bytes <= self.settings.small { SMALL } else { LARGE }
+    }
+
+    /// The area that a block says it is from. Whether it is, its ticket shows.
+    #[inline]
+    fn area_of(&self, block: &Block) -> usize {
+        if self.space.is_some() && block.region == SMALL as u32 { SMALL } else { LARGE }
+    }
+
+    #[inline]
+    fn hand_out(&mut self, block: Block) -> Block {
+        let t = &mut self.tally;
+        t.in_use += block.bytes;
+        t.peak_in_use = t.peak_in_use.max(t.in_use);
+        t.live_blocks += 1;
+        t.peak_live_blocks = t.peak_live_blocks.max(t.live_blocks);
+        t.allocations += 1;
+        block
+    }
+
+    /// Every byte the source gave and has not got back.
+    pub fn reserved(&self) -> u64 {
+        self.source.usage().reserved
+    }
+}
+
+impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
+    #[inline]
+    fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
+        let request = request.validate()?;
+        if let Some(block) = self.from_cache(request) {
+            return Ok(self.hand_out(block));
+        }
+        let area = self.area(request.bytes);
+        let placed = match self.ranges[area].allocate(request) {
+            Ok(block) => Ok(self.locate(block, area)),
+            Err(_) => self.search_on(request),
+        };
+        match placed {
+            Ok(block) => Ok(self.hand_out(block)),
+            Err(error) => {
+                self.tally.failed += 1;
+                Err(error)
+            }
+        }
+    }
+
+    #[inline]
+    fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
+        // A new name: whoever still holds the old one is recognised, also while the block is cached.
+        let area = self.area_of(&block);
+        let renamed = self.ranges[area].rename(block)?;
+        self.tally.in_use -= renamed.bytes;
+        self.tally.live_blocks -= 1;
+        let size = self.cached_size(renamed.bytes);
+        match size.map_or(Err(renamed), |size| self.cache.put(owner, size, renamed)) {
+            Ok(()) => Ok(()),
+            Err(block) => self.give(block, owner),
+        }
+    }
+
+    fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
+        let old = block.bytes;
+        let area = self.area_of(&block);
+        let resized = self.ranges[area].resize(block, bytes)?;
+        self.tally.in_use = self.tally.in_use + resized.bytes - old;
+        self.tally.peak_in_use = self.tally.peak_in_use.max(self.tally.in_use);
+        Ok(resized)
+    }
+
+    /// Waits for fences, merges everything, and gives every vacant segment or unused page back.
+    fn trim(&mut self) -> u64 {
+        let before = self.reserved();
+        self.wait_for_fences();
+        self.coalesce();
+        self.wait_for_fences();
+        if self.space.is_some() {
+            self.trim_pages()
+        } else {
+            self.trim_segments();
+        }
+        before - self.reserved()
+    }
+
+    fn stats(&self) -> Stats {
+        let (usage, t) = (self.source.usage(), self.tally);
+        let [small, large] = [self.ranges[SMALL].stats(), self.ranges[LARGE].stats()];
+        let lent = size_of_val(&*self.segments) + size_of_val(&*self.waiting);
+        Stats {
+            capacity: usage.capacity,
+            reserved: usage.reserved,
+            peak_reserved: usage.peak_reserved,
+            in_use: t.in_use,
+            peak_in_use: t.peak_in_use,
+            requested: t.in_use,
+            pooled: small.in_use + large.in_use - t.in_use,
+            largest_free: small.largest_free.max(large.largest_free),
+            metadata: small.metadata + large.metadata + self.cache.bytes() + lent as u64,
+            live_blocks: t.live_blocks,
+            peak_live_blocks: t.peak_live_blocks,
+            allocations: t.allocations,
+            frees: t.allocations - t.live_blocks,
+            hits: t.allocations - t.misses,
+            misses: t.misses,
+            failed: t.failed,
+            fallbacks: 0,
+            returns: t.returns,
+            source_calls: usage.calls,
+            handles: usage.handles,
+        }
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        self.ranges.iter().try_for_each(Range::check)?;
+        self.cache.check()?;
+        let held = self.cache.held() * self.settings.granule;
+        let waiting: u64 = self.waiting[..self.waiting_count].iter().map(Waiting::bytes).sum();
+        let live: u64 = self.ranges.iter().map(|range| range.stats().in_use).sum();
+        ensure(live == self.tally.in_use + held + waiting, "what the range holds is in use, cached or waiting", live)?;
+        let backed: u64 = self.ranges.iter().map(Range::backed).sum();
+        ensure(backed == self.reserved(), "all memory of the source is in the ranges", self.reserved())?;
+        self.check_segments()
+    }
+}

@@ -1,0 +1,213 @@
+//! Growing sources: pages are mapped under a block that does not fit, or moved there from gaps elsewhere.
+//!
+//! Promises upward: the fewest pages are touched that let the request fit; the reserved bytes stay within the slack
+//! of the peak in use as long as whole free pages can be found elsewhere.
+//! Asks from below: [`Source::map`], [`Source::unmap`], [`Source::shift`] of contiguous ranges.
+//!
+//! ```text
+//!              gap      hole    gap       hole                    request of 6 pages
+//!  before  |====|......|       |....|                  |====|    ....  free, mapped
+//!  after   |====|[BBBBBBBBBBBBBBBBBBBBBBB]             |====|    3 pages in gaps, 3 mapped or moved there
+//! ```
+//!
+//! A *vacancy* is what lies between two live blocks: gaps and holes in turn. A block goes to its low end, to stand
+//! close to what is there.
+
+use super::store::Store;
+use super::{Arena, LARGE, SMALL};
+use crate::allocator::{Block, Request};
+use crate::error::{AllocError, Cause};
+use crate::fence::Fence;
+use crate::index::{Index, Slots};
+use crate::range::{Extent, Range, Use};
+use crate::source::{Source, SourceError};
+
+/// Where a block will go: into one vacancy, over some of its holes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Plan {
+    /// Bytes of whole pages that are missing there. Of two plans the one with fewer is better,
+    missing: u64,
+    /// then the one with less room: bytes of the vacancy,
+    room: u64,
+    /// then the lower one: where the block will start.
+    start: u64,
+    /// Where the vacancy starts.
+    from: u64,
+    /// The post in front of the vacancy. It stays while the plan is carried out.
+    anchor: u32,
+}
+
+impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
+    pub(super) fn grow_pages(&mut self, request: Request) -> Result<Block, AllocError> {
+        let page = self.source.page_bytes();
+        let size = request.bytes.checked_next_multiple_of(self.settings.granule).ok_or(self.spent(request))?;
+        let area = self.area(request.bytes);
+        let plan = plan(&self.ranges[area], size, request.align, page).ok_or(self.spent(request))?;
+        self.fill(area, &plan, size, page).map_err(|error| self.refused(error, request))?;
+        let range = &mut self.ranges[area];
+        let around = |gap: &Extent| gap.start <= plan.start && plan.start < gap.end();
+        let gap = range.vacancy(plan.anchor).find(around).ok_or(AllocError::new(Cause::SourceFailed, size))?;
+        let block = range.claim(&gap, plan.start, size)?;
+        Ok(self.locate(block, area))
+    }
+
+    /// Puts pages under the plan's holes: moved ones as far as fresh ones would pass the slack, then fresh ones, and
+    /// fresh ones again when no more can be moved.
+    fn fill(&mut self, area: usize, plan: &Plan, size: u64, page: u64) -> Result<(), SourceError> {
+        let wanted = self.tally.peak_in_use.max(self.tally.in_use + size);
+        let budget = wanted.saturating_add((u128::from(wanted) * u128::from(self.settings.slack) / 1000) as u64);
+        let fresh = budget.saturating_sub(self.reserved()).min(plan.missing) & !(page - 1);
+        let mut to_move = plan.missing - fresh;
+        let end = plan.start + size;
+        while let Some((hole, from, bytes)) = next_missing(&self.ranges[area], plan, end, page) {
+            let moved = self.move_pages(area, plan, &hole, from, bytes.min(to_move), page)?;
+            to_move -= moved;
+            if moved > 0 {
+                continue;
+            }
+            to_move = 0;
+            if let Err(error) = self.map_pages(area, &hole, from, bytes) {
+                // Over the source's capacity: what can still be moved may do.
+                if self.move_pages(area, plan, &hole, from, bytes, page)? == 0 {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps pages under part of a hole. One call.
+    fn map_pages(&mut self, area: usize, hole: &Extent, from: u64, bytes: u64) -> Result<(), SourceError> {
+        let Some((region, _)) = self.space else { return Err(SourceError::Unsupported) };
+        if self.ranges[area].slots_left() < 2 {
+            return Err(NO_SLOT);
+        }
+        self.source.map(region, from - region.base, bytes)?;
+        self.ranges[area].back(hole, from, bytes).map_err(|_| NO_SLOT)?;
+        if self.settings.zero_fresh { self.source.zero(from, bytes) } else { Ok(()) }
+    }
+
+    /// Moves at most `most` bytes of whole pages from one gap to the start of part of a hole. One call. Returns how many,
+    /// 0 when there are none to move.
+    fn move_pages(
+        &mut self,
+        area: usize,
+        plan: &Plan,
+        hole: &Extent,
+        to: u64,
+        most: u64,
+        page: u64,
+    ) -> Result<u64, SourceError> {
+        let Some((region, _)) = self.space else { return Ok(0) };
+        if most == 0 || self.ranges.iter().any(|range| range.slots_left() < 2) {
+            return Ok(0);
+        }
+        let Some((from_area, gap, from, bytes)) = self.find_pages(plan, most, page) else { return Ok(0) };
+        self.source.shift(region, from - region.base, to - region.base, bytes)?;
+        self.ranges[from_area].strip(&gap, from, bytes).map_err(|_| NO_SLOT)?;
+        self.ranges[area].back(hole, to, bytes).map_err(|_| NO_SLOT)?;
+        Ok(bytes)
+    }
+
+    /// The most whole pages, up to `most` bytes, that one gap outside the plan's vacancy has: the tightest such gap.
+    /// O(log pages) searches.
+    fn find_pages(&self, plan: &Plan, most: u64, page: u64) -> Option<(usize, Extent, u64, u64)> {
+        let avoid = (plan.from, plan.from + plan.room);
+        let place = |pages: u64| {
+            let places = [SMALL, LARGE].into_iter().filter_map(|area| {
+                let (gap, start) = self.ranges[area].find_place(pages * page, page, avoid)?;
+                Some((area, gap, start, pages * page))
+            });
+            places.min_by_key(|(_, gap, ..)| gap.bytes)
+        };
+        // Where so many pages are, fewer are as well: the last count for which there is a place.
+        let (mut some, mut none) = (0, most / page + 1);
+        let mut found = None;
+        let mut pages = most / page;
+        while some + 1 < none {
+            match place(pages) {
+                Some(at) => (found, some) = (Some(at), pages),
+                None => none = pages,
+            }
+            pages = some + (none - some) / 2;
+        }
+        found
+    }
+
+    /// Unmaps every whole page inside a gap: one call for each gap that has any.
+    pub(super) fn trim_pages(&mut self) {
+        let Some((region, ids)) = self.space else { return };
+        let page = self.source.page_bytes();
+        for (range, id) in self.ranges.iter_mut().zip(ids) {
+            let mut at = range.extents(id).next();
+            while let Some(extent) = at {
+                // The post behind outlives the gap, also when two holes become one.
+                at = range.behind(&extent);
+                let (start, end) = (extent.start.next_multiple_of(page), extent.end() & !(page - 1));
+                if extent.use_ == Use::Free && start < end && range.slots_left() > 0 {
+                    let gone = self.source.unmap(region, start - region.base, end - start);
+                    if gone.is_err() || range.strip(&extent, start, end - start).is_err() {
+                        return;
+                    }
+                    self.tally.returns += 1;
+                }
+            }
+        }
+    }
+
+    pub(super) fn spent(&self, request: Request) -> AllocError {
+        let largest = self.ranges.iter().filter_map(Range::largest_free);
+        let largest_free = largest.map(|gap| gap.bytes).max().unwrap_or(0);
+        AllocError { cause: Cause::OutOfMemory, asked: request.bytes, largest_free }
+    }
+
+    pub(super) fn refused(&self, error: SourceError, request: Request) -> AllocError {
+        match error {
+            SourceError::OutOfMemory { .. } => self.spent(request),
+            NO_SLOT => AllocError::new(Cause::OutOfSlots, request.bytes),
+            _ => AllocError { cause: Cause::SourceFailed, ..self.spent(request) },
+        }
+    }
+}
+
+/// What a range without a slot for a new hole means to this module.
+const NO_SLOT: SourceError = SourceError::Misuse("the range has no slot left");
+
+/// The cheapest place. O(holes and gaps between them): holes are made only by calls to the source.
+fn plan<L: Slots, I: Index>(range: &Range<L, I>, size: u64, align: u64, page: u64) -> Option<Plan> {
+    let plans = range.anchors().flat_map(|anchor| {
+        let ends = range
+            .vacancy(anchor)
+            .fold(None, |ends, extent| Some((ends.map_or(extent.start, |(from, _)| from), extent.end())));
+        let place = |start: u64, (from, to): (u64, u64)| {
+            let end = start.checked_add(size).filter(|&end| from <= start && end <= to)?;
+            let missing = range.vacancy(anchor).filter_map(|extent| missing(&extent, start, end, page));
+            let missing = missing.map(|(_, bytes)| bytes).sum();
+            Some(Plan { missing, room: to - from, start, from, anchor })
+        };
+        let low = ends.and_then(|(from, to)| place(from.checked_next_multiple_of(align)?, (from, to)));
+        let high = ends.and_then(|(from, to)| place(to.checked_sub(size)? & !(align - 1), (from, to)));
+        [low, high]
+    });
+    plans.flatten().min()
+}
+
+/// The whole pages of a hole that a block from `start` to `end` touches: first address and bytes.
+fn missing(extent: &Extent, start: u64, end: u64, page: u64) -> Option<(u64, u64)> {
+    let from = (start & !(page - 1)).max(extent.start);
+    let to = end.next_multiple_of(page).min(extent.end());
+    (extent.use_ == Use::Hole && from < to).then(|| (from, to - from))
+}
+
+/// The lowest pages that the plan's block still misses, and the hole they are in.
+fn next_missing<L: Slots, I: Index>(
+    range: &Range<L, I>,
+    plan: &Plan,
+    end: u64,
+    page: u64,
+) -> Option<(Extent, u64, u64)> {
+    range.vacancy(plan.anchor).find_map(|extent| {
+        let (from, bytes) = missing(&extent, plan.start, end, page)?;
+        Some((extent, from, bytes))
+    })
+}

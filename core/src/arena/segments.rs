@@ -1,0 +1,165 @@
+//! Fixed sources: whole segments are taken, and given back when nothing in them is live.
+//!
+//! Promises upward: segments are kept within the slack of the peak in use, by giving vacant ones back first.
+//! Asks from below: [`Source::take`] and [`Source::give_back`].
+//!
+//! A source's addresses may lie anywhere in 64 bits, the range's in a window of 2^32 granules: a segment has a place of
+//! its own there (`start`), congruent to its real base modulo the grain, so that alignments up to the grain agree.
+
+use super::store::Store;
+use super::{Arena, LARGE};
+use crate::allocator::{Block, Request};
+use crate::error::{AllocError, Cause, Violation, ensure};
+use crate::fence::Fence;
+use crate::range::RegionId;
+use crate::source::{Region, Source, SourceError};
+
+/// One region of a fixed source.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    region: Region,
+    /// Its first address in the range's window.
+    start: u64,
+    /// Bytes of it that the range uses: whole granules.
+    bytes: u64,
+    id: Option<RegionId>,
+}
+
+impl Segment {
+    /// No segment.
+    pub const EMPTY: Self = Self { region: Region { id: 0, base: 0, bytes: 0 }, start: 0, bytes: 0, id: None };
+
+    fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
+}
+
+impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
+    /// Gives a block of the range its address in the source.
+    #[inline]
+    pub(super) fn locate(&self, block: Block, area: usize) -> Block {
+        if self.space.is_some() {
+            return Block { region: area as u32, ..block };
+        }
+        let segments = &self.segments[..self.segment_count];
+        let behind = segments.partition_point(|segment| segment.start <= block.address);
+        let segment = &segments[behind - 1];
+        let address = block.address - segment.start + segment.region.base;
+        Block { address, region: segment.region.id as u32, ..block }
+    }
+
+    pub(super) fn grow_segments(&mut self, request: Request) -> Result<Block, AllocError> {
+        if request.align > self.settings.grain {
+            return Err(AllocError::new(Cause::BadRequest, request.bytes));
+        }
+        let grain = self.settings.grain;
+        let least = request.bytes.checked_next_multiple_of(grain).ok_or(self.spent(request))?;
+        let usual = least.max(self.settings.segment_bytes.next_multiple_of(grain));
+        let bytes = self.fit_budget(least, usual);
+        let mut taken = self.take_segment(bytes);
+        if taken.is_err() && self.trim_segments() {
+            taken = self.take_segment(bytes);
+        }
+        if taken.is_err() && bytes > least {
+            taken = self.take_segment(least);
+        }
+        taken.map_err(|error| self.refused(error, request))?;
+        self.search(request)
+    }
+
+    /// Gives vacant segments back until `usual` more bytes are within the slack of the peak; what is still over is
+    /// taken off the new segment, down to `least`.
+    fn fit_budget(&mut self, least: u64, usual: u64) -> u64 {
+        let wanted = self.tally.peak_in_use.max(self.tally.in_use + least);
+        let budget = wanted + (u128::from(wanted) * u128::from(self.settings.slack) / 1000) as u64;
+        let over = |arena: &Self| (arena.reserved() + usual).saturating_sub(budget);
+        while over(self) > 0 {
+            let Some(at) = self.vacant_for(over(self)) else { break };
+            if !self.give_segment(at) {
+                break;
+            }
+        }
+        usual.saturating_sub(over(self)).max(least) & !(self.settings.grain - 1)
+    }
+
+    /// The smallest vacant segment of at least `bytes`, else the largest vacant one. O(segments).
+    fn vacant_for(&self, bytes: u64) -> Option<usize> {
+        let vacant = (0..self.segment_count).filter(|&at| self.is_vacant(at));
+        vacant.min_by_key(|&at| {
+            let size = self.segments[at].bytes;
+            (size < bytes, if size < bytes { u64::MAX - size } else { size })
+        })
+    }
+
+    fn is_vacant(&self, at: usize) -> bool {
+        self.segments[at].id.is_some_and(|id| self.ranges[LARGE].is_vacant(id))
+    }
+
+    fn take_segment(&mut self, bytes: u64) -> Result<(), SourceError> {
+        let full = SourceError::Misuse("no record left for a segment");
+        if self.segment_count == self.segments.len() || self.ranges[LARGE].slots_left() < 2 {
+            return Err(full);
+        }
+        let region = self.source.take(bytes)?;
+        if self.settings.zero_fresh {
+            self.source.zero(region.base, region.bytes)?;
+        }
+        let bytes = region.bytes & !(self.settings.granule - 1);
+        let (at, start) = self.window_for(region, bytes);
+        match self.ranges[LARGE].add_region(start, bytes) {
+            Ok(id) => {
+                self.segments[at..=self.segment_count].rotate_right(1);
+                self.segments[at] = Segment { region, start, bytes, id: Some(id) };
+                self.segment_count += 1;
+                Ok(())
+            }
+            Err(_) => self.source.give_back(region).and(Err(full)),
+        }
+    }
+
+    /// The lowest place in the window for a region: its index among the segments, and its start. O(segments).
+    fn window_for(&self, region: Region, bytes: u64) -> (usize, u64) {
+        let grain = self.settings.grain;
+        let congruent = |from: u64| from + (region.base.wrapping_sub(from) & (grain - 1));
+        let mut start = congruent(0);
+        for (at, segment) in self.segments[..self.segment_count].iter().enumerate() {
+            if start + bytes <= segment.start {
+                return (at, start);
+            }
+            start = congruent(segment.end());
+        }
+        (self.segment_count, start)
+    }
+
+    fn give_segment(&mut self, at: usize) -> bool {
+        let segment = self.segments[at];
+        let Some(id) = segment.id else { return false };
+        if self.ranges[LARGE].remove_region(id).is_err() {
+            return false;
+        }
+        self.segments[at..self.segment_count].rotate_left(1);
+        self.segment_count -= 1;
+        self.segments[self.segment_count] = Segment::EMPTY;
+        self.tally.returns += 1;
+        self.source.give_back(segment.region).is_ok()
+    }
+
+    /// Gives every vacant segment back. True when there was one.
+    pub(super) fn trim_segments(&mut self) -> bool {
+        let mut given = false;
+        for at in (0..self.segment_count).rev() {
+            if self.is_vacant(at) {
+                given |= self.give_segment(at);
+            }
+        }
+        given
+    }
+
+    pub(super) fn check_segments(&self) -> Result<(), Violation> {
+        let segments = &self.segments[..self.segment_count];
+        for pair in segments.windows(2) {
+            ensure(pair[0].end() <= pair[1].start, "segments stand in order in the window, apart", pair[1].start)?;
+        }
+        ensure(segments.iter().all(|segment| segment.id.is_some()), "a segment in use is a region of the range", 0u32)
+    }
+}

@@ -1,0 +1,76 @@
+//! Warm-up: fill the cache before the first step needs it.
+
+use super::Arena;
+use super::store::Store;
+use crate::allocator::{Allocator, Block, Owner, Request};
+use crate::error::AllocError;
+use crate::fence::Fence;
+use crate::source::Source;
+
+impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
+    /// Makes `count` blocks of each size ready for an owner: the memory is taken from the source now, and blocks up to
+    /// the small threshold wait in the cache. `scratch` holds the blocks meanwhile; its length bounds a pair's count.
+    /// Returns the bytes made ready.
+    ///
+    /// # Errors
+    /// The first allocation that failed; what was made ready before stays so.
+    pub fn warm_up(
+        &mut self,
+        owner: Owner,
+        pairs: impl IntoIterator<Item = (u64, u32)>,
+        scratch: &mut [Option<Block>],
+    ) -> Result<u64, AllocError> {
+        // All of them are live at once, or the second pair would be cut from the first.
+        let (mut used, mut bytes, mut failed) = (0, 0, None);
+        'pairs: for (size, count) in pairs {
+            for _ in 0..count {
+                let Some(place) = scratch.get_mut(used) else { break 'pairs };
+                match self.allocate(Request::new(size).owner(owner)) {
+                    Ok(block) => (*place, used, bytes) = (Some(block), used + 1, bytes + block.bytes),
+                    Err(error) => {
+                        failed = Some(error);
+                        break 'pairs;
+                    }
+                }
+            }
+        }
+        for block in scratch[..used].iter_mut().filter_map(Option::take) {
+            // Given out a moment ago by this arena: it cannot be refused.
+            let _ = self.free(block, owner);
+        }
+        failed.map_or(Ok(bytes), Err)
+    }
+}
+
+/// The shape of a transformer, for [`Transformer::pairs`]: what one layer's forward pass allocates again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transformer {
+    /// Sequences at once.
+    pub batch: u64,
+    /// Tokens in each.
+    pub tokens: u64,
+    /// Width of the residual stream, elements.
+    pub hidden: u64,
+    /// Width of the feed-forward layer, elements.
+    pub inner: u64,
+    /// Width of keys (and of values), elements: heads for keys times their width.
+    pub key_value: u64,
+    /// Bytes of an element.
+    pub element: u64,
+}
+
+impl Transformer {
+    /// (size, count) pairs for [`Arena::warm_up`]: residual and normalised input, queries and attention output; keys and
+    /// values; gate, up and their product.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace_core::arena::Transformer;
+    /// let shape = Transformer { batch: 1, tokens: 512, hidden: 768, inner: 2048, key_value: 256, element: 2 };
+    /// assert_eq!(shape.pairs(), [(786_432, 4), (262_144, 2), (2_097_152, 3)]);
+    /// ```
+    pub fn pairs(&self) -> [(u64, u32); 3] {
+        let row = self.batch * self.tokens * self.element;
+        [(row * self.hidden, 4), (row * self.key_value, 2), (row * self.inner, 3)]
+    }
+}

@@ -1,0 +1,272 @@
+//! What one owner gave back and may have again at once: lists of items of exactly one size each.
+//!
+//! Promises upward: `put` and `get` in constant time, a few dozen instructions, no atomic, no lock; caps hold.
+//! Asks from below: storage that the caller lends: bins, in fours, and entries.
+//!
+//! Programs repeat sizes exactly, so a bin is one (owner, size) pair and nothing is rounded. Bins are found by hash;
+//! a pair whose four places are taken by others is not cached, which costs time and nothing else.
+//!
+//! ```text
+//! (owner, size) --hash--> bins  [ 0 | 7,64K | 0 | 0,512 | ... ]
+//!                                       |           |
+//!                                       v           v
+//! entries                             e9 -> e2     e4        last in, first out
+//! ```
+
+use core::ops::DerefMut;
+
+use crate::allocator::Owner;
+use crate::error::{Violation, ensure};
+use crate::index::NONE;
+use crate::pressure::{Advice, CachePolicy};
+
+/// Places looked at for a pair: a cache line of 64 bytes holds four bins of 16.
+const WAYS: usize = 4;
+
+/// One list: the items of one owner and one size.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Bin {
+    /// Whose items.
+    owner: u32,
+    /// Items in the list; 0: the bin may be taken by another pair.
+    count: u32,
+    /// Their size in granules.
+    size: u32,
+    /// The first entry; meaningless when `count` is 0.
+    head: u32,
+}
+
+const _: () = assert!(size_of::<Bin>() * WAYS == 64, "the places of a pair share a cache line");
+
+impl Bin {
+    /// A bin nobody uses.
+    pub const EMPTY: Self = Self { owner: 0, count: 0, size: 0, head: NONE };
+}
+
+/// One cached item.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<T> {
+    item: Option<T>,
+    /// The next entry of the bin, or of the list of unused entries.
+    next: u32,
+}
+
+impl<T> Entry<T> {
+    /// An entry nobody uses.
+    pub const EMPTY: Self = Self { item: None, next: NONE };
+}
+
+/// A cache of items `T` (blocks, spans, buffers) by owner and exact size.
+///
+/// # Example
+/// ```
+/// use terrace_core::{Bin, Cache, Entry, Owner};
+/// let mut cache = Cache::new([Bin::EMPTY; 16].to_vec(), [Entry::EMPTY; 8].to_vec(), 8);
+/// assert_eq!(cache.put(Owner(1), 4096, "a"), Ok(()));
+/// assert_eq!(cache.get(Owner(2), 4096), None, "another owner's");
+/// assert_eq!(cache.get(Owner(1), 4096), Some("a"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cache<B, E> {
+    bins: B,
+    entries: E,
+    /// Entries at and above this one were never used.
+    fresh: u32,
+    /// Head of the list of unused entries.
+    spare: u32,
+    /// Most items in a bin.
+    per_bin: u32,
+    /// Most granules in all bins; items that would pass it are refused.
+    cap: u64,
+    /// Granules in all bins: the sum of `count * size`.
+    held: u64,
+    /// Items in all bins.
+    count: u32,
+}
+
+impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cache<B, E> {
+    /// An empty cache. Bins are used in fours; `per_bin`: most items of one owner and size.
+    pub fn new(bins: B, entries: E, per_bin: u32) -> Self {
+        Self { bins, entries, fresh: 0, spare: NONE, per_bin, cap: u64::MAX, held: 0, count: 0 }
+    }
+
+    /// Granules held.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Items held.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of storage lent.
+    pub fn bytes(&self) -> u64 {
+        (size_of_val(&*self.bins) + size_of_val(&*self.entries)) as u64
+    }
+
+    /// The cap on granules.
+    pub fn cap(&self) -> u64 {
+        self.cap
+    }
+
+    /// Sets the cap on granules. What is over it stays until it is taken or drained.
+    pub fn set_cap(&mut self, cap: u64) {
+        self.cap = cap;
+    }
+
+    /// Sets the most items of one owner and size.
+    pub fn set_per_bin(&mut self, per_bin: u32) {
+        self.per_bin = per_bin;
+    }
+
+    /// Adapts the cap to pressure: above 0.8 it shrinks, below 0.3 it grows by 1.5 (see [`CachePolicy`]).
+    /// An unlimited cap starts from what is held.
+    pub fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
+        let cap = self.cap.min(self.held.max(1));
+        match policy.advise(used, capacity, cap) {
+            Advice::Keep => {}
+            Advice::Shrink(to) => self.cap = to,
+            Advice::Grow(to) => self.cap = self.cap.max(to),
+        }
+    }
+
+    /// First of the places of a pair.
+    #[inline]
+    fn place(&self, owner: Owner, size: u32) -> usize {
+        let lines = self.bins.len() / WAYS;
+        // Fibonacci hashing (Knuth, 6.4): the high bits of a product with 2^64 / golden ratio.
+        let key = u64::from(owner.0) << 32 | u64::from(size);
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (((hash >> 32) * lines as u64) >> 32) as usize * WAYS
+    }
+
+    /// The place of a pair that has a list.
+    #[inline]
+    fn find(&self, owner: Owner, size: u32) -> Option<usize> {
+        let place = self.place(owner, size);
+        let line = self.bins.get(place..place + WAYS)?;
+        let found = |bin: &Bin| bin.size == size && bin.owner == owner.0 && bin.count > 0;
+        Some(place + line.iter().position(found)?)
+    }
+
+    /// A place for a pair that has none.
+    #[cold]
+    fn settle(&mut self, owner: Owner, size: u32) -> Option<usize> {
+        let place = self.place(owner, size);
+        let line = self.bins.get(place..place + WAYS)?;
+        let free = place + line.iter().position(|bin| bin.count == 0)?;
+        self.bins[free] = Bin { owner: owner.0, count: 0, size, head: NONE };
+        Some(free)
+    }
+
+    /// Keeps an item of `size` granules for its owner. Gives it back when a cap or the storage is full.
+    ///
+    /// # Errors
+    /// The item itself.
+    #[inline]
+    pub fn put(&mut self, owner: Owner, size: u32, item: T) -> Result<(), T> {
+        if self.held + u64::from(size) > self.cap || self.per_bin == 0 {
+            return Err(item);
+        }
+        let Some(at) = self.find(owner, size).or_else(|| self.settle(owner, size)) else { return Err(item) };
+        if self.bins[at].count >= self.per_bin {
+            return Err(item);
+        }
+        let Some(entry) = self.take_entry() else { return Err(item) };
+        let bin = &mut self.bins[at];
+        self.entries[entry as usize] = Entry { item: Some(item), next: bin.head };
+        bin.head = entry;
+        bin.count += 1;
+        self.held += u64::from(size);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// An item of exactly this size that the owner put, the last one first.
+    #[inline]
+    pub fn get(&mut self, owner: Owner, size: u32) -> Option<T> {
+        let at = self.find(owner, size)?;
+        self.pop(at)
+    }
+
+    #[inline]
+    fn pop(&mut self, at: usize) -> Option<T> {
+        let bin = &mut self.bins[at];
+        if bin.count == 0 {
+            return None;
+        }
+        let i = bin.head;
+        let entry = &mut self.entries[i as usize];
+        let item = entry.item.take();
+        bin.head = core::mem::replace(&mut entry.next, self.spare);
+        bin.count -= 1;
+        self.spare = i;
+        self.held -= u64::from(bin.size);
+        self.count -= 1;
+        item
+    }
+
+    #[inline]
+    fn take_entry(&mut self) -> Option<u32> {
+        let i = self.spare;
+        if i != NONE {
+            self.spare = self.entries[i as usize].next;
+            return Some(i);
+        }
+        let fresh = self.fresh;
+        self.entries.get(fresh as usize)?;
+        self.fresh += 1;
+        Some(fresh)
+    }
+
+    /// Takes items out until none is left that `which` names (by owner and size), handing each to `to`.
+    /// O(bins + items taken).
+    pub fn drain(&mut self, mut which: impl FnMut(Owner, u32) -> bool, mut to: impl FnMut(Owner, u32, T)) {
+        for at in 0..self.bins.len() {
+            let Bin { owner, size, count, .. } = self.bins[at];
+            if count == 0 || !which(Owner(owner), size) {
+                continue;
+            }
+            while let Some(item) = self.pop(at) {
+                to(Owner(owner), size, item);
+            }
+        }
+    }
+
+    /// One item of a bin at or after `from`, with where to go on: for callers that cannot drain with a closure.
+    pub fn take_any(&mut self, from: usize) -> Option<(usize, Owner, u32, T)> {
+        let at = from + self.bins.get(from..)?.iter().position(|bin| bin.count > 0)?;
+        let Bin { owner, size, .. } = self.bins[at];
+        self.pop(at).map(|item| (at, Owner(owner), size, item))
+    }
+
+    /// Checks every list. O(bins + entries).
+    ///
+    /// # Errors
+    /// The first clause that does not hold.
+    pub fn check(&self) -> Result<(), Violation> {
+        let (mut held, mut count) = (0u64, 0u64);
+        for (at, bin) in self.bins.iter().enumerate().filter(|(_, bin)| bin.count > 0) {
+            let place = self.place(Owner(bin.owner), bin.size);
+            ensure((place..place + WAYS).contains(&at), "a bin is in one of the places of its pair", at)?;
+            held += u64::from(bin.count) * u64::from(bin.size);
+            count += u64::from(bin.count);
+            let mut entry = bin.head;
+            for _ in 0..bin.count {
+                ensure(entry < self.fresh, "a bin has as many entries as it counts", at)?;
+                ensure(self.entries[entry as usize].item.is_some(), "an entry in a bin holds an item", entry)?;
+                entry = self.entries[entry as usize].next;
+            }
+        }
+        let (mut spare, mut unused) = (self.spare, 0);
+        while spare != NONE && unused <= self.fresh {
+            ensure(self.entries[spare as usize].item.is_none(), "a spare entry holds nothing", spare)?;
+            (spare, unused) = (self.entries[spare as usize].next, unused + 1);
+        }
+        ensure(held == self.held, "held is the sum of all bins", held)?;
+        ensure(count == u64::from(self.count), "count is the number of items in all bins", count)?;
+        ensure(count + u64::from(unused) == u64::from(self.fresh), "an entry is used or spare", unused)
+    }
+}

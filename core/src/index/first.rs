@@ -1,0 +1,130 @@
+//! First fit: one trie by address, which also knows the largest gap on each side of a node.
+
+use core::ops::DerefMut;
+
+use super::slot::{NONE, Slot, Slots};
+use super::trie::{self, Branch, ByAddress, Order, Trie};
+use super::{Index, MAX_SLOTS};
+use crate::error::Violation;
+
+/// First fit: the lowest address that fits.
+#[derive(Clone, Debug)]
+pub struct FirstFit<B> {
+    branches: B,
+    root: u32,
+    /// As wide as the highest address that ever was in it.
+    order: ByAddress,
+}
+
+impl<B: DerefMut<Target = [Branch]>> FirstFit<B> {
+    /// An empty index over lent branches, one for each slot.
+    pub const fn new(branches: B) -> Self {
+        Self { branches, root: NONE, order: ByAddress { width: 1 } }
+    }
+}
+
+impl<B: DerefMut<Target = [Branch]>> FirstFit<B> {
+    fn trie<'a, S: Slots>(&'a mut self, slots: &'a mut S) -> (Trie<'a, S, ByAddress>, &'a mut u32) {
+        (Trie { slots, branches: &mut self.branches, order: self.order }, &mut self.root)
+    }
+
+    /// Makes room for addresses up to `2^width`: every gap is put in anew. O(n), but only when a region is added that
+    /// ends higher than all before it by a power of two, at most 32 times.
+    #[cold]
+    fn widen<S: Slots>(&mut self, slots: &mut S, width: u32) {
+        let narrow = core::mem::replace(&mut self.order, ByAddress { width });
+        let mut rest = core::mem::replace(&mut self.root, NONE);
+        while rest != NONE {
+            let mut trie = Trie { slots, branches: &mut self.branches, order: narrow };
+            let leaf = trie.leaf(rest);
+            trie.remove(&mut rest, leaf);
+            self.insert(slots, leaf);
+        }
+    }
+}
+
+impl<B: DerefMut<Target = [Branch]>> Index for FirstFit<B> {
+    fn cut_low(&self) -> bool {
+        true
+    }
+
+    fn room(&self) -> u32 {
+        self.branches.len().min(MAX_SLOTS as usize) as u32
+    }
+
+    fn bytes(&self) -> (u64, u64) {
+        (size_of::<Self>() as u64, size_of::<Branch>() as u64)
+    }
+
+    fn insert<S: Slots>(&mut self, slots: &mut S, i: u32) {
+        let width = u64::BITS - ByAddress::key(slots.slot(i)).leading_zeros();
+        if width > self.order.width {
+            self.widen(slots, width);
+        }
+        let (mut trie, root) = self.trie(slots);
+        trie.insert(root, i);
+    }
+
+    fn remove<S: Slots>(&mut self, slots: &mut S, i: u32) {
+        if slots.slot(i).gap != 0 {
+            let (mut trie, root) = self.trie(slots);
+            trie.remove(root, i);
+            slots.slot_mut(i).link = [i; 2];
+        }
+    }
+
+    /// A gap that ends where it ended keeps its place.
+    fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
+        let post = slots.slot_mut(i);
+        let stays = post.gap != 0 && gap != 0 && post.gap_end() == end + gap;
+        if !stays {
+            self.remove(slots, i);
+        }
+        let post = slots.slot_mut(i);
+        (post.end, post.gap) = (end, gap);
+        if stays {
+            self.trie(slots).0.refresh(i, i);
+        } else if gap != 0 {
+            self.insert(slots, i);
+        }
+    }
+
+    /// The gap keeps its place under its new post.
+    fn hand_over<S: Slots>(&mut self, slots: &mut S, from: u32, to: u32, end: u32, gap: u32) {
+        if slots.slot(from).gap == 0 {
+            return self.update(slots, to, end, gap);
+        }
+        self.remove(slots, to);
+        let (mut trie, root) = self.trie(slots);
+        trie.hand_over(root, from, to);
+        let post = trie.slots.slot_mut(to);
+        (post.end, post.gap) = (end, gap);
+        let post = trie.slots.slot_mut(from);
+        (post.gap, post.link) = (0, [from; 2]);
+        trie.refresh(to, to);
+    }
+
+    fn find<S: Slots>(&self, slots: &S, size: u32, _: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
+        let mut from = 0;
+        loop {
+            let found = trie::first_fit((slots, &self.branches), self.order, self.root, size, from);
+            if found == NONE {
+                return None;
+            }
+            let post = slots.slot(found);
+            if fits(post) {
+                return Some(found);
+            }
+            from = ByAddress::key(post) + 1;
+        }
+    }
+
+    fn largest<S: Slots>(&self, slots: &S) -> Option<u32> {
+        let gap = trie::largest(&self.branches, self.root);
+        (gap > 0).then(|| trie::first_fit((slots, &self.branches), self.order, self.root, gap, 0))
+    }
+
+    fn check<S: Slots>(&self, slots: &S) -> Result<u32, Violation> {
+        trie::check(slots, &self.branches, self.order, (self.root, NONE), (0, 0))
+    }
+}

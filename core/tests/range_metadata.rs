@@ -1,0 +1,52 @@
+//! Metadata: how much of a pool the records of a range cost, measured.
+#![cfg(not(loom))]
+
+use terrace_core::{Allocator, BestFit, Block, Branch, GoodFit, Index, Owner, Range, Request, Slot};
+
+/// A pool of 100 MB at a granule of 64 bytes.
+const POOL: u64 = 100_000_000 / GRANULE * GRANULE;
+const GRANULE: u64 = 64;
+/// Mean block: 4 KiB. Sizes are spread evenly over (0, 8 KiB].
+const MEAN: u64 = 4096;
+
+/// Fills a pool of 100 MB with blocks of 4 KiB on average, frees and refills a tenth of it many times, and measures.
+fn share<I: Index>(index: impl Fn(usize) -> I) -> f64 {
+    let slots = (POOL / MEAN) as usize * 5 / 4;
+    let mut range = Range::new(vec![Slot::EMPTY; slots], GRANULE, index(slots)).expect("valid");
+    range.add_region(0, POOL).expect("room");
+    let mut state = 1u64;
+    let mut random = move |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (u128::from(state) * u128::from(bound) >> 64) as u64
+    };
+    let mut live: Vec<Block> = Vec::new();
+    for _ in 0..10 {
+        while let Ok(block) = range.allocate(Request::new(1 + random(2 * MEAN))) {
+            live.push(block);
+        }
+        for _ in 0..live.len() / 10 {
+            let block = live.swap_remove(random(live.len() as u64) as usize);
+            range.free(block, Owner(0)).expect("live");
+        }
+    }
+    let stats = range.stats();
+    let mean = stats.in_use / stats.live_blocks;
+    assert!((3500..=4500).contains(&mean), "the mean block is about 4 KiB, not {mean}");
+    assert!(stats.in_use > POOL / 5 * 4, "the pool is full");
+    println!("{} bytes of metadata, {:.3} % of {POOL}", stats.metadata, stats.metadata_share() * 100.0);
+    // Each block costs a slot, at least: the number is real.
+    assert!(stats.metadata >= stats.live_blocks * size_of::<Slot>() as u64);
+    stats.metadata_share()
+}
+
+#[test]
+fn metadata_of_good_fit_is_below_one_percent() {
+    let share = share(|_| GoodFit::new());
+    assert!(share < 0.01, "{share}");
+}
+
+#[test]
+fn metadata_of_best_fit_is_below_one_percent() {
+    let share = share(|slots| BestFit::new(vec![Branch::EMPTY; slots]));
+    assert!(share < 0.01, "{share}");
+}

@@ -1,0 +1,46 @@
+//! The contract suite on the models of peers, each on both simulated sources, with and without work in flight.
+
+use terrace::{Allocator, NoFence};
+use terrace_models::{Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
+use terrace_tests::Contract;
+
+/// Requests up to 4 MiB, so that both the small and the large pools of the models are used, and 64 MiB fill up.
+fn suite<A: Allocator>(make: impl FnMut() -> A) {
+    SUITE.check(make).unwrap();
+}
+
+/// The same with work in flight: a block is free for all seven events after its free.
+fn fenced<A: Allocator>(mut make: impl FnMut(Delay) -> A) {
+    SUITE.work_in_flight().check(|| make(Delay::new(7))).unwrap();
+}
+
+const SUITE: Contract = Contract::new().largest(4 << 20).programs(32, 120);
+
+const CAPACITY: u64 = 64 << 20;
+
+fn expandable() -> PyTorchOptions {
+    PyTorchOptions { expandable: true, ..PyTorchOptions::default() }
+}
+
+#[test]
+fn pytorch() {
+    suite(|| PyTorch::new(Segments::new(CAPACITY)));
+    suite(|| PyTorch::new(Growing::new(CAPACITY)));
+    suite(|| PyTorch::with(Growing::new(CAPACITY), NoFence, expandable()).expect("a growing source"));
+    let options = PyTorchOptions::default();
+    fenced(|delay| PyTorch::with(Segments::new(CAPACITY), delay, options.clone()).expect("valid options"));
+}
+
+#[test]
+fn rmm() {
+    suite(|| Rmm::new(Segments::new(CAPACITY)));
+    suite(|| Rmm::new(Growing::new(CAPACITY)));
+    fenced(|delay| Rmm::with(Segments::new(CAPACITY), delay, RmmOptions::default()));
+}
+
+#[test]
+fn bfc() {
+    suite(|| Bfc::new(Segments::new(CAPACITY)));
+    suite(|| Bfc::new(Growing::new(CAPACITY)));
+    fenced(|delay| Bfc::with(Segments::new(CAPACITY), delay, BfcOptions::default()));
+}
