@@ -97,6 +97,57 @@ pub trait Allocator {
         Err(AllocError::new(Cause::NoRoom, bytes))
     }
 
+    /// Hands out a block for each request, or none at all. `blocks[i]` is the block of `requests[i]`.
+    ///
+    /// Requests of one size are served together, the largest size first: their blocks lie side by side where there is
+    /// room. O(requests * distinct sizes), and an allocation each.
+    ///
+    /// # Errors
+    /// [`Cause::BadRequest`] when the two slices differ in length; else the first request that failed, after everything
+    /// that was handed out for the batch has been given back.
+    fn allocate_batch(&mut self, requests: &[Request], blocks: &mut [Option<Block>]) -> Result<(), AllocError> {
+        if requests.len() != blocks.len() {
+            return Err(AllocError::new(Cause::BadRequest, 0));
+        }
+        blocks.fill(None);
+        let mut below = u64::MAX;
+        // Size by size, downwards: `below` is the size served last.
+        while let Some(bytes) = requests.iter().map(|request| request.bytes).filter(|&bytes| bytes < below).max() {
+            below = bytes;
+            for (request, block) in requests.iter().zip(blocks.iter_mut()).filter(|(request, _)| request.bytes == bytes)
+            {
+                *block = match self.allocate(*request) {
+                    Ok(block) => Some(block),
+                    Err(error) => {
+                        self.undo_batch(requests, blocks);
+                        return Err(error);
+                    }
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what a batch handed out so far.
+    #[doc(hidden)]
+    fn undo_batch(&mut self, requests: &[Request], blocks: &mut [Option<Block>]) {
+        for (request, block) in requests.iter().zip(blocks) {
+            if let Some(block) = block.take() {
+                // Handed out a moment ago to this very call: it cannot be refused.
+                let _ = self.free(block, request.owner);
+            }
+        }
+    }
+
+    /// Takes blocks back, in order, up to the first that is refused.
+    ///
+    /// # Errors
+    /// The index of the first block that was refused, and why. Blocks before it have been freed, it and those behind it
+    /// have not.
+    fn free_batch(&mut self, blocks: &[Block], owner: Owner) -> Result<(), (usize, FreeError)> {
+        blocks.iter().enumerate().try_for_each(|(i, &block)| self.free(block, owner).map_err(|error| (i, error)))
+    }
+
     /// Empties caches and gives unused memory back to the source. Returns the bytes given back.
     fn trim(&mut self) -> u64 {
         0

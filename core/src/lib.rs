@@ -1,4 +1,54 @@
-//! terrace-core (being written)
+//! The core of terrace: the thinking of a memory allocator, without any memory of its own.
+//!
+//! Source, index, cache, fence: firmware, host, GPU and disk are the same four parts with other sources and other
+//! fences. An allocator is itself something that a larger one can take from, so they nest.
+//!
+//! ```text
+//!          Request                                         Block
+//!             |                                              ^
+//!  layer      |  limit, count, trace, lock, fall back,       |      the same face around another allocator
+//!             |  tenants, two levels                         |
+//!  arena      v                                              |
+//!        +----------+  hit                                   |
+//!        |  cache   |----------------------------------------+      what an owner gave back, by exact size
+//!        +----------+                                        |
+//!             | miss                                         |
+//!        +----------+  a gap                                 |
+//!        |  range   |----------------------------------------+      split, merge, resize; stale names recognised
+//!        |  index   |  good O(1), best, first, worst fit     |      which gap: bins and tries
+//!        +----------+                                        |
+//!             | none: poll fences, empty caches, search again|
+//!        +----------+  pages or a segment                    |
+//!        |  source  |----------------------------------------+      address space, mmap, a driver, a file
+//!        +----------+
+//! ```
+//!
+//! | word | means |
+//! | --- | --- |
+//! | [`Region`] | bytes somewhere, taken from a [`Source`] |
+//! | [`Block`] | bytes handed out: an address, a size, and a name that is never given twice |
+//! | gap, hole | free memory; address space without memory under it |
+//! | [`Slot`] | the record of a block and of the gap behind it, in storage that the caller lends |
+//! | [`Owner`] | who allocates and frees: a thread, a core, a stream |
+//! | [`Fence`] | freed is not yet free for all: the owner may have it again at once, others after the fence |
+//!
+//! Everything here is `no_std`, allocates nothing, and says in its documentation what a call costs. Where a structure
+//! has invariants they stand beside its fields, and its `check()` proves them.
+//!
+//! # Example
+//! ```
+//! use terrace_core::{Allocator, GoodFit, Owner, Range, Request, Slot};
+//!
+//! // 1 MiB somewhere that this processor may not even be able to read, and records for 64 blocks.
+//! let mut slots = [Slot::EMPTY; 64];
+//! let mut range = Range::new(&mut slots[..], 64, GoodFit::new())?;
+//! range.add_region(0x8000_0000, 1 << 20)?;
+//!
+//! let block = range.allocate(Request::new(10_000).align(4096))?;
+//! assert_eq!(block.address % 4096, 0);
+//! range.free(block, Owner(0))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![no_std]
 
 pub mod allocator;

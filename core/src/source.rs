@@ -145,13 +145,14 @@ pub trait Source {
 /// let mut memory = [0u64; 512];
 /// let mut source = Fixed::new(&mut memory);
 /// let region = source.take(1000)?;
-/// assert!(source.take(4000).is_err(), "4096 bytes in all");
+/// assert!(source.take(4096).is_err(), "not that much is left");
 /// source.give_back(region)?;
 /// # Ok::<(), terrace_core::SourceError>(())
 /// ```
 #[derive(Debug)]
 pub struct Fixed<'a> {
     memory: &'a mut [u64],
+    /// The first whole line.
     base: u64,
     /// Bytes given; regions form a stack.
     used: u64,
@@ -160,11 +161,15 @@ pub struct Fixed<'a> {
     usage: Usage,
 }
 
+/// Regions of a [`Fixed`] source start at, and are multiples of, a cache line.
+const LINE: u64 = 64;
+
 impl<'a> Fixed<'a> {
-    /// A source over memory, whose first address is the memory's own.
+    /// A source over memory: what lies in it at whole lines of 64 bytes.
     pub fn new(memory: &'a mut [u64]) -> Self {
-        let base = memory.as_ptr().addr() as u64;
-        let capacity = size_of_val(memory) as u64;
+        let first = memory.as_ptr().addr() as u64;
+        let base = first.next_multiple_of(LINE);
+        let capacity = (first + size_of_val(memory) as u64).saturating_sub(base) & !(LINE - 1);
         Self { memory, base, used: 0, out: 0, usage: Usage { capacity, ..Usage::default() } }
     }
 }
@@ -172,7 +177,7 @@ impl<'a> Fixed<'a> {
 impl Source for Fixed<'_> {
     fn take(&mut self, bytes: u64) -> Result<Region, SourceError> {
         let available = self.usage.capacity - self.used;
-        let bytes = bytes.checked_next_multiple_of(8).filter(|&bytes| bytes > 0 && bytes <= available);
+        let bytes = bytes.checked_next_multiple_of(LINE).filter(|&bytes| bytes > 0 && bytes <= available);
         let bytes = bytes.ok_or(SourceError::OutOfMemory { available })?;
         let region = Region { id: self.used, base: self.base + self.used, bytes };
         self.used += bytes;
@@ -203,7 +208,8 @@ impl Source for Fixed<'_> {
 
     fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
         let outside = SourceError::Misuse("only memory of this source can be zeroed");
-        let from = address.checked_sub(self.base).ok_or(outside)? / 8;
+        let first = self.memory.as_ptr().addr() as u64;
+        let from = address.checked_sub(first).ok_or(outside)? / 8;
         let words = self.memory.get_mut(from as usize..(from + bytes.div_ceil(8)) as usize).ok_or(outside)?;
         words.fill(0);
         Ok(())

@@ -10,7 +10,7 @@ use terrace_core::{Index, Region, Slot, Slots, Source, SourceError, Usage, Viola
 
 /// An index that forgets, misses or overlooks.
 ///
-/// - `range_loses_gap`: every 32nd change of a gap makes it nothing.
+/// - `range_loses_gap`: every 8th change of a gap makes it nothing.
 /// - `range_misses_exact_fit`: a gap of exactly the size asked (5 granules and more) is not found.
 /// - `range_ignores_alignment`: a gap is given in which the block does not fit once it is aligned.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl<I> FaultyIndex<I> {
     /// What becomes of a gap.
     fn kept(&mut self, gap: u32) -> u32 {
         self.changes += 1;
-        if bug("range_loses_gap") && self.changes.is_multiple_of(32) { 0 } else { gap }
+        if bug("range_loses_gap") && self.changes.is_multiple_of(8) { 0 } else { gap }
     }
 }
 

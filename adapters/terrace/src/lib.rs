@@ -39,3 +39,8 @@ pub mod waiting;
 pub use config::{Config, ConfigError, Settings, Strategy};
 pub use store::{HeapStore, Room, heap_parts};
 pub use terrace_core::*;
+
+/// The README's examples, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

@@ -1,7 +1,7 @@
 //! Storage for arenas on machines that have a heap.
 //!
-//! Promises upward: records are made once, and the system gives memory only to those that are used.
-//! Asks from below: an allocator whose zeroed memory is lazy, as that of every desktop and server system is.
+//! Promises upward: records are made once, zeroed; nothing is allocated afterwards.
+//! Asks from below: the global allocator.
 
 use std::marker::PhantomData;
 use terrace_core::arena::{Parts, Store, Waiting};
@@ -35,10 +35,10 @@ pub struct Room {
 }
 
 impl Default for Room {
-    /// A million blocks (32 MiB of address space for slots, 8 MiB for branches; touched as they are used), 16 Ki cached
+    /// A quarter of a million blocks in each area (8 MiB for slots, 2 MiB for branches), 16 Ki cached
     /// ones of 4 Ki sizes, 4 Ki segments, 16 Ki waiting frees.
     fn default() -> Self {
-        Self { slots: 1 << 20, bins: 1 << 12, entries: 1 << 14, segments: 1 << 12, waiting: 1 << 14 }
+        Self { slots: 1 << 18, bins: 1 << 12, entries: 1 << 14, segments: 1 << 12, waiting: 1 << 14 }
     }
 }
 

@@ -49,10 +49,10 @@ use crate::stats::Stats;
 /// let (mut bins, mut entries) = ([Bin::EMPTY; 16], [Entry::EMPTY; 16]);
 /// let (mut segments, mut waiting) = ([Segment::EMPTY; 4], []);
 /// let parts = Parts::<LentStore<'_, _>> {
-///     slots: [&mut [], &mut slots], index: [BestFit::new(&mut []), BestFit::new(&mut branches[..])], bins: &mut bins, entries: &mut entries,
+///     slots: [&mut [], &mut slots], index: [BestFit::new(&mut [][..]), BestFit::new(&mut branches[..])], bins: &mut bins, entries: &mut entries,
 ///     segments: &mut segments, waiting: &mut waiting,
 /// };
-/// let settings = Settings { segment_bytes: 65536, grain: 4096, ..Settings::default() };
+/// let settings = Settings { segment_bytes: 32768, grain: 4096, ..Settings::segments() };
 /// let mut arena = Arena::new(Fixed::new(&mut memory), NoFence, parts, settings)?;
 /// let block = arena.allocate(Request::new(1000))?;
 /// arena.free(block, Owner(0))?;
@@ -177,7 +177,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     #[inline]
-    fn from_cache(&mut self, request: Request) -> Option<Block> {
+    fn take_cached(&mut self, request: Request) -> Option<Block> {
         let size = self.cached_size(request.bytes)?;
         let block = self.cache.get(request.owner, size)?;
         if block.address & (request.align - 1) == 0 {
@@ -221,7 +221,7 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
     #[inline]
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         let request = request.validate()?;
-        if let Some(block) = self.from_cache(request) {
+        if let Some(block) = self.take_cached(request) {
             return Ok(self.hand_out(block));
         }
         let area = self.area(request.bytes);

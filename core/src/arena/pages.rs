@@ -170,8 +170,8 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 }
 
-/// What a range without a slot for a new hole means to this module.
-const NO_SLOT: SourceError = SourceError::Misuse("the range has no slot left");
+/// What it means to this module that no record is left for a hole or a segment.
+pub(super) const NO_SLOT: SourceError = SourceError::Misuse("no record left for a hole or a segment");
 
 /// The cheapest place. O(holes and gaps between them): holes are made only by calls to the source.
 fn plan<L: Slots, I: Index>(range: &Range<L, I>, size: u64, align: u64, page: u64) -> Option<Plan> {

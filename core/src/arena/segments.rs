@@ -6,6 +6,7 @@
 //! A source's addresses may lie anywhere in 64 bits, the range's in a window of 2^32 granules: a segment has a place of
 //! its own there (`start`), congruent to its real base modulo the grain, so that alignments up to the grain agree.
 
+use super::pages::NO_SLOT;
 use super::store::Store;
 use super::{Arena, LARGE};
 use crate::allocator::{Block, Request};
@@ -96,9 +97,8 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     fn take_segment(&mut self, bytes: u64) -> Result<(), SourceError> {
-        let full = SourceError::Misuse("no record left for a segment");
         if self.segment_count == self.segments.len() || self.ranges[LARGE].slots_left() < 2 {
-            return Err(full);
+            return Err(NO_SLOT);
         }
         let region = self.source.take(bytes)?;
         if self.settings.zero_fresh {
@@ -113,7 +113,11 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
                 self.segment_count += 1;
                 Ok(())
             }
-            Err(_) => self.source.give_back(region).and(Err(full)),
+            Err(_) => {
+                let rule =
+                    SourceError::Misuse("a region starts at a multiple of the granule and has a place in the window");
+                self.source.give_back(region).and(Err(rule))
+            }
         }
     }
 

@@ -8,12 +8,14 @@
 //! - [`Counted`]: counters that other threads read without a lock.
 //! - [`Traced`]: an event for each call that changed something, to a [`Sink`].
 //! - [`Locked`]: a handle for many threads, over any raw mutex; blocks that free themselves.
+//! - [`Local`]: one owner's cache in front of a `Locked` allocator; a hit takes no lock.
 //! - [`Fallback`]: a second allocator when the first fails.
 //! - [`Tenants`]: caps and guaranteed shares for owners who do not trust each other, zeroed hand-over between them.
 
 mod counted;
 mod fallback;
 mod limit;
+mod local;
 mod locked;
 mod tenants;
 mod traced;
@@ -21,6 +23,7 @@ mod traced;
 pub use counted::Counted;
 pub use fallback::Fallback;
 pub use limit::Limit;
+pub use local::{Caps, Local, Record as LocalRecord};
 pub use locked::{Guard, Locked};
 pub use tenants::{Pages, Share, Tenants, Zero};
 pub use traced::{IdRecord, Sink, Traced};

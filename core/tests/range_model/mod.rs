@@ -94,6 +94,10 @@ impl Map {
         let worst = gaps.iter().filter(|gap| gap.1 == largest).min().copied();
         let sure = Self::first_sure_bin(&gaps, size, align);
         gaps.retain(fits);
+        // What may grow into a hole is spared while something else fits (requests without alignment).
+        if low && align <= GRANULE && gaps.iter().any(|&gap| !self.beside_hole(gap)) {
+            gaps.retain(|&gap| !self.beside_hole(gap));
+        }
         let chosen = match fit {
             Fit::First => gaps.iter().min().copied().into_iter().collect(),
             Fit::Worst if worst.is_some_and(|gap| fits(&gap)) => worst.into_iter().collect(),
@@ -106,15 +110,23 @@ impl Map {
             }
         };
         // Behind a hole a gap is cut from its high end: what is left stays in one piece with what the hole may become.
-        let behind_hole = |start: usize| {
-            let first = self.regions.iter().any(|region| region.1 == start);
-            !first && start.checked_sub(1).is_some_and(|before| self.cells[before] == Cell::Hole)
-        };
         let place = |gap: (usize, usize)| {
             let (lowest, highest) = Self::places(gap, size, align)?;
-            Some(if low && !behind_hole(gap.0) { lowest } else { highest })
+            Some(if low && !self.is_hole_at_end(gap.0) { lowest } else { highest })
         };
         chosen.into_iter().filter_map(place).collect()
+    }
+
+    /// Whether the region of granule `start` has a hole that ends there.
+    fn is_hole_at_end(&self, start: usize) -> bool {
+        let first = self.regions.iter().any(|region| region.1 == start);
+        !first && start.checked_sub(1).is_some_and(|before| self.cells[before] == Cell::Hole)
+    }
+
+    /// Whether a gap touches a hole of its region.
+    fn beside_hole(&self, (start, len): (usize, usize)) -> bool {
+        let last = self.regions.iter().any(|region| region.1 + region.2 == start + len);
+        self.is_hole_at_end(start) || (!last && self.cells.get(start + len) == Some(&Cell::Hole))
     }
 
     /// Good fit's promise: the first bin that holds something and in which every gap is large enough, alignment included.

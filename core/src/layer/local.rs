@@ -1,0 +1,391 @@
+//! Two levels: what one owner freed stays with it; everything else goes through the shared level.
+//!
+//! Promises upward: a hit takes no lock and waits for nobody; each level keeps its own caps; a stale name is recognised,
+//! also while its block is cached here or below; dropping a [`Local`] gives back what it cached.
+//! Asks from below: a [`Locked`] allocator that takes a block back from whoever frees it; lent bins, entries and records.
+//!
+//! ```text
+//! thread 1: Local [cache | records] --+            local hit: no lock
+//! thread 2: Local [cache | records] --+--> Locked<Arena>   miss, overflow, trim: one lock a call
+//! ```
+//!
+//! The names handed out are the level's own: `slot` is a record here, and tickets are counted here. A block is freed
+//! through the `Local` it came from; [`Local::hand_over`] turns it into a block of the shared level, which any thread can
+//! free there. What other `Local`s cached cannot be reached from here: they trim themselves.
+
+use core::ops::DerefMut;
+
+use super::Locked;
+use crate::allocator::{Allocator, Block, Owner, Request};
+use crate::cache::{Bin, Cache, Entry};
+use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
+use crate::index::NONE;
+use crate::stats::Stats;
+use lock_api::RawMutex;
+
+/// Caps of the local level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Sizes are rounded up to this many bytes, a power of two: the granule of the shared level.
+    pub granule: u64,
+    /// Most cached blocks of one owner and size.
+    pub per_bin: u32,
+    /// Most bytes cached; what would pass them goes to the shared level.
+    pub bytes: u64,
+}
+
+/// One live block: its name below.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    inner: Block,
+    /// The ticket it was handed out under; 0: the record is unused.
+    ticket: u64,
+    /// Granules asked for; `None`: too many for the cache.
+    size: Option<u32>,
+    /// The next unused record; meaningless while the record is used.
+    next: u32,
+}
+
+impl Record {
+    /// A record nobody uses.
+    pub const EMPTY: Self = Self {
+        inner: Block { address: 0, bytes: 0, slot: NONE, region: 0, ticket: 0 },
+        ticket: 0,
+        size: None,
+        next: NONE,
+    };
+}
+
+/// What the level counts. Bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    in_use: u64,
+    peak_in_use: u64,
+    /// In the local cache.
+    pooled: u64,
+    live_blocks: u64,
+    peak_live_blocks: u64,
+    allocations: u64,
+    hits: u64,
+    failed: u64,
+}
+
+/// One owner's level over a shared one. See the [module](self).
+///
+/// # Example
+/// ```
+/// use terrace_core::layer::{Caps, Local, LocalRecord, Locked};
+/// use terrace_core::{Allocator, Bin, Entry, GoodFit, Owner, Range, Request, Slot};
+/// # use core::sync::atomic::{AtomicBool, Ordering};
+/// # struct Spin(AtomicBool);
+/// # unsafe impl lock_api::RawMutex for Spin {
+/// #     const INIT: Self = Self(AtomicBool::new(false));
+/// #     type GuardMarker = lock_api::GuardSend;
+/// #     fn lock(&self) { while !self.try_lock() {} }
+/// #     fn try_lock(&self) -> bool { !self.0.swap(true, Ordering::Acquire) }
+/// #     unsafe fn unlock(&self) { self.0.store(false, Ordering::Release) }
+/// # }
+/// let mut range = Range::new(vec![Slot::EMPTY; 16], 64, GoodFit::new())?;
+/// range.add_region(0, 1 << 16)?;
+/// let shared = Locked::<Spin, _>::new(range);
+/// let caps = Caps { granule: 64, per_bin: 4, bytes: 4096 };
+/// let records = [LocalRecord::EMPTY; 8].to_vec();
+/// let mut local = Local::new(&shared, caps, vec![Bin::EMPTY; 16], vec![Entry::EMPTY; 8], records)?;
+///
+/// let first = local.allocate(Request::new(100))?;
+/// local.free(first, Owner(0))?;
+/// let again = shared.with(|_| local.allocate(Request::new(100)))?; // the lock is held: a hit does not ask for it
+/// assert_eq!(again.address, first.address);
+/// assert!(local.free(first, Owner(0)).is_err(), "the old name");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Local<'a, R, A, B, E, T>
+where
+    R: RawMutex,
+    A: Allocator,
+    B: DerefMut<Target = [Bin]>,
+    E: DerefMut<Target = [Entry<Block>]>,
+    T: DerefMut<Target = [Record]>,
+{
+    shared: &'a Locked<R, A>,
+    /// Blocks of the shared level, live there, under names nobody else knows.
+    cache: Cache<B, E>,
+    records: T,
+    /// Records at and above this one were never used.
+    fresh: u32,
+    /// Head of the list of unused records below `fresh`.
+    spare: u32,
+    /// The last ticket given; each is given once.
+    ticket: u64,
+    caps: Caps,
+    tally: Tally,
+}
+
+impl<'a, R, A, B, E, T> Local<'a, R, A, B, E, T>
+where
+    R: RawMutex,
+    A: Allocator,
+    B: DerefMut<Target = [Bin]>,
+    E: DerefMut<Target = [Entry<Block>]>,
+    T: DerefMut<Target = [Record]>,
+{
+    /// An empty level. `bins` are used in fours; `entries`: the most cached blocks; `records`: the most live ones.
+    ///
+    /// # Errors
+    /// [`Cause::BadRequest`] when the granule is not a power of two.
+    pub fn new(shared: &'a Locked<R, A>, caps: Caps, bins: B, entries: E, records: T) -> Result<Self, AllocError> {
+        if !caps.granule.is_power_of_two() {
+            return Err(AllocError::new(Cause::BadRequest, caps.granule));
+        }
+        let cache = Cache::new(bins, entries, caps.per_bin);
+        Ok(Self { shared, cache, records, fresh: 0, spare: NONE, ticket: 0, caps, tally: Tally::default() })
+    }
+
+    /// Bytes cached here.
+    pub fn pooled(&self) -> u64 {
+        self.tally.pooled
+    }
+
+    /// Sets the most blocks of one owner and size, and the most bytes. What is over stays until taken or trimmed.
+    pub fn set_caps(&mut self, per_bin: u32, bytes: u64) {
+        self.caps = Caps { per_bin, bytes, ..self.caps };
+        self.cache.set_per_bin(per_bin);
+    }
+
+    /// Gives every cached block to the shared level, one lock each. O(bins + blocks).
+    pub fn drain(&mut self) {
+        let shared = self.shared;
+        // Nobody else knows these names, so the shared level cannot have had them back already.
+        self.cache.drain(|_, _| true, |owner, _, block| _ = shared.with(|inner| inner.free(block, owner)));
+        self.tally.pooled = 0;
+    }
+
+    /// Makes a live block one of the shared level: the name returned is freed there, by any thread. No lock.
+    ///
+    /// # Errors
+    /// [`FreeError`] when the block is not live here.
+    pub fn hand_over(&mut self, block: Block) -> Result<Block, FreeError> {
+        let slot = self.live(&block)?;
+        let inner = self.records[slot as usize].inner;
+        self.forget(slot);
+        Ok(inner)
+    }
+
+    /// Granules of a size, when a bin can express it.
+    #[inline]
+    fn size(&self, bytes: u64) -> Option<u32> {
+        u32::try_from(bytes.div_ceil(self.caps.granule)).ok()
+    }
+
+    /// A size as the shared level is asked for it, so that blocks of one bin are all as large as the bin says.
+    #[inline]
+    fn rounded(&self, bytes: u64) -> u64 {
+        self.size(bytes).map_or(bytes, |size| u64::from(size) * self.caps.granule)
+    }
+
+    #[inline]
+    fn from_cache(&mut self, request: Request) -> Option<Block> {
+        let size = self.size(request.bytes)?;
+        let block = self.cache.get(request.owner, size)?;
+        if block.address & (request.align - 1) == 0 {
+            self.tally.pooled -= block.bytes;
+            return Some(block);
+        }
+        // Badly placed for this request: back it goes, to the place it just left.
+        if self.cache.put(request.owner, size, block).is_err() {
+            self.tally.pooled -= block.bytes;
+            let _ = self.shared.with(|inner| inner.free(block, request.owner));
+        }
+        None
+    }
+
+    /// Asks the shared level; when it has nothing, once more with what is cached here.
+    #[cold]
+    fn from_shared(&mut self, request: Request) -> Result<Block, AllocError> {
+        let rounded = Request { bytes: self.rounded(request.bytes), ..request };
+        let mut asked = self.shared.with(|inner| inner.allocate(rounded));
+        if asked.is_err() && self.cache.count() > 0 {
+            self.drain();
+            asked = self.shared.with(|inner| inner.allocate(rounded));
+        }
+        asked.map_err(|error| AllocError { asked: request.bytes, ..error })
+    }
+
+    fn has_record(&self) -> bool {
+        self.spare != NONE || (self.fresh as usize) < self.records.len()
+    }
+
+    /// Hands a block out under a name of its own. There must be a record.
+    #[inline]
+    fn enter(&mut self, inner: Block, bytes: u64) -> Block {
+        let slot = if self.spare != NONE { self.spare } else { self.fresh };
+        if slot == self.spare {
+            self.spare = self.records[slot as usize].next;
+        } else {
+            self.fresh += 1;
+        }
+        let t = &mut self.tally;
+        t.in_use += inner.bytes;
+        t.peak_in_use = t.peak_in_use.max(t.in_use);
+        t.live_blocks += 1;
+        t.peak_live_blocks = t.peak_live_blocks.max(t.live_blocks);
+        t.allocations += 1;
+        self.name(slot, inner, bytes)
+    }
+
+    /// A new name for the block of a record.
+    fn name(&mut self, slot: u32, inner: Block, bytes: u64) -> Block {
+        self.ticket += 1;
+        let ticket = self.ticket;
+        self.records[slot as usize] = Record { inner, ticket, size: self.size(bytes), next: NONE };
+        Block { slot, ticket, ..inner }
+    }
+
+    /// The record of a live block. The address is compared too: another `Local`'s live block lies elsewhere.
+    #[inline]
+    fn live(&self, block: &Block) -> Result<u32, FreeError> {
+        let record = self.records.get(block.slot as usize);
+        let same = |record: &&Record| record.ticket == block.ticket && record.inner.address == block.address;
+        if block.ticket != 0 && record.filter(same).is_some() {
+            return Ok(block.slot);
+        }
+        let (address, given) = (block.address, (1..=self.ticket).contains(&block.ticket) && block.slot < self.fresh);
+        Err(if given { FreeError::Stale { address } } else { FreeError::Foreign { address } })
+    }
+
+    /// The block of a record is no longer handed out.
+    #[inline]
+    fn forget(&mut self, slot: u32) {
+        let record = &mut self.records[slot as usize];
+        self.tally.in_use -= record.inner.bytes;
+        self.tally.live_blocks -= 1;
+        *record = Record { next: self.spare, ..Record::EMPTY };
+        self.spare = slot;
+    }
+
+    /// Whether the cache took a block.
+    #[inline]
+    fn keep(&mut self, block: Block, size: Option<u32>, owner: Owner) -> bool {
+        let Some(size) = size.filter(|_| block.bytes <= self.caps.bytes.saturating_sub(self.tally.pooled)) else {
+            return false;
+        };
+        let kept = self.cache.put(owner, size, block).is_ok();
+        self.tally.pooled += if kept { block.bytes } else { 0 };
+        kept
+    }
+
+    fn check_records(&self) -> Result<(), Violation> {
+        let (mut bytes, mut live) = (0, 0);
+        for record in self.records[..self.fresh as usize].iter().filter(|record| record.ticket != 0) {
+            ensure(record.ticket <= self.ticket, "local: a live ticket was given", record.ticket)?;
+            (bytes, live) = (bytes + record.inner.bytes, live + 1);
+        }
+        let (mut at, mut unused) = (self.spare, 0u64);
+        while at != NONE && unused <= u64::from(self.fresh) {
+            ensure(self.records[at as usize].ticket == 0, "local: a spare record names nothing", at)?;
+            (at, unused) = (self.records[at as usize].next, unused + 1);
+        }
+        ensure(bytes == self.tally.in_use, "local: in_use is the sum over the records", bytes)?;
+        ensure(live == self.tally.live_blocks, "local: live_blocks is the number of used records", live)?;
+        ensure(live + unused == u64::from(self.fresh), "local: a record is used or spare", unused)
+    }
+}
+
+/// Statistics: `in_use`, the peaks of it, `allocations`, `frees`, `hits`, `misses` and `failed` are this level's own, a
+/// hit being an allocation that took no lock and a miss one that asked the shared level (which may still have found it
+/// without its source). `pooled` and `metadata` are this level's and the shared one's together; the rest is the shared
+/// level's.
+impl<R, A, B, E, T> Allocator for Local<'_, R, A, B, E, T>
+where
+    R: RawMutex,
+    A: Allocator,
+    B: DerefMut<Target = [Bin]>,
+    E: DerefMut<Target = [Entry<Block>]>,
+    T: DerefMut<Target = [Record]>,
+{
+    /// Besides the shared level's causes: [`Cause::OutOfSlots`] when every record names a live block.
+    #[inline]
+    fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
+        let request = request.validate().inspect_err(|_| self.tally.failed += 1)?;
+        if !self.has_record() {
+            self.tally.failed += 1;
+            return Err(AllocError::new(Cause::OutOfSlots, request.bytes));
+        }
+        if let Some(inner) = self.from_cache(request) {
+            self.tally.hits += 1;
+            return Ok(self.enter(inner, request.bytes));
+        }
+        let inner = self.from_shared(request).inspect_err(|_| self.tally.failed += 1)?;
+        Ok(self.enter(inner, request.bytes))
+    }
+
+    #[inline]
+    fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
+        let slot = self.live(&block)?;
+        let Record { inner, size, .. } = self.records[slot as usize];
+        if !self.keep(inner, size, owner) {
+            self.shared.with(|shared| shared.free(inner, owner))?;
+        }
+        self.forget(slot);
+        Ok(())
+    }
+
+    fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
+        let slot = self.live(&block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
+        Request::new(bytes).validate()?;
+        let (old, rounded) = (self.records[slot as usize].inner, self.rounded(bytes));
+        let resized = self.shared.with(|inner| inner.resize(old, rounded));
+        let inner = resized.map_err(|error| AllocError { asked: bytes, ..error })?;
+        self.tally.in_use = self.tally.in_use - old.bytes + inner.bytes;
+        self.tally.peak_in_use = self.tally.peak_in_use.max(self.tally.in_use);
+        Ok(self.name(slot, inner, bytes))
+    }
+
+    /// Drains the local cache, then trims the shared level.
+    fn trim(&mut self) -> u64 {
+        self.drain();
+        self.shared.with(A::trim)
+    }
+
+    fn stats(&self) -> Stats {
+        let (shared, t) = (self.shared.with(|inner| inner.stats()), self.tally);
+        Stats {
+            in_use: t.in_use,
+            peak_in_use: t.peak_in_use,
+            requested: t.in_use,
+            pooled: shared.pooled + t.pooled,
+            metadata: shared.metadata + self.cache.bytes() + size_of_val(&*self.records) as u64,
+            live_blocks: t.live_blocks,
+            peak_live_blocks: t.peak_live_blocks,
+            allocations: t.allocations,
+            frees: t.allocations - t.live_blocks,
+            hits: t.hits,
+            misses: t.allocations - t.hits,
+            failed: t.failed,
+            ..shared
+        }
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        self.check_records()?;
+        self.cache.check()?;
+        let (cached, pooled) = (self.cache.held() * self.caps.granule, self.tally.pooled);
+        ensure(cached <= pooled, "local: cached blocks are as large as their bins say", cached)?;
+        let shared = self.shared.with(|inner| inner.check().map(|()| inner.stats().in_use))?;
+        ensure(self.tally.in_use + pooled <= shared, "local: what is held here is live in the shared level", shared)
+    }
+}
+
+impl<R, A, B, E, T> Drop for Local<'_, R, A, B, E, T>
+where
+    R: RawMutex,
+    A: Allocator,
+    B: DerefMut<Target = [Bin]>,
+    E: DerefMut<Target = [Entry<Block>]>,
+    T: DerefMut<Target = [Record]>,
+{
+    /// Gives cached blocks back. Live ones stay live in the shared level: hand them over first.
+    fn drop(&mut self) {
+        self.drain();
+    }
+}

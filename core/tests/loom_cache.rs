@@ -1,0 +1,146 @@
+//! An owner's cache beside its inbox, under loom: a block freed by another thread is handed out again exactly once, and
+//! what that thread wrote is seen.
+//!
+//! The cache itself is its owner's alone and has no atomics: what can go wrong is the way a block takes to it. So the
+//! seeded bugs are those of the inbox.
+//!
+//! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_cache
+//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
+// seeded: inbox_push_relaxed
+// seeded: inbox_drain_relaxed
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use std::sync::atomic::{AtomicUsize as Count, Ordering};
+use terrace_core::inbox::Inbox;
+use terrace_core::sync::AtomicU32;
+use terrace_core::{Bin, Cache, Entry, Owner};
+
+/// Whose cache it is.
+const OWNER: Owner = Owner(0);
+/// Granules of every block here.
+const SIZE: u32 = 4;
+
+/// Explores all executions of a story and checks that there was more than one.
+fn explore(story: impl Fn() + Sync + Send + 'static) {
+    static EXECUTIONS: Count = Count::new(0);
+    let before = EXECUTIONS.load(Ordering::SeqCst);
+    loom::model(move || {
+        EXECUTIONS.fetch_add(1, Ordering::SeqCst);
+        story();
+    });
+    assert!(EXECUTIONS.load(Ordering::SeqCst) > before + 1, "more than one execution");
+}
+
+/// Links of the owner's inbox, and the memory of each block.
+struct World {
+    links: Vec<AtomicU32>,
+    payload: Vec<UnsafeCell<u32>>,
+}
+
+impl World {
+    fn new(blocks: u32) -> Arc<Self> {
+        let links = (0..Inbox::links(blocks)).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Self { links, payload: (0..blocks).map(|_| UnsafeCell::new(0)).collect() })
+    }
+
+    fn inbox(&self) -> Inbox<'_> {
+        Inbox::new(OWNER, &self.links)
+    }
+
+    /// Uses the block's memory: loom reports a use that does not come after the last one.
+    fn write(&self, block: u32) {
+        self.payload[block as usize].with_mut(|_| ());
+    }
+
+    /// A remote free: the last use, then the push.
+    fn free_remotely(&self, block: u32) {
+        self.write(block);
+        self.inbox().push(block).expect("freed once");
+    }
+}
+
+type Mine = Cache<Vec<Bin>, Vec<Entry<u32>>>;
+
+fn cache(entries: usize) -> Mine {
+    Cache::new(vec![Bin::EMPTY; 4], vec![Entry::EMPTY; entries], 8)
+}
+
+/// What an owner does on a miss: moves what others freed into its cache, and looks again. Blocks that the cache refuses
+/// are returned for the range.
+fn refill(world: &World, cache: &mut Mine) -> Vec<u32> {
+    world.inbox().drain().filter_map(|block| cache.put(OWNER, SIZE, block).err()).collect()
+}
+
+#[test]
+fn a_block_freed_remotely_is_handed_out_once_and_what_was_written_is_seen() {
+    explore(|| {
+        let world = World::new(2);
+        let frees: Vec<_> = (0..2)
+            .map(|block| {
+                let world = world.clone();
+                thread::spawn(move || world.free_remotely(block))
+            })
+            .collect();
+        let mut cache = cache(2);
+        let mut handed_out = [0; 2];
+        let mut take_all = |cache: &mut Mine| {
+            assert_eq!(refill(&world, cache), [0u32; 0], "there is room for both");
+            while let Some(block) = cache.get(OWNER, SIZE) {
+                world.write(block);
+                handed_out[block as usize] += 1;
+            }
+        };
+        take_all(&mut cache);
+        frees.into_iter().for_each(|free| free.join().expect("no panic"));
+        take_all(&mut cache);
+        assert_eq!(handed_out, [1, 1], "each once");
+        assert_eq!((cache.count(), cache.held()), (0, 0));
+        cache.check().expect("every invariant holds");
+        world.inbox().check().expect("at rest");
+    });
+}
+
+#[test]
+fn a_block_goes_round_between_two_threads() {
+    explore(|| {
+        let world = World::new(1);
+        let mut cache = cache(1);
+        cache.put(OWNER, SIZE, 0).expect("room");
+        // Handed out to another thread, which frees it remotely.
+        let block = cache.get(OWNER, SIZE).expect("cached");
+        world.write(block);
+        let other = world.clone();
+        let user = thread::spawn(move || other.free_remotely(block));
+        refill(&world, &mut cache);
+        let early = cache.get(OWNER, SIZE);
+        early.into_iter().for_each(|block| world.write(block));
+        user.join().expect("no panic");
+        refill(&world, &mut cache);
+        let late = cache.get(OWNER, SIZE);
+        late.into_iter().for_each(|block| world.write(block));
+        assert_eq!(early.or(late), Some(0), "it came back");
+        assert!(early.is_none() || late.is_none(), "once");
+        cache.check().expect("every invariant holds");
+    });
+}
+
+#[test]
+fn what_a_full_cache_refuses_is_not_lost() {
+    explore(|| {
+        let world = World::new(2);
+        let other = world.clone();
+        let user = thread::spawn(move || other.free_remotely(1));
+        let mut cache = cache(1);
+        cache.put(OWNER, SIZE, 0).expect("room");
+        let mut refused = refill(&world, &mut cache);
+        user.join().expect("no panic");
+        refused.extend(refill(&world, &mut cache));
+        assert_eq!(refused, [1], "for the range");
+        refused.iter().for_each(|&block| world.write(block));
+        assert_eq!(cache.get(OWNER, SIZE), Some(0));
+        cache.check().expect("every invariant holds");
+    });
+}
