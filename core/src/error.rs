@@ -76,9 +76,13 @@ impl fmt::Display for AllocError {
             Cause::BadRequest => {
                 write!(f, "bad request: {asked} bytes; the size must not be 0 and the alignment a power of two")
             }
-            Cause::NoRoom => write!(f, "no room: the block cannot become {asked} bytes in place; allocate, copy and free"),
+            Cause::NoRoom => {
+                write!(f, "no room: the block cannot become {asked} bytes in place; allocate, copy and free")
+            }
             Cause::NotLive => write!(f, "not live: the block was freed before or came from another allocator"),
-            Cause::OverLimit => write!(f, "over the limit: {asked} bytes would pass the cap; free something or raise the cap"),
+            Cause::OverLimit => {
+                write!(f, "over the limit: {asked} bytes would pass the cap; free something or raise the cap")
+            }
             Cause::SourceFailed => write!(f, "the source failed while {asked} bytes were asked for; see its own error"),
         }
     }

@@ -28,7 +28,7 @@ fn pytorch() {
     suite(|| PyTorch::new(Growing::new(CAPACITY)));
     suite(|| PyTorch::with(Growing::new(CAPACITY), NoFence, expandable()).expect("a growing source"));
     let options = PyTorchOptions::default();
-    fenced(|delay| PyTorch::with(Segments::new(CAPACITY), delay, options.clone()).expect("valid options"));
+    fenced(|delay| PyTorch::with(Segments::new(CAPACITY), delay, options).expect("valid options"));
 }
 
 #[test]

@@ -121,7 +121,9 @@ fn buckets(setup: &Setup) -> Made {
     let (blocks, segments) = (vec![BlockRecord::default(); 1 << 18], vec![SegmentRecord::default(); 1 << 12]);
     match setup.source {
         SourceKind::Growing => boxed(BucketArena::new(Growing::new(setup.capacity), steps, 2 << 20, blocks, segments)),
-        SourceKind::Segments => boxed(BucketArena::new(Segments::new(setup.capacity), steps, 2 << 20, blocks, segments)),
+        SourceKind::Segments => {
+            boxed(BucketArena::new(Segments::new(setup.capacity), steps, 2 << 20, blocks, segments))
+        }
     }
 }
 

@@ -73,7 +73,7 @@ pub struct Encoder(State);
 
 impl Encoder {
     /// Writes a record to the front of `out` and returns its length in bytes. O(1) (a text: O(its length)).
-    /// With [`RECORD_MAX`] bytes of room it never lacks space.
+    /// With [`RECORD_MAX`](super::RECORD_MAX) bytes of room it never lacks space.
     ///
     /// # Errors
     /// [`EncodeError`]; the encoder is as it was, `out` may hold half a record.
@@ -138,7 +138,7 @@ impl Decoder {
     /// Reads the record at the front of `input`; returns it and its length in bytes. O(1) (a text: O(its length)).
     ///
     /// # Errors
-    /// [`DecodeError::Short`] when `input` ends inside the record (never with [`RECORD_MAX`] bytes); other
+    /// [`DecodeError::Short`] when `input` ends inside the record (never with [`RECORD_MAX`](super::RECORD_MAX) bytes); other
     /// variants for bytes that are no record. The decoder is as it was.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<(Record<'a>, usize), DecodeError> {
         let mut input = Input::new(input);

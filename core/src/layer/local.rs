@@ -70,7 +70,7 @@ struct Tally {
     failed: u64,
 }
 
-/// One owner's level over a shared one. See the [module](self).
+/// One owner's level over a shared one. What it promises stands at the top of its file.
 ///
 /// # Example
 /// ```
@@ -184,7 +184,7 @@ where
     }
 
     #[inline]
-    fn from_cache(&mut self, request: Request) -> Option<Block> {
+    fn take_local(&mut self, request: Request) -> Option<Block> {
         let size = self.size(request.bytes)?;
         let block = self.cache.get(request.owner, size)?;
         if block.address & (request.align - 1) == 0 {
@@ -201,7 +201,7 @@ where
 
     /// Asks the shared level; when it has nothing, once more with what is cached here.
     #[cold]
-    fn from_shared(&mut self, request: Request) -> Result<Block, AllocError> {
+    fn take_shared(&mut self, request: Request) -> Result<Block, AllocError> {
         let rounded = Request { bytes: self.rounded(request.bytes), ..request };
         let mut asked = self.shared.with(|inner| inner.allocate(rounded));
         if asked.is_err() && self.cache.count() > 0 {
@@ -311,11 +311,11 @@ where
             self.tally.failed += 1;
             return Err(AllocError::new(Cause::OutOfSlots, request.bytes));
         }
-        if let Some(inner) = self.from_cache(request) {
+        if let Some(inner) = self.take_local(request) {
             self.tally.hits += 1;
             return Ok(self.enter(inner, request.bytes));
         }
-        let inner = self.from_shared(request).inspect_err(|_| self.tally.failed += 1)?;
+        let inner = self.take_shared(request).inspect_err(|_| self.tally.failed += 1)?;
         Ok(self.enter(inner, request.bytes))
     }
 

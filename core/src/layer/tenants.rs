@@ -72,7 +72,7 @@ impl Share {
     }
 }
 
-/// One allocator for several tenants. See the [module](self) for what it promises.
+/// One allocator for several tenants. What it promises stands at the top of its file.
 #[derive(Debug)]
 pub struct Tenants<'a, A, Z> {
     inner: A,

@@ -1,0 +1,603 @@
+//! The arena, promise by promise: each test is named for the row it holds to.
+#![cfg(not(loom))]
+
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use terrace_core::arena::{Coalesce, Parts, Settings, Store, Transformer, Waiting};
+use terrace_core::pressure::CachePolicy;
+use terrace_core::{
+    Allocator, Arena, BestFit, Bin, Block, Branch, Cause, Entry, Fence, FenceState, Owner, Region, Request, Segment,
+    Slot, Source, SourceError, Usage,
+};
+
+/// Bytes of a page, and the grain of segments.
+const PAGE: u64 = 4096;
+
+/// What happened, in order: shared by source, fence and hook.
+type Log = Rc<RefCell<Vec<&'static str>>>;
+
+/// A source of either kind, that remembers everything and fails when told.
+#[derive(Default)]
+struct Memory {
+    /// Gives pages, not segments.
+    grows: bool,
+    capacity: u64,
+    out: Vec<Region>,
+    /// Offsets of the pages that are mapped.
+    mapped: BTreeSet<u64>,
+    zeroed: Vec<(u64, u64)>,
+    /// Blocks that users hold: nothing may be taken from under them.
+    live: Vec<Block>,
+    /// Each n-th call fails, 0: none.
+    fail_every: u64,
+    asked: u64,
+    usage: Usage,
+    next: u64,
+    log: Log,
+}
+
+impl Memory {
+    fn new(grows: bool, capacity: u64) -> Self {
+        Self { grows, capacity, next: 1 << 30, ..Self::default() }
+    }
+
+    /// One call, or the injected fault.
+    fn call(&mut self, what: &'static str) -> Result<(), SourceError> {
+        self.log.borrow_mut().push(what);
+        self.asked += 1;
+        if self.fail_every != 0 && self.asked.is_multiple_of(self.fail_every) {
+            return Err(SourceError::Failed { code: 5 });
+        }
+        self.usage.calls += u64::from(what != "zero");
+        Ok(())
+    }
+
+    fn more(&mut self, bytes: u64) -> Result<(), SourceError> {
+        let available = self.capacity - self.usage.reserved;
+        if bytes > available {
+            return Err(SourceError::OutOfMemory { available });
+        }
+        self.usage.reserved += bytes;
+        self.usage.peak_reserved = self.usage.peak_reserved.max(self.usage.reserved);
+        Ok(())
+    }
+
+    /// Nobody's memory: no live block touches it.
+    fn unused(&self, from: u64, bytes: u64) {
+        let touched = self.live.iter().find(|block| block.address < from + bytes && from < block.address + block.bytes);
+        assert_eq!(touched, None, "{bytes} bytes at {from:#x} are in use");
+    }
+}
+
+fn pages(offset: u64, bytes: u64) -> impl Iterator<Item = u64> {
+    assert!(bytes > 0 && offset.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE), "whole pages");
+    (offset..offset + bytes).step_by(PAGE as usize)
+}
+
+impl Source for Memory {
+    fn take(&mut self, bytes: u64) -> Result<Region, SourceError> {
+        self.call("take")?;
+        self.more(bytes)?;
+        let region = Region { id: self.next, base: self.next, bytes };
+        self.next = (self.next + bytes).next_multiple_of(PAGE) + PAGE;
+        self.out.push(region);
+        Ok(region)
+    }
+
+    fn give_back(&mut self, region: Region) -> Result<(), SourceError> {
+        self.call("give_back")?;
+        self.unused(region.base, region.bytes);
+        let at = self.out.iter().position(|other| *other == region).expect("a region goes back once");
+        self.out.swap_remove(at);
+        self.usage.reserved -= region.bytes;
+        Ok(())
+    }
+
+    fn page_bytes(&self) -> u64 {
+        if self.grows { PAGE } else { 0 }
+    }
+
+    fn reserve(&mut self, bytes: u64) -> Result<Region, SourceError> {
+        Ok(Region { id: 1, base: 1 << 40, bytes })
+    }
+
+    fn map(&mut self, _: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
+        self.call("map")?;
+        self.more(bytes)?;
+        pages(offset, bytes).for_each(|page| assert!(self.mapped.insert(page), "mapped once"));
+        Ok(())
+    }
+
+    fn unmap(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
+        self.call("unmap")?;
+        self.unused(region.base + offset, bytes);
+        pages(offset, bytes).for_each(|page| assert!(self.mapped.remove(&page), "was mapped"));
+        self.usage.reserved -= bytes;
+        Ok(())
+    }
+
+    fn shift(&mut self, region: Region, from: u64, to: u64, bytes: u64) -> Result<(), SourceError> {
+        self.call("shift")?;
+        self.unused(region.base + from, bytes);
+        pages(from, bytes).for_each(|page| assert!(self.mapped.remove(&page), "was mapped"));
+        pages(to, bytes).for_each(|page| assert!(self.mapped.insert(page), "mapped once"));
+        Ok(())
+    }
+
+    fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
+        self.call("zero")?;
+        self.unused(address, bytes);
+        self.zeroed.push((address, bytes));
+        Ok(())
+    }
+
+    fn usage(&self) -> Usage {
+        Usage { capacity: self.capacity, ..self.usage }
+    }
+}
+
+/// Fences that open when the test says so, or when waited for.
+#[derive(Default)]
+struct Gates {
+    last: u64,
+    /// Of each owner who has work in flight: the last ticket that is ready. All others are ready at once.
+    done: BTreeMap<Owner, u64>,
+    lost: BTreeSet<Owner>,
+    log: Log,
+}
+
+impl Fence for Gates {
+    fn record(&mut self, _: Owner) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn poll(&mut self, owner: Owner, ticket: u64) -> FenceState {
+        let state = match self.done.get(&owner) {
+            Some(&done) if ticket > done => FenceState::Pending,
+            _ if self.lost.contains(&owner) => FenceState::Failed,
+            _ => FenceState::Ready,
+        };
+        self.log.borrow_mut().push(if state == FenceState::Pending { "poll" } else { "done" });
+        state
+    }
+
+    fn wait(&mut self, owner: Owner, ticket: u64) -> FenceState {
+        self.log.borrow_mut().push("wait");
+        self.done.entry(owner).and_modify(|done| *done = ticket.max(*done));
+        self.poll(owner, ticket)
+    }
+}
+
+struct Vectors;
+
+impl Store for Vectors {
+    type Slots = Vec<Slot>;
+    type Index = BestFit<Vec<Branch>>;
+    type Bins = Vec<Bin>;
+    type Entries = Vec<Entry<Block>>;
+    type Segments = Vec<Segment>;
+    type Waiting = Vec<Waiting>;
+}
+
+type World = Arena<Memory, Gates, Vectors>;
+
+/// Segments of 64 KiB, whatever the peak; blocks up to 16 KiB are cached.
+const SETTINGS: Settings =
+    Settings { segment_bytes: 16 * PAGE, grain: PAGE, space: 1 << 24, slack: u32::MAX, ..Settings::growing() };
+
+/// An arena with `slots` records in each area and room for `waiting` frees.
+fn lent(grows: bool, capacity: u64, settings: Settings, slots: usize, waiting: usize) -> World {
+    let parts = Parts {
+        slots: [vec![Slot::EMPTY; slots], vec![Slot::EMPTY; slots]],
+        index: [BestFit::new(vec![Branch::EMPTY; slots]), BestFit::new(vec![Branch::EMPTY; slots])],
+        bins: vec![Bin::EMPTY; 64],
+        entries: vec![Entry::EMPTY; 64],
+        segments: vec![Segment::EMPTY; 32],
+        waiting: vec![Waiting::EMPTY; waiting],
+    };
+    let (source, fence) = (Memory::new(grows, capacity), Gates::default());
+    let fence = Gates { log: source.log.clone(), ..fence };
+    Arena::new(source, fence, parts, settings).expect("valid settings")
+}
+
+fn world(grows: bool, capacity: u64, settings: Settings) -> World {
+    lent(grows, capacity, settings, 400, 32)
+}
+
+fn get(world: &mut World, bytes: u64, owner: u32) -> Block {
+    world.allocate(Request::new(bytes).owner(Owner(owner))).expect("there is room")
+}
+
+fn put(world: &mut World, block: Block, owner: u32) {
+    world.free(block, Owner(owner)).expect("live");
+}
+
+fn calls(world: &World) -> u64 {
+    world.source().usage().calls
+}
+
+/// What happened since the last time.
+fn happened(world: &World) -> Vec<&'static str> {
+    world.source().log.take()
+}
+
+/// Trims, and nothing is left.
+fn finish(world: &mut World) {
+    world.check().expect("every invariant holds");
+    world.trim();
+    world.check().expect("every invariant holds");
+    assert_eq!((world.reserved(), world.stats().pooled, world.source().usage().reserved), (0, 0, 0));
+    assert!(world.source().out.is_empty() && world.source().mapped.is_empty(), "everything is back");
+}
+
+// Segments.
+
+#[test]
+fn a3_segments_are_taken_split_merged_and_given_back() {
+    let settings = Settings { coalesce: Coalesce::AtOnce, ..SETTINGS };
+    let mut world = world(false, 1 << 20, settings);
+    let blocks: Vec<Block> = (0..4).map(|_| get(&mut world, 4 * PAGE, 0)).collect();
+    assert_eq!((calls(&world), world.reserved()), (1, 16 * PAGE), "one segment, split four ways");
+    let other = get(&mut world, PAGE, 0);
+    assert_eq!((calls(&world), world.reserved()), (2, 32 * PAGE), "the first is full");
+    for block in blocks {
+        put(&mut world, block, 0);
+    }
+    assert_eq!(world.stats().largest_free, 16 * PAGE, "neighbours are one again");
+    assert_eq!(world.trim(), 16 * PAGE, "the empty one");
+    assert_eq!((world.reserved(), world.stats().returns), (16 * PAGE, 1));
+    put(&mut world, other, 0);
+    finish(&mut world);
+}
+
+#[test]
+fn a3_fresh_memory_is_zeroed_when_asked() {
+    for grows in [false, true] {
+        let mut world = world(grows, 1 << 20, Settings { zero_fresh: true, ..SETTINGS });
+        let block = get(&mut world, 3 * PAGE, 0);
+        let fresh = world.source().zeroed.clone();
+        assert_eq!(fresh.iter().map(|(_, bytes)| bytes).sum::<u64>(), world.reserved(), "all of it");
+        let covers = |&(from, bytes): &(u64, u64)| from <= block.address && block.address + block.bytes <= from + bytes;
+        assert!(fresh.iter().any(covers));
+        put(&mut world, block, 0);
+        let again = get(&mut world, 3 * PAGE, 0);
+        assert_eq!(world.source().zeroed, fresh, "not what was used before");
+        put(&mut world, again, 0);
+        finish(&mut world);
+    }
+    let mut plain = world(true, 1 << 20, SETTINGS);
+    let _ = get(&mut plain, PAGE, 0);
+    assert_eq!(plain.source().zeroed, [], "only when asked");
+}
+
+// The cache.
+
+#[test]
+fn a8_warm_up_makes_the_first_step_hit() {
+    for grows in [false, true] {
+        let mut world = world(grows, 1 << 24, Settings { small: 1 << 20, space: 1 << 26, ..SETTINGS });
+        let shape = Transformer { batch: 1, tokens: 64, hidden: 256, inner: 1024, key_value: 64, element: 2 };
+        let bytes = world.warm_up(Owner(3), shape.pairs(), &mut [None; 16]).expect("16 MiB are enough");
+        assert_eq!(bytes, 4 * 32768 + 2 * 8192 + 3 * 131_072);
+        assert_eq!((world.cache_mut().count(), world.stats().pooled, world.stats().in_use), (9, bytes, 0));
+        happened(&world);
+        let misses = world.stats().misses;
+        let step =
+            shape.pairs().map(|(bytes, count)| (0..count).map(|_| get(&mut world, bytes, 3)).collect::<Vec<_>>());
+        assert_eq!(happened(&world), [""; 0], "neither source nor fence was asked");
+        assert_eq!((world.cache_mut().count(), world.stats().misses), (0, misses));
+        step.into_iter().flatten().for_each(|block| put(&mut world, block, 3));
+        finish(&mut world);
+    }
+}
+
+#[test]
+fn a9_small_and_large_take_different_paths_at_the_threshold() {
+    for small in [1024, 8192] {
+        let mut world = world(true, 1 << 20, Settings { small, ..SETTINGS });
+        let (at, above) = (get(&mut world, small, 0), get(&mut world, small + 1, 0));
+        assert!(at.address < (1 << 40) + SETTINGS.space, "the low half of the address space");
+        assert!(above.address >= (1 << 40) + SETTINGS.space, "the high half");
+        put(&mut world, above, 0);
+        assert_eq!(world.cache_mut().count(), 0, "straight back to the range");
+        put(&mut world, at, 0);
+        assert_eq!(world.cache_mut().count(), 1);
+        finish(&mut world);
+    }
+}
+
+#[test]
+fn a11_coalescing_at_once_lazily_past_a_threshold_and_by_force() {
+    let pooled = |coalesce| {
+        let mut world = world(false, 1 << 20, Settings { coalesce, ..SETTINGS });
+        let blocks: Vec<Block> = (0..8).map(|_| get(&mut world, 8192, 0)).collect();
+        let mut pooled = vec![];
+        for block in blocks {
+            put(&mut world, block, 0);
+            pooled.push(world.stats().pooled / 8192);
+            world.check().expect("every invariant holds");
+        }
+        let waits = world.stats().pooled > 0;
+        assert_eq!(world.stats().largest_free == 16 * PAGE, !waits, "one gap once all is merged");
+        assert_eq!(world.coalesce(), waits, "by force");
+        assert_eq!((world.stats().largest_free, world.stats().pooled), (16 * PAGE, 0));
+        finish(&mut world);
+        pooled
+    };
+    assert_eq!(pooled(Coalesce::AtOnce), [0; 8]);
+    assert_eq!(pooled(Coalesce::Lazy), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(pooled(Coalesce::Threshold(20_000)), [1, 2, 2, 2, 2, 2, 2, 2]);
+}
+
+#[test]
+fn a11_cache_cap_follows_pressure() {
+    let mut world = world(false, 1 << 20, SETTINGS);
+    let blocks: Vec<Block> = (0..6).map(|_| get(&mut world, 64, 0)).collect();
+    blocks.into_iter().for_each(|block| put(&mut world, block, 0));
+    let policy = CachePolicy::default();
+    let cache = world.cache_mut();
+    let mut step = |used| {
+        cache.adapt(&policy, used, 1000);
+        cache.cap()
+    };
+    assert_eq!([step(800), step(801), step(500)], [u64::MAX, 4, 4], "from the 6 granules that are held");
+    assert_eq!([step(299), step(300), step(0)], [6, 6, 9]);
+    world.cache_mut().set_cap(6);
+    let block = get(&mut world, 128, 0);
+    put(&mut world, block, 0);
+    assert_eq!(world.cache_mut().held(), 6, "no room for 2 more");
+    finish(&mut world);
+    // An empty cache under pressure for a long time, then none.
+    world.cache_mut().set_cap(90);
+    (0..20).for_each(|_| world.cache_mut().adapt(&policy, 900, 1000));
+    (0..20).for_each(|_| world.cache_mut().adapt(&policy, 100, 1000));
+    assert!(world.cache_mut().cap() >= 90, "a cap of {} comes back", world.cache_mut().cap());
+}
+
+// The chain.
+
+#[test]
+fn a12_out_of_memory_chain_in_order() {
+    let mut world = world(false, 32 * PAGE, SETTINGS);
+    // A pending free is drained once its fence is ready.
+    world.fence_mut().done.insert(Owner(1), 0);
+    let (block, rest) = (get(&mut world, 8 * PAGE, 1), get(&mut world, 8 * PAGE, 2));
+    put(&mut world, block, 1);
+    world.fence_mut().done.clear();
+    happened(&world);
+    assert_eq!(get(&mut world, 8 * PAGE, 2).address, block.address);
+    assert!(happened(&world).iter().all(|&what| what == "done"), "the source was not asked");
+    // Caches are emptied.
+    let small: Vec<Block> = (0..4).map(|_| get(&mut world, 4 * PAGE, 2)).collect();
+    small.into_iter().for_each(|block| put(&mut world, block, 2));
+    assert_eq!(world.cache_mut().count(), 4);
+    happened(&world);
+    let whole = get(&mut world, 16 * PAGE, 5);
+    assert!(happened(&world).iter().all(|&what| what == "done"), "nor now");
+    // Vacant segments are released: 64 KiB of two, and 32 KiB of the other are in use.
+    put(&mut world, whole, 5);
+    put(&mut world, rest, 2);
+    let half = Block { address: block.address, ..rest };
+    assert!(world.free(half, Owner(2)).is_err(), "freed already");
+    assert_eq!(world.reserved(), 32 * PAGE);
+    let error = world.allocate(Request::new(24 * PAGE)).expect_err("half a segment is live");
+    assert_eq!((error.cause, error.asked), (Cause::OutOfMemory, 24 * PAGE));
+    assert!(happened(&world).contains(&"give_back"), "what could be released was");
+    world.check().expect("every invariant holds");
+}
+
+#[test]
+fn a12_vacant_segments_make_room_for_a_larger_one() {
+    let mut world = world(false, 32 * PAGE, SETTINGS);
+    let blocks = [get(&mut world, 16 * PAGE, 0), get(&mut world, 16 * PAGE, 0)];
+    blocks.into_iter().for_each(|block| put(&mut world, block, 0));
+    happened(&world);
+    let whole = get(&mut world, 32 * PAGE, 0);
+    let source = happened(&world).into_iter().filter(|what| *what != "done").collect::<Vec<_>>();
+    assert_eq!(source, ["take", "give_back", "give_back", "take"]);
+    put(&mut world, whole, 0);
+    finish(&mut world);
+}
+
+#[test]
+fn a12_the_hook_is_called_last_and_the_request_retried() {
+    for grows in [false, true] {
+        let mut world = world(grows, 16 * PAGE, SETTINGS);
+        let mut held: Vec<Block> = (0..4).map(|_| get(&mut world, 4 * PAGE, 0)).collect();
+        let mut told = vec![];
+        let got = world.allocate_or(Request::new(4 * PAGE), |world, bytes| {
+            told.push(bytes);
+            held.pop().is_some_and(|block| world.free(block, Owner(0)).is_ok())
+        });
+        assert!(got.is_ok());
+        assert_eq!((told.as_slice(), held.len()), ([4 * PAGE].as_slice(), 3), "once, with the bytes asked for");
+        put(&mut world, held.remove(1), 0);
+        let error = world.allocate_or(Request::new(6 * PAGE), |_, _| false).expect_err("a true failure");
+        assert_eq!((error.cause, error.asked, error.largest_free), (Cause::OutOfMemory, 6 * PAGE, 4 * PAGE));
+        world.check().expect("every invariant holds");
+    }
+}
+
+#[test]
+fn a12_no_spurious_failure_after_waiting_fences() {
+    for grows in [false, true] {
+        let mut world = world(grows, 16 * PAGE, SETTINGS);
+        world.fence_mut().done.insert(Owner(1), 0);
+        let (large, stays) = (get(&mut world, 12 * PAGE, 1), get(&mut world, 4 * PAGE, 2));
+        put(&mut world, large, 1);
+        happened(&world);
+        // The source is spent and the segment not vacant: only a search after the wait finds it.
+        let again = get(&mut world, 12 * PAGE, 2);
+        assert_eq!(again.address, large.address);
+        assert!(happened(&world).contains(&"wait"));
+        put(&mut world, again, 2);
+        put(&mut world, stays, 2);
+        finish(&mut world);
+    }
+}
+
+// Fences.
+
+#[test]
+fn a_freed_block_is_its_owners_at_once_and_everyones_when_the_fence_is_ready() {
+    for bytes in [PAGE, 8 * PAGE] {
+        let mut world = world(false, 1 << 20, SETTINGS);
+        world.fence_mut().done.insert(Owner(1), 0);
+        let block = get(&mut world, bytes, 1);
+        put(&mut world, block, 1);
+        let other = get(&mut world, bytes, 2);
+        assert_ne!(other.address, block.address, "owner 1 may still use it");
+        if bytes <= SETTINGS.small {
+            assert_eq!(get(&mut world, bytes, 1).address, block.address, "its own at once");
+            continue;
+        }
+        assert!(!world.poll_fences());
+        world.fence_mut().done.clear();
+        assert!(world.poll_fences());
+        assert_eq!(get(&mut world, bytes, 2).address, block.address);
+        world.check().expect("every invariant holds");
+    }
+}
+
+#[test]
+fn a_failed_fence_quarantines() {
+    for waiting in [0, 4] {
+        let mut world = lent(false, 32 * PAGE, SETTINGS, 100, waiting);
+        world.fence_mut().done.insert(Owner(1), 0);
+        world.fence_mut().lost.insert(Owner(1));
+        let (large, small) = (get(&mut world, 8 * PAGE, 1), get(&mut world, PAGE, 1));
+        put(&mut world, large, 1);
+        put(&mut world, small, 1);
+        world.trim();
+        world.check().expect("every invariant holds");
+        assert_eq!((world.stats().in_use, world.stats().pooled), (0, 9 * PAGE), "nobody's any more");
+        let free = std::iter::from_fn(|| world.allocate(Request::new(PAGE)).ok()).collect::<Vec<_>>();
+        assert_eq!(free.len(), 32 - 9);
+        let lost = [large, small];
+        let apart = |a: &Block, b: &Block| a.address + a.bytes <= b.address || b.address + b.bytes <= a.address;
+        assert!(free.iter().all(|block| lost.iter().all(|lost| apart(block, lost))));
+        world.check().expect("every invariant holds");
+    }
+}
+
+#[test]
+fn a_full_waiting_table_loses_nothing() {
+    let mut world = lent(false, 1 << 20, SETTINGS, 100, 1);
+    world.fence_mut().done.insert(Owner(1), 0);
+    let large = [get(&mut world, 8 * PAGE, 1), get(&mut world, 8 * PAGE, 1)];
+    let small: Vec<Block> = (0..5).map(|_| get(&mut world, PAGE, 1)).collect();
+    small.into_iter().for_each(|block| put(&mut world, block, 1));
+    put(&mut world, large[0], 1);
+    world.coalesce();
+    world.check().expect("every invariant holds");
+    put(&mut world, large[1], 1);
+    assert_eq!(world.stats().in_use, 0);
+    finish(&mut world);
+}
+
+// Faults and exhaustion.
+
+/// Random sizes and owners; every block is noted with the source, which refuses to touch it.
+fn run(world: &mut World, acts: &[(u64, usize)]) {
+    let mut live: Vec<(Block, Owner)> = vec![];
+    for &(bytes, at) in acts {
+        let owner = Owner(at as u32 % 3);
+        if bytes == 0 {
+            world.trim();
+        } else if at % 5 < 3 || live.is_empty() {
+            live.extend(world.allocate(Request::new(bytes).owner(owner)).map(|block| (block, owner)));
+        } else {
+            let (block, owner) = live.swap_remove(at % live.len());
+            // Whoever frees it gives it up before the arena learns of it.
+            world.source_mut().live = live.iter().map(|(block, _)| *block).collect();
+            world.free(block, owner).expect("live");
+        }
+        world.source_mut().live = live.iter().map(|(block, _)| *block).collect();
+        world.check().expect("every invariant holds");
+        let (reserved, capacity) = (world.reserved(), world.source().capacity);
+        assert!(reserved <= capacity && world.stats().in_use <= reserved);
+    }
+    world.source_mut().live.clear();
+    live.into_iter().for_each(|(block, owner)| world.free(block, owner).expect("live"));
+}
+
+fn some_acts() -> impl Strategy<Value = Vec<(u64, usize)>> {
+    let bytes = prop_oneof![10 => 1..=6 * PAGE, 5 => 1..=40 * PAGE, 1 => Just(0)];
+    prop::collection::vec((bytes, any::<usize>()), 1..120)
+}
+
+proptest! {
+    #[test]
+    fn every_nth_call_of_the_source_fails_and_nothing_leaks(
+        acts in some_acts(), grows: bool, fail_every in 1u64..9, zero_fresh: bool, slack in 0u32..300,
+    ) {
+        let mut world = world(grows, 100 * PAGE, Settings { slack, zero_fresh, ..SETTINGS });
+        world.source_mut().fail_every = fail_every;
+        run(&mut world, &acts);
+        world.source_mut().fail_every = 0;
+        let whole = get(&mut world, 40 * PAGE, 0);
+        put(&mut world, whole, 0);
+        finish(&mut world);
+    }
+
+    #[test]
+    fn pages_are_never_taken_from_live_blocks_and_all_come_back(
+        acts in some_acts(), grows: bool, capacity in 8u64..200, slack in 0u32..100, pending: bool, waiting in 0usize..6,
+    ) {
+        let mut world = lent(grows, capacity * PAGE, Settings { slack, ..SETTINGS }, 400, waiting);
+        if pending {
+            world.fence_mut().done.insert(Owner(1), 0);
+        }
+        run(&mut world, &acts);
+        finish(&mut world);
+    }
+
+    #[test]
+    fn a_lack_of_slots_is_said_and_changes_nothing(acts in some_acts(), grows: bool, slots in 3usize..12) {
+        let mut world = lent(grows, 1000 * PAGE, SETTINGS, slots, 4);
+        run(&mut world, &acts);
+        let mut held = vec![];
+        let error = loop {
+            match world.allocate(Request::new(64)) {
+                Ok(block) => held.push(block),
+                Err(error) => break error,
+            }
+        };
+        prop_assert_eq!(error.cause, Cause::OutOfSlots);
+        prop_assert!(held.len() <= slots);
+        world.check().expect("every invariant holds");
+        held.into_iter().for_each(|block| put(&mut world, block, 0));
+        finish(&mut world);
+    }
+}
+
+#[test]
+fn moved_pages_serve_when_the_capacity_is_spent() {
+    let mut world = world(true, 16 * PAGE, SETTINGS);
+    let blocks: Vec<Block> = (0..8).map(|_| get(&mut world, 2 * PAGE, 0)).collect();
+    for block in blocks.iter().step_by(2) {
+        put(&mut world, *block, 0);
+    }
+    world.source_mut().live = blocks.iter().skip(1).step_by(2).copied().collect();
+    happened(&world);
+    let _ = get(&mut world, 8 * PAGE, 0);
+    let happened = happened(&world);
+    assert!(happened.contains(&"shift"), "from four gaps of two pages");
+    assert_eq!(world.reserved(), 16 * PAGE);
+    world.check().expect("every invariant holds");
+}
+
+#[test]
+fn cached_blocks_give_their_slots_up_before_a_request_fails() {
+    let mut world = lent(false, 1 << 20, SETTINGS, 8, 0);
+    let blocks: Vec<Block> = (0..6).map(|_| get(&mut world, 64, 0)).collect();
+    let last = get(&mut world, 64, 0);
+    blocks.into_iter().for_each(|block| put(&mut world, block, 0));
+    let other = get(&mut world, 128, 0);
+    put(&mut world, other, 0);
+    put(&mut world, last, 0);
+    finish(&mut world);
+}
