@@ -126,7 +126,7 @@ fn filled_arena(sizes: u32) -> Result<BlockArena, String> {
         segments: vec![Segment::EMPTY; 64],
         waiting: vec![Waiting::EMPTY; 64],
     };
-    let settings = Settings { granule: GRANULE, ..Settings::segments() };
+    let settings = Settings { small: 1 << 20, granule: GRANULE, ..Settings::segments() };
     let failed = |error| format!("the arena cannot be set up: {error}");
     let mut arena = Arena::new(Segments::new(0), NoFence, parts, settings).map_err(failed)?;
     let mut blocks = Vec::new();

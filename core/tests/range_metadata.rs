@@ -17,7 +17,7 @@ fn share<I: Index>(index: impl Fn(usize) -> I) -> f64 {
     let mut state = 1u64;
     let mut random = move |bound: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (u128::from(state) * u128::from(bound) >> 64) as u64
+        ((u128::from(state) * u128::from(bound)) >> 64) as u64
     };
     let mut live: Vec<Block> = Vec::new();
     for _ in 0..10 {

@@ -8,7 +8,9 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use std::cell::Cell;
 use std::collections::HashSet;
+use std::rc::Rc;
 use terrace_core::arena::{Coalesce, Parts, Settings, Store, Waiting};
 use terrace_core::{
     Allocator, AnyFit, Arena, Bin, Block, Branch, Entry, Fence, Fit, FreeError, NoFence, Owner, Request, Segment, Slot,
@@ -78,6 +80,8 @@ struct World<S, F> {
     unit: u64,
     /// Bytes that an empty arena surely gives, 0 when work may be in flight.
     sure: u64,
+    /// The fence's: one tick a step.
+    clock: Rc<Cell<u64>>,
 }
 
 impl<S: Source, F: Fence> World<S, F> {
@@ -145,36 +149,51 @@ impl<S: Source, F: Fence> World<S, F> {
 
     fn play(mut self, steps: &[Step]) {
         for step in steps.iter().take(150) {
+            self.clock.set(self.clock.get() + 1);
             self.step(step);
             self.compare();
         }
         while let Some(block) = self.live.pop() {
+            self.clock.set(self.clock.get() + 1);
             self.arena.free(block, Owner(0)).expect("live");
         }
+        // All work is done: nothing waits any more.
+        self.clock.set(self.clock.get() + 1000);
+        self.arena.trim();
+        self.clock.set(self.clock.get() + 1000);
         self.arena.trim();
         self.compare();
         let stats = self.arena.stats();
-        assert!(self.sure == 0 || stats.reserved == 0, "everything went back: {stats:?}");
+        assert!(stats.reserved == 0, "everything went back: {stats:?}");
     }
 }
 
 /// Runs the steps on an arena over `source`.
-fn run<S: Source, F: Fence>(source: S, fence: F, input: &Input, settings: Settings, unit: u64, sure: u64) {
+fn run<S: Source, F: Fence>(source: S, (fence, clock): (F, Rc<Cell<u64>>), input: &Input, settings: Settings) {
+    let (unit, mut sure) = if settings.small == SMALL { (64, 128 << 10) } else { (64 << 10, 20 << 20) };
+    if input.kind % 2 == 1 {
+        sure = 0;
+    }
     let arena = Arena::new(source, fence, parts(input), settings).expect("valid settings");
     let (live, dead, names) = (Vec::new(), Vec::new(), HashSet::new());
-    World { arena, live, dead, names, unit, sure }.play(&input.steps);
+    World { arena, live, dead, names, unit, sure, clock }.play(&input.steps);
 }
+
+/// Largest block of the small path over segments; over pages it is larger.
+const SMALL: u64 = 2048;
 
 fuzz_target!(|input: Input| {
     let coalesce = coalesce(&input);
     // 256 KiB of segments of 16 KiB, or 32 pages of 2 MiB; a block of half of it always fits an empty arena.
     let fixed = || FaultySource::new(256 << 10, "arena_source_overlaps");
-    let small = Settings { small: 2048, segment_bytes: 16 << 10, grain: 4096, coalesce, ..Settings::segments() };
+    let small = Settings { small: SMALL, segment_bytes: 16 << 10, grain: 4096, coalesce, ..Settings::segments() };
     let pages = Settings { small: 256 << 10, space: 256 << 20, coalesce, ..Settings::growing() };
+    let clock = Rc::new(Cell::new(0));
+    let delay = || (Delay::on(clock.clone(), 3), clock.clone());
     match input.kind % 4 {
-        0 => run(fixed(), NoFence, &input, small, 64, 128 << 10),
-        1 => run(fixed(), Delay::new(3), &input, small, 64, 0),
-        2 => run(Growing::new(64 << 20), NoFence, &input, pages, 64 << 10, 20 << 20),
-        _ => run(Growing::new(64 << 20), Delay::new(3), &input, pages, 64 << 10, 0),
+        0 => run(fixed(), (NoFence, clock), &input, small),
+        1 => run(fixed(), delay(), &input, small),
+        2 => run(Growing::new(64 << 20), (NoFence, clock), &input, pages),
+        _ => run(Growing::new(64 << 20), delay(), &input, pages),
     }
 });

@@ -30,9 +30,11 @@ mod program;
 mod random;
 mod source;
 mod source_model;
+mod ticking;
 
 pub use allocator::{Contract, contract};
 pub use failure::{Broken, Failure};
 pub use program::{Forgery, Step};
 pub use random::Random;
 pub use source::{SourceContract, SourceStep, source_contract};
+pub use ticking::Ticking;

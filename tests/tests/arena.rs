@@ -3,8 +3,8 @@
 
 use terrace::arena::{Coalesce, Parts, Settings, Store, Waiting};
 use terrace::{AnyFit, Arena, Bin, Block, Branch, Entry, Fence, Fit, NoFence, Segment, Slot, Source};
-use terrace_models::{Delay, Growing, Segments};
-use terrace_tests::Contract;
+use terrace_models::{Growing, Segments};
+use terrace_tests::{Contract, Ticking};
 
 /// Storage in vectors.
 struct Vectors;
@@ -84,6 +84,6 @@ fn merging_at_once_and_past_a_threshold() {
 #[test]
 fn with_work_in_flight() {
     let suite = SUITE.work_in_flight();
-    suite.check(|| arena(Segments::new(CAPACITY), Delay::new(5), Fit::Best, 1000, segments())).unwrap();
-    suite.check(|| arena(Growing::new(CAPACITY), Delay::new(5), Fit::Best, 1000, growing())).unwrap();
+    suite.check(|| arena(Segments::new(CAPACITY), Ticking::new(5), Fit::Best, 1000, segments())).unwrap();
+    suite.check(|| arena(Growing::new(CAPACITY), Ticking::new(5), Fit::Best, 1000, growing())).unwrap();
 }

@@ -1,17 +1,17 @@
 //! The contract suite on the models of peers, each on both simulated sources, with and without work in flight.
 
 use terrace::{Allocator, NoFence};
-use terrace_models::{Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
-use terrace_tests::Contract;
+use terrace_models::{Bfc, BfcOptions, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
+use terrace_tests::{Contract, Ticking};
 
 /// Requests up to 4 MiB, so that both the small and the large pools of the models are used, and 64 MiB fill up.
 fn suite<A: Allocator>(make: impl FnMut() -> A) {
     SUITE.check(make).unwrap();
 }
 
-/// The same with work in flight: a block is free for all seven events after its free.
-fn fenced<A: Allocator>(mut make: impl FnMut(Delay) -> A) {
-    SUITE.work_in_flight().check(|| make(Delay::new(7))).unwrap();
+/// The same with work in flight: a block is free for all only after its fence was asked a few times.
+fn fenced<A: Allocator>(mut make: impl FnMut(Ticking) -> A) {
+    SUITE.work_in_flight().check(|| make(Ticking::new(7))).unwrap();
 }
 
 const SUITE: Contract = Contract::new().largest(4 << 20).programs(32, 120);
@@ -28,19 +28,19 @@ fn pytorch() {
     suite(|| PyTorch::new(Growing::new(CAPACITY)));
     suite(|| PyTorch::with(Growing::new(CAPACITY), NoFence, expandable()).expect("a growing source"));
     let options = PyTorchOptions::default();
-    fenced(|delay| PyTorch::with(Segments::new(CAPACITY), delay, options).expect("valid options"));
+    fenced(|fence| PyTorch::with(Segments::new(CAPACITY), fence, options).expect("valid options"));
 }
 
 #[test]
 fn rmm() {
     suite(|| Rmm::new(Segments::new(CAPACITY)));
     suite(|| Rmm::new(Growing::new(CAPACITY)));
-    fenced(|delay| Rmm::with(Segments::new(CAPACITY), delay, RmmOptions::default()));
+    fenced(|fence| Rmm::with(Segments::new(CAPACITY), fence, RmmOptions::default()));
 }
 
 #[test]
 fn bfc() {
     suite(|| Bfc::new(Segments::new(CAPACITY)));
     suite(|| Bfc::new(Growing::new(CAPACITY)));
-    fenced(|delay| Bfc::with(Segments::new(CAPACITY), delay, BfcOptions::default()));
+    fenced(|fence| Bfc::with(Segments::new(CAPACITY), fence, BfcOptions::default()));
 }

@@ -20,12 +20,14 @@ pub struct Setup {
     pub capacity: u64,
     /// Opens `--fence-delay` events after a free; its clock is the number of the event.
     pub fence: Delay,
+    /// Whether that is later than at once.
+    pub delayed: bool,
 }
 
 impl Setup {
     /// A setup with a clock of its own.
     pub fn new(source: SourceKind, capacity: u64, fence_delay: u64) -> Self {
-        Self { source, capacity, fence: Delay::new(fence_delay) }
+        Self { source, capacity, fence: Delay::new(fence_delay), delayed: fence_delay > 0 }
     }
 
     /// The clock of the fence.
@@ -73,13 +75,19 @@ fn boxed(pool: impl Allocator + 'static) -> Made {
     Ok(Box::new(pool))
 }
 
+/// Room for every block that may wait for its fence: only the events to come open it, so nothing else can be waited for.
+fn room(setup: &Setup) -> Room {
+    let room = Room::default();
+    Room { waiting: if setup.delayed { 2 * room.slots } else { room.waiting }, ..room }
+}
+
 /// An arena over a source of the kind asked for; `change` says what differs from that kind's usual settings.
 fn arena<I: Index + 'static>(
     setup: &Setup,
     index: impl Fn(Box<[Branch]>) -> I,
     change: impl FnOnce(Settings) -> Settings,
 ) -> Made {
-    let (fence, parts) = (setup.fence.clone(), heap_parts(Room::default(), index));
+    let (fence, parts) = (setup.fence.clone(), heap_parts(room(setup), index));
     let text = |error: AllocError| error.to_string();
     match setup.source {
         SourceKind::Growing => {

@@ -43,7 +43,8 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         };
         let steps = [Self::poll_fences, Self::coalesce];
         for step in steps {
-            if error.cause != Cause::OutOfMemory {
+            // What is cached or waits holds slots as well as memory.
+            if !matches!(error.cause, Cause::OutOfMemory | Cause::OutOfSlots) {
                 return Err(error);
             }
             if step(self) {
@@ -52,6 +53,9 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
                     Err(next) => error = next,
                 }
             }
+        }
+        if error.cause == Cause::OutOfSlots {
+            return if self.wait_for_fences() { self.search(request) } else { Err(error) };
         }
         self.grow_or_wait(request)
     }
@@ -76,14 +80,25 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     fn grow(&mut self, request: Request) -> Result<Block, AllocError> {
-        if self.space.is_some() { self.grow_pages(request) } else { self.grow_segments(request) }
+        if self.space.is_none() {
+            return self.grow_segments(request);
+        }
+        let grown = self.grow_pages(request);
+        let Err(error @ AllocError { cause: Cause::OutOfMemory, .. }) = grown else { return grown };
+        // Free pages between holes of the very vacancy it would go to cannot be moved there; given back, they can be had.
+        let live: u64 = self.ranges.iter().map(|range| range.stats().in_use).sum();
+        let (capacity, reserved) = (self.source.usage().capacity, self.reserved());
+        if capacity == 0 || capacity.saturating_sub(live) >= request.bytes {
+            self.trim_pages();
+        }
+        if self.reserved() < reserved { self.grow_pages(request).map_err(|_| error) } else { Err(error) }
     }
 
     /// Merges everything that is cached, as far as fences allow. True when something became free.
     pub fn coalesce(&mut self) -> bool {
         let (mut from, mut freed) = (0, false);
         let mut ticket = None;
-        while let Some((at, owner, _, block)) = self.cache.take_any(from) {
+        while let Some((at, owner, size, block)) = self.cache.take_any(from) {
             from = at;
             // One ticket covers all that an owner did: bins of one owner often follow each other.
             let covered = match ticket {
@@ -91,7 +106,15 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
                 _ => self.fence.record(owner),
             };
             ticket = Some((owner, covered));
-            freed |= self.settle(block, owner, covered).is_ok();
+            match self.settle(block, owner, covered) {
+                Ok(()) => freed = true,
+                // Nothing more can wait: it stays cached (or is waited for, if the cap fell), and so does its bin.
+                Err(block) => {
+                    let kept = self.cache.put(owner, size, block);
+                    _ = kept.or_else(|block| self.give(block, owner));
+                    from = at + 1;
+                }
+            }
         }
         freed
     }
@@ -100,13 +123,13 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     #[cold]
     pub(super) fn give(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
         let ticket = self.fence.record(owner);
-        // Refused only when its fence is pending and nothing more can wait: then it is waited for.
-        if let Err(block) = self.settle(block, owner, ticket) {
-            while self.fence.wait(owner, ticket) == FenceState::Pending {
+        let mut settled = self.settle(block, owner, ticket);
+        // Refused only while its fence is pending and nothing more can wait: others are let go, or it is waited for.
+        while let Err(block) = settled {
+            if !self.poll_fences() && self.fence.wait(owner, ticket) == FenceState::Pending {
                 core::hint::spin_loop();
             }
-            let area = self.area_of(&block);
-            self.ranges[area].free(block, owner)?;
+            settled = self.settle(block, owner, ticket);
         }
         Ok(())
     }
@@ -115,8 +138,15 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     /// with the range under a name that nobody has.
     fn settle(&mut self, block: Block, owner: Owner, ticket: u64) -> Result<(), Block> {
         match self.fence.poll(owner, ticket) {
-            FenceState::Ready => self.ranges[self.area_of(&block)].free(block, owner).map_err(|_| block),
-            FenceState::Failed => Ok(()),
+            FenceState::Ready => {
+                // Never refused: it is live under a name that nobody else has.
+                _ = self.ranges[self.area_of(&block)].free(block, owner);
+                Ok(())
+            }
+            FenceState::Failed => {
+                self.tally.quarantined += block.bytes;
+                Ok(())
+            }
             FenceState::Pending => {
                 let slot = self.waiting.get_mut(self.waiting_count).ok_or(block)?;
                 *slot = Waiting { entry: Some((block, owner, ticket)) };
@@ -131,9 +161,29 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         self.sweep(F::poll)
     }
 
-    /// Waits for every fence. True when something became free.
+    /// Waits for every fence and merges everything. True when something became free.
     pub(super) fn wait_for_fences(&mut self) -> bool {
-        self.sweep(F::wait)
+        let mut freed = self.sweep(F::wait);
+        // Again while something moved: fewer frees may wait than are cached.
+        while self.coalesce() {
+            freed |= self.sweep(F::wait);
+        }
+        freed | self.wait_for_cached()
+    }
+
+    /// Waits for what is cached and finds no place to wait in, up to the first fence that only time can open.
+    fn wait_for_cached(&mut self) -> bool {
+        let mut freed = false;
+        while let Some((_, owner, size, block)) = self.cache.take_any(0) {
+            let ticket = self.fence.record(owner);
+            if self.fence.wait(owner, ticket) == FenceState::Pending {
+                let kept = self.cache.put(owner, size, block);
+                _ = kept.or_else(|block| self.give(block, owner));
+                break;
+            }
+            freed |= self.settle(block, owner, ticket).is_ok();
+        }
+        freed
     }
 
     fn sweep(&mut self, state: impl Fn(&mut F, Owner, u64) -> FenceState) -> bool {

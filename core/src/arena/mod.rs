@@ -91,6 +91,8 @@ struct Tally {
     /// In blocks that users hold: the range's live bytes less what is cached or waiting.
     in_use: u64,
     peak_in_use: u64,
+    /// In blocks whose fence failed: nobody's any more.
+    quarantined: u64,
     live_blocks: u64,
     peak_live_blocks: u64,
     allocations: u64,
@@ -177,6 +179,19 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     #[inline]
+    fn place(&mut self, request: Request) -> Result<Block, AllocError> {
+        let request = request.validate()?;
+        if let Some(block) = self.take_cached(request) {
+            return Ok(block);
+        }
+        let area = self.area(request.bytes);
+        match self.ranges[area].allocate(request) {
+            Ok(block) => Ok(self.locate(block, area)),
+            Err(_) => self.search_on(request),
+        }
+    }
+
+    #[inline]
     fn take_cached(&mut self, request: Request) -> Option<Block> {
         let size = self.cached_size(request.bytes)?;
         let block = self.cache.get(request.owner, size)?;
@@ -220,16 +235,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
 impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
     #[inline]
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
-        let request = request.validate()?;
-        if let Some(block) = self.take_cached(request) {
-            return Ok(self.hand_out(block));
-        }
-        let area = self.area(request.bytes);
-        let placed = match self.ranges[area].allocate(request) {
-            Ok(block) => Ok(self.locate(block, area)),
-            Err(_) => self.search_on(request),
-        };
-        match placed {
+        match self.place(request) {
             Ok(block) => Ok(self.hand_out(block)),
             Err(error) => {
                 self.tally.failed += 1;
@@ -264,8 +270,6 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
     /// Waits for fences, merges everything, and gives every vacant segment or unused page back.
     fn trim(&mut self) -> u64 {
         let before = self.reserved();
-        self.wait_for_fences();
-        self.coalesce();
         self.wait_for_fences();
         if self.space.is_some() {
             self.trim_pages()
@@ -309,7 +313,8 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
         let held = self.cache.held() * self.settings.granule;
         let waiting: u64 = self.waiting[..self.waiting_count].iter().map(Waiting::bytes).sum();
         let live: u64 = self.ranges.iter().map(|range| range.stats().in_use).sum();
-        ensure(live == self.tally.in_use + held + waiting, "what the range holds is in use, cached or waiting", live)?;
+        let kept = self.tally.in_use + held + waiting + self.tally.quarantined;
+        ensure(live == kept, "what the range holds is in use, cached, waiting or quarantined", live)?;
         let backed: u64 = self.ranges.iter().map(Range::backed).sum();
         ensure(backed == self.reserved(), "all memory of the source is in the ranges", self.reserved())?;
         self.check_segments()

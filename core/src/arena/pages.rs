@@ -83,8 +83,10 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
             return Err(NO_SLOT);
         }
         self.source.map(region, from - region.base, bytes)?;
-        self.ranges[area].back(hole, from, bytes).map_err(|_| NO_SLOT)?;
-        if self.settings.zero_fresh { self.source.zero(from, bytes) } else { Ok(()) }
+        if let Err(error) = self.zero_fresh(from, bytes) {
+            return self.source.unmap(region, from - region.base, bytes).and(Err(error));
+        }
+        self.ranges[area].back(hole, from, bytes).map_err(|_| NO_SLOT)
     }
 
     /// Moves at most `most` bytes of whole pages from one gap to the start of part of a hole. One call. Returns how many,

@@ -101,8 +101,8 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
             return Err(NO_SLOT);
         }
         let region = self.source.take(bytes)?;
-        if self.settings.zero_fresh {
-            self.source.zero(region.base, region.bytes)?;
+        if let Err(error) = self.zero_fresh(region.base, region.bytes) {
+            return self.source.give_back(region).and(Err(error));
         }
         let bytes = region.bytes & !(self.settings.granule - 1);
         let (at, start) = self.window_for(region, bytes);
@@ -119,6 +119,11 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
                 self.source.give_back(region).and(Err(rule))
             }
         }
+    }
+
+    /// Zeroes memory that the source just gave, if it is to be.
+    pub(super) fn zero_fresh(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
+        if self.settings.zero_fresh { self.source.zero(address, bytes) } else { Ok(()) }
     }
 
     /// The lowest place in the window for a region: its index among the segments, and its start. O(segments).
@@ -138,14 +143,17 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     fn give_segment(&mut self, at: usize) -> bool {
         let segment = self.segments[at];
         let Some(id) = segment.id else { return false };
-        if self.ranges[LARGE].remove_region(id).is_err() {
+        // The source first: if it refuses, the segment stays what it is.
+        if !self.is_vacant(at) || self.source.give_back(segment.region).is_err() {
             return false;
         }
+        // A vacant region is never refused.
+        let removed = self.ranges[LARGE].remove_region(id).is_ok();
         self.segments[at..self.segment_count].rotate_left(1);
         self.segment_count -= 1;
         self.segments[self.segment_count] = Segment::EMPTY;
         self.tally.returns += 1;
-        self.source.give_back(segment.region).is_ok()
+        removed
     }
 
     /// Gives every vacant segment back. True when there was one.

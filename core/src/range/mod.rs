@@ -269,10 +269,12 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// The slot of a live block, when the name is right.
     #[inline]
     fn live(&self, block: &Block) -> Result<u32, FreeError> {
-        let name = Slot::name_of(State::Live, block.ticket);
         // No live block has ticket 0, and slots from `fresh` on may hold anything.
-        if block.slot < self.fresh && self.slots.slot(block.slot).name == name {
-            return Ok(block.slot);
+        if block.slot < self.fresh {
+            let slot = self.slots.slot(block.slot);
+            if slot.state() == State::Live && slot.value() == block.ticket {
+                return Ok(block.slot);
+            }
         }
         Err(self.not_live(block))
     }
