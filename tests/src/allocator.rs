@@ -89,7 +89,8 @@ impl Contract {
         self
     }
 
-    /// Freed blocks wait for work in flight, which the suite cannot end: what is still pooled may stay reserved.
+    /// Freed blocks wait for work in flight, which the suite cannot end (it trims several times, so that fences are asked
+    /// again): while something is still pooled, memory may stay reserved.
     pub const fn work_in_flight(self) -> Self {
         Self { in_flight: true, ..self }
     }

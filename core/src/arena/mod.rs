@@ -113,8 +113,9 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     pub fn new(mut source: S, fence: F, parts: Parts<M>, settings: Settings) -> Result<Self, AllocError> {
         let settings = settings.validate(source.page_bytes())?;
         let ([small_slots, large_slots], [small_index, large_index]) = (parts.slots, parts.index);
-        let mut small = Range::new(small_slots, settings.granule, small_index)?;
-        let mut large = Range::new(large_slots, settings.granule, large_index)?;
+        // Even tickets and odd ones: a ticket is never used twice by the arena either.
+        let mut small = Range::new(small_slots, settings.granule, small_index)?.numbered(0, 2);
+        let mut large = Range::new(large_slots, settings.granule, large_index)?.numbered(1, 2);
         let mut space = None;
         if source.page_bytes() != 0 {
             let half = settings.space_bytes(source.page_bytes());

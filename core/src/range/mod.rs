@@ -62,6 +62,8 @@ pub struct Range<S, I = GoodFit> {
     regions: u32,
     /// The last ticket given.
     ticket: u64,
+    /// From one ticket to the next.
+    step: u64,
     totals: Totals,
 }
 
@@ -110,6 +112,7 @@ impl<S: Slots, I: Index> Range<S, I> {
             fresh: 0,
             regions: NONE,
             ticket: 0,
+            step: 1,
             totals: Totals::default(),
         })
     }
@@ -117,6 +120,12 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// The same, with its window of addresses starting at `base` (rounded down to the granule) instead of 0.
     pub fn based(self, base: u64) -> Self {
         Self { base: base & !((1 << self.granule) - 1), ..self }
+    }
+
+    /// The same, with every `step`-th ticket after `last` instead of 1, 2, 3, ...: ranges that serve one allocator give
+    /// no ticket twice between them. A step of 0 counts as 1.
+    pub fn numbered(self, last: u64, step: u64) -> Self {
+        Self { ticket: last, step: step.max(1), ..self }
     }
 
     /// Adds a region of memory at `address`: all of it becomes free. Regions are never merged with each other.

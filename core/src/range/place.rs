@@ -97,7 +97,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     #[inline]
     pub(super) fn cut(&mut self, i: u32, new: u32, front: u32, size: u32) -> Block {
         let place = self.slots.slot(i).end + front;
-        self.ticket += 1;
+        self.ticket += self.step;
         let ticket = self.ticket;
         self.plant(i, new, front, size, Slot::name_of(State::Live, ticket));
         self.grew(size);
@@ -174,7 +174,7 @@ impl<S: Slots, I: Index> Range<S, I> {
             return Err(self.error(Cause::NoRoom, bytes));
         }
         let start = post.end - old;
-        self.ticket += 1;
+        self.ticket += self.step;
         self.totals.resizes += 1;
         self.slots.slot_mut(i).name = Slot::name_of(State::Live, self.ticket);
         self.index.update(&mut self.slots, i, start + size, old + post.gap - size);
@@ -191,7 +191,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     #[inline]
     pub fn rename(&mut self, block: Block) -> Result<Block, FreeError> {
         let i = self.live(&block)?;
-        self.ticket += 1;
+        self.ticket += self.step;
         let name = Slot::name_of(State::Live, self.ticket);
         let size = self.size(i);
         self.slots.slot_mut(i).name = name;
