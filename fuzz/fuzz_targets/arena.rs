@@ -39,6 +39,12 @@ enum Step {
     Trim,
 }
 
+/// Entries of the cache, and frees that can wait.
+const ENTRIES: usize = 24;
+const WAITING: usize = 8;
+/// Trims after which nothing waits: the cache empties into the waiting ones, and two more to begin and to end.
+const ROUNDS: usize = ENTRIES / WAITING + 2;
+
 /// Storage that forgets when told to.
 struct Lent;
 
@@ -59,9 +65,9 @@ fn parts(input: &Input) -> Parts<Lent> {
         slots: [vec![Slot::EMPTY; slots], vec![Slot::EMPTY; slots]],
         index: [index(), index()],
         bins: vec![Bin::EMPTY; 16],
-        entries: Forgetful::new(24, "arena_loses_entry", || Entry::EMPTY),
+        entries: Forgetful::new(ENTRIES, "arena_loses_entry", || Entry::EMPTY),
         segments: Forgetful::new(8, "arena_loses_segment", || Segment::EMPTY),
-        waiting: vec![Waiting::EMPTY; 8],
+        waiting: vec![Waiting::EMPTY; WAITING],
     }
 }
 
@@ -157,11 +163,11 @@ impl<S: Source, F: Fence> World<S, F> {
             self.clock.set(self.clock.get() + 1);
             self.arena.free(block, Owner(0)).expect("live");
         }
-        // All work is done: nothing waits any more.
-        self.clock.set(self.clock.get() + 1000);
-        self.arena.trim();
-        self.clock.set(self.clock.get() + 1000);
-        self.arena.trim();
+        // All work comes to its end. A trim frees what is ready and lets at most as much wait as was lent room for.
+        for _ in 0..ROUNDS {
+            self.clock.set(self.clock.get() + 1000);
+            self.arena.trim();
+        }
         self.compare();
         let stats = self.arena.stats();
         assert!(stats.reserved == 0, "everything went back: {stats:?}");
