@@ -599,3 +599,14 @@ fn cached_blocks_give_their_slots_up_before_a_request_fails() {
     put(&mut world, last, 0);
     finish(&mut world);
 }
+
+#[test]
+fn a_forged_size_in_a_name_does_not_reach_the_counters() {
+    let mut world = world(false, 32 * PAGE, SETTINGS);
+    let block = get(&mut world, 3 * PAGE, 0);
+    let forged = Block { bytes: u64::MAX / 2, ..block };
+    let resized = world.resize(forged, 2 * PAGE).expect("it shrinks");
+    assert_eq!((resized.bytes, world.stats().in_use), (2 * PAGE, 2 * PAGE));
+    put(&mut world, Block { bytes: 1, ..resized }, 0);
+    finish(&mut world);
+}

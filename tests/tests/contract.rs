@@ -148,7 +148,7 @@ fn layer_counted() {
 fn layer_traced() {
     let events = AtomicU64::new(0);
     let sink = |_| _ = events.fetch_add(1, Ordering::Relaxed);
-    contract(|| Traced::new(bucket_arena(1 << 20), sink, vec![IdRecord::default(); 200])).unwrap();
+    contract(|| Traced::new(bucket_arena(1 << 20), sink, vec![IdRecord::default(); 40])).unwrap();
     assert_ne!(events.load(Ordering::Relaxed), 0);
 }
 

@@ -260,8 +260,9 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
     }
 
     fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
-        let old = block.bytes;
         let area = self.area_of(&block);
+        // The range's word for the size, not the name's.
+        let old = self.ranges[area].size_of(&block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
         let resized = self.ranges[area].resize(block, bytes)?;
         self.tally.in_use = self.tally.in_use + resized.bytes - old;
         self.tally.peak_in_use = self.tally.peak_in_use.max(self.tally.in_use);

@@ -56,12 +56,14 @@ pub struct Traced<A, K, T> {
     ids: Ids<T>,
     /// Id of the next block.
     next: u64,
+    /// Requests refused here, because no more ids can be kept.
+    refused: u64,
 }
 
 impl<A: Allocator, K: Sink, T: AsRef<[IdRecord]> + AsMut<[IdRecord]>> Traced<A, K, T> {
     /// Traces an allocator nothing was taken from yet. The table is emptied.
     pub fn new(inner: A, sink: K, table: T) -> Self {
-        Self { inner, sink, ids: Ids::new(table), next: 0 }
+        Self { inner, sink, ids: Ids::new(table), next: 0, refused: 0 }
     }
 
     /// The allocator inside, to look at.
@@ -78,6 +80,7 @@ impl<A: Allocator, K: Sink, T: AsRef<[IdRecord]> + AsMut<[IdRecord]>> Traced<A, 
 impl<A: Allocator, K: Sink, T: AsRef<[IdRecord]> + AsMut<[IdRecord]>> Allocator for Traced<A, K, T> {
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         if self.ids.is_full() {
+            self.refused += 1;
             return Err(AllocError::new(Cause::OutOfSlots, request.bytes));
         }
         let block = self.inner.allocate(request)?;
@@ -113,8 +116,10 @@ impl<A: Allocator, K: Sink, T: AsRef<[IdRecord]> + AsMut<[IdRecord]>> Allocator 
         self.inner.trim()
     }
 
+    /// The inner counters; `failed` includes what was refused here.
     fn stats(&self) -> Stats {
-        self.inner.stats()
+        let inner = self.inner.stats();
+        Stats { failed: inner.failed + self.refused, ..inner }
     }
 
     fn check(&self) -> Result<(), Violation> {

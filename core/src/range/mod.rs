@@ -258,6 +258,14 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.live(block).is_ok()
     }
 
+    /// Bytes of a live block, as recorded.
+    ///
+    /// # Errors
+    /// [`FreeError`] when the block is not live.
+    pub fn size_of(&self, block: &Block) -> Result<u64, FreeError> {
+        self.live(block).map(|i| self.bytes(self.size(i)))
+    }
+
     /// Granules of a request, when they can be expressed.
     #[inline]
     fn granules(&self, bytes: u64) -> Option<u32> {
