@@ -10,10 +10,12 @@
 // seeded: inbox_drain_relaxed
 #![cfg(loom)]
 
+mod explore;
+
+use explore::explore;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use std::sync::atomic::{AtomicUsize as Count, Ordering};
 use terrace_core::inbox::Inbox;
 use terrace_core::sync::AtomicU32;
 use terrace_core::{Bin, Cache, Entry, Owner};
@@ -22,17 +24,6 @@ use terrace_core::{Bin, Cache, Entry, Owner};
 const OWNER: Owner = Owner(0);
 /// Granules of every block here.
 const SIZE: u32 = 4;
-
-/// Explores all executions of a story and checks that there was more than one.
-fn explore(story: impl Fn() + Sync + Send + 'static) {
-    static EXECUTIONS: Count = Count::new(0);
-    let before = EXECUTIONS.load(Ordering::SeqCst);
-    loom::model(move || {
-        EXECUTIONS.fetch_add(1, Ordering::SeqCst);
-        story();
-    });
-    assert!(EXECUTIONS.load(Ordering::SeqCst) > before + 1, "more than one execution");
-}
 
 /// Links of the owner's inbox, and the memory of each block.
 struct World {

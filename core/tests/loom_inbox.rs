@@ -6,10 +6,12 @@
 // seeded: inbox_drain_relaxed
 #![cfg(loom)]
 
+mod explore;
+
+use explore::explore;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use std::sync::atomic::{AtomicUsize as Count, Ordering};
 use terrace_core::inbox::{Inbox, PushError};
 use terrace_core::sync::AtomicU32;
 use terrace_core::{Owner, sync};
@@ -40,17 +42,6 @@ impl World {
     fn read(&self, index: u32) {
         self.payload[index as usize].with(|_| ());
     }
-}
-
-/// Explores all executions of a story and checks that there was more than one.
-fn explore(story: impl Fn() + Sync + Send + 'static) {
-    static EXECUTIONS: Count = Count::new(0);
-    let before = EXECUTIONS.load(Ordering::SeqCst);
-    loom::model(move || {
-        EXECUTIONS.fetch_add(1, Ordering::SeqCst);
-        story();
-    });
-    assert!(EXECUTIONS.load(Ordering::SeqCst) > before + 1, "more than one execution");
 }
 
 #[test]

@@ -6,24 +6,15 @@
 // seeded: pool_release_relaxed
 #![cfg(loom)]
 
+mod explore;
+
+use explore::explore;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use std::sync::atomic::{AtomicUsize as Count, Ordering};
 use terrace_core::pool::{Buckets, Pool, Steps};
 use terrace_core::sync::AtomicUsize;
 use terrace_core::{Allocator, Counters, Request};
-
-/// Explores all executions of a story and checks that there was more than one.
-fn explore(story: impl Fn() + Sync + Send + 'static) {
-    static EXECUTIONS: Count = Count::new(0);
-    let before = EXECUTIONS.load(Ordering::SeqCst);
-    loom::model(move || {
-        EXECUTIONS.fetch_add(1, Ordering::SeqCst);
-        story();
-    });
-    assert!(EXECUTIONS.load(Ordering::SeqCst) > before + 1, "more than one execution");
-}
 
 /// Words of a pool, and a payload for each block: the memory itself.
 struct World {

@@ -4,8 +4,8 @@
 //! searched again, exactly (PyTorch's allocator does not search again after it released memory, and fails spuriously).
 //! Asks from below: [`Fence`] tickets of one owner that become ready in order.
 
+use super::Arena;
 use super::store::{Store, Waiting};
-use super::{Arena, Coalesce};
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::{AllocError, Cause, FreeError};
 use crate::fence::{Fence, FenceState};
@@ -200,10 +200,5 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
             freed |= self.settle(block, owner, ticket).is_ok();
         }
         freed
-    }
-
-    /// Whether frees are cached at all.
-    pub fn is_lazy(&self) -> bool {
-        self.settings.coalesce != Coalesce::AtOnce
     }
 }
