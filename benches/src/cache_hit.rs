@@ -124,7 +124,7 @@ fn filled_arena(sizes: u32) -> Result<BlockArena, String> {
         bins: vec![Bin::EMPTY; PLACES],
         entries: vec![Entry::EMPTY; PLACES],
         segments: vec![Segment::EMPTY; 64],
-        waiting: vec![Waiting::EMPTY; 64],
+        waiting: [vec![], vec![]],
     };
     let settings = Settings { small: 1 << 20, granule: GRANULE, ..Settings::segments() };
     let failed = |error| format!("the arena cannot be set up: {error}");

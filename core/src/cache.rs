@@ -121,8 +121,8 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         self.per_bin = per_bin;
     }
 
-    /// Adapts the cap to pressure: above 0.8 it shrinks, below 0.3 it grows by 1.5 (see [`CachePolicy`]).
-    /// An unlimited cap starts from what is held.
+    /// Adapts the cap to pressure: above 0.8 it shrinks, below 0.3 it grows by 1.5 (see [`CachePolicy`], whose bounds are
+    /// granules here, as the cap is). An unlimited cap starts from what is held.
     pub fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         let cap = if self.cap == u64::MAX { self.held } else { self.cap }.max(1);
         match policy.advise(used, capacity, cap) {

@@ -2,7 +2,7 @@
 //!
 //! Promises upward: a block goes back *with* a fence; its owner may take it again at once, others only once
 //! the fence is [`FenceState::Ready`].
-//! Asks from below: tickets of one owner become ready in the order they were given.
+//! Asks from below: tickets of one owner never decrease, and become ready in the order they were given.
 
 use crate::allocator::Owner;
 
@@ -21,8 +21,13 @@ pub enum FenceState {
 ///
 /// Wakers live in adapters; core only polls.
 pub trait Fence {
-    /// A ticket that covers everything `owner` did so far. Called lazily, not once per free.
+    /// A ticket that covers everything `owner` did so far. Called for blocks that leave the cache, not for every free.
     fn record(&mut self, owner: Owner) -> u64;
+
+    /// Whether a ticket can ever be pending: if so, an arena needs room for frees that wait.
+    fn may_pend(&self) -> bool {
+        true
+    }
 
     /// Whether all that `ticket` covers is done.
     fn poll(&mut self, owner: Owner, ticket: u64) -> FenceState;
@@ -45,5 +50,9 @@ impl Fence for NoFence {
 
     fn poll(&mut self, _: Owner, _: u64) -> FenceState {
         FenceState::Ready
+    }
+
+    fn may_pend(&self) -> bool {
+        false
     }
 }

@@ -98,9 +98,9 @@ impl Pressure {
 pub enum Advice {
     /// Nothing.
     Keep,
-    /// Raise the cap to this many bytes.
+    /// Raise the cap to this much.
     Grow(u64),
-    /// Lower the cap to this many bytes, and give back what is above it.
+    /// Lower the cap to this much, and give back what is above it.
     Shrink(u64),
 }
 
@@ -122,9 +122,9 @@ pub struct CachePolicy {
     pub shrink_above: u64,
     /// Permille below which they grow.
     pub grow_below: u64,
-    /// The cap never falls below this many bytes by advice.
+    /// The cap never falls below this by advice, in the cap's unit: bytes, or a cache's granules.
     pub least: u64,
-    /// The cap never rises above this many bytes by advice.
+    /// The cap never rises above this by advice, in the cap's unit.
     pub most: u64,
 }
 

@@ -32,6 +32,8 @@ struct Memory {
     live: Vec<Block>,
     /// Each n-th call fails, 0: none.
     fail_every: u64,
+    /// Calls with these names fail.
+    fail_kinds: &'static [&'static str],
     asked: u64,
     usage: Usage,
     next: u64,
@@ -47,7 +49,7 @@ impl Memory {
     fn call(&mut self, what: &'static str) -> Result<(), SourceError> {
         self.log.borrow_mut().push(what);
         self.asked += 1;
-        if self.fail_every != 0 && self.asked.is_multiple_of(self.fail_every) {
+        if self.fail_kinds.contains(&what) || self.fail_every != 0 && self.asked.is_multiple_of(self.fail_every) {
             return Err(SourceError::Failed { code: 5 });
         }
         self.usage.calls += u64::from(what != "zero");
@@ -188,15 +190,15 @@ type World = Arena<Memory, Gates, Vectors>;
 const SETTINGS: Settings =
     Settings { segment_bytes: 16 * PAGE, grain: PAGE, space: 1 << 24, slack: u32::MAX, ..Settings::growing() };
 
-/// An arena with `slots` records in each area and room for `waiting` frees.
-fn lent(grows: bool, capacity: u64, settings: Settings, slots: usize, waiting: usize) -> World {
+/// An arena with `slots` records in each area.
+fn lent(grows: bool, capacity: u64, settings: Settings, slots: usize) -> World {
     let parts = Parts {
         slots: [vec![Slot::EMPTY; slots], vec![Slot::EMPTY; slots]],
         index: [BestFit::new(vec![Branch::EMPTY; slots]), BestFit::new(vec![Branch::EMPTY; slots])],
         bins: vec![Bin::EMPTY; 64],
         entries: vec![Entry::EMPTY; 64],
         segments: vec![Segment::EMPTY; 32],
-        waiting: vec![Waiting::EMPTY; waiting],
+        waiting: [vec![Waiting::EMPTY; slots], vec![Waiting::EMPTY; slots]],
     };
     let (source, fence) = (Memory::new(grows, capacity), Gates::default());
     let fence = Gates { log: source.log.clone(), ..fence };
@@ -204,7 +206,7 @@ fn lent(grows: bool, capacity: u64, settings: Settings, slots: usize, waiting: u
 }
 
 fn world(grows: bool, capacity: u64, settings: Settings) -> World {
-    lent(grows, capacity, settings, 400, 32)
+    lent(grows, capacity, settings, 400)
 }
 
 fn get(world: &mut World, bytes: u64, owner: u32) -> Block {
@@ -271,6 +273,25 @@ fn a3_fresh_memory_is_zeroed_when_asked() {
     let mut plain = world(true, 1 << 20, SETTINGS);
     let _ = get(&mut plain, PAGE, 0);
     assert_eq!(plain.source().zeroed, [], "only when asked");
+}
+
+#[test]
+fn memory_that_is_neither_zeroed_nor_taken_back_is_nobodys_and_counted() {
+    for grows in [false, true] {
+        let mut world = world(grows, 64 * PAGE, Settings { zero_fresh: true, ..SETTINGS });
+        world.source_mut().fail_kinds = &["zero", "give_back", "unmap"];
+        let error = world.allocate(Request::new(PAGE)).expect_err("nothing can be zeroed");
+        assert_eq!(error.cause, Cause::SourceFailed);
+        world.check().expect("every invariant holds");
+        let lost = world.stats().pooled;
+        assert!(lost > 0 && lost == world.reserved(), "what was lost is counted");
+        world.source_mut().fail_kinds = &[];
+        let block = get(&mut world, PAGE, 0);
+        assert!(world.source().zeroed.iter().any(|&(from, bytes)| (from..from + bytes).contains(&block.address)));
+        put(&mut world, block, 0);
+        world.trim();
+        assert_eq!((world.reserved(), world.stats().pooled), (lost, lost), "all else went back");
+    }
 }
 
 // The cache.
@@ -462,8 +483,8 @@ fn a_freed_block_is_its_owners_at_once_and_everyones_when_the_fence_is_ready() {
 
 #[test]
 fn a_failed_fence_quarantines() {
-    for waiting in [0, 4] {
-        let mut world = lent(false, 32 * PAGE, SETTINGS, 100, waiting);
+    for grows in [false, true] {
+        let mut world = world(grows, 32 * PAGE, SETTINGS);
         world.fence_mut().done.insert(Owner(1), 0);
         world.fence_mut().lost.insert(Owner(1));
         let (large, small) = (get(&mut world, 8 * PAGE, 1), get(&mut world, PAGE, 1));
@@ -481,19 +502,61 @@ fn a_failed_fence_quarantines() {
     }
 }
 
-#[test]
-fn a_full_waiting_table_loses_nothing() {
-    let mut world = lent(false, 1 << 20, SETTINGS, 100, 1);
+/// Owner 1's work is in flight, and of eight blocks it gave three back: two that touch, and one behind a block that
+/// was free for all before.
+fn three_waiting(grows: bool) -> (World, Vec<Block>) {
+    let mut world = world(grows, 32 * PAGE, Settings { small: 64, ..SETTINGS });
+    let blocks: Vec<Block> = (0..8).map(|_| get(&mut world, 2 * PAGE, 1)).collect();
+    put(&mut world, blocks[4], 1);
     world.fence_mut().done.insert(Owner(1), 0);
-    let large = [get(&mut world, 8 * PAGE, 1), get(&mut world, 8 * PAGE, 1)];
-    let small: Vec<Block> = (0..5).map(|_| get(&mut world, PAGE, 1)).collect();
-    small.into_iter().for_each(|block| put(&mut world, block, 1));
-    put(&mut world, large[0], 1);
-    world.coalesce();
+    [2, 3, 5].into_iter().for_each(|at| put(&mut world, blocks[at], 1));
     world.check().expect("every invariant holds");
-    put(&mut world, large[1], 1);
-    assert_eq!(world.stats().in_use, 0);
-    finish(&mut world);
+    happened(&world);
+    (world, blocks)
+}
+
+#[test]
+fn what_an_owner_freed_is_its_own_in_every_size_and_nobody_elses() {
+    for grows in [false, true] {
+        let (mut world, blocks) = three_waiting(grows);
+        let lowest = blocks[2..6].iter().map(|block| block.address).min().expect("four");
+        let inside = |block: &Block| block.address >= lowest && block.address + block.bytes <= lowest + 8 * PAGE;
+        // More than any one block, and more than is free for all.
+        let large = get(&mut world, 5 * PAGE, 1);
+        assert!(inside(&large) && !happened(&world).contains(&"take"));
+        assert_eq!(world.stats().pooled, 3 * PAGE, "the rest waits on");
+        world.check().expect("every invariant holds");
+        let small = get(&mut world, 2 * PAGE, 1);
+        assert!(inside(&small), "for its owner");
+        assert_eq!(world.stats().pooled, PAGE, "what is left of it again");
+        let last = world.fence_mut().last;
+        world.fence_mut().done.insert(Owner(1), last - 1);
+        assert!(!world.poll_fences(), "for the youngest ticket of all that it was made of");
+        let other = get(&mut world, PAGE, 2);
+        assert!(!inside(&other), "the rest is not for others");
+        let stays = [0, 1, 6, 7].map(|at| blocks[at]);
+        for block in [large, small].into_iter().chain(stays).chain([other]) {
+            put(&mut world, block, 1);
+            world.check().expect("every invariant holds");
+        }
+        finish(&mut world);
+    }
+}
+
+#[test]
+fn a_fence_that_may_pend_needs_a_record_for_each_slot() {
+    let arena = |waiting: usize| {
+        let parts = Parts::<Vectors> {
+            slots: [vec![], vec![Slot::EMPTY; 8]],
+            index: [vec![], vec![Branch::EMPTY; 8]].map(BestFit::new),
+            bins: vec![],
+            entries: vec![],
+            segments: vec![Segment::EMPTY; 2],
+            waiting: [vec![], vec![Waiting::EMPTY; waiting]],
+        };
+        Arena::new(Memory::new(false, 1 << 20), Gates::default(), parts, SETTINGS).map(|_| ()).map_err(|e| e.cause)
+    };
+    assert_eq!((arena(7), arena(8)), (Err(Cause::OutOfSlots), Ok(())));
 }
 
 // Faults and exhaustion.
@@ -543,9 +606,9 @@ proptest! {
 
     #[test]
     fn pages_are_never_taken_from_live_blocks_and_all_come_back(
-        acts in some_acts(), grows: bool, capacity in 8u64..200, slack in 0u32..100, pending: bool, waiting in 0usize..6,
+        acts in some_acts(), grows: bool, capacity in 8u64..200, slack in 0u32..100, pending: bool,
     ) {
-        let mut world = lent(grows, capacity * PAGE, Settings { slack, ..SETTINGS }, 400, waiting);
+        let mut world = lent(grows, capacity * PAGE, Settings { slack, ..SETTINGS }, 400);
         if pending {
             world.fence_mut().done.insert(Owner(1), 0);
         }
@@ -555,7 +618,7 @@ proptest! {
 
     #[test]
     fn a_lack_of_slots_is_said_and_changes_nothing(acts in some_acts(), grows: bool, slots in 3usize..12) {
-        let mut world = lent(grows, 1000 * PAGE, SETTINGS, slots, 4);
+        let mut world = lent(grows, 1000 * PAGE, SETTINGS, slots);
         run(&mut world, &acts);
         let mut held = vec![];
         let error = loop {
@@ -590,7 +653,7 @@ fn moved_pages_serve_when_the_capacity_is_spent() {
 
 #[test]
 fn cached_blocks_give_their_slots_up_before_a_request_fails() {
-    let mut world = lent(false, 1 << 20, SETTINGS, 8, 0);
+    let mut world = lent(false, 1 << 20, SETTINGS, 8);
     let blocks: Vec<Block> = (0..6).map(|_| get(&mut world, 64, 0)).collect();
     let last = get(&mut world, 64, 0);
     blocks.into_iter().for_each(|block| put(&mut world, block, 0));

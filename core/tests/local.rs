@@ -64,7 +64,7 @@ fn shared(capacity: u64, skew: u64) -> Shared {
         bins: vec![Bin::EMPTY; 64],
         entries: vec![Entry::EMPTY; 64],
         segments: vec![Segment::EMPTY; 50],
-        waiting: vec![],
+        waiting: [vec![], vec![]],
     };
     let settings = Settings { segment_bytes: 8192, grain: 4096, ..Settings::segments() };
     Locked::new(Arena::new(Regions::new(capacity, skew), NoFence, parts, settings).expect("valid"))

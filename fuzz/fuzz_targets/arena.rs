@@ -39,11 +39,10 @@ enum Step {
     Trim,
 }
 
-/// Entries of the cache, and frees that can wait.
+/// Entries of the cache.
 const ENTRIES: usize = 24;
-const WAITING: usize = 8;
-/// Trims after which nothing waits: the cache empties into the waiting ones, and two more to begin and to end.
-const ROUNDS: usize = ENTRIES / WAITING + 2;
+/// Trims after which nothing waits: one that takes tickets for what is cached, one when they are ready.
+const ROUNDS: usize = 2;
 
 /// Storage that forgets when told to.
 struct Lent;
@@ -67,7 +66,7 @@ fn parts(input: &Input) -> Parts<Lent> {
         bins: vec![Bin::EMPTY; 16],
         entries: Forgetful::new(ENTRIES, "arena_loses_entry", || Entry::EMPTY),
         segments: Forgetful::new(8, "arena_loses_segment", || Segment::EMPTY),
-        waiting: vec![Waiting::EMPTY; WAITING],
+        waiting: [vec![Waiting::EMPTY; slots], vec![Waiting::EMPTY; slots]],
     }
 }
 
@@ -75,11 +74,17 @@ fn coalesce(input: &Input) -> Coalesce {
     [Coalesce::AtOnce, Coalesce::Lazy, Coalesce::Threshold(4096)][usize::from(input.coalesce) % 3]
 }
 
+fn apart(a: &Block, b: &Block) -> bool {
+    a.address + a.bytes <= b.address || b.address + b.bytes <= a.address
+}
+
 /// An arena, what is live in it, and what was.
 struct World<S, F> {
     arena: Arena<S, F, Lent>,
     live: Vec<Block>,
     dead: Vec<Block>,
+    /// Who freed what, and when: others may not have it before the fence.
+    freed: Vec<(Block, Owner, u64)>,
     /// Region and ticket of every block so far.
     names: HashSet<(u32, u64)>,
     /// Bytes of a unit of request sizes.
@@ -88,12 +93,17 @@ struct World<S, F> {
     sure: u64,
     /// The fence's: one tick a step.
     clock: Rc<Cell<u64>>,
+    /// Ticks until what was freed is for all.
+    delay: u64,
 }
 
 impl<S: Source, F: Fence> World<S, F> {
     fn allocate(&mut self, bytes: u64, align: u64, owner: Owner) {
         match self.arena.allocate(Request::new(bytes).align(align).owner(owner)) {
-            Ok(block) => self.add(block, bytes, align),
+            Ok(block) => {
+                self.apart_from_others(&block, owner);
+                self.add(block, bytes, align);
+            }
             Err(error) => {
                 let must = self.live.is_empty() && (1..=self.sure).contains(&bytes);
                 assert!(!must, "an empty arena refused {bytes} bytes: {error}");
@@ -101,11 +111,22 @@ impl<S: Source, F: Fence> World<S, F> {
         }
     }
 
+    /// What others freed a short time ago is still theirs.
+    fn apart_from_others(&mut self, block: &Block, owner: Owner) {
+        let now = self.clock.get();
+        let delay = self.delay;
+        self.freed.retain(|(_, _, at)| now < at + delay);
+        for (freed, by, _) in self.freed.iter().filter(|(_, by, _)| *by != owner) {
+            assert!(apart(block, freed), "{block:?} overlaps {freed:?} that {by:?} may still use");
+        }
+        // What its owner has again counts from when it is freed again.
+        self.freed.retain(|(freed, ..)| apart(block, freed));
+    }
+
     fn add(&mut self, block: Block, bytes: u64, align: u64) {
         assert!(block.bytes >= bytes && block.address % align == 0, "{block:?} for {bytes} at {align}");
         for other in &self.live {
-            let apart = block.address + block.bytes <= other.address || other.address + other.bytes <= block.address;
-            assert!(apart, "{block:?} overlaps {other:?}");
+            assert!(apart(&block, other), "{block:?} overlaps {other:?}");
         }
         assert!(self.names.insert((block.region, block.ticket)), "a name is never used twice: {block:?}");
         self.live.push(block);
@@ -120,8 +141,10 @@ impl<S: Source, F: Fence> World<S, F> {
             }
             Step::Free(at, owner) if count > 0 => {
                 let block = self.live.swap_remove(usize::from(at) % count);
-                self.arena.free(block, Owner(u32::from(owner) % 3)).expect("live");
+                let owner = Owner(u32::from(owner) % 3);
+                self.arena.free(block, owner).expect("live");
                 self.dead.push(block);
+                self.freed.push((block, owner, self.clock.get()));
             }
             Step::FreeDead(at) if !self.dead.is_empty() => {
                 let name = self.dead[usize::from(at) % self.dead.len()];
@@ -163,7 +186,7 @@ impl<S: Source, F: Fence> World<S, F> {
             self.clock.set(self.clock.get() + 1);
             self.arena.free(block, Owner(0)).expect("live");
         }
-        // All work comes to its end. A trim frees what is ready and lets at most as much wait as was lent room for.
+        // All work comes to its end.
         for _ in 0..ROUNDS {
             self.clock.set(self.clock.get() + 1000);
             self.arena.trim();
@@ -177,16 +200,19 @@ impl<S: Source, F: Fence> World<S, F> {
 /// Runs the steps on an arena over `source`.
 fn run<S: Source, F: Fence>(source: S, (fence, clock): (F, Rc<Cell<u64>>), input: &Input, settings: Settings) {
     let (unit, mut sure) = if settings.small == SMALL { (64, 128 << 10) } else { (64 << 10, 20 << 20) };
-    if input.kind % 2 == 1 {
+    let delay = if input.kind % 2 == 1 { DELAY } else { 0 };
+    if delay > 0 {
         sure = 0;
     }
     let arena = Arena::new(source, fence, parts(input), settings).expect("valid settings");
-    let (live, dead, names) = (Vec::new(), Vec::new(), HashSet::new());
-    World { arena, live, dead, names, unit, sure, clock }.play(&input.steps);
+    let (live, dead, freed, names) = (Vec::new(), Vec::new(), Vec::new(), HashSet::new());
+    World { arena, live, dead, freed, names, unit, sure, clock, delay }.play(&input.steps);
 }
 
 /// Largest block of the small path over segments; over pages it is larger.
 const SMALL: u64 = 2048;
+/// Ticks that work stays in flight.
+const DELAY: u64 = 3;
 
 fuzz_target!(|input: Input| {
     let coalesce = coalesce(&input);
@@ -195,7 +221,7 @@ fuzz_target!(|input: Input| {
     let small = Settings { small: SMALL, segment_bytes: 16 << 10, grain: 4096, coalesce, ..Settings::segments() };
     let pages = Settings { small: 256 << 10, space: 256 << 20, coalesce, ..Settings::growing() };
     let clock = Rc::new(Cell::new(0));
-    let delay = || (Delay::on(clock.clone(), 3), clock.clone());
+    let delay = || (Delay::on(clock.clone(), DELAY), clock.clone());
     match input.kind % 4 {
         0 => run(fixed(), (NoFence, clock), &input, small),
         1 => run(fixed(), delay(), &input, small),

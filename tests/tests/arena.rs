@@ -27,7 +27,7 @@ fn arena<S: Source, F: Fence>(source: S, fence: F, fit: Fit, slots: usize, setti
         bins: vec![Bin::EMPTY; 64],
         entries: vec![Entry::EMPTY; slots / 4],
         segments: vec![Segment::EMPTY; 16],
-        waiting: vec![Waiting::EMPTY; slots / 4],
+        waiting: [vec![Waiting::EMPTY; slots], vec![Waiting::EMPTY; slots]],
     };
     Arena::new(source, fence, parts, settings).expect("valid settings")
 }

@@ -16,18 +16,35 @@ use terrace_models::{BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorc
 pub struct Setup {
     /// Which source to take from.
     pub source: SourceKind,
-    /// The most bytes it gives, 0 when not limited.
+    /// The most bytes it gives.
     pub capacity: u64,
+    /// Blocks live at once that there is room for.
+    pub blocks: usize,
     /// Opens `--fence-delay` events after a free; its clock is the number of the event.
     pub fence: Delay,
-    /// Whether that is later than at once.
-    pub delayed: bool,
 }
 
+/// The most bytes of a source that was not limited: 2^50 = 1 PiB, more than any machine has. A growing source keeps a bit
+/// for each page of 2 MiB, so that whatever a trace asks, that is at most 2^50 / 2^21 / 8 = 64 MiB.
+const CAPACITY: u64 = 1 << 50;
+
 impl Setup {
-    /// A setup with a clock of its own.
-    pub fn new(source: SourceKind, capacity: u64, fence_delay: u64) -> Self {
-        Self { source, capacity, fence: Delay::new(fence_delay), delayed: fence_delay > 0 }
+    /// A setup with a clock of its own and the room of a default arena.
+    pub fn new(source: SourceKind, capacity: Option<u64>, fence_delay: u64) -> Self {
+        let (capacity, blocks) = (capacity.unwrap_or(CAPACITY).min(CAPACITY), Room::default().slots / 2);
+        Self { source, capacity, blocks, fence: Delay::new(fence_delay) }
+    }
+
+    /// The same with room for so many blocks live at once.
+    pub fn blocks(self, blocks: usize) -> Self {
+        Self { blocks, ..self }
+    }
+
+    /// Two records for each block, one of them for the hole beside it; all else in a default arena's proportions.
+    fn room(&self) -> Room {
+        let room = Room::default();
+        let slots = (2 * self.blocks).max(room.slots);
+        Room { slots, segments: room.segments * (slots / room.slots), ..room }
     }
 
     /// The clock of the fence.
@@ -75,19 +92,13 @@ fn boxed(pool: impl Allocator + 'static) -> Made {
     Ok(Box::new(pool))
 }
 
-/// Room for every block that may wait for its fence: only the events to come open it, so nothing else can be waited for.
-fn room(setup: &Setup) -> Room {
-    let room = Room::default();
-    Room { waiting: if setup.delayed { 2 * room.slots } else { room.waiting }, ..room }
-}
-
 /// An arena over a source of the kind asked for; `change` says what differs from that kind's usual settings.
 fn arena<I: Index + 'static>(
     setup: &Setup,
     index: impl Fn(Box<[Branch]>) -> I,
     change: impl FnOnce(Settings) -> Settings,
 ) -> Made {
-    let (fence, parts) = (setup.fence.clone(), heap_parts(room(setup), index));
+    let (fence, parts) = (setup.fence.clone(), heap_parts(setup.room(), index));
     let text = |error: AllocError| error.to_string();
     match setup.source {
         SourceKind::Growing => {
@@ -126,7 +137,8 @@ fn worst(setup: &Setup) -> Made {
 /// Power-of-two buckets of fixed blocks from 512 bytes up, in segments of at least 2 MiB.
 fn buckets(setup: &Setup) -> Made {
     let steps = Steps::new(512, 1).map_err(|error| error.to_string())?;
-    let (blocks, segments) = (vec![BlockRecord::default(); 1 << 18], vec![SegmentRecord::default(); 1 << 12]);
+    let room = setup.room();
+    let (blocks, segments) = (vec![BlockRecord::default(); room.slots], vec![SegmentRecord::default(); room.segments]);
     match setup.source {
         SourceKind::Growing => boxed(BucketArena::new(Growing::new(setup.capacity), steps, 2 << 20, blocks, segments)),
         SourceKind::Segments => {

@@ -1,6 +1,6 @@
 //! How much memory, kept how: one configuration for everything.
 //!
-//! Promises upward: a [`Config`] is always valid; it is made of [`Settings`] by one check, whether they come from
+//! Promises upward: a [`Config`] is always valid; it is made of [`Values`] by one check, whether they come from
 //! a [`Builder`], a preset, `TERRACE_*` variables or a file (serde). Every error names the setting, the value and
 //! what is allowed.
 //! Asks from below: nothing.
@@ -8,15 +8,15 @@
 //! | setting | variable | default |
 //! | --- | --- | --- |
 //! | `capacity` | `TERRACE_CAPACITY` | 0: what the device has, less the two limits below |
-//! | `granule` | `TERRACE_GRANULE` | 512 |
-//! | `small_threshold` | `TERRACE_SMALL_THRESHOLD` | 1MiB |
-//! | `segment_min`, `segment_max` | `TERRACE_SEGMENT_MIN`, `TERRACE_SEGMENT_MAX` | 2MiB, 1GiB |
+//! | `granule` | `TERRACE_GRANULE` | 64 |
+//! | `small_threshold` | `TERRACE_SMALL_THRESHOLD` | 16KiB |
+//! | `segment` | `TERRACE_SEGMENT` | 16MiB |
 //! | `pooled_per_bucket` | `TERRACE_POOLED_PER_BUCKET` | 8 |
 //! | `device_fraction` | `TERRACE_DEVICE_FRACTION` | 0.9 |
 //! | `min_free` | `TERRACE_MIN_FREE` | 512MiB |
 //! | `zero_fresh` | `TERRACE_ZERO_FRESH` | off |
 //! | `pressure` | `TERRACE_PRESSURE` | 0.6,0.8,0.95 |
-//! | `strategy` | `TERRACE_STRATEGY` | good |
+//! | `strategy` | `TERRACE_STRATEGY` | best |
 
 mod builder;
 mod value;
@@ -25,18 +25,22 @@ pub use builder::Builder;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Deref;
+use terrace_core::Fit;
+use terrace_core::arena::Settings;
 pub use value::parse_bytes;
 
 const MIB: u64 = 1 << 20;
+/// The measured defaults.
+const ARENA: Settings = Settings::growing();
 
 /// Which free block a request gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strategy {
     /// One that certainly fits, found in O(1).
-    #[default]
     Good,
     /// The smallest that fits.
+    #[default]
     Best,
     /// The one at the lowest address that fits.
     First,
@@ -44,20 +48,29 @@ pub enum Strategy {
     Worst,
 }
 
-/// The plain values of a configuration; [`Settings::check`] makes a [`Config`] of them.
+impl From<Strategy> for Fit {
+    fn from(strategy: Strategy) -> Self {
+        match strategy {
+            Strategy::Good => Self::Good,
+            Strategy::Best => Self::Best,
+            Strategy::First => Self::First,
+            Strategy::Worst => Self::Worst,
+        }
+    }
+}
+
+/// The plain values of a configuration; [`Values::check`] makes a [`Config`] of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct Values {
     /// The most bytes to hold; 0: what the device has, within `device_fraction` and `min_free`.
     pub capacity: u64,
     /// Smallest step of size in bytes, a power of two from 1 to 2 MiB.
     pub granule: u64,
-    /// Requests below this many bytes take the path for small ones.
+    /// Requests up to this many bytes take the path for small ones.
     pub small_threshold: u64,
-    /// Smallest segment to take from a source, in bytes, at least a granule.
-    pub segment_min: u64,
-    /// Largest segment to take in advance of need, in bytes, at least `segment_min`.
-    pub segment_max: u64,
+    /// Bytes to take from a source that gives segments when a smaller request needs memory, at least a granule.
+    pub segment: u64,
     /// Free blocks an owner keeps per size.
     pub pooled_per_bucket: u32,
     /// Share of a device's memory to use at most, above 0 up to 1.
@@ -72,43 +85,39 @@ pub struct Settings {
     pub strategy: Strategy,
 }
 
-impl Default for Settings {
+impl Default for Values {
     fn default() -> Self {
         Self {
             capacity: 0,
-            granule: 512,
-            small_threshold: MIB,
-            segment_min: 2 * MIB,
-            segment_max: 1024 * MIB,
-            pooled_per_bucket: 8,
+            granule: ARENA.granule,
+            small_threshold: ARENA.small,
+            segment: ARENA.segment_bytes,
+            pooled_per_bucket: ARENA.per_bin,
             device_fraction: 0.9,
             min_free: 512 * MIB,
             zero_fresh: false,
             pressure: [0.6, 0.8, 0.95],
-            strategy: Strategy::Good,
+            strategy: Strategy::default(),
         }
     }
 }
 
-impl Settings {
+impl Values {
     /// The one place where settings are judged.
     ///
     /// # Errors
     /// The first setting that is out of bounds.
     pub fn check(self) -> Result<Config, ConfigError> {
-        let Self { granule, segment_min, segment_max, device_fraction, pressure, .. } = self;
+        let Self { granule, segment, device_fraction, pressure, .. } = self;
         let no_bytes = |name, value: u64, allowed| Err(ConfigError::new(name, value, allowed));
         if !granule.is_power_of_two() || granule > 2 * MIB {
             return no_bytes("granule", granule, "a power of two from 1 to 2MiB");
         }
-        if segment_min < granule || segment_min > 1 << 48 {
-            return no_bytes("segment_min", segment_min, "at least the granule, at most 2^48 bytes");
+        if segment < granule || segment > 1 << 48 {
+            return no_bytes("segment", segment, "at least the granule, at most 2^48 bytes");
         }
-        if segment_max < segment_min || segment_max > 1 << 48 {
-            return no_bytes("segment_max", segment_max, "at least segment_min, at most 2^48 bytes");
-        }
-        if self.capacity != 0 && self.capacity < segment_min {
-            return no_bytes("capacity", self.capacity, "0 (not limited) or at least segment_min");
+        if self.capacity != 0 && self.capacity < segment {
+            return no_bytes("capacity", self.capacity, "0 (not limited) or at least a segment");
         }
         if !(device_fraction > 0.0 && device_fraction <= 1.0) {
             return Err(ConfigError::new("device_fraction", device_fraction, "above 0, at most 1"));
@@ -122,7 +131,7 @@ impl Settings {
     }
 }
 
-/// Settings that were checked: read them as fields, change them through [`Config::to_builder`].
+/// Values that were checked: read them as fields, change them through [`Config::to_builder`].
 ///
 /// # Example
 /// ```
@@ -134,28 +143,50 @@ impl Settings {
 /// # Ok::<(), terrace::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Settings", into = "Settings")]
-pub struct Config(Settings);
+#[serde(try_from = "Values", into = "Values")]
+pub struct Config(Values);
 
 impl Config {
     /// Starts from the defaults.
     pub fn builder() -> Builder {
-        Builder::from(Settings::default())
+        Builder::from(Values::default())
     }
 
     /// Starts from values for serving a model: many sizes come back, so more is kept for them.
     pub fn inference() -> Builder {
-        Self::builder().pooled_per_bucket(32).segment_max(256 * MIB)
+        Self::builder().pooled_per_bucket(32)
     }
 
     /// Starts from values for a small or shared device: little is kept, segments are small.
     pub fn constrained() -> Builder {
-        Self::builder().pooled_per_bucket(2).granule(256).segment_max(16 * MIB).device_fraction(0.5)
+        Self::builder().pooled_per_bucket(2).segment(2 * MIB).device_fraction(0.5)
     }
 
     /// Starts from values for training: steps repeat, segments are large.
     pub fn training() -> Builder {
-        Self::builder().pooled_per_bucket(16).segment_min(16 * MIB)
+        Self::builder().pooled_per_bucket(16).segment(64 * MIB)
+    }
+
+    /// What an arena is to be told: `base`, for its kind of source, with this configuration's values.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace::{Config, arena::Settings};
+    /// let config = Config::training().small_threshold(4096).build()?;
+    /// let settings = config.arena(Settings::segments());
+    /// assert_eq!((settings.small, settings.segment_bytes), (4096, 64 << 20));
+    /// # Ok::<(), terrace::ConfigError>(())
+    /// ```
+    pub fn arena(&self, base: Settings) -> Settings {
+        Settings {
+            granule: self.granule,
+            small: self.small_threshold,
+            per_bin: self.pooled_per_bucket,
+            segment_bytes: self.segment,
+            grain: base.grain.max(self.granule),
+            zero_fresh: self.zero_fresh,
+            ..base
+        }
     }
 
     /// Starts from this configuration.
@@ -165,22 +196,22 @@ impl Config {
 }
 
 impl Deref for Config {
-    type Target = Settings;
+    type Target = Values;
 
-    fn deref(&self) -> &Settings {
+    fn deref(&self) -> &Values {
         &self.0
     }
 }
 
-impl TryFrom<Settings> for Config {
+impl TryFrom<Values> for Config {
     type Error = ConfigError;
 
-    fn try_from(settings: Settings) -> Result<Self, ConfigError> {
-        settings.check()
+    fn try_from(values: Values) -> Result<Self, ConfigError> {
+        values.check()
     }
 }
 
-impl From<Config> for Settings {
+impl From<Config> for Values {
     fn from(config: Config) -> Self {
         config.0
     }

@@ -36,7 +36,7 @@ pub mod shared;
 pub mod store;
 pub mod waiting;
 
-pub use config::{Config, ConfigError, Settings, Strategy};
+pub use config::{Config, ConfigError, Strategy, Values};
 pub use store::{HeapStore, Room, heap_parts};
 pub use terrace_core::*;
 

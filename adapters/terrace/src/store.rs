@@ -30,15 +30,13 @@ pub struct Room {
     pub entries: usize,
     /// Segments of a fixed source.
     pub segments: usize,
-    /// Frees that can wait for a fence.
-    pub waiting: usize,
 }
 
 impl Default for Room {
     /// A quarter of a million blocks in each area (8 MiB for slots, 2 MiB for branches), 16 Ki cached
-    /// ones of 4 Ki sizes, 4 Ki segments, 16 Ki waiting frees.
+    /// ones of 4 Ki sizes, 4 Ki segments.
     fn default() -> Self {
-        Self { slots: 1 << 18, bins: 1 << 12, entries: 1 << 14, segments: 1 << 12, waiting: 1 << 14 }
+        Self { slots: 1 << 18, bins: 1 << 12, entries: 1 << 14, segments: 1 << 12 }
     }
 }
 
@@ -59,6 +57,6 @@ pub fn heap_parts<I: Index>(room: Room, index: impl Fn(Box<[Branch]>) -> I) -> P
         bins: vec![Bin::EMPTY; room.bins].into(),
         entries: vec![Entry::EMPTY; room.entries].into(),
         segments: vec![Segment::EMPTY; room.segments].into(),
-        waiting: vec![Waiting::EMPTY; room.waiting].into(),
+        waiting: [(); 2].map(|()| vec![Waiting::EMPTY; room.slots].into()),
     }
 }

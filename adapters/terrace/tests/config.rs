@@ -1,7 +1,8 @@
 //! Configuration: defaults, presets, variables, files; every bad value named.
 
 use std::ffi::OsString;
-use terrace::config::{Config, ConfigError, Settings, Strategy};
+use terrace::config::{Config, ConfigError, Strategy, Values};
+use terrace::{Fit, arena};
 
 /// What a builder makes of variables.
 fn variables(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
@@ -13,7 +14,7 @@ fn variables(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
 fn defaults_are_what_is_promised() {
     let config = Config::default();
     assert_eq!((config.device_fraction, config.min_free, config.pooled_per_bucket), (0.9, 512 << 20, 8));
-    assert_eq!((config.pressure, config.strategy, config.zero_fresh), ([0.6, 0.8, 0.95], Strategy::Good, false));
+    assert_eq!((config.pressure, config.strategy, config.zero_fresh), ([0.6, 0.8, 0.95], Strategy::Best, false));
     assert_eq!(Config::builder().build(), Ok(config));
 }
 
@@ -33,8 +34,7 @@ fn every_variable_sets_its_setting() {
         ("TERRACE_CAPACITY", "8GiB"),
         ("TERRACE_GRANULE", "256"),
         ("TERRACE_SMALL_THRESHOLD", "64 KiB"),
-        ("TERRACE_SEGMENT_MIN", "1MiB"),
-        ("TERRACE_SEGMENT_MAX", "4MiB"),
+        ("TERRACE_SEGMENT", "1MiB"),
         ("TERRACE_POOLED_PER_BUCKET", "3"),
         ("TERRACE_DEVICE_FRACTION", "0.5"),
         ("TERRACE_MIN_FREE", "0"),
@@ -44,12 +44,11 @@ fn every_variable_sets_its_setting() {
         ("TERRACE_TRACES", "not a setting"),
         ("CAPACITY", "not ours"),
     ]);
-    let expected = Settings {
+    let expected = Values {
         capacity: 8 << 30,
         granule: 256,
         small_threshold: 64 << 10,
-        segment_min: 1 << 20,
-        segment_max: 4 << 20,
+        segment: 1 << 20,
         pooled_per_bucket: 3,
         device_fraction: 0.5,
         min_free: 0,
@@ -83,13 +82,12 @@ fn bad_variables_name_variable_value_and_form() {
 
 #[test]
 fn settings_out_of_bounds_are_named() {
-    type Spoil = fn(&mut Settings);
-    let cases: [(&str, Spoil); 10] = [
+    type Spoil = fn(&mut Values);
+    let cases: [(&str, Spoil); 9] = [
         ("granule", |s| s.granule = 0),
         ("granule", |s| s.granule = 4 << 20),
-        ("segment_min", |s| s.segment_min = 256),
-        ("segment_max", |s| s.segment_max = 1 << 20),
-        ("segment_max", |s| s.segment_max = u64::MAX),
+        ("segment", |s| s.segment = 32),
+        ("segment", |s| s.segment = u64::MAX),
         ("capacity", |s| s.capacity = 1),
         ("device_fraction", |s| s.device_fraction = f64::NAN),
         ("device_fraction", |s| s.device_fraction = 1.5),
@@ -97,9 +95,9 @@ fn settings_out_of_bounds_are_named() {
         ("pressure", |s| s.pressure = [0.6, 0.8, 1.1]),
     ];
     for (name, spoil) in cases {
-        let mut settings = Settings::default();
-        spoil(&mut settings);
-        assert_eq!(settings.check().unwrap_err().name, name);
+        let mut values = Values::default();
+        spoil(&mut values);
+        assert_eq!(values.check().unwrap_err().name, name);
     }
 }
 
@@ -112,4 +110,18 @@ fn files_are_checked_too_and_unknown_keys_are_refused() {
     assert!(parse(r#"{"granul": 64}"#).unwrap_err().contains("unknown field `granul`"));
     let config = Config::training().build().unwrap();
     assert_eq!(parse(&serde_json::to_string(&config).unwrap()), Ok(config));
+}
+
+#[test]
+fn an_arena_takes_what_concerns_it() {
+    let config = Config::builder().granule(256).small_threshold(8 << 10).segment(4 << 20).pooled_per_bucket(3);
+    let config = config.zero_fresh(true).strategy(Strategy::First).build().unwrap();
+    for base in [arena::Settings::growing(), arena::Settings::segments()] {
+        let settings = config.arena(base);
+        let taken = (settings.granule, settings.small, settings.segment_bytes, settings.per_bin, settings.zero_fresh);
+        assert_eq!(taken, (256, 8 << 10, 4 << 20, 3, true));
+        assert_eq!((settings.slack, settings.space), (base.slack, base.space), "its kind's own");
+        assert_eq!(Config::default().arena(base), base, "one set of defaults");
+    }
+    assert_eq!(Fit::from(config.strategy), Fit::First);
 }

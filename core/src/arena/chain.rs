@@ -4,10 +4,10 @@
 //! searched again, exactly (PyTorch's allocator does not search again after it released memory, and fails spuriously).
 //! Asks from below: [`Fence`] tickets of one owner that become ready in order.
 
-use super::Arena;
-use super::store::{Store, Waiting};
+use super::store::Store;
+use super::{Arena, LARGE, SMALL};
 use crate::allocator::{Allocator, Block, Owner, Request};
-use crate::error::{AllocError, Cause, FreeError};
+use crate::error::{AllocError, Cause, Violation};
 use crate::fence::{Fence, FenceState};
 use crate::source::Source;
 
@@ -37,18 +37,17 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     /// The chain behind a search that found nothing.
     #[cold]
     pub(super) fn search_on(&mut self, request: Request) -> Result<Block, AllocError> {
-        let mut error = match self.search(request) {
+        let mut error = match self.search_own(request) {
             Ok(block) => return Ok(block),
             Err(error) => error,
         };
-        let steps = [Self::poll_fences, Self::coalesce];
-        for step in steps {
+        for step in [Self::poll_fences, Self::merge_cached] {
             // What is cached or waits holds slots as well as memory.
             if !matches!(error.cause, Cause::OutOfMemory | Cause::OutOfSlots) {
                 return Err(error);
             }
             if step(self) {
-                match self.search(request) {
+                match self.search_own(request) {
                     Ok(block) => return Ok(block),
                     Err(next) => error = next,
                 }
@@ -58,6 +57,18 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
             return if self.wait_for_fences() { self.search(request) } else { Err(error) };
         }
         self.grow_or_wait(request)
+    }
+
+    /// The range, exactly; then what waits for the owner's own fence.
+    fn search_own(&mut self, request: Request) -> Result<Block, AllocError> {
+        self.search(request).or_else(|error| self.reuse(request).ok_or(error))
+    }
+
+    /// Empties the cache. True when something that was in it may serve now.
+    fn merge_cached(&mut self) -> bool {
+        let cached = self.cache.count() > 0;
+        self.coalesce();
+        cached
     }
 
     /// The range, exactly.
@@ -94,64 +105,44 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         if self.reserved() < reserved { self.grow_pages(request).map_err(|_| error) } else { Err(error) }
     }
 
-    /// Merges everything that is cached, as far as fences allow. True when something became free.
+    /// Merges everything that is cached, as far as fences allow: what they do not allow waits. True when something became
+    /// free. O(bins + blocks in the cache).
     pub fn coalesce(&mut self) -> bool {
         let (mut from, mut freed) = (0, false);
-        let mut ticket = None;
-        while let Some((at, owner, size, block)) = self.cache.take_any(from) {
+        let mut known = None;
+        while let Some((at, owner, _, block)) = self.cache.take_any(from) {
             from = at;
             // One ticket covers all that an owner did: bins of one owner often follow each other.
-            let covered = match ticket {
-                Some((known, ticket)) if known == owner => ticket,
+            let ticket = match known {
+                Some((of, ticket)) if of == owner => ticket,
                 _ => self.fence.record(owner),
             };
-            ticket = Some((owner, covered));
-            match self.settle(block, owner, covered) {
-                Ok(()) => freed = true,
-                // Nothing more can wait: it stays cached (or is waited for, if the cap fell), and so does its bin.
-                Err(block) => {
-                    let kept = self.cache.put(owner, size, block);
-                    _ = kept.or_else(|block| self.give(block, owner));
-                    from = at + 1;
-                }
-            }
+            known = Some((owner, ticket));
+            freed |= self.settle(self.area_of(&block), block, owner, ticket);
         }
         freed
     }
 
     /// Gives a block that the cache does not take back to the range, behind its fence.
     #[cold]
-    pub(super) fn give(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
+    pub(super) fn give(&mut self, block: Block, owner: Owner) {
         let ticket = self.fence.record(owner);
-        let mut settled = self.settle(block, owner, ticket);
-        // Refused only while its fence is pending and nothing more can wait: others are let go, or it is waited for.
-        while let Err(block) = settled {
-            if !self.poll_fences() && self.fence.wait(owner, ticket) == FenceState::Pending {
-                core::hint::spin_loop();
-            }
-            settled = self.settle(block, owner, ticket);
-        }
-        Ok(())
+        self.settle(self.area_of(&block), block, owner, ticket);
     }
 
-    /// Frees a block for all when its fence is ready, lets it wait when not. A failed fence quarantines it: it stays
-    /// with the range under a name that nobody has.
-    fn settle(&mut self, block: Block, owner: Owner, ticket: u64) -> Result<(), Block> {
+    /// Frees a block for all when its fence is ready (true), lets it wait when not. A failed fence quarantines it: it
+    /// stays with the range under a name that nobody has.
+    fn settle(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
         match self.fence.poll(owner, ticket) {
-            FenceState::Ready => {
-                // Never refused: it is live under a name that nobody else has.
-                _ = self.ranges[self.area_of(&block)].free(block, owner);
-                Ok(())
-            }
+            // Never refused: it is live under a name that nobody else has.
+            FenceState::Ready => self.ranges[area].free(block, owner).is_ok(),
             FenceState::Failed => {
                 self.tally.quarantined += block.bytes;
-                Ok(())
+                false
             }
             FenceState::Pending => {
-                let slot = self.waiting.get_mut(self.waiting_count).ok_or(block)?;
-                *slot = Waiting { entry: Some((block, owner, ticket)) };
-                self.waiting_count += 1;
-                Ok(())
+                self.waiting[area].push(block.slot, owner, ticket);
+                false
             }
         }
     }
@@ -163,42 +154,43 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
 
     /// Waits for every fence and merges everything. True when something became free.
     pub(super) fn wait_for_fences(&mut self) -> bool {
-        let mut freed = self.sweep(F::wait);
-        // Again while something moved: fewer frees may wait than are cached.
-        while self.coalesce() {
-            freed |= self.sweep(F::wait);
-        }
-        freed | self.wait_for_cached()
-    }
-
-    /// Waits for what is cached and finds no place to wait in, up to the first fence that only time can open.
-    fn wait_for_cached(&mut self) -> bool {
-        let mut freed = false;
-        while let Some((_, owner, size, block)) = self.cache.take_any(0) {
-            let ticket = self.fence.record(owner);
-            if self.fence.wait(owner, ticket) == FenceState::Pending {
-                let kept = self.cache.put(owner, size, block);
-                _ = kept.or_else(|block| self.give(block, owner));
-                break;
-            }
-            freed |= self.settle(block, owner, ticket).is_ok();
-        }
-        freed
+        self.coalesce() | self.sweep(F::wait)
     }
 
     fn sweep(&mut self, state: impl Fn(&mut F, Owner, u64) -> FenceState) -> bool {
-        let (mut at, mut freed) = (0, false);
-        while at < self.waiting_count {
-            let Some((block, owner, ticket)) = self.waiting[at].entry else { break };
-            if state(&mut self.fence, owner, ticket) == FenceState::Pending {
-                at += 1;
-                continue;
+        let mut freed = false;
+        for area in [SMALL, LARGE] {
+            // Tickets of one owner become ready in order: behind one that is pending all are.
+            let mut pending = None;
+            let mut next = self.waiting[area].first();
+            while let Some(slot) = next {
+                next = self.waiting[area].after(slot);
+                let Some((owner, ticket)) = self.waiting[area].get(slot) else { break };
+                if pending == Some(owner) || state(&mut self.fence, owner, ticket) == FenceState::Pending {
+                    pending = Some(owner);
+                    continue;
+                }
+                self.waiting[area].take(slot);
+                if let Some(block) = self.ranges[area].block_at(slot) {
+                    freed |= self.settle(area, block, owner, ticket);
+                }
             }
-            self.waiting_count -= 1;
-            self.waiting.swap(at, self.waiting_count);
-            self.waiting[self.waiting_count] = Waiting::EMPTY;
-            freed |= self.settle(block, owner, ticket).is_ok();
         }
         freed
+    }
+
+    /// Bytes that wait. O(slots).
+    pub(super) fn check_waiting(&self) -> Result<u64, Violation> {
+        let mut bytes = 0;
+        for (queue, range) in self.waiting.iter().zip(&self.ranges) {
+            queue.check()?;
+            for slot in queue.slots() {
+                bytes += range
+                    .block_at(slot)
+                    .ok_or(Violation { clause: "what waits is live for the range", at: slot.into() })?
+                    .bytes;
+            }
+        }
+        Ok(bytes)
     }
 }

@@ -12,30 +12,36 @@
 //!               range: the strategy's gap ------found---> block        no source
 //!                 | none
 //!                 v
-//!               chain: poll fences, empty caches, search exactly,
+//!               chain: search exactly, then what the owner itself freed, fence or not;
+//!                      poll fences, empty caches, search again,
 //!                      grow (map, move or take; see pages, segments),
 //!                      wait for fences, ask the user's hook ---------> block, or an error that says what was asked
 //! ```
 
 mod chain;
 mod pages;
+mod reuse;
 mod segments;
 mod settings;
 mod store;
+mod waiting;
 mod warm;
 
 pub use segments::Segment;
 pub use settings::{Coalesce, Settings};
-pub use store::{LentStore, Parts, Store, Waiting};
+pub use store::{LentStore, Parts, Store};
+pub use waiting::Waiting;
 pub use warm::Transformer;
 
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::cache::Cache;
 use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
 use crate::fence::{Fence, NoFence};
+use crate::index::Slots;
 use crate::range::{Range, RegionId};
 use crate::source::{Region, Source};
 use crate::stats::Stats;
+use waiting::Queue;
 
 /// An allocator that grows from a source.
 ///
@@ -47,10 +53,10 @@ use crate::stats::Stats;
 /// let mut memory = [0u64; 8192];
 /// let (mut slots, mut branches) = ([Slot::EMPTY; 64], [Branch::EMPTY; 64]); // a fixed source has one area
 /// let (mut bins, mut entries) = ([Bin::EMPTY; 16], [Entry::EMPTY; 16]);
-/// let (mut segments, mut waiting) = ([Segment::EMPTY; 4], []);
+/// let mut segments = [Segment::EMPTY; 4];
 /// let parts = Parts::<LentStore<'_, _>> {
 ///     slots: [&mut [], &mut slots], index: [BestFit::new(&mut [][..]), BestFit::new(&mut branches[..])], bins: &mut bins, entries: &mut entries,
-///     segments: &mut segments, waiting: &mut waiting,
+///     segments: &mut segments, waiting: [&mut [], &mut []],
 /// };
 /// let settings = Settings { segment_bytes: 32768, grain: 4096, ..Settings::segments() };
 /// let mut arena = Arena::new(Fixed::new(&mut memory), NoFence, parts, settings)?;
@@ -71,9 +77,8 @@ pub struct Arena<S, F, M: Store> {
     /// The first `segment_count` are the segments of a fixed source, by `start`.
     segments: M::Segments,
     segment_count: usize,
-    /// The first `waiting_count` wait for their fence.
-    waiting: M::Waiting,
-    waiting_count: usize,
+    /// Blocks that wait for their fence: live for the range, like those in the cache.
+    waiting: [Queue<M::Waiting>; 2],
     /// The address space of a growing source: its low half is the small area, its high half the large one.
     space: Option<(Region, [RegionId; 2])>,
     settings: Settings,
@@ -109,10 +114,16 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when a setting is not a power of two; [`Cause::SourceFailed`] when the source lends no
-    /// address space; what [`Range::new`] says.
+    /// address space; [`Cause::OutOfSlots`] when a fence may pend and not every slot has a record to wait with; what
+    /// [`Range::new`] says.
     pub fn new(mut source: S, fence: F, parts: Parts<M>, settings: Settings) -> Result<Self, AllocError> {
         let settings = settings.validate(source.page_bytes())?;
         let ([small_slots, large_slots], [small_index, large_index]) = (parts.slots, parts.index);
+        let waiting = parts.waiting.map(Queue::new);
+        let enough = |queue: &Queue<_>, slots: &M::Slots| queue.room() >= slots.count() as usize;
+        if fence.may_pend() && !(enough(&waiting[SMALL], &small_slots) && enough(&waiting[LARGE], &large_slots)) {
+            return Err(AllocError::new(Cause::OutOfSlots, 0));
+        }
         // Even tickets and odd ones: a ticket is never used twice by the arena either.
         let mut small = Range::new(small_slots, settings.granule, small_index)?.numbered(0, 2);
         let mut large = Range::new(large_slots, settings.granule, large_index)?.numbered(1, 2);
@@ -129,21 +140,8 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         if let Coalesce::Threshold(bytes) = settings.coalesce {
             cache.set_cap(bytes / settings.granule);
         }
-        let (segments, waiting) = (parts.segments, parts.waiting);
-        let tally = Tally::default();
-        Ok(Self {
-            source,
-            fence,
-            ranges,
-            cache,
-            segments,
-            segment_count: 0,
-            waiting,
-            waiting_count: 0,
-            space,
-            settings,
-            tally,
-        })
+        let (segments, segment_count, tally) = (parts.segments, 0, Tally::default());
+        Ok(Self { source, fence, ranges, cache, segments, segment_count, waiting, space, settings, tally })
     }
 
     /// The source.
@@ -182,6 +180,10 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     #[inline]
     fn place(&mut self, request: Request) -> Result<Block, AllocError> {
         let request = request.validate()?;
+        // A segment's place in the window agrees with its address only up to the grain.
+        if request.align > self.settings.grain && self.space.is_none() {
+            return Err(AllocError::new(Cause::BadRequest, request.bytes));
+        }
         if let Some(block) = self.take_cached(request) {
             return Ok(block);
         }
@@ -255,7 +257,10 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
         let size = self.cached_size(renamed.bytes);
         match size.map_or(Err(renamed), |size| self.cache.put(owner, size, renamed)) {
             Ok(()) => Ok(()),
-            Err(block) => self.give(block, owner),
+            Err(block) => {
+                self.give(block, owner);
+                Ok(())
+            }
         }
     }
 
@@ -284,7 +289,8 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
     fn stats(&self) -> Stats {
         let (usage, t) = (self.source.usage(), self.tally);
         let [small, large] = [self.ranges[SMALL].stats(), self.ranges[LARGE].stats()];
-        let lent = size_of_val(&*self.segments) + size_of_val(&*self.waiting);
+        let waiting: usize = self.waiting.iter().map(|queue| queue.room() * size_of::<Waiting>()).sum();
+        let lent = size_of_val(&*self.segments) + waiting;
         Stats {
             capacity: usage.capacity,
             reserved: usage.reserved,
@@ -313,7 +319,7 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
         self.ranges.iter().try_for_each(Range::check)?;
         self.cache.check()?;
         let held = self.cache.held() * self.settings.granule;
-        let waiting: u64 = self.waiting[..self.waiting_count].iter().map(Waiting::bytes).sum();
+        let waiting = self.check_waiting()?;
         let live: u64 = self.ranges.iter().map(|range| range.stats().in_use).sum();
         let kept = self.tally.in_use + held + waiting + self.tally.quarantined;
         ensure(live == kept, "what the range holds is in use, cached, waiting or quarantined", live)?;

@@ -78,15 +78,17 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
 
     /// Maps pages under part of a hole. One call.
     fn map_pages(&mut self, area: usize, hole: &Extent, from: u64, bytes: u64) -> Result<(), SourceError> {
-        let Some((region, _)) = self.space else { return Err(SourceError::Unsupported) };
+        let Some((region, ids)) = self.space else { return Err(SourceError::Unsupported) };
         if self.ranges[area].slots_left() < 2 {
             return Err(NO_SLOT);
         }
         self.source.map(region, from - region.base, bytes)?;
-        if let Err(error) = self.zero_fresh(from, bytes) {
-            return self.source.unmap(region, from - region.base, bytes).and(Err(error));
+        let zeroed = self.zero_fresh(from, bytes);
+        if zeroed.is_err() && self.source.unmap(region, from - region.base, bytes).is_ok() {
+            return zeroed;
         }
-        self.ranges[area].back(hole, from, bytes).map_err(|_| NO_SLOT)
+        self.ranges[area].back(hole, from, bytes).map_err(|_| NO_SLOT)?;
+        zeroed.inspect_err(|_| self.lose(area, ids[area], from, bytes))
     }
 
     /// Moves at most `most` bytes of whole pages from one gap to the start of part of a hole. One call. Returns how many,

@@ -10,9 +10,9 @@ use super::pages::NO_SLOT;
 use super::store::Store;
 use super::{Arena, LARGE};
 use crate::allocator::{Block, Request};
-use crate::error::{AllocError, Cause, Violation, ensure};
+use crate::error::{AllocError, Violation, ensure};
 use crate::fence::Fence;
-use crate::range::RegionId;
+use crate::range::{Extent, RegionId, Use};
 use crate::source::{Region, Source, SourceError};
 
 /// One region of a fixed source.
@@ -50,9 +50,6 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     pub(super) fn grow_segments(&mut self, request: Request) -> Result<Block, AllocError> {
-        if request.align > self.settings.grain {
-            return Err(AllocError::new(Cause::BadRequest, request.bytes));
-        }
         let grain = self.settings.grain;
         let least = request.bytes.checked_next_multiple_of(grain).ok_or(self.spent(request))?;
         let usual = least.max(self.settings.segment_bytes.next_multiple_of(grain));
@@ -101,8 +98,9 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
             return Err(NO_SLOT);
         }
         let region = self.source.take(bytes)?;
-        if let Err(error) = self.zero_fresh(region.base, region.bytes) {
-            return self.source.give_back(region).and(Err(error));
+        let zeroed = self.zero_fresh(region.base, region.bytes);
+        if zeroed.is_err() && self.source.give_back(region).is_ok() {
+            return zeroed;
         }
         let bytes = region.bytes & !(self.settings.granule - 1);
         let (at, start) = self.window_for(region, bytes);
@@ -111,7 +109,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
                 self.segments[at..=self.segment_count].rotate_right(1);
                 self.segments[at] = Segment { region, start, bytes, id: Some(id) };
                 self.segment_count += 1;
-                Ok(())
+                zeroed.inspect_err(|_| self.lose(LARGE, id, start, bytes))
             }
             Err(_) => {
                 let rule =
@@ -124,6 +122,17 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     /// Zeroes memory that the source just gave, if it is to be.
     pub(super) fn zero_fresh(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
         if self.settings.zero_fresh { self.source.zero(address, bytes) } else { Ok(()) }
+    }
+
+    /// Fresh memory that is not zero and that the source does not take back is nobody's.
+    #[cold]
+    pub(super) fn lose(&mut self, area: usize, region: RegionId, start: u64, bytes: u64) {
+        let range = &mut self.ranges[area];
+        let around = |extent: &Extent| extent.use_ == Use::Free && extent.start <= start && start < extent.end();
+        let gap = range.extents(region).find(around);
+        if gap.is_some_and(|gap| range.claim(&gap, start, bytes).is_ok()) {
+            self.tally.quarantined += bytes;
+        }
     }
 
     /// The lowest place in the window for a region: its index among the segments, and its start. O(segments).

@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 use core::ops::DerefMut;
 
-use super::Segment;
-use crate::allocator::{Block, Owner};
+use super::{Segment, Waiting};
+use crate::allocator::Block;
 use crate::cache::{Bin, Entry};
 use crate::index::{Index, Slot, Slots};
 
@@ -20,7 +20,7 @@ pub trait Store {
     type Entries: DerefMut<Target = [Entry<Block>]>;
     /// Segments of a fixed source: the most it can take. May be empty for growing sources.
     type Segments: DerefMut<Target = [Segment]>;
-    /// Frees that wait for a fence. May be empty where no fence is ever pending.
+    /// Frees that wait for a fence: one record for each slot. May be empty where no fence is ever pending.
     type Waiting: DerefMut<Target = [Waiting]>;
 }
 
@@ -36,8 +36,8 @@ pub struct Parts<M: Store> {
     pub entries: M::Entries,
     /// See [`Store::Segments`].
     pub segments: M::Segments,
-    /// See [`Store::Waiting`].
-    pub waiting: M::Waiting,
+    /// See [`Store::Waiting`]: likewise.
+    pub waiting: [M::Waiting; 2],
 }
 
 /// Slices for everything: for targets without an allocator.
@@ -50,19 +50,4 @@ impl<'a, I: Index> Store for LentStore<'a, I> {
     type Entries = &'a mut [Entry<Block>];
     type Segments = &'a mut [Segment];
     type Waiting = &'a mut [Waiting];
-}
-
-/// A freed block that only its owner's fence keeps from everyone.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Waiting {
-    pub(super) entry: Option<(Block, Owner, u64)>,
-}
-
-impl Waiting {
-    /// Nothing waits here.
-    pub const EMPTY: Self = Self { entry: None };
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.entry.map_or(0, |(block, ..)| block.bytes)
-    }
 }

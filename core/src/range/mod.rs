@@ -258,6 +258,14 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.live(block).is_ok()
     }
 
+    /// The live block in a slot, as it is named now.
+    pub(crate) fn block_at(&self, slot: u32) -> Option<Block> {
+        let post = (slot < self.fresh).then(|| self.slots.slot(slot)).filter(|post| post.state() == State::Live)?;
+        let size = self.size(slot);
+        let (address, bytes) = (self.address(post.end - size), self.bytes(size));
+        Some(Block { address, bytes, slot, region: 0, ticket: post.value() })
+    }
+
     /// Bytes of a live block, as recorded.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     }
 
     /// What stands at post `i`; `None` for a region's own.
-    fn standing(&self, i: u32) -> Option<Extent> {
+    pub(crate) fn standing(&self, i: u32) -> Option<Extent> {
         let post = self.slots.slot(i);
         let use_ = match post.state() {
             State::Live => Use::Live,
@@ -102,6 +102,12 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
         let prev = self.slots.slot(extent.post).prev;
         self.gap(prev).or_else(|| self.standing(prev))
+    }
+
+    /// The posts before and behind post `i`.
+    pub(crate) fn beside(&self, i: u32) -> [u32; 2] {
+        let post = self.slots.slot(i);
+        [post.prev, post.next]
     }
 
     /// The largest free stretch. O(log n); good fit: O(gaps in the last bin).

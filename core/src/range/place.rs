@@ -149,7 +149,7 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     /// Takes live block `i` back.
     #[inline]
-    pub(super) fn release(&mut self, i: u32) {
+    pub(crate) fn release(&mut self, i: u32) {
         let size = u64::from(self.uproot(i));
         self.totals.live -= size;
         self.totals.live_blocks -= 1;

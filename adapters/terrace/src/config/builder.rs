@@ -4,84 +4,78 @@
 //! Asks from below: values from texts.
 
 use super::value::{parse_bytes, parse_shares, parse_strategy, parse_switch};
-use super::{Config, ConfigError, Settings, Strategy};
+use super::{Config, ConfigError, Values, Strategy};
 use std::ffi::OsString;
 
 /// Every variable begins so.
 const PREFIX: &str = "TERRACE_";
 
-/// Collects settings. Start with [`Config::builder`] or a preset; the settings are described at [`Settings`].
+/// Collects values. Start with [`Config::builder`] or a preset; the settings are described at [`Values`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Builder(Settings);
+pub struct Builder(Values);
 
-impl From<Settings> for Builder {
-    fn from(settings: Settings) -> Self {
-        Self(settings)
+impl From<Values> for Builder {
+    fn from(values: Values) -> Self {
+        Self(values)
     }
 }
 
 impl Builder {
-    /// Sets [`Settings::capacity`], bytes.
+    /// Sets [`Values::capacity`], bytes.
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.0.capacity = bytes;
         self
     }
 
-    /// Sets [`Settings::granule`], bytes.
+    /// Sets [`Values::granule`], bytes.
     pub fn granule(mut self, bytes: u64) -> Self {
         self.0.granule = bytes;
         self
     }
 
-    /// Sets [`Settings::small_threshold`], bytes.
+    /// Sets [`Values::small_threshold`], bytes.
     pub fn small_threshold(mut self, bytes: u64) -> Self {
         self.0.small_threshold = bytes;
         self
     }
 
-    /// Sets [`Settings::segment_min`], bytes.
-    pub fn segment_min(mut self, bytes: u64) -> Self {
-        self.0.segment_min = bytes;
+    /// Sets [`Values::segment`], bytes.
+    pub fn segment(mut self, bytes: u64) -> Self {
+        self.0.segment = bytes;
         self
     }
 
-    /// Sets [`Settings::segment_max`], bytes.
-    pub fn segment_max(mut self, bytes: u64) -> Self {
-        self.0.segment_max = bytes;
-        self
-    }
-
-    /// Sets [`Settings::pooled_per_bucket`], blocks.
+    /// Sets [`Values::pooled_per_bucket`], blocks.
     pub fn pooled_per_bucket(mut self, blocks: u32) -> Self {
         self.0.pooled_per_bucket = blocks;
         self
     }
 
-    /// Sets [`Settings::device_fraction`].
+    /// Sets [`Values::device_fraction`].
     pub fn device_fraction(mut self, share: f64) -> Self {
         self.0.device_fraction = share;
         self
     }
 
-    /// Sets [`Settings::min_free`], bytes.
+    /// Sets [`Values::min_free`], bytes.
     pub fn min_free(mut self, bytes: u64) -> Self {
         self.0.min_free = bytes;
         self
     }
 
-    /// Sets [`Settings::zero_fresh`].
+    /// Sets [`Values::zero_fresh`].
     pub fn zero_fresh(mut self, on: bool) -> Self {
         self.0.zero_fresh = on;
         self
     }
 
-    /// Sets [`Settings::pressure`]: moderate, high, critical.
+    /// Sets [`Values::pressure`]: moderate, high, critical.
     pub fn pressure(mut self, shares: [f64; 3]) -> Self {
         self.0.pressure = shares;
         self
     }
 
-    /// Sets [`Settings::strategy`].
+    /// Sets [`Values::strategy`].
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.0.strategy = strategy;
         self
@@ -120,23 +114,22 @@ impl Builder {
 
     /// Sets what a variable names; the allowed form when the value has another.
     fn set(&mut self, setting: &str, value: &str) -> Result<(), &'static str> {
-        let settings = &mut self.0;
+        let values = &mut self.0;
         match setting {
-            "CAPACITY" => settings.capacity = parse_bytes(value)?,
-            "GRANULE" => settings.granule = parse_bytes(value)?,
-            "SMALL_THRESHOLD" => settings.small_threshold = parse_bytes(value)?,
-            "SEGMENT_MIN" => settings.segment_min = parse_bytes(value)?,
-            "SEGMENT_MAX" => settings.segment_max = parse_bytes(value)?,
+            "CAPACITY" => values.capacity = parse_bytes(value)?,
+            "GRANULE" => values.granule = parse_bytes(value)?,
+            "SMALL_THRESHOLD" => values.small_threshold = parse_bytes(value)?,
+            "SEGMENT" => values.segment = parse_bytes(value)?,
             "POOLED_PER_BUCKET" => {
-                settings.pooled_per_bucket = value.parse().map_err(|_| "a whole number from 0 to 4294967295")?;
+                values.pooled_per_bucket = value.parse().map_err(|_| "a whole number from 0 to 4294967295")?;
             }
-            "DEVICE_FRACTION" => [settings.device_fraction] = parse_shares(value, "a number above 0, at most 1")?,
-            "MIN_FREE" => settings.min_free = parse_bytes(value)?,
-            "ZERO_FRESH" => settings.zero_fresh = parse_switch(value)?,
+            "DEVICE_FRACTION" => [values.device_fraction] = parse_shares(value, "a number above 0, at most 1")?,
+            "MIN_FREE" => values.min_free = parse_bytes(value)?,
+            "ZERO_FRESH" => values.zero_fresh = parse_switch(value)?,
             "PRESSURE" => {
-                settings.pressure = parse_shares(value, "three rising shares with commas, such as 0.6,0.8,0.95")?;
+                values.pressure = parse_shares(value, "three rising shares with commas, such as 0.6,0.8,0.95")?;
             }
-            "STRATEGY" => settings.strategy = parse_strategy(value)?,
+            "STRATEGY" => values.strategy = parse_strategy(value)?,
             _ => {}
         }
         Ok(())
@@ -145,7 +138,7 @@ impl Builder {
     /// Checks everything.
     ///
     /// # Errors
-    /// The first setting that is out of bounds. See [`Settings::check`].
+    /// The first setting that is out of bounds. See [`Values::check`].
     pub fn build(self) -> Result<Config, ConfigError> {
         self.0.check()
     }

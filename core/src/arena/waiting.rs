@@ -1,0 +1,112 @@
+//! Freed blocks that wait for their fence: a list through records that stand beside the slots.
+//!
+//! Promises upward: a block is added, found and taken out in O(1); there is always room, since a block that waits has a
+//! slot; the list runs from the oldest to the youngest.
+//! Asks from below: one record for each slot of the range, unless no fence is ever pending.
+
+use core::ops::DerefMut;
+
+use crate::allocator::Owner;
+use crate::error::{Violation, ensure};
+use crate::index::NONE;
+
+/// What a slot's block waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// Covers all that the owner did with the block.
+    ticket: u64,
+    /// Who freed it, when it waits.
+    owner: Option<Owner>,
+    /// The older and the younger neighbour; [`NONE`] at the ends. Meaningless when nothing waits here.
+    links: [u32; 2],
+}
+
+impl Waiting {
+    /// Nothing waits here.
+    pub const EMPTY: Self = Self { ticket: 0, owner: None, links: [NONE; 2] };
+}
+
+/// The blocks of one area that wait, by slot.
+#[derive(Clone, Debug)]
+pub(super) struct Queue<W> {
+    records: W,
+    /// The oldest and the youngest; [`NONE`] when nothing waits.
+    ends: [u32; 2],
+}
+
+impl<W: DerefMut<Target = [Waiting]>> Queue<W> {
+    pub(super) fn new(records: W) -> Self {
+        Self { records, ends: [NONE; 2] }
+    }
+
+    /// How many slots have a record.
+    pub(super) fn room(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ends[0] == NONE
+    }
+
+    /// Who freed the block in this slot, and the ticket it waits for.
+    pub(super) fn get(&self, slot: u32) -> Option<(Owner, u64)> {
+        let record = self.records.get(slot as usize)?;
+        record.owner.map(|owner| (owner, record.ticket))
+    }
+
+    /// Adds the block in `slot`, which does not wait yet, as the youngest.
+    pub(super) fn push(&mut self, slot: u32, owner: Owner, ticket: u64) {
+        let [_, last] = self.ends;
+        self.records[slot as usize] = Waiting { ticket, owner: Some(owner), links: [last, NONE] };
+        self.link(last, 1, slot);
+        self.ends[1] = slot;
+    }
+
+    /// Takes the block in `slot` out.
+    pub(super) fn take(&mut self, slot: u32) {
+        let [older, younger] = core::mem::replace(&mut self.records[slot as usize], Waiting::EMPTY).links;
+        self.link(older, 1, younger);
+        self.link(younger, 0, older);
+    }
+
+    /// Sets the link of `from` to `to`; from [`NONE`], the list's own end.
+    fn link(&mut self, from: u32, way: usize, to: u32) {
+        if from == NONE {
+            self.ends[1 - way] = to;
+        } else {
+            self.records[from as usize].links[way] = to;
+        }
+    }
+
+    /// The oldest block's slot.
+    pub(super) fn first(&self) -> Option<u32> {
+        known(self.ends[0])
+    }
+
+    /// The next younger one.
+    pub(super) fn after(&self, slot: u32) -> Option<u32> {
+        known(self.records[slot as usize].links[1])
+    }
+
+    /// All slots whose blocks wait, the oldest first.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
+        core::iter::successors(self.first(), |&slot| self.after(slot))
+    }
+
+    /// O(records).
+    pub(super) fn check(&self) -> Result<(), Violation> {
+        let all = self.records.iter().filter(|record| record.owner.is_some()).count();
+        let mut older = NONE;
+        for (count, slot) in self.slots().enumerate() {
+            ensure(count < all && self.get(slot).is_some(), "who is in the list waits, once", slot)?;
+            ensure(self.records[slot as usize].links[0] == older, "the list's links go both ways", slot)?;
+            older = slot;
+        }
+        ensure(self.slots().count() == all, "who waits is in the list", all)?;
+        ensure(self.ends[1] == older, "the list ends with the youngest", older)
+    }
+}
+
+fn known(slot: u32) -> Option<u32> {
+    (slot != NONE).then_some(slot)
+}
