@@ -27,12 +27,10 @@ const WAYS: usize = 4;
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Bin {
-    /// Whose items.
-    owner: u32,
-    /// Items in the list; 0: the bin may be taken by another pair.
+    /// Whose items, in the high half, and their size in granules; 0 for a bin never used (no item has size 0).
+    key: u64,
+    /// Items in the list; 0: another pair may take the bin.
     count: u32,
-    /// Their size in granules.
-    size: u32,
     /// The first entry; meaningless when `count` is 0.
     head: u32,
 }
@@ -41,7 +39,21 @@ const _: () = assert!(size_of::<Bin>() * WAYS == 64, "the places of a pair share
 
 impl Bin {
     /// A bin nobody uses.
-    pub const EMPTY: Self = Self { owner: 0, count: 0, size: 0, head: NONE };
+    pub const EMPTY: Self = Self { key: 0, count: 0, head: NONE };
+
+    #[inline]
+    const fn key_of(owner: Owner, size: u32) -> u64 {
+        (owner.0 as u64) << 32 | size as u64
+    }
+
+    const fn owner(&self) -> Owner {
+        Owner((self.key >> 32) as u32)
+    }
+
+    #[inline]
+    const fn size(&self) -> u32 {
+        self.key as u32
+    }
 }
 
 /// One cached item.
@@ -134,30 +146,28 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
 
     /// First of the places of a pair.
     #[inline]
-    fn place(&self, owner: Owner, size: u32) -> usize {
+    fn place(&self, key: u64) -> usize {
         let lines = self.bins.len() / WAYS;
         // Fibonacci hashing (Knuth, 6.4): the high bits of a product with 2^64 / golden ratio.
-        let key = u64::from(owner.0) << 32 | u64::from(size);
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (((hash >> 32) * lines as u64) >> 32) as usize * WAYS
     }
 
-    /// The place of a pair that has a list.
+    /// The place of a pair that has one: also with an empty list, until another pair takes it.
     #[inline]
-    fn find(&self, owner: Owner, size: u32) -> Option<usize> {
-        let place = self.place(owner, size);
+    fn find(&self, key: u64) -> Option<usize> {
+        let place = self.place(key);
         let line = self.bins.get(place..place + WAYS)?;
-        let found = |bin: &Bin| bin.size == size && bin.owner == owner.0 && bin.count > 0;
-        Some(place + line.iter().position(found)?)
+        Some(place + line.iter().position(|bin| bin.key == key)?)
     }
 
     /// A place for a pair that has none.
     #[cold]
-    fn settle(&mut self, owner: Owner, size: u32) -> Option<usize> {
-        let place = self.place(owner, size);
+    fn settle(&mut self, key: u64) -> Option<usize> {
+        let place = self.place(key);
         let line = self.bins.get(place..place + WAYS)?;
         let free = place + line.iter().position(|bin| bin.count == 0)?;
-        self.bins[free] = Bin { owner: owner.0, count: 0, size, head: NONE };
+        self.bins[free] = Bin { key, count: 0, head: NONE };
         Some(free)
     }
 
@@ -170,7 +180,8 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         if self.held + u64::from(size) > self.cap || self.per_bin == 0 {
             return Err(item);
         }
-        let Some(at) = self.find(owner, size).or_else(|| self.settle(owner, size)) else { return Err(item) };
+        let key = Bin::key_of(owner, size);
+        let Some(at) = self.find(key).or_else(|| self.settle(key)) else { return Err(item) };
         if self.bins[at].count >= self.per_bin {
             return Err(item);
         }
@@ -187,7 +198,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
     /// An item of exactly this size that the owner put, the last one first.
     #[inline]
     pub fn get(&mut self, owner: Owner, size: u32) -> Option<T> {
-        let at = self.find(owner, size)?;
+        let at = self.find(Bin::key_of(owner, size))?;
         self.pop(at)
     }
 
@@ -203,7 +214,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         bin.head = core::mem::replace(&mut entry.next, self.spare);
         bin.count -= 1;
         self.spare = i;
-        self.held -= u64::from(bin.size);
+        self.held -= u64::from(bin.size());
         self.count -= 1;
         item
     }
@@ -225,12 +236,12 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
     /// O(bins + items taken).
     pub fn drain(&mut self, mut which: impl FnMut(Owner, u32) -> bool, mut to: impl FnMut(Owner, u32, T)) {
         for at in 0..self.bins.len() {
-            let Bin { owner, size, count, .. } = self.bins[at];
-            if count == 0 || !which(Owner(owner), size) {
+            let bin = self.bins[at];
+            if bin.count == 0 || !which(bin.owner(), bin.size()) {
                 continue;
             }
             while let Some(item) = self.pop(at) {
-                to(Owner(owner), size, item);
+                to(bin.owner(), bin.size(), item);
             }
         }
     }
@@ -238,8 +249,8 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
     /// One item of a bin at or after `from`, with where to go on: for callers that cannot drain with a closure.
     pub fn take_any(&mut self, from: usize) -> Option<(usize, Owner, u32, T)> {
         let at = from + self.bins.get(from..)?.iter().position(|bin| bin.count > 0)?;
-        let Bin { owner, size, .. } = self.bins[at];
-        self.pop(at).map(|item| (at, Owner(owner), size, item))
+        let bin = self.bins[at];
+        self.pop(at).map(|item| (at, bin.owner(), bin.size(), item))
     }
 
     /// Checks every list. O(bins + entries).
@@ -249,9 +260,9 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
     pub fn check(&self) -> Result<(), Violation> {
         let (mut held, mut count) = (0u64, 0u64);
         for (at, bin) in self.bins.iter().enumerate().filter(|(_, bin)| bin.count > 0) {
-            let place = self.place(Owner(bin.owner), bin.size);
+            let place = self.place(bin.key);
             ensure((place..place + WAYS).contains(&at), "a bin is in one of the places of its pair", at)?;
-            held += u64::from(bin.count) * u64::from(bin.size);
+            held += u64::from(bin.count) * u64::from(bin.size());
             count += u64::from(bin.count);
             let mut entry = bin.head;
             for _ in 0..bin.count {
