@@ -34,7 +34,7 @@ pub enum RecordCommand {
     /// Rewrite a trace in the form that the name of OUT asks for.
     #[command(after_help = CONVERT_HELP)]
     Convert {
-        /// A trace: CSV (plain, gzip, zstd) or a recording.
+        /// A trace: CSV (plain, gzip, zstd) or a recording; - for standard input.
         #[arg(value_name = "IN")]
         input: PathBuf,
         /// Where to: NAME.csv, NAME.csv.gz, NAME.csv.zst or NAME.terrace.
@@ -70,7 +70,7 @@ names file and line, and nothing else is written.";
 #[derive(Args, Debug)]
 #[command(after_help = REPLAY_HELP)]
 pub struct ReplayArgs {
-    /// Traces to replay, each on its own.
+    /// Traces to replay, each on its own; - for standard input.
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
     /// Allocator to replay on; may be given several times.
@@ -80,8 +80,8 @@ pub struct ReplayArgs {
     /// Where allocators take memory from: pages mapped under reserved addresses, or whole device allocations.
     #[arg(long, value_enum, default_value_t = SourceKind::Growing)]
     pub source: SourceKind,
-    /// The most bytes the source gives [default: not limited].
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    /// The most bytes the source gives, at least 1 [default: 1024TiB].
+    #[arg(long, value_name = "BYTES", value_parser = capacity)]
     pub capacity: Option<u64>,
     /// Leave out blocks allocated with less than this.
     #[arg(long, value_name = "N", default_value = "0", value_parser = bytes)]
@@ -138,6 +138,13 @@ pub enum Switch {
 
 fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|allowed| format!("give {allowed}"))
+}
+
+fn capacity(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        0 => Err("nothing fits into 0 bytes; leave the option out for no limit".into()),
+        capacity => Ok(capacity),
+    }
 }
 
 fn picture(text: &str) -> Result<PathBuf, String> {

@@ -5,14 +5,14 @@
 
 use crate::failure::Failure;
 use std::path::Path;
-use terrace::recording::{Form, Partial, Reader, Writer};
+use terrace::recording::{Form, Partial, Writer};
 
 /// Converts `input` into the form that the name of `output` asks for.
 pub fn run(input: &Path, output: &Path) -> Result<(), Failure> {
     let form = Form::of(output).ok_or_else(|| {
         Failure::Usage(format!("{}: end the name in .csv, .csv.gz, .csv.zst or .terrace", output.display()))
     })?;
-    let mut reader = Reader::open(input)?;
+    let mut reader = crate::input::open(input)?;
     let cannot = |error| Failure::output(output, error);
     let (partial, file) = Partial::create(output).map_err(cannot)?;
     let name = output.display().to_string();
@@ -24,7 +24,7 @@ pub fn run(input: &Path, output: &Path) -> Result<(), Failure> {
     writer.finish().map_err(|error| Failure::writing(output, error))?;
     partial.keep().map_err(cannot)?;
     if left_out > 0 {
-        eprintln!("terrace: {name}: {left_out} transfers, segments or marks were left out: CSV has no line for them");
+        crate::say(&format!("{name}: {left_out} transfers, segments or marks were left out: CSV has no line for them"));
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use terrace::recording::Partial;
 const WIDTH: u32 = 1200;
 const HEIGHT: u32 = 520;
 /// Most panels in a picture: 64 are 33,280 pixels high, below the 65,535 that viewers take.
-const PANELS_MAX: usize = 64;
+pub const PANELS_MAX: usize = 64;
 /// The font by the names an SVG viewer may know it; PNG has it built in.
 const FONT: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
 
@@ -40,9 +40,6 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 fn picture(path: &Path, traces: &[Replayed], source: SourceKind) -> Result<Vec<u8>, String> {
-    if traces.len() > PANELS_MAX {
-        return Err(format!("{} traces do not fit into one picture of {PANELS_MAX}", traces.len()));
-    }
     for (style, font) in [(FontStyle::Normal, dejavu::sans::regular()), (FontStyle::Bold, dejavu::sans::bold())] {
         register_font(FONT, style, font).map_err(|_| "the built-in font cannot be read".to_owned())?;
     }

@@ -1,6 +1,7 @@
 //! `terrace replay`: traces on pools.
 //!
 //! Promises upward: all traces are read to their end before anything is written.
+//! A trace that has more blocks live at once than the pools have room for is begun again with more room.
 //! Asks from below: steps of a trace, pools by name, the report.
 
 mod run;
@@ -8,6 +9,7 @@ mod ticks;
 
 use crate::args::{ReplayArgs, Switch};
 use crate::failure::Failure;
+use crate::input;
 use crate::picture;
 use crate::pools::{self, Setup};
 use crate::report::{self, Row};
@@ -16,10 +18,16 @@ use crate::timeline::{Point, Timeline};
 use indicatif::{ProgressBar, ProgressStyle};
 use quanta::Clock;
 use run::Run;
-use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use terrace::recording::{Partial, Reader};
+use terrace::recording::{LIVE_MAX, Partial};
+
+/// Blocks that pools have room for at first: half as many records as a default arena has, since holes take some too.
+const BLOCKS: usize = 1 << 17;
+/// The same where a trace cannot be read twice (a pipe): 2^19, at the price of 200 MiB an arena.
+const BLOCKS_ONCE: usize = 1 << 19;
+/// How much more room is made at a time: at most 3 new beginnings lead from 2^17 to [`LIVE_MAX`].
+const MORE: usize = 4;
 
 /// What came of a trace.
 pub struct Replayed {
@@ -35,42 +43,77 @@ pub struct Replayed {
     pub rows: Vec<Row>,
     /// Reserved bytes at each point, one for each pool.
     pub reserved: Vec<Vec<u64>>,
+    /// Why pools failed, a line for each that did.
+    pub failures: Vec<String>,
 }
 
 /// Replays every trace on every pool, then reports.
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
-    let pictures = pictures(args);
-    for path in pictures.iter().chain(args.json.iter().filter(|_| !args.json_only())) {
-        // Whether a place can be written is found out before the work, not after.
-        Partial::probe(path).map_err(|error| Failure::output(path, error))?;
-    }
+    let names = input::names(&args.traces);
+    let pictures = pictures(args, &names);
+    check_outputs(args, &pictures)?;
     let clock = Clock::new();
-    let names = unique(args.traces.iter().map(|path| stem(path)));
     let mut replayed = Vec::new();
     for (path, name) in args.traces.iter().zip(names) {
         replayed.push(trace(args, path, name, &clock)?);
     }
     let drawn = draw(args, &pictures, &replayed);
-    report::write(args, &replayed)?;
-    report::paths(args, &pictures[..if drawn.is_ok() { pictures.len() } else { 0 }])?;
-    drawn
+    let reported = report::write(args, &replayed);
+    drawn?;
+    reported.and_then(|()| report::paths(args, &pictures))
 }
 
-/// Replays one trace on every pool, a chunk at a time.
+/// What is wrong with the outputs is found out before the work, not after.
+fn check_outputs(args: &ReplayArgs, pictures: &[PathBuf]) -> Result<(), Failure> {
+    let (traces, most) = (args.traces.len(), picture::PANELS_MAX);
+    if args.picture.is_some() && traces > most {
+        let text = format!("{traces} traces do not fit into one picture, the most is {most}; leave --picture out");
+        return Err(Failure::Usage(text));
+    }
+    let json = args.json.iter().filter(|_| !args.json_only());
+    let outputs: Vec<&Path> = pictures.iter().chain(json).map(PathBuf::as_path).collect();
+    input::keep_apart(&args.traces, &outputs)?;
+    outputs.iter().try_for_each(|path| Partial::probe(path).map_err(|error| Failure::output(path, error)))
+}
+
+/// Replays one trace on every pool, with as much room as it takes.
 fn trace(args: &ReplayArgs, path: &Path, name: String, clock: &Clock) -> Result<Replayed, Failure> {
-    let mut steps = Steps::new(Reader::open(path)?, args.min_size, args.streams == Switch::On);
+    let mut blocks = BLOCKS;
+    loop {
+        if let Some(replayed) = attempt(args, path, &name, clock, blocks)? {
+            return Ok(replayed);
+        }
+        blocks *= MORE;
+    }
+}
+
+/// Replays one trace on every pool, a chunk at a time; `None` when more than `blocks` are live at once.
+fn attempt(
+    args: &ReplayArgs,
+    path: &Path,
+    name: &str,
+    clock: &Clock,
+    blocks: usize,
+) -> Result<Option<Replayed>, Failure> {
+    let mut steps = Steps::new(input::open(path)?, args.min_size, args.streams == Switch::On);
+    let again = steps.progress().1.is_some() && blocks < LIVE_MAX as usize;
+    let room = if again { blocks } else { blocks.max(BLOCKS_ONCE) };
     let mut runs = Vec::new();
     for entry in pools::select(&args.pools) {
-        let setup = Setup::new(args.source, args.capacity.unwrap_or(0), args.fence_delay);
+        let setup = Setup::new(args.source, args.capacity, args.fence_delay).blocks(room);
         runs.push(Run::new(&entry, &setup)?);
     }
-    let bar = bar(&name, steps.progress().1);
+    let bar = bar(name, steps.progress().1);
     let (mut chunk, mut timeline) = (Chunk::default(), Timeline::default());
     let (mut events, mut peak_live) = (0, 0);
     loop {
         steps.fill(&mut chunk, &timeline)?;
         if chunk.steps.is_empty() {
             break;
+        }
+        if again && chunk.slots > blocks {
+            bar.finish_and_clear();
+            return Ok(None);
         }
         for run in &mut runs {
             run.replay(&chunk, events, clock)?;
@@ -82,27 +125,33 @@ fn trace(args: &ReplayArgs, path: &Path, name: String, clock: &Clock) -> Result<
     }
     bar.finish_and_clear();
     if events == 0 {
-        let text =
-            format!("{}: no event is left with --min-size {}; give a smaller one", path.display(), args.min_size);
-        return Err(Failure::Usage(text));
+        return Err(Failure::Usage(nothing_left(path, args.min_size)));
     }
     let (mut rows, mut reserved) = (Vec::new(), Vec::new());
+    let failures = runs.iter().filter_map(Run::failure).collect();
     for mut run in runs {
         reserved.push(std::mem::take(run.reserved_mut()));
-        rows.push(run.finish(&name, args.source, events, clock)?);
+        rows.push(run.finish(name, args.source, events, clock)?);
     }
-    Ok(Replayed { trace: name, events, peak_live, points: timeline.points().to_vec(), rows, reserved })
+    let points = timeline.points().to_vec();
+    Ok(Some(Replayed { trace: name.into(), events, peak_live, points, rows, reserved, failures }))
+}
+
+/// Why there is no event to replay.
+fn nothing_left(path: &Path, min_size: u64) -> String {
+    let path = path.display();
+    match min_size {
+        0 => format!("{path}: no event allocates, resizes or frees; record again with those switched on"),
+        _ => format!("{path}: no event is left with --min-size {min_size}; give a smaller one"),
+    }
 }
 
 /// The pictures to draw: one shared, one for each trace, or none.
-fn pictures(args: &ReplayArgs) -> Vec<PathBuf> {
+fn pictures(args: &ReplayArgs, names: &[String]) -> Vec<PathBuf> {
     match &args.picture {
         Some(path) => vec![path.clone()],
         None if args.json_only() => Vec::new(),
-        None => {
-            let names = unique(args.traces.iter().map(|path| stem(path)));
-            names.into_iter().map(|name| PathBuf::from(format!("replay-{name}.svg"))).collect()
-        }
+        None => names.iter().map(|name| PathBuf::from(format!("replay-{name}.svg"))).collect(),
     }
 }
 
@@ -114,28 +163,6 @@ fn draw(args: &ReplayArgs, pictures: &[PathBuf], replayed: &[Replayed]) -> Resul
             .zip(replayed)
             .try_for_each(|(path, trace)| picture::draw(path, std::slice::from_ref(trace), args.source)),
     }
-}
-
-/// The file's name without directories and without what says its form.
-fn stem(path: &Path) -> String {
-    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let mut name: &str = &name;
-    for end in [".gz", ".zst", ".csv", ".terrace"] {
-        name = name.strip_suffix(end).unwrap_or(name);
-    }
-    if name.is_empty() { "trace".into() } else { name.into() }
-}
-
-/// The same names, those that come again with a number.
-fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
-    let mut seen = HashMap::<String, u32>::new();
-    names
-        .map(|name| {
-            let times = seen.entry(name.clone()).or_default();
-            *times += 1;
-            if *times == 1 { name } else { format!("{name}-{times}") }
-        })
-        .collect()
 }
 
 /// Progress through a file; hidden unless standard error is a terminal.

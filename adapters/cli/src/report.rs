@@ -116,16 +116,22 @@ impl Row {
 
 /// Writes what was asked for: JSON, and the table unless JSON has standard output to itself.
 pub fn write(args: &ReplayArgs, replayed: &[Replayed]) -> Result<(), Failure> {
-    if let Some(path) = &args.json {
-        let rows: Vec<&Row> = replayed.iter().flat_map(|trace| &trace.rows).collect();
-        let json = serde_json::to_string_pretty(&rows).map_err(|error| Failure::output(path, error))? + "\n";
-        if args.json_only() {
-            return print(&json);
-        }
-        file(path, &json).map_err(|error| Failure::output(path, error))?;
+    if args.json_only() {
+        return print(&json(replayed)?);
     }
     let tables: Vec<String> = replayed.iter().map(|trace| table(args, trace)).collect();
-    print(&tables.join("\n"))
+    // Neither keeps the other from being written: a full disk not the table, a reader that went away not the file.
+    let printed = print(&tables.join("\n"));
+    if let Some(path) = &args.json {
+        file(path, &json(replayed)?).map_err(|error| Failure::output(path, error))?;
+    }
+    printed
+}
+
+fn json(replayed: &[Replayed]) -> Result<String, Failure> {
+    let rows: Vec<&Row> = replayed.iter().flat_map(|trace| &trace.rows).collect();
+    let text = serde_json::to_string_pretty(&rows).map_err(|error| Failure::output(Path::new("JSON"), error))?;
+    Ok(text + "\n")
 }
 
 /// Prints where the pictures are, last of all.
@@ -180,8 +186,9 @@ fn table(args: &ReplayArgs, replayed: &Replayed) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    let failures: String = replayed.failures.iter().map(|line| format!("{line}\n")).collect();
     format!(
-        "{}: {} events, peak live {}, source {}\n{table}\n",
+        "{}: {} events, peak live {}, source {}\n{table}\n{failures}",
         replayed.trace,
         thousands(replayed.events),
         bytes(replayed.peak_live),

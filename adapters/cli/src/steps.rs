@@ -70,12 +70,14 @@ pub struct Steps<'a> {
     held: Vec<Held>,
     /// Sum of `bytes` over what is held and not left out.
     live: u64,
+    /// Time of the first event, from which all times count.
+    begin_us: Option<u64>,
 }
 
 impl<'a> Steps<'a> {
     /// Steps of what `reader` gives.
     pub fn new(reader: Reader<'a>, min_size: u64, streams: bool) -> Self {
-        Self { reader, min_size, streams, held: Vec::new(), live: 0 }
+        Self { reader, min_size, streams, held: Vec::new(), live: 0, begin_us: None }
     }
 
     /// Bytes read of the file, and its length where known.
@@ -89,10 +91,11 @@ impl<'a> Steps<'a> {
         chunk.live.clear();
         while chunk.steps.len() < CHUNK {
             let Some(entry) = self.reader.next().transpose()? else { break };
+            let begin_us = *self.begin_us.get_or_insert(entry.event.time_us);
             let Some(slot) = entry.slot else { continue };
             if let Some(step) = self.step(&entry.event, slot) {
                 chunk.steps.push(step);
-                chunk.live.push(Point { time_us: entry.event.time_us, live: self.live });
+                chunk.live.push(Point { time_us: entry.event.time_us - begin_us, live: self.live });
             }
         }
         chunk.slots = self.held.len();

@@ -57,6 +57,6 @@ pub fn heap_parts<I: Index>(room: Room, index: impl Fn(Box<[Branch]>) -> I) -> P
         bins: vec![Bin::EMPTY; room.bins].into(),
         entries: vec![Entry::EMPTY; room.entries].into(),
         segments: vec![Segment::EMPTY; room.segments].into(),
-        waiting: [(); 2].map(|()| vec![Waiting::EMPTY; room.slots].into()),
+        waiting: [(); 2].map(|()| bytemuck::zeroed_slice_box(room.slots)),
     }
 }

@@ -12,18 +12,21 @@ use crate::index::NONE;
 
 /// What a slot's block waits for.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct Waiting {
     /// Covers all that the owner did with the block.
     ticket: u64,
-    /// Who freed it, when it waits.
-    owner: Option<Owner>,
+    /// Who freed it.
+    owner: u32,
+    /// Whether anything waits here. All zeros: nothing.
+    waits: bool,
     /// The older and the younger neighbour; [`NONE`] at the ends. Meaningless when nothing waits here.
     links: [u32; 2],
 }
 
 impl Waiting {
     /// Nothing waits here.
-    pub const EMPTY: Self = Self { ticket: 0, owner: None, links: [NONE; 2] };
+    pub const EMPTY: Self = Self { ticket: 0, owner: 0, waits: false, links: [0; 2] };
 }
 
 /// The blocks of one area that wait, by slot.
@@ -51,13 +54,13 @@ impl<W: DerefMut<Target = [Waiting]>> Queue<W> {
     /// Who freed the block in this slot, and the ticket it waits for.
     pub(super) fn get(&self, slot: u32) -> Option<(Owner, u64)> {
         let record = self.records.get(slot as usize)?;
-        record.owner.map(|owner| (owner, record.ticket))
+        record.waits.then_some((Owner(record.owner), record.ticket))
     }
 
     /// Adds the block in `slot`, which does not wait yet, as the youngest.
     pub(super) fn push(&mut self, slot: u32, owner: Owner, ticket: u64) {
         let [_, last] = self.ends;
-        self.records[slot as usize] = Waiting { ticket, owner: Some(owner), links: [last, NONE] };
+        self.records[slot as usize] = Waiting { ticket, owner: owner.0, waits: true, links: [last, NONE] };
         self.link(last, 1, slot);
         self.ends[1] = slot;
     }
@@ -95,7 +98,7 @@ impl<W: DerefMut<Target = [Waiting]>> Queue<W> {
 
     /// O(records).
     pub(super) fn check(&self) -> Result<(), Violation> {
-        let all = self.records.iter().filter(|record| record.owner.is_some()).count();
+        let all = self.records.iter().filter(|record| record.waits).count();
         let mut older = NONE;
         for (count, slot) in self.slots().enumerate() {
             ensure(count < all && self.get(slot).is_some(), "who is in the list waits, once", slot)?;

@@ -8,12 +8,12 @@ use super::ticks::Ticks;
 use crate::args::SourceKind;
 use crate::failure::Failure;
 use crate::pools::{Entry, Setup};
-use crate::report::{Row, Times};
+use crate::report::{Row, Times, thousands};
 use crate::steps::{Action, Chunk, Step};
 use quanta::Clock;
 use std::cell::Cell;
 use std::rc::Rc;
-use terrace::{Allocator, Block, FreeError, Owner, Request};
+use terrace::{AllocError, Allocator, Block, FreeError, Owner, Request};
 
 /// What a pool gave for a slot.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,8 @@ pub struct Run {
     live: u64,
     peak_live: u64,
     failed: u64,
+    /// The first failure: number of the event, and why. `Some` iff `failed > 0`.
+    first: Option<(u64, AllocError)>,
     ticks: Ticks,
     /// Bytes reserved at each point of the timeline.
     reserved: Vec<u64>,
@@ -53,6 +55,7 @@ impl Run {
             live: 0,
             peak_live: 0,
             failed: 0,
+            first: None,
             ticks: Ticks::new().map_err(|error| fail(error.to_string()))?,
             reserved: Vec::new(),
         })
@@ -61,6 +64,12 @@ impl Run {
     /// Bytes reserved at each point of the timeline.
     pub fn reserved_mut(&mut self) -> &mut Vec<u64> {
         &mut self.reserved
+    }
+
+    /// When and why it failed first, for people; `None` when it never did.
+    pub fn failure(&self) -> Option<String> {
+        let (event, error) = self.first?;
+        Some(format!("{}: {} failed, the first at event {event}: {error}", self.name, thousands(self.failed)))
     }
 
     /// Replays a chunk whose first step is event number `first`.
@@ -122,8 +131,9 @@ impl Run {
         let request = Request::new(step.bytes).align(1 << step.align_log2).owner(step.owner);
         match self.pool.allocate(request) {
             Ok(block) => Some(Held { block, bytes: step.bytes }),
-            Err(_) => {
+            Err(error) => {
                 self.failed += 1;
+                self.first.get_or_insert((self.now.get(), error));
                 None
             }
         }

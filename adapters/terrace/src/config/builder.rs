@@ -4,7 +4,7 @@
 //! Asks from below: values from texts.
 
 use super::value::{parse_bytes, parse_shares, parse_strategy, parse_switch};
-use super::{Config, ConfigError, Values, Strategy};
+use super::{Config, ConfigError, Strategy, Values};
 use std::ffi::OsString;
 
 /// Every variable begins so.

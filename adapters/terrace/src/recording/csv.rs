@@ -19,7 +19,7 @@ pub(super) fn parse(line: &str, texts: &mut Texts) -> Result<Event, Problem> {
         time_us: number("t", time)?,
         kind: kind(operation)?,
         id: number("id", id)?,
-        owner: Owner(u32::try_from(number("stream", owner)?).map_err(|_| Problem::Number("stream", owner.into()))?),
+        owner: Owner(u32::try_from(number("stream", owner)?).map_err(|_| Problem::TooLarge("stream", owner.into()))?),
         ..Event::default()
     };
     if event.kind == Kind::Free {
@@ -62,7 +62,7 @@ fn number(column: &'static str, text: &str) -> Result<u64, Problem> {
     let canonical = text == "0" || text.starts_with(|c: char| matches!(c, '1'..='9'));
     match text.parse() {
         Ok(number) if canonical => Ok(number),
-        _ if is_digits(text) && column == "size" && canonical => Err(Problem::HugeSize(u64::MAX)),
+        _ if is_digits(text) && canonical => Err(Problem::TooLarge(column, text.into())),
         _ => Err(Problem::Number(column, text.into())),
     }
 }

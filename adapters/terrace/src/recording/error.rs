@@ -69,6 +69,8 @@ pub enum Problem {
     Columns(usize),
     /// Not a plain decimal number where one is needed.
     Number(&'static str, String),
+    /// A number above what its column holds.
+    TooLarge(&'static str, String),
     /// The operation is not `a`, `r` or `f`.
     Operation(String),
     /// A free with a size or alignment.
@@ -127,6 +129,9 @@ impl fmt::Display for Problem {
                 "the {kind} is damaged or needs a window above {} MiB ({error}); copy it again or recompress it",
                 1 << (WINDOW_LOG - 20)
             ),
+            Self::Header(text) if text.starts_with('\u{feff}') => {
+                write!(f, "a byte order mark before the header; save the file as UTF-8 without one")
+            }
             Self::Header(text) => write!(
                 f,
                 "the first line is `{}`, not `{HEADER}`; give a CSV (plain, gzip or zstd) or a terrace recording",
@@ -137,6 +142,17 @@ impl fmt::Display for Problem {
                 f,
                 "`{}` in column {column} is not a whole number; write digits only, no sign, no leading zero",
                 quote(text)
+            ),
+            Self::TooLarge(column, text) => write!(
+                f,
+                "`{}` in column {column} is absurd; the most is {}",
+                quote(text),
+                match *column {
+                    "stream" => u32::MAX.into(),
+                    "size" => SIZE_MAX,
+                    "align" => ALIGN_MAX,
+                    _ => u64::MAX,
+                }
             ),
             Self::Operation(text) => write!(f, "operation `{}` is unknown; write a, r or f", quote(text)),
             Self::NotEmpty(column, text) => {
@@ -186,7 +202,14 @@ impl fmt::Display for Problem {
 
 /// At most 40 characters of a text from a file, control characters escaped.
 fn quote(text: &str) -> String {
-    let mut quoted: String = text.chars().take(40).flat_map(char::escape_debug).collect();
+    let mut quoted = String::new();
+    for c in text.chars().take(40) {
+        match c {
+            // Between backquotes these need no backslash.
+            '"' | '\'' => quoted.push(c),
+            _ => quoted.extend(c.escape_debug()),
+        }
+    }
     if text.chars().nth(40).is_some() {
         quoted.push_str("...");
     }

@@ -7,6 +7,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Longest name of a file in bytes: 255 on every usual file system.
+const NAME_MAX: usize = 255;
+
 /// A file that appears under its name only when it is whole: written beside it, then renamed; removed when dropped.
 /// What is no regular file (a pipe, `/dev/null`) is written directly.
 #[derive(Debug)]
@@ -21,17 +24,35 @@ impl Partial {
     /// # Errors
     /// The system's, when the place cannot be written.
     pub fn create(path: &Path) -> io::Result<(Self, File)> {
+        // A link is followed: the file behind it is replaced, the link stays.
+        let linked = if path.starts_with("/dev") { None } else { fs::canonicalize(path).ok() };
+        let path = linked.unwrap_or_else(|| path.into());
         let temporary = match path.file_name() {
-            _ if Self::is_special(path) => None,
+            _ if Self::is_special(&path) => None,
             Some(_) if path.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Some(name) => {
-                let name = format!(".{}.{}.partial", name.to_string_lossy(), std::process::id());
-                Some(path.with_file_name(name))
-            }
+            Some(name) => Some(path.with_file_name(Self::temporary_name(&name.to_string_lossy()))),
             None => return Err(io::ErrorKind::InvalidInput.into()),
         };
-        let file = File::create(temporary.as_deref().unwrap_or(path))?;
-        Ok((Self { path: path.into(), temporary }, file))
+        let before = fs::metadata(&path).ok().filter(|_| temporary.is_some());
+        if before.as_ref().is_some_and(|before| before.permissions().readonly()) {
+            // Renaming over it would go through; whoever protected it did not mean that.
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file there is read-only"));
+        }
+        let file = File::create(temporary.as_deref().unwrap_or(&path))?;
+        // From here on the temporary file is removed when something fails.
+        let partial = Self { path, temporary };
+        if let Some(before) = before {
+            file.set_permissions(before.permissions())?;
+        }
+        Ok((partial, file))
+    }
+
+    /// A hidden name of this process, at most `NAME_MAX` bytes like the name itself.
+    fn temporary_name(name: &str) -> String {
+        let end = format!(".{}.partial", std::process::id());
+        let most = NAME_MAX - 1 - end.len();
+        let cut = (0..=most.min(name.len())).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
+        format!(".{}{end}", &name[..cut])
     }
 
     /// Finds out whether a file at `path` could be created; leaves nothing behind.
@@ -44,7 +65,8 @@ impl Partial {
     }
 
     fn is_special(path: &Path) -> bool {
-        fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir())
+        // `/dev/stdout` may lead to a regular file, but a name in `/dev` is not to be replaced.
+        fs::metadata(path).is_ok_and(|data| !data.is_dir() && (!data.is_file() || path.starts_with("/dev")))
     }
 
     /// Gives the file its name, replacing what had it.

@@ -19,6 +19,9 @@ use terrace_core::event::{DecodeError, Decoder, Event, RECORD_MAX, Record};
 /// Bytes of records read at a time: 64 KiB, at least [`RECORD_MAX`].
 const RECORDS: usize = 64 << 10;
 
+/// Bytes of a foreign first line that errors may show: 160 are 40 characters of 4 bytes, and one more that says so.
+const SHOWN: usize = 164;
+
 /// An event, and a small number for its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -114,11 +117,29 @@ impl<'a> Reader<'a> {
     }
 
     fn header(&mut self) -> Result<(), Problem> {
-        match self.line()? {
-            None => Err(Problem::Empty),
-            Some(HEADER) => Ok(()),
-            Some(other) => Err(Problem::Header(other.into())),
-        }
+        let problem = match self.line() {
+            Ok(None) => return Err(Problem::Empty),
+            Ok(Some(HEADER)) => return Ok(()),
+            Ok(Some(other)) => return Err(Problem::Header(other.into())),
+            Err(problem) => problem,
+        };
+        Err(match problem {
+            // What does not even begin as a header is some other kind of file, and not described as a bad line.
+            Problem::NotUtf8 | Problem::Nul | Problem::LongLine | Problem::NoLineEnd | Problem::CarriageReturn
+                if !self.begins_as_header() =>
+            {
+                let shown = &self.buffer[..self.buffer.len().min(SHOWN)];
+                Problem::Header(String::from_utf8_lossy(shown).into())
+            }
+            Problem::NoLineEnd if self.buffer.contains(&b'\r') => Problem::CarriageReturn,
+            problem => problem,
+        })
+    }
+
+    /// Whether the buffer is a beginning of the header, or the header and more.
+    fn begins_as_header(&self) -> bool {
+        let n = self.buffer.len().min(HEADER.len());
+        self.buffer[..n] == HEADER.as_bytes()[..n]
     }
 
     /// The next line without its line end; `None` at the end.

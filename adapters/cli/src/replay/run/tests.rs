@@ -70,7 +70,7 @@ fn replay(make: fn(&Setup) -> Made, lines: &str, min_size: u64) -> Row {
     let csv = format!("t,op,id,size,align,stream,tag\n{lines}");
     let clock = Clock::new();
     let mut steps = Steps::new(Reader::new("test", csv.as_bytes()).unwrap(), min_size, false);
-    let mut run = Run::new(&Entry { name: "bump", make }, &Setup::new(SourceKind::Growing, 0, 0)).unwrap();
+    let mut run = Run::new(&Entry { name: "bump", make }, &Setup::new(SourceKind::Growing, None, 0)).unwrap();
     let (mut chunk, mut timeline, mut events) = (Chunk::default(), Timeline::default(), 0);
     loop {
         steps.fill(&mut chunk, &timeline).unwrap();
