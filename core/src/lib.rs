@@ -59,6 +59,7 @@ pub mod counters;
 pub mod error;
 pub mod event;
 pub mod fence;
+pub mod heap;
 pub mod inbox;
 pub mod index;
 pub mod layer;

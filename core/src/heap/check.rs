@@ -1,0 +1,94 @@
+//! What a heap holds, and whether its invariants do.
+
+use super::bins::bin;
+use super::config::Config;
+use super::records::Records;
+use super::region::Region;
+use super::{Heap, HeapUsage};
+use crate::error::{Violation, ensure};
+
+impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
+    /// What the heap holds. O(free blocks): nothing is counted while it works.
+    pub fn usage(&self) -> HeapUsage {
+        let mut usage = HeapUsage::default();
+        for region in &self.regions {
+            let bytes = Region::<C>::offset;
+            usage.total += bytes(region.end);
+            usage.tables += bytes(region.first);
+            region.each_free(|[from, to]| {
+                usage.free += bytes(to - from);
+                usage.largest_free = usage.largest_free.max(bytes(to - from));
+                usage.free_blocks += 1;
+            });
+        }
+        usage.live = usage.total - usage.tables - usage.free;
+        usage
+    }
+
+    /// Checks every list and every edge. O(granules).
+    ///
+    /// # Errors
+    /// The first clause that does not hold.
+    pub fn check(&self) -> Result<(), Violation> {
+        self.regions.iter().try_for_each(Region::check)
+    }
+}
+
+impl<C: Config> Region<C> {
+    /// The address behind the region.
+    pub fn end_address(&self) -> usize {
+        self.memory.address() + Self::offset(self.end)
+    }
+
+    /// Calls with every free stretch: the victim, the block freed last, and the lists.
+    pub fn each_free(&self, mut each: impl FnMut([usize; 2])) {
+        [self.victim, self.last].into_iter().filter(|[from, to]| from != to).for_each(&mut each);
+        if self.end == 0 {
+            return;
+        }
+        for list in 1..=bin(self.end) {
+            let mut at = self.head(list);
+            while at != 0 {
+                each([at, at + C::Records::size(self.memory, at)]);
+                (at, _) = C::Records::links(self.memory, at);
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        if self.end == 0 {
+            return Ok(());
+        }
+        let mut edges = if self.last[0] == self.last[1] { 0 } else { 2 };
+        for list in 1..=bin(self.end) {
+            edges += 2 * self.check_list(list)?;
+        }
+        let set = (0..=self.end).filter(|&at| self.edge(at)).count();
+        ensure(set == edges, "a free block has two edges, and nothing else has any", set)?;
+        let [from, to] = self.victim;
+        ensure(self.first <= from || from == to, "the victim lies behind the tables", from)?;
+        ensure(to <= self.end && from <= to, "the victim lies in the region", to)?;
+        let touched = from != to && (self.edge(from) || self.edge(to));
+        ensure(!touched, "no free block touches the victim", from)?;
+        let last = self.last[0] == self.last[1] || (self.edge(self.last[0]) && self.edge(self.last[1]));
+        ensure(last, "the block freed last has its edges", self.last[0])
+    }
+
+    /// Returns how many blocks there are in a list.
+    fn check_list(&self, list: usize) -> Result<usize, Violation> {
+        let (mut at, mut before, mut count) = (self.head(list), 0, 0);
+        ensure(self.map.has(list) == (at != 0), "a list's bit is set iff it holds something", list)?;
+        while at != 0 {
+            let size = C::Records::size(self.memory, at);
+            let (next, prev) = C::Records::links(self.memory, at);
+            ensure(self.first <= at && size > 0 && size <= self.end - at, "a free block lies in the region", at)?;
+            ensure(bin(size) == list, "a free block is in the list of its size", at)?;
+            ensure(C::Records::size_before(self.memory, at + size) == size, "both ends say the size", at)?;
+            ensure(self.edge(at) && self.edge(at + size), "a free block has two edges", at)?;
+            ensure(prev == before, "a list's links go both ways", at)?;
+            (at, before, count) = (next, at, count + 1);
+            ensure(count <= self.end, "a list has no circle", at)?;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,312 @@
+//! The heap: blocks without headers, records of free memory inside the free memory itself.
+//!
+//! Promises upward: every call takes a bounded number of instructions (see the README's table); a block costs nothing
+//! but the granule's rounding and one bit a granule; neighbours merge at once; a request fails only when no free block
+//! is as large as the first size of the next list.
+//! Asks from below: memory that nobody else touches, and that each free names a live block and its layout.
+//!
+//! ```text
+//! Rust says the size when it frees, so nothing needs to be written in front of a block:
+//!
+//!   lists |tables | live   | free   | live | live   | free       | live | victim .........................|
+//!     |                    | size                   | size
+//!     |                    | next, prev             | next, prev            small requests are cut from
+//!     |                    |    size|               |        size|          its front: no list, no search
+//!     +--------------------^------------------------^
+//!   one bit for each granule is set where a free block starts or ends: handing out and taking back flip two bits
+//! ```
+//!
+//! Lists by size are those of Lea's and of TLSF (Masmano et al. 2004): one for each small size, eight for each power of two
+//! above. The *designated victim* is Lea's.
+
+mod allocate;
+mod bins;
+mod check;
+mod config;
+mod free;
+mod header;
+mod memory;
+mod records;
+mod region;
+mod resize;
+
+pub use config::{Checked, Config, Fast, Native, Small};
+pub use header::HeaderHeap;
+pub use records::{Four, Narrow, Packed, Records, Wide};
+
+use core::alloc::Layout;
+use core::fmt;
+use core::ptr::NonNull;
+
+use crate::error::FreeError;
+use memory::Memory;
+use region::Region;
+
+/// A heap over at most `REGIONS` regions of memory.
+///
+/// # Example
+/// ```
+/// use core::alloc::Layout;
+/// use core::ptr::NonNull;
+/// use terrace_core::heap::Heap;
+///
+/// let mut memory = [0u64; 1024];
+/// let mut heap: Heap = Heap::empty();
+/// // SAFETY: the array outlives the heap, and nothing else uses it.
+/// unsafe { heap.add_region(NonNull::from(&mut memory).cast(), size_of_val(&memory))? };
+///
+/// let layout = Layout::new::<[u32; 25]>();
+/// let block = heap.allocate(layout).expect("8 KiB are enough");
+/// assert_eq!(heap.usage().live, 104, "100 bytes, in granules of 8 or 16");
+/// // SAFETY: it was given by this heap for this layout, and is not used any more.
+/// unsafe { heap.free(block, layout)? };
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Heap<C = Fast, const REGIONS: usize = 1> {
+    /// The first `count` are in use; the others are [`Region::NONE`]. They do not overlap.
+    regions: [Region<C>; REGIONS],
+    count: usize,
+}
+
+// SAFETY: a heap owns its memory alone, as promised to `add_region`.
+unsafe impl<C: Config, const REGIONS: usize> Send for Heap<C, REGIONS> {}
+
+/// Why memory cannot become a region. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionError {
+    /// Not even one granule would be left beside the tables.
+    TooSmall,
+    /// More granules than the records can express; the bytes that they can.
+    TooLarge {
+        /// The most bytes a region of this heap may have.
+        most: usize,
+    },
+    /// It overlaps a region that the heap has, or was added before.
+    Overlaps,
+    /// The heap has as many regions as it has room for.
+    TooMany,
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooSmall => write!(f, "too small: nothing would be left beside the region's tables"),
+            Self::TooLarge { most } => {
+                write!(
+                    f,
+                    "too large: a region of this heap has at most {most} bytes; add it in parts, or use wider records"
+                )
+            }
+            Self::Overlaps => write!(f, "overlaps a region that this heap has already"),
+            Self::TooMany => write!(f, "no room for another region; give the heap a larger REGIONS"),
+        }
+    }
+}
+
+impl core::error::Error for RegionError {}
+
+/// What a heap holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapUsage {
+    /// In blocks and tables' reach: all regions, as they were added.
+    pub total: usize,
+    /// In live blocks, in whole granules.
+    pub live: usize,
+    /// In free blocks.
+    pub free: usize,
+    /// The largest free block.
+    pub largest_free: usize,
+    /// Free blocks.
+    pub free_blocks: usize,
+    /// In the regions' tables, and lost to alignment at their ends.
+    pub tables: usize,
+}
+
+impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
+    /// A heap without memory: every request fails.
+    pub const fn empty() -> Self {
+        Self { regions: [const { Region::NONE }; REGIONS], count: 0 }
+    }
+
+    /// Adds a region: all of it becomes free, but for its tables. Its ends may lie anywhere.
+    ///
+    /// # Errors
+    /// [`RegionError`]: what is wrong with it.
+    ///
+    /// # Safety
+    /// Until the heap is dropped for good: the bytes are readable and writable, and nobody but the heap and the users of
+    /// its blocks touches them.
+    pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
+        let granule = Region::<C>::GRANULE.max(size_of::<u64>());
+        let from = start.addr().get();
+        let to = from.checked_add(bytes).ok_or(RegionError::TooSmall)?;
+        let skip = from.checked_next_multiple_of(granule).ok_or(RegionError::TooSmall)? - from;
+        let granules = bytes.saturating_sub(skip) / Region::<C>::GRANULE;
+        let most = C::Records::MOST;
+        if granules > most {
+            return Err(RegionError::TooLarge { most: most.saturating_mul(Region::<C>::GRANULE) });
+        }
+        let apart = |region: &Region<C>| to <= region.memory.address() || region.end_address() <= from;
+        if !self.regions.iter().take(self.count).all(apart) {
+            return Err(RegionError::Overlaps);
+        }
+        let Some(place) = self.regions.get_mut(self.count) else { return Err(RegionError::TooMany) };
+        if granules == 0 {
+            return Err(RegionError::TooSmall);
+        }
+        // SAFETY: inside the bytes that the caller gave, since at least one granule is left behind it.
+        let base = unsafe { start.add(skip) };
+        // SAFETY: the caller's promise; the region names no granule at or above `granules`.
+        let memory = unsafe { Memory::new(base) };
+        if !place.lay_out(memory, granules) {
+            return Err(RegionError::TooSmall);
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Hands out a block. `None`: nothing free is large enough, or the layout has no bytes.
+    #[inline]
+    pub fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        let size = Region::<C>::granules(layout.size());
+        if REGIONS == 1 {
+            return self.regions.first_mut()?.hand_out_block(size, layout.align());
+        }
+        self.regions.iter_mut().find_map(|region| region.hand_out_block(size, layout.align()))
+    }
+
+    /// Takes a block back.
+    ///
+    /// # Errors
+    /// [`FreeError::Foreign`] when it lies in no region (several regions, or checked); [`FreeError::Stale`] when it is not
+    /// live, or has another size (checked).
+    ///
+    /// # Safety
+    /// The block was given by this heap for this layout (of the last resize, if any), is live, and is not used any more.
+    /// A [`Checked`] heap says when it is not, as long as its memory was not handed out again.
+    #[inline]
+    pub unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
+        let size = Region::<C>::granules(layout.size());
+        let (region, at) = self.find(block, size)?;
+        if C::CHECKED {
+            region.flip_start(at);
+        }
+        region.free(at, size);
+        Ok(())
+    }
+
+    /// Makes a block larger or smaller where it is; its alignment stays. False: it cannot, and nothing was changed.
+    ///
+    /// # Errors
+    /// As for [`Heap::free`].
+    ///
+    /// # Safety
+    /// The block was given by this heap for this layout and is live. `bytes`, rounded up to the layout's alignment, is at
+    /// most `isize::MAX` and not 0.
+    #[inline]
+    pub unsafe fn resize(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Result<bool, FreeError> {
+        let size = Region::<C>::granules(layout.size());
+        let (region, at) = self.find(block, size)?;
+        Ok(region.resize(at, size, Region::<C>::granules(bytes)))
+    }
+
+    /// Makes a block larger or smaller, where it is or elsewhere: what it holds goes along. `None`: nothing free is large
+    /// enough, and the block is as it was.
+    ///
+    /// # Errors
+    /// As for [`Heap::free`].
+    ///
+    /// # Safety
+    /// As for [`Heap::resize`]. Only the pointer returned may be used afterwards, with the layout's alignment.
+    #[inline]
+    pub unsafe fn reallocate(
+        &mut self,
+        block: NonNull<u8>,
+        layout: Layout,
+        bytes: usize,
+    ) -> Result<Option<NonNull<u8>>, FreeError> {
+        // SAFETY: the caller's promise.
+        if unsafe { self.resize(block, layout, bytes)? } {
+            return Ok(Some(block));
+        }
+        let Ok(larger) = Layout::from_size_align(bytes, layout.align()) else { return Ok(None) };
+        let Some(new) = self.allocate_with_room(larger).or_else(|| self.allocate(larger)) else {
+            // SAFETY: the caller's promise; it was live when `resize` looked.
+            return Ok(unsafe { self.slide_down(block, layout, bytes) });
+        };
+        // SAFETY: two live blocks, and the new one is the larger: a block that shrinks does so in place.
+        unsafe { new.copy_from_nonoverlapping(block, layout.size()) };
+        // SAFETY: the caller's promise; it was live when `resize` looked, and its bytes are used no more.
+        unsafe { self.free(block, layout)? };
+        Ok(Some(new))
+    }
+
+    /// A block for one that grows: where it can grow again.
+    fn allocate_with_room(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        if layout.align() > Region::<C>::GRANULE {
+            return None;
+        }
+        let size = Region::<C>::granules(layout.size());
+        for region in &mut self.regions {
+            if let Some(at) = region.allocate_with_room(size) {
+                return Some(region.hand_out(at));
+            }
+        }
+        None
+    }
+
+    /// Moves a block down into the free block before it, where that and what is behind it suffice.
+    ///
+    /// # Safety
+    /// The block was given by this heap for this layout and is live.
+    #[cold]
+    unsafe fn slide_down(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
+        let size = Region::<C>::granules(layout.size());
+        let (region, at) = self.find(block, size).ok()?;
+        if layout.align() > Region::<C>::GRANULE {
+            return None;
+        }
+        let new = region.slide_down(at, size, Region::<C>::granules(bytes))?;
+        if C::CHECKED {
+            region.flip_start(at);
+        }
+        let new = region.hand_out(new);
+        // SAFETY: both are stretches of the region's memory, of at least so many bytes; they may overlap.
+        unsafe { new.copy_from(block, layout.size()) };
+        Some(new)
+    }
+
+    /// The region that a block is of, and its place there.
+    #[inline(always)]
+    fn find(&mut self, block: NonNull<u8>, size: usize) -> Result<(&mut Region<C>, usize), FreeError> {
+        let address = block.addr().get() as u64;
+        let inside = |region: &&mut Region<C>| region.memory.offset_of(block) < Region::<C>::offset(region.end);
+        let region =
+            if REGIONS == 1 && !C::CHECKED { self.regions.first_mut() } else { self.regions.iter_mut().find(inside) };
+        let region = region.ok_or(FreeError::Foreign { address })?;
+        let at = region.place(block);
+        if C::CHECKED {
+            let ends = at.checked_add(size).is_some_and(|end| end <= region.end);
+            let aligned = region.memory.offset_of(block) % Region::<C>::GRANULE == 0;
+            if !aligned || at < region.first {
+                return Err(FreeError::Foreign { address });
+            }
+            if size == 0 || !ends || !region.is_live(at, size) {
+                return Err(FreeError::Stale { address });
+            }
+        }
+        Ok((region, at))
+    }
+
+    /// Whether an address lies in one of the regions.
+    pub fn contains(&self, address: NonNull<u8>) -> bool {
+        self.regions.iter().any(|region| region.memory.offset_of(address) < Region::<C>::offset(region.end))
+    }
+}
+
+impl<C: Config, const REGIONS: usize> Default for Heap<C, REGIONS> {
+    fn default() -> Self {
+        Self::empty()
+    }
+}

@@ -1,0 +1,233 @@
+//! Records of free blocks, inside the free memory itself.
+//!
+//! Promises upward: a free block says its size at both ends and links into a list, in one granule.
+//! Asks from below: [`Memory`], and that every place named is a free block's.
+//!
+//! ```text
+//! Narrow   8 bytes   | size  next  prev  size |             16 bits each: 2^16 granules, 512 KiB
+//! Packed   8 bytes   | size:22 next:21 prev:21 | ... size | 64 bits: 2^21 granules, 16 MiB; for 64-bit targets
+//! Wide    16 bytes   | size  next  prev  size |             32 bits each: 2^32 - 1 granules, 64 GiB
+//! ```
+//!
+//! Places and sizes are granules; 0 is no block: the first granules hold the region's own tables.
+
+use core::marker::PhantomData;
+
+use super::memory::{Memory, Plain};
+
+/// How free blocks are recorded.
+pub trait Records {
+    /// log2 of the granule in bytes.
+    const GRANULE: u32;
+    /// Most granules of a region: free blocks start below this, and are smaller, since tables come first.
+    const MOST: usize;
+    /// Bytes of the head of a list.
+    const HEAD: usize;
+
+    /// Records a free block as the first of a list; `next` was it until now, or is 0.
+    fn write(memory: Memory, at: usize, size: usize, next: usize);
+    /// Changes a block's size from `old`; its start and its links stay.
+    fn set_size(memory: Memory, at: usize, old: usize, size: usize);
+    /// The size of the free block that starts here.
+    fn size(memory: Memory, at: usize) -> usize;
+    /// The size of the free block that ends here.
+    fn size_before(memory: Memory, end: usize) -> usize;
+    /// The next and the previous block of the list.
+    fn links(memory: Memory, at: usize) -> (usize, usize);
+    /// Changes the link to the next block, which is `old`.
+    fn set_next(memory: Memory, at: usize, old: usize, new: usize);
+    /// Changes the link to the previous block, which is `old`.
+    fn set_prev(memory: Memory, at: usize, old: usize, new: usize);
+    /// Head `i` of those that start at `heads`.
+    fn head(memory: Memory, heads: usize, i: usize) -> usize;
+    /// Sets it.
+    fn set_head(memory: Memory, heads: usize, i: usize, at: usize);
+}
+
+/// Four numbers of one width, in a granule of four times that.
+#[derive(Clone, Copy, Debug)]
+pub struct Four<T>(PhantomData<T>);
+
+/// Four numbers of 16 bits in a granule of 8 bytes.
+pub type Narrow = Four<u16>;
+/// Four numbers of 32 bits in a granule of 16 bytes.
+pub type Wide = Four<u32>;
+
+/// A number of a [`Four`].
+pub trait Field: Plain {
+    /// How many values it has, or as many of them as fit.
+    const VALUES: usize;
+    /// Cuts off what it cannot say; the engine never names more.
+    fn cut(value: usize) -> Self;
+    /// What it says.
+    fn wide(self) -> usize;
+}
+
+impl Field for u16 {
+    const VALUES: usize = 1 << u16::BITS;
+
+    #[inline(always)]
+    fn cut(value: usize) -> Self {
+        value as u16
+    }
+
+    #[inline(always)]
+    fn wide(self) -> usize {
+        self.into()
+    }
+}
+
+impl Field for u32 {
+    const VALUES: usize = u32::MAX as usize;
+
+    #[inline(always)]
+    fn cut(value: usize) -> Self {
+        value as u32
+    }
+
+    #[inline(always)]
+    fn wide(self) -> usize {
+        self as usize
+    }
+}
+
+impl<T: Field> Four<T> {
+    /// Field `i`, counted from the start of granule `at`; -1 is the last one of the granule before.
+    #[inline(always)]
+    fn field(at: usize, i: isize) -> usize {
+        (at * (4 * size_of::<T>())).wrapping_add_signed(i * size_of::<T>() as isize)
+    }
+}
+
+impl<T: Field> Records for Four<T> {
+    const GRANULE: u32 = (4 * size_of::<T>()).ilog2();
+    const MOST: usize = T::VALUES;
+    const HEAD: usize = size_of::<T>();
+
+    #[inline(always)]
+    fn write(memory: Memory, at: usize, size: usize, next: usize) {
+        memory.store(Self::field(at, 1), T::cut(next));
+        memory.store(Self::field(at, 2), T::cut(0));
+        Self::set_size(memory, at, 0, size);
+    }
+
+    #[inline(always)]
+    fn set_size(memory: Memory, at: usize, _: usize, size: usize) {
+        memory.store(Self::field(at, 0), T::cut(size));
+        memory.store(Self::field(at + size, -1), T::cut(size));
+    }
+
+    #[inline(always)]
+    fn size(memory: Memory, at: usize) -> usize {
+        memory.load::<T>(Self::field(at, 0)).wide()
+    }
+
+    #[inline(always)]
+    fn size_before(memory: Memory, end: usize) -> usize {
+        memory.load::<T>(Self::field(end, -1)).wide()
+    }
+
+    #[inline(always)]
+    fn links(memory: Memory, at: usize) -> (usize, usize) {
+        (memory.load::<T>(Self::field(at, 1)).wide(), memory.load::<T>(Self::field(at, 2)).wide())
+    }
+
+    #[inline(always)]
+    fn set_next(memory: Memory, at: usize, _: usize, new: usize) {
+        memory.store(Self::field(at, 1), T::cut(new));
+    }
+
+    #[inline(always)]
+    fn set_prev(memory: Memory, at: usize, _: usize, new: usize) {
+        memory.store(Self::field(at, 2), T::cut(new));
+    }
+
+    #[inline(always)]
+    fn head(memory: Memory, heads: usize, i: usize) -> usize {
+        memory.load::<T>(heads + i * Self::HEAD).wide()
+    }
+
+    #[inline(always)]
+    fn set_head(memory: Memory, heads: usize, i: usize, at: usize) {
+        memory.store(heads + i * Self::HEAD, T::cut(at));
+    }
+}
+
+/// Three numbers in one word of 64 bits, the granule. The last granule of a larger block holds its size alone; of a block
+/// of one granule both are the same word.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed;
+
+/// The size's bits, the lowest; next and previous follow.
+const SIZE_BITS: u32 = 22;
+const LINK_BITS: u32 = 21;
+const _: () = assert!(SIZE_BITS + 2 * LINK_BITS == u64::BITS);
+
+impl Packed {
+    #[inline(always)]
+    fn size_of(word: u64) -> usize {
+        word as usize & ((1 << SIZE_BITS) - 1)
+    }
+
+    #[inline(always)]
+    fn flip(memory: Memory, at: usize, bits: u64) {
+        memory.store(at * 8, memory.load::<u64>(at * 8) ^ bits);
+    }
+}
+
+impl Records for Packed {
+    const GRANULE: u32 = 3;
+    const MOST: usize = 1 << LINK_BITS;
+    const HEAD: usize = 4;
+
+    #[inline(always)]
+    fn write(memory: Memory, at: usize, size: usize, next: usize) {
+        memory.store((at + size) * 8 - 8, size as u64);
+        // A block of one granule: this overwrites the word above, with the same size.
+        memory.store(at * 8, size as u64 | (next as u64) << SIZE_BITS);
+    }
+
+    #[inline(always)]
+    fn set_size(memory: Memory, at: usize, old: usize, size: usize) {
+        Self::flip(memory, at, (old ^ size) as u64);
+        if size > 1 {
+            memory.store((at + size) * 8 - 8, size as u64);
+        }
+    }
+
+    #[inline(always)]
+    fn size(memory: Memory, at: usize) -> usize {
+        Self::size_of(memory.load(at * 8))
+    }
+
+    #[inline(always)]
+    fn size_before(memory: Memory, end: usize) -> usize {
+        Self::size_of(memory.load(end * 8 - 8))
+    }
+
+    #[inline(always)]
+    fn links(memory: Memory, at: usize) -> (usize, usize) {
+        let word = memory.load::<u64>(at * 8);
+        ((word >> SIZE_BITS) as usize & (Self::MOST - 1), (word >> (SIZE_BITS + LINK_BITS)) as usize)
+    }
+
+    #[inline(always)]
+    fn set_next(memory: Memory, at: usize, old: usize, new: usize) {
+        Self::flip(memory, at, ((old ^ new) as u64) << SIZE_BITS);
+    }
+
+    #[inline(always)]
+    fn set_prev(memory: Memory, at: usize, old: usize, new: usize) {
+        Self::flip(memory, at, ((old ^ new) as u64) << (SIZE_BITS + LINK_BITS));
+    }
+
+    #[inline(always)]
+    fn head(memory: Memory, heads: usize, i: usize) -> usize {
+        memory.load::<u32>(heads + i * 4) as usize
+    }
+
+    #[inline(always)]
+    fn set_head(memory: Memory, heads: usize, i: usize, at: usize) {
+        memory.store(heads + i * 4, at as u32);
+    }
+}
