@@ -76,7 +76,7 @@ fn collect(options: &Options, executable: &Path) -> Result<Results, String> {
 }
 
 /// A bar on standard error; nothing where that is no terminal.
-fn bar(steps: u64) -> ProgressBar {
+pub(crate) fn bar(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {elapsed} of about {duration}  {wide_msg}");
     ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -5,6 +5,7 @@
 //! Asks from below: `valgrind` on the path, and an executable that understands `--count`.
 
 use crate::actions::Actions;
+use crate::callgrind;
 use crate::numbers::flatness;
 use crate::options::Options;
 use crate::results::Results;
@@ -12,7 +13,6 @@ use crate::subjects::{MOST_LIVE, Name};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// Fewest live blocks that are counted: what must be flat is asked from 10^3 on.
 const FROM: u32 = 1000;
@@ -73,28 +73,8 @@ pub fn count(executable: &Path, name: Name, live: u32, options: &Options) -> Res
 
 /// All instructions of one run.
 fn run(executable: &Path, name: Name, live: u32, pairs: u64, seed: u64) -> Result<u64, String> {
-    let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
-    let file = folder.path().join("counts");
-    let mut out = std::ffi::OsString::from("--callgrind-out-file=");
-    out.push(&file);
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind".as_ref(), out.as_os_str(), executable.as_os_str()])
-        .args(["--seed", &seed.to_string(), "--count", &name.key(), &live.to_string(), &pairs.to_string()])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("valgrind: {error}; install it (Debian: apt-get install valgrind)"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("valgrind failed: {}", said.lines().last().unwrap_or("without a word")));
-    }
-    let text = std::fs::read_to_string(&file).map_err(|error| format!("callgrind's file: {error}"))?;
-    total(&text).ok_or_else(|| "callgrind's file has no sum of instructions".into())
-}
-
-/// The sum in a callgrind file: `totals: 123` at its end, or `summary: 123`.
-fn total(text: &str) -> Option<u64> {
-    let sum = |line: &str| line.strip_prefix("totals:").or(line.strip_prefix("summary:"))?.trim().parse().ok();
-    text.lines().rev().find_map(sum)
+    let words = ["--seed", &seed.to_string(), "--count", &name.key(), &live.to_string(), &pairs.to_string()];
+    callgrind::run(executable, &[], &words).map(|run| run.instructions)
 }
 
 /// What `--count SUBJECT LIVE PAIRS` does: set-up and that many pairs, not timed. The list is as long for every
@@ -133,13 +113,6 @@ mod tests {
 
     fn options(words: &[&str]) -> Options {
         Options::try_parse_from(["core"].iter().chain(words)).unwrap()
-    }
-
-    #[test]
-    fn the_sum_of_a_callgrind_file_is_read() {
-        assert_eq!(total("version: 1\nevents: Ir\nsummary: 12\nfn=a\n1 12\n\ntotals: 34\n"), Some(34));
-        assert_eq!(total("events: Ir\nsummary: 12\nfn=a\n"), Some(12));
-        assert_eq!(total("events: Ir\n"), None);
     }
 
     #[test]

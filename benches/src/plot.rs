@@ -15,20 +15,20 @@ use std::ops::Range;
 use std::path::Path;
 
 /// Pixels of the picture, of its head and of the legend at its right.
-const SIZE: (u32, u32) = (1200, 720);
+pub(crate) const SIZE: (u32, u32) = (1200, 720);
 const HEAD: u32 = 88;
 const LEGEND: u32 = 330;
 /// Distance of the legend's rows in pixels.
 const ROW: i32 = 26;
 /// The font by the names an SVG viewer may know it.
 const FONT: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
-const INK: RGBColor = RGBColor(40, 44, 52);
-const FAINT: RGBColor = RGBColor(110, 116, 126);
-const GRID: RGBColor = RGBColor(226, 229, 233);
+pub(crate) const INK: RGBColor = RGBColor(40, 44, 52);
+pub(crate) const FAINT: RGBColor = RGBColor(110, 116, 126);
+pub(crate) const GRID: RGBColor = RGBColor(226, 229, 233);
 /// The live count whose times stand in the legend, where it was measured: the one of the stated aim.
 const SHOWN: u32 = 100_000;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// One allocator's line.
 struct Line {
@@ -69,11 +69,22 @@ impl Line {
 /// # Errors
 /// The file cannot be written; the drawing library's own words.
 pub fn draw(results: &Results, path: &Path) -> Result<(), String> {
+    save(path, |area| picture(results, area))
+}
+
+/// Writes what `picture` draws, with the built-in font known.
+///
+/// # Errors
+/// The file cannot be written; the drawing library's own words.
+pub(crate) fn save(
+    path: &Path,
+    picture: impl FnOnce(Area<'_>) -> Result<(), Box<dyn std::error::Error>>,
+) -> Result<(), String> {
     for (style, font) in [(FontStyle::Normal, dejavu::sans::regular()), (FontStyle::Bold, dejavu::sans::bold())] {
         register_font(FONT, style, font).map_err(|_| "the built-in font cannot be read".to_owned())?;
     }
     let mut svg = String::new();
-    picture(results, SVGBackend::with_string(&mut svg, SIZE).into_drawing_area()).map_err(|error| error.to_string())?;
+    picture(SVGBackend::with_string(&mut svg, SIZE).into_drawing_area()).map_err(|error| error.to_string())?;
     std::fs::write(path, svg).map_err(|error| error.to_string())
 }
 
@@ -209,7 +220,7 @@ fn legend(lines: &[Line], live: u32, area: &Area<'_>) -> Result<(), Box<dyn std:
     Ok(())
 }
 
-fn font(size: u32, weight: FontStyle, colour: RGBColor) -> TextStyle<'static> {
+pub(crate) fn font(size: u32, weight: FontStyle, colour: RGBColor) -> TextStyle<'static> {
     FontDesc::new(FontFamily::Name(FONT), size.into(), weight).color(&colour)
 }
 

@@ -110,14 +110,22 @@ impl Results {
     /// # Errors
     /// The folder cannot be made or the file not be written.
     pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
-        std::fs::create_dir_all(folder)?;
-        let day = self.date.split('T').next().unwrap_or(&self.date);
-        let (mut file, stem) = create(folder, &format!("{day}-{}", self.machine.name()))?;
-        let mut text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
-        text.push('\n');
-        file.write_all(text.as_bytes())?;
-        Ok(stem)
+        keep(self, folder, &self.date, &self.machine)
     }
+}
+
+/// Writes results as DATE-MACHINE.json into a folder. Returns the path without extension.
+///
+/// # Errors
+/// The folder cannot be made or the file not be written.
+pub fn keep(results: &impl Serialize, folder: &Path, date: &str, machine: &Machine) -> io::Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    let day = date.split('T').next().unwrap_or(date);
+    let (mut file, stem) = create(folder, &format!("{day}-{}", machine.name()))?;
+    let mut text = serde_json::to_string_pretty(results).map_err(io::Error::other)?;
+    text.push('\n');
+    file.write_all(text.as_bytes())?;
+    Ok(stem)
 }
 
 /// A new file NAME.json, or NAME-2.json and so on where earlier ones are.

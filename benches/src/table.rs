@@ -5,6 +5,7 @@
 
 use crate::cache_hit::Hit;
 use crate::instructions::net;
+use crate::machine::Machine;
 use crate::numbers::{Spread, spread};
 use crate::results::Results;
 use crate::subjects::Name;
@@ -15,11 +16,7 @@ const QUIET: f64 = 0.5;
 
 /// Everything, as text.
 pub fn print(results: &Results) -> String {
-    let machine = &results.machine;
-    let mut text = format!("{}, {} cores, {}\n\n", machine.cpu, machine.cores, results.date);
-    if let Some(load) = results.load.filter(|&load| load > QUIET) {
-        text += &format!("The machine was busy before this run (load {load:.2}): do not keep these times.\n\n");
-    }
+    let mut text = where_and_when(&results.machine, &results.date, results.load);
     text += "Nanoseconds a pair (one free, one allocation) by live blocks: median (least to greatest).\n\n";
     text += &format!("{}\n\n", by_live(results, time));
     text += "Each round's time over that of terrace good fit in the same round: median (least to greatest).\n\n";
@@ -35,7 +32,17 @@ pub fn print(results: &Results) -> String {
     text
 }
 
-fn table(head: Vec<String>, rows: Vec<Vec<String>>) -> Table {
+/// The head of every report.
+pub(crate) fn where_and_when(machine: &Machine, date: &str, load: Option<f64>) -> String {
+    let mut text = format!("{}, {} cores, {date}\n\n", machine.cpu, machine.cores);
+    if let Some(load) = load.filter(|&load| load > QUIET) {
+        text += &format!("The machine was busy before this run (load {load:.2}): do not keep these times.\n\n");
+    }
+    text
+}
+
+/// Numbers to the right.
+pub(crate) fn table(head: Vec<String>, rows: Vec<Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_preset(ASCII_MARKDOWN).set_header(head).add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
@@ -63,12 +70,12 @@ fn ratio(results: &Results, subject: &str, live: u32) -> String {
     ratio.map_or("-".into(), |all| spread_text(&all, |value| format!("{value:.2}")))
 }
 
-fn spread_text(all: &Spread, number: impl Fn(f64) -> String) -> String {
+pub(crate) fn spread_text(all: &Spread, number: impl Fn(f64) -> String) -> String {
     format!("{} ({} to {})", number(all.median), number(all.min), number(all.max))
 }
 
 /// Three digits or all before the point.
-fn significant(value: f64) -> String {
+pub(crate) fn significant(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.2}"),
         10.0..100.0 => format!("{value:.1}"),
@@ -77,7 +84,7 @@ fn significant(value: f64) -> String {
 }
 
 /// Thousands with commas.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
     groups.join(",")

@@ -30,6 +30,7 @@ mod program;
 mod random;
 mod source;
 mod source_model;
+pub mod steps;
 mod ticking;
 
 pub use allocator::{Contract, contract};

@@ -8,6 +8,7 @@
 mod bench;
 mod checks;
 mod command;
+mod firmware;
 mod install;
 mod libtest;
 mod options;

@@ -13,6 +13,8 @@ cargo xtask test [--install] [--all] [--only STEP].. [--list]
     --all        also what takes long: long fuzzing, more cases, coverage, mutants, miri
     --only STEP  this step only (may be repeated)
     --list       the steps
+cargo xtask firmware [--install]
+    Builds the programs under `firmware`, runs them in QEMU, and prints what they cost: the step of the same name.
 cargo xtask bench NAME [ARGUMENTS]..
     Runs the example NAME of terrace-benches in release mode, with the arguments. `bench core` is the core's.
 ";
@@ -59,9 +61,14 @@ impl Options {
 /// A sentence naming the word that is wrong.
 pub fn parse(words: &[String]) -> Result<Task, String> {
     match words.split_first() {
-        None => Err("what to do? `test` or `bench`".into()),
+        None => Err("what to do? `test`, `firmware` or `bench`".into()),
         Some((task, rest)) => match task.as_str() {
             "test" => parse_test(rest),
+            "firmware" => match rest {
+                [] => Ok(Task::Test(firmware(false))),
+                [word] if word == "--install" => Ok(Task::Test(firmware(true))),
+                _ => Err("`firmware` takes `--install` and nothing else".into()),
+            },
             "bench" => {
                 let (name, arguments) = rest.split_first().ok_or("bench needs a name, as in `bench core`")?;
                 // Cargo's own habit: `--` may stand before what is passed on.
@@ -72,6 +79,11 @@ pub fn parse(words: &[String]) -> Result<Task, String> {
             other => Err(format!("unknown task `{other}`")),
         },
     }
+}
+
+/// The step `firmware` alone.
+fn firmware(install: bool) -> Options {
+    Options { install, all: false, only: vec!["firmware".into()] }
 }
 
 fn parse_test(words: &[String]) -> Result<Task, String> {
@@ -111,6 +123,12 @@ mod tests {
     }
 
     #[test]
+    fn firmware_is_a_step_of_its_own_name() {
+        assert_eq!(parse(&words("firmware --install")), Ok(Task::Test(firmware(true))));
+        assert_eq!(parse(&words("test --only firmware")), Ok(Task::Test(firmware(false))));
+    }
+
+    #[test]
     fn a_benchmark_gets_its_arguments() {
         let expected = || Ok(Task::Bench { name: "core".into(), arguments: vec!["--live".into(), "100".into()] });
         assert_eq!(parse(&words("bench core --live 100")), expected());
@@ -119,7 +137,7 @@ mod tests {
 
     #[test]
     fn refuses_what_it_does_not_know() {
-        for text in ["", "tset", "test --instal", "test --only nothing", "test --only", "bench"] {
+        for text in ["", "tset", "test --instal", "test --only nothing", "test --only", "bench", "firmware all"] {
             assert!(parse(&words(text)).is_err(), "{text}");
         }
     }

@@ -24,10 +24,7 @@ impl<C: Config> Region<C> {
     #[inline(always)]
     pub fn hand_out_block(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
         let block = self.allocate(size, align)?;
-        if C::CHECKED {
-            self.flip_start(self.place(block));
-        }
-        Some(block)
+        Some(self.mark(block))
     }
 
     /// `size` granules at `align` bytes.

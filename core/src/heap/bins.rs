@@ -80,12 +80,6 @@ impl Map {
         }
         word * EXACT + bits.trailing_zeros() as usize
     }
-
-    /// The last bin that holds something; 0 for none.
-    pub fn last(&self) -> usize {
-        let word = self.words.iter().rposition(|&bits| bits != 0);
-        word.map_or(0, |word| word * EXACT + self.words[word].ilog2() as usize)
-    }
 }
 
 #[cfg(test)]
@@ -125,10 +119,7 @@ mod tests {
             assert_eq!(map.next(from), set.iter().copied().find(|&bin| bin >= from).unwrap_or(0), "{from}");
             assert_eq!(map.has(from), set.contains(&from));
         }
-        assert_eq!(map.last(), USED * EXACT - 1);
-        set.iter().skip(1).for_each(|&bin| map.clear(bin));
-        assert_eq!(map.last(), 1);
-        map.clear(1);
-        assert_eq!((map.next(0), map.last()), (0, 0));
+        set.iter().for_each(|&bin| map.clear(bin));
+        assert_eq!(map.next(0), 0);
     }
 }

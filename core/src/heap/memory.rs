@@ -23,12 +23,13 @@ unsafe impl Plain for usize {}
 /// Where a region starts. Everything else about it is known to the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    base: NonNull<u8>,
+    /// Null for none, so that a static without memory is all zeros and takes no room in an image.
+    base: *mut u8,
 }
 
 impl Memory {
     /// No memory: nothing may be asked of it.
-    pub const NONE: Self = Self { base: NonNull::dangling() };
+    pub const NONE: Self = Self { base: core::ptr::null_mut() };
 
     /// Memory from `base` on.
     ///
@@ -36,13 +37,13 @@ impl Memory {
     /// Until the last access: whatever offset is named below lies in one allocation with `base`, and nobody else reads or
     /// writes those bytes meanwhile, but for blocks that were handed out.
     pub const unsafe fn new(base: NonNull<u8>) -> Self {
-        Self { base }
+        Self { base: base.as_ptr() }
     }
 
     /// A number `offset` bytes behind the start, aligned for its type.
     #[inline(always)]
     pub fn load<T: Plain>(self, offset: usize) -> T {
-        let at = self.base.as_ptr().wrapping_add(offset).cast::<T>();
+        let at = self.base.wrapping_add(offset).cast::<T>();
         // SAFETY: inside the region and no user's, as promised to `new`; any bytes are a value of T.
         unsafe { at.read() }
     }
@@ -50,7 +51,7 @@ impl Memory {
     /// Sets a number.
     #[inline(always)]
     pub fn store<T: Plain>(self, offset: usize, value: T) {
-        let at = self.base.as_ptr().wrapping_add(offset).cast::<T>();
+        let at = self.base.wrapping_add(offset).cast::<T>();
         // SAFETY: inside the region and no user's, as promised to `new`.
         unsafe { at.write(value) }
     }
@@ -58,7 +59,7 @@ impl Memory {
     /// Eight bytes at any address.
     #[inline(always)]
     pub fn load_anywhere(self, offset: usize) -> u64 {
-        let at = self.base.as_ptr().wrapping_add(offset).cast::<u64>();
+        let at = self.base.wrapping_add(offset).cast::<u64>();
         // SAFETY: inside the region and no user's, as promised to `new`.
         unsafe { at.read_unaligned() }
     }
@@ -66,21 +67,21 @@ impl Memory {
     /// Sets eight bytes at any address.
     #[inline(always)]
     pub fn store_anywhere(self, offset: usize, value: u64) {
-        let at = self.base.as_ptr().wrapping_add(offset).cast::<u64>();
+        let at = self.base.wrapping_add(offset).cast::<u64>();
         // SAFETY: inside the region and no user's, as promised to `new`.
         unsafe { at.write_unaligned(value) }
     }
 
     /// The memory that starts `offset` bytes further, of the same region.
     pub fn behind(self, offset: usize) -> Self {
-        Self { base: self.pointer(offset) }
+        Self { base: self.base.wrapping_add(offset) }
     }
 
     /// Fills the first bytes, whole words, with zeros. Word by word and volatile, so that no call to `memset` comes of it:
     /// that alone is larger than the rest of setting a region up.
     pub fn clear(self, bytes: usize) {
         for offset in (0..bytes).step_by(size_of::<usize>()) {
-            let at = self.base.as_ptr().wrapping_add(offset).cast::<usize>();
+            let at = self.base.wrapping_add(offset).cast::<usize>();
             // SAFETY: inside the region and no user's, as promised to `new`.
             unsafe { at.write_volatile(0) }
         }
@@ -89,7 +90,7 @@ impl Memory {
     /// The address of an offset.
     #[inline(always)]
     pub fn pointer(self, offset: usize) -> NonNull<u8> {
-        let at = self.base.as_ptr().wrapping_add(offset);
+        let at = self.base.wrapping_add(offset);
         // SAFETY: an address inside an allocation, as promised to `new`, is not null.
         unsafe { NonNull::new_unchecked(at) }
     }
@@ -97,12 +98,12 @@ impl Memory {
     /// How far behind the start an address is; wraps around for one in front.
     #[inline(always)]
     pub fn offset_of(self, address: NonNull<u8>) -> usize {
-        address.addr().get().wrapping_sub(self.base.addr().get())
+        address.addr().get().wrapping_sub(self.base.addr())
     }
 
     /// The first address, as a number.
     #[inline(always)]
     pub fn address(self) -> usize {
-        self.base.addr().get()
+        self.base.addr()
     }
 }

@@ -189,9 +189,7 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     pub unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
         let size = Region::<C>::granules(layout.size());
         let (region, at) = self.find(block, size)?;
-        if C::CHECKED {
-            region.flip_start(at);
-        }
+        region.unmark(at);
         region.free(at, size);
         Ok(())
     }
@@ -231,7 +229,7 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
             return Ok(Some(block));
         }
         let Ok(larger) = Layout::from_size_align(bytes, layout.align()) else { return Ok(None) };
-        let Some(new) = self.allocate_with_room(larger).or_else(|| self.allocate(larger)) else {
+        let Some(new) = self.allocate_with_room(larger) else {
             // SAFETY: the caller's promise; it was live when `resize` looked.
             return Ok(unsafe { self.slide_down(block, layout, bytes) });
         };
@@ -242,18 +240,18 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
         Ok(Some(new))
     }
 
-    /// A block for one that grows: where it can grow again.
-    fn allocate_with_room(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        if layout.align() > Region::<C>::GRANULE {
-            return None;
-        }
+    /// Like [`Heap::allocate`], for a block that replaces one that had to grow: where it can double once more, if there is
+    /// such a place.
+    pub fn allocate_with_room(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         let size = Region::<C>::granules(layout.size());
-        for region in &mut self.regions {
-            if let Some(at) = region.allocate_with_room(size) {
-                return Some(region.hand_out(at));
+        if layout.align() <= Region::<C>::GRANULE {
+            for region in &mut self.regions {
+                if let Some(block) = region.allocate_with_room(size) {
+                    return Some(region.mark(block));
+                }
             }
         }
-        None
+        self.allocate(layout)
     }
 
     /// Moves a block down into the free block before it, where that and what is behind it suffice.
@@ -268,10 +266,8 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
             return None;
         }
         let new = region.slide_down(at, size, Region::<C>::granules(bytes))?;
-        if C::CHECKED {
-            region.flip_start(at);
-        }
-        let new = region.hand_out(new);
+        region.unmark(at);
+        let new = region.mark(region.memory.pointer(Region::<C>::offset(new)));
         // SAFETY: both are stretches of the region's memory, of at least so many bytes; they may overlap.
         unsafe { new.copy_from(block, layout.size()) };
         Some(new)

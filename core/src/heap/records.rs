@@ -26,8 +26,6 @@ pub trait Records {
 
     /// Records a free block as the first of a list; `next` was it until now, or is 0.
     fn write(memory: Memory, at: usize, size: usize, next: usize);
-    /// Changes a block's size from `old`; its start and its links stay.
-    fn set_size(memory: Memory, at: usize, old: usize, size: usize);
     /// The size of the free block that starts here.
     fn size(memory: Memory, at: usize) -> usize;
     /// The size of the free block that ends here.
@@ -108,11 +106,6 @@ impl<T: Field> Records for Four<T> {
     fn write(memory: Memory, at: usize, size: usize, next: usize) {
         memory.store(Self::field(at, 1), T::cut(next));
         memory.store(Self::field(at, 2), T::cut(0));
-        Self::set_size(memory, at, 0, size);
-    }
-
-    #[inline(always)]
-    fn set_size(memory: Memory, at: usize, _: usize, size: usize) {
         memory.store(Self::field(at, 0), T::cut(size));
         memory.store(Self::field(at + size, -1), T::cut(size));
     }
@@ -185,14 +178,6 @@ impl Records for Packed {
         memory.store((at + size) * 8 - 8, size as u64);
         // A block of one granule: this overwrites the word above, with the same size.
         memory.store(at * 8, size as u64 | (next as u64) << SIZE_BITS);
-    }
-
-    #[inline(always)]
-    fn set_size(memory: Memory, at: usize, old: usize, size: usize) {
-        Self::flip(memory, at, (old ^ size) as u64);
-        if size > 1 {
-            memory.store((at + size) * 8 - 8, size as u64);
-        }
     }
 
     #[inline(always)]

@@ -105,12 +105,21 @@ impl<C: Config> Region<C> {
         self.memory.offset_of(block) >> C::Records::GRANULE
     }
 
-    /// The address of a place that was just handed out.
-    pub fn hand_out(&mut self, at: usize) -> NonNull<u8> {
+    /// Marks a block that was just handed out, when checked.
+    #[inline(always)]
+    pub fn mark(&mut self, block: NonNull<u8>) -> NonNull<u8> {
         if C::CHECKED {
-            self.flip_start(at);
+            flip(self.starts, self.place(block));
         }
-        self.memory.pointer(Self::offset(at))
+        block
+    }
+
+    /// Unmarks a block that is taken back or moves.
+    #[inline(always)]
+    pub fn unmark(&mut self, at: usize) {
+        if C::CHECKED {
+            flip(self.starts, at);
+        }
     }
 
     /// The lowest place at or above `at` whose address is a multiple of `mask + 1` granules, a power of two.
@@ -143,12 +152,6 @@ impl<C: Config> Region<C> {
         }
         let (start, end) = (flip(self.edges, at), flip(self.edges, at + size));
         Ends((usize::from(start) | usize::from(end) << 1) << Ends::shift(at))
-    }
-
-    /// Marks or unmarks the start of a live block.
-    #[inline(always)]
-    pub fn flip_start(&mut self, at: usize) {
-        flip(self.starts, at);
     }
 
     /// Whether a live block starts here and ends `size` granules further: nothing else starts or ends between, and

@@ -5,15 +5,17 @@
 //! block before it.
 //! Asks from below: [`Region`].
 
+use core::ptr::NonNull;
+
+use super::bins::sure_bin;
 use super::config::Config;
 use super::records::Records;
 use super::region::Region;
 
-/// A block that grew and had to move gets, from the largest free block, so many times its size to grow into: four
-/// doublings with this one. What it does not use stays free for all.
-const ROOM: usize = 16;
-/// But only from a block so many times larger still: where memory is short, splitting it costs more than a move.
-const PLENTY: usize = 8;
+/// A block that grew and had to move goes to the front of a free block this many times its size, if there is one: it doubles
+/// in place once more. Recorded programs then need less memory than without (Lua 109 % of its peak instead of 112,
+/// a formatter 105 instead of 115). With 4 or more, or from the largest block, more grow in place, and they need more.
+const ROOM: usize = 2;
 
 impl<C: Config> Region<C> {
     /// Makes the block `at..at + old` end elsewhere: shorter always, longer when what is behind is free and large enough.
@@ -43,31 +45,21 @@ impl<C: Config> Region<C> {
         true
     }
 
-    /// Hands out `size` granules near the end of the largest free block, with room behind to grow. `None`: the lists are to
-    /// be asked as for any request. O(1).
-    pub fn allocate_with_room(&mut self, size: usize) -> Option<usize> {
-        let room = size.checked_mul(ROOM)?;
-        let [start, end] = self.victim;
-        if (end - start) / PLENTY >= room {
-            let at = end - room;
-            self.victim[1] = at;
-            self.list([at + size, end]);
-            return Some(at);
-        }
-        let list = self.map.last();
-        if list == 0 || C::Records::size(self.memory, self.head(list)) / PLENTY < room {
+    /// Hands out `size` granules with as much free behind as the block can be doubled by. `None`: the lists are to be asked as
+    /// for any request. O(1).
+    pub fn allocate_with_room(&mut self, size: usize) -> Option<NonNull<u8>> {
+        if size > self.end / ROOM {
             return None;
         }
-        let [from, to] = self.take_first(list);
-        let at = to - room;
-        // The edge behind stays that of the rest; the one in front stays when something is left there.
-        self.flip(at + size);
-        self.insert(at + size, room - size);
-        self.flip(at);
-        if at != from {
-            self.insert(from, at - from);
+        let list = self.map.next(sure_bin(ROOM * size));
+        if list == 0 {
+            return None;
         }
-        Some(at)
+        let [at, to] = self.take_first(list);
+        // The edge in front moves to the rest.
+        self.flip_ends(at, size);
+        self.insert(at + size, to - at - size);
+        Some(self.memory.pointer(Self::offset(at)))
     }
 
     /// Moves the block `at..at + old` down into the free block before it and makes it longer, when both and what is free

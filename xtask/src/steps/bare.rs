@@ -9,6 +9,7 @@ use crate::install;
 use crate::options::Options;
 use crate::report::Report;
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Target, and the features it needs: Cortex-M0 has no compare-and-swap, so it takes a critical section.
 const TARGETS: [(&str, &str); 5] = [
@@ -23,7 +24,7 @@ const DEBIAN: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
 
 /// How a target is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub enum Way {
     /// The active toolchain has the target.
     Rustup,
     /// Debian's compiler builds the target's library from source.
@@ -32,16 +33,38 @@ enum Way {
 
 /// Builds each target.
 pub fn run(options: &Options, report: &mut Report) {
-    let installed = output_of("rustup", &["target", "list", "--installed"]).unwrap_or_default();
-    let mut debian = None;
     for (target, features) in TARGETS {
         let name = format!("bare::{target}");
-        let has = installed.lines().any(|line| line == target) || add(options, target);
-        let way = if has { Ok(Way::Rustup) } else { debian.get_or_insert_with(|| debian_toolchain(options)).clone() };
-        match way {
+        match way(options, target) {
             Ok(way) => report.verdict(&name, build(target, features, way)),
-            Err(missing) => report.skip(&name, &format!("rustup target add {target}; or {missing}")),
+            Err(missing) => report.skip(&name, &missing),
         }
+    }
+}
+
+/// How a target can be built here.
+///
+/// # Errors
+/// What to install by hand.
+pub fn way(options: &Options, target: &str) -> Result<Way, String> {
+    static DEBIAN_TRIED: OnceLock<Result<Way, String>> = OnceLock::new();
+    let installed = output_of("rustup", &["target", "list", "--installed"]).unwrap_or_default();
+    if installed.lines().any(|line| line == target) || add(options, target) {
+        return Ok(Way::Rustup);
+    }
+    let way = DEBIAN_TRIED.get_or_init(|| debian_toolchain(options)).clone();
+    way.map_err(|missing| format!("rustup target add {target}; or {missing}"))
+}
+
+impl Way {
+    /// `cargo WORDS..`. `library`: the parts of the standard library that a toolchain without the target builds itself.
+    pub fn cargo(self, words: &[&str], library: &str) -> Command {
+        if self == Self::Rustup {
+            return cargo(words);
+        }
+        let mut command = cargo(["+debian"]);
+        command.args(words).args(["-Z", &format!("build-std={library}")]).env("RUSTC_BOOTSTRAP", "1");
+        command
     }
 }
 
@@ -68,13 +91,7 @@ fn build(target: &str, features: &str, way: Way) -> Result<(), String> {
 }
 
 fn build_command(target: &str, features: &str, way: Way) -> Command {
-    let mut command = match way {
-        Way::Rustup => cargo(["build"]),
-        Way::Debian => cargo(["+debian", "build", "-Z", "build-std=core"]),
-    };
-    if way == Way::Debian {
-        command.env("RUSTC_BOOTSTRAP", "1");
-    }
+    let mut command = way.cargo(&["build"], "core");
     command.args(["--package", "terrace-core", "--release", "--target-dir", "target/bare", "--target", target]);
     if !features.is_empty() {
         command.args(["--features", features]);

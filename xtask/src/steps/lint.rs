@@ -3,13 +3,24 @@
 use crate::command::{cargo, execute, root};
 use crate::options::Options;
 use crate::report::Report;
+use crate::steps::suites::FEATURES;
 
 /// Runs the three.
 pub fn run(_options: &Options, report: &mut Report) {
     report.verdict("lint::fmt", fmt());
-    let clippy = cargo(["clippy", "--workspace", "--all-targets", "--keep-going", "--", "-D", "warnings"]);
+    let clippy = cargo([
+        "clippy",
+        "--workspace",
+        "--features",
+        FEATURES,
+        "--all-targets",
+        "--keep-going",
+        "--",
+        "-D",
+        "warnings",
+    ]);
     report.verdict("lint::clippy", run_quiet("clippy", clippy));
-    let mut doc = cargo(["doc", "--workspace", "--no-deps", "--lib"]);
+    let mut doc = cargo(["doc", "--workspace", "--exclude", "terrace-embedded-c", "--features", FEATURES, "--no-deps", "--lib"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     report.verdict("lint::doc", run_quiet("doc", doc));
 }

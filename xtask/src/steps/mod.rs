@@ -3,7 +3,7 @@
 //! Promises upward: each step records every test it has, passed, failed or skipped by name.
 //! Asks from below: cargo and what the steps look for themselves.
 
-mod bare;
+pub mod bare;
 mod deep;
 mod fuzz;
 mod lint;
@@ -43,6 +43,12 @@ pub const STEPS: &[Step] = &[
         run: loom::run,
     },
     Step { name: "bare", what: "the core built for bare-metal targets", long: false, run: bare::run },
+    Step {
+        name: "firmware",
+        what: "programs for boards, run in QEMU, their instructions counted",
+        long: false,
+        run: crate::firmware::run,
+    },
     Step { name: "fuzz", what: "each fuzz target for a moment, and its seeded bugs", long: false, run: fuzz::run },
     Step { name: "longfuzz", what: "each fuzz target for ten minutes", long: true, run: fuzz::run_long },
     Step { name: "coverage", what: "line coverage of the library", long: true, run: deep::coverage },

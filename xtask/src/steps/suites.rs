@@ -4,17 +4,39 @@
 //! building are named. `test::no_default_features` holds when the library's tests pass without default features.
 //! Asks from below: cargo's JSON messages, which say which package an executable belongs to.
 
-use crate::command::{Finished, cargo, execute, output_of};
+use crate::command::{Finished, cargo, execute, output_of, works};
+use crate::install;
 use crate::libtest::{self, Suites, Test};
 use crate::options::Options;
 use crate::report::{Outcome, Report};
 use serde_json::Value;
+use std::process::Command;
 
 /// Cases of a property test under `--all`; proptest's own default is 256.
 const CASES_ALL: &str = "4096";
 
+/// Features whose tests need nothing that a host lacks; the library's own default is without them.
+pub const FEATURES: &str =
+    "terrace-embedded/spin,terrace-embedded/allocator-api2,terrace-embedded/defmt,terrace-embedded/embedded-hal";
+
+/// Programs that tests run, and the Debian packages they are in: each test says what it lacks.
+const PROGRAMS: [(&str, &[&str]); 5] = [
+    ("cc", &["gcc", "libc6-dev"]),
+    ("c++", &["g++"]),
+    ("make", &["make"]),
+    ("arm-none-eabi-gcc", &["gcc-arm-none-eabi", "libnewlib-arm-none-eabi"]),
+    ("qemu-system-arm", &["qemu-system-arm"]),
+];
+
 /// Runs both.
 pub fn run(options: &Options, report: &mut Report) {
+    if options.install {
+        for (_, packages) in PROGRAMS.iter().filter(|(program, _)| !works(program, &["--version"])) {
+            // Without it the tests that need it skip by name.
+            _ = install::apt(options, packages);
+        }
+        execute("firmware-target", Command::new("rustup").args(["target", "add", "thumbv7em-none-eabihf"]));
+    }
     workspace(options, report);
     report.verdict("test::no_default_features", no_default_features());
 }
@@ -22,14 +44,21 @@ pub fn run(options: &Options, report: &mut Report) {
 fn workspace(options: &Options, report: &mut Report) {
     let finished = execute(
         "test-build",
-        &mut cargo(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]),
+        &mut cargo([
+            "test",
+            "--workspace",
+            "--features",
+            FEATURES,
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+        ]),
     );
     if !finished.success {
         report.fail("test::build", &without_json(&finished.output));
         return;
     }
     report.pass("test::build");
-    let mut command = cargo(["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    let mut command = cargo(["test", "--workspace", "--features", FEATURES, "--no-fail-fast", "--", "--show-output"]);
     if options.all {
         command.env("PROPTEST_CASES", CASES_ALL);
     }

@@ -1,0 +1,168 @@
+/* Every function of terrace.h, from C, on a computer. Prints each check that fails; the exit code is their number. */
+#include "terrace.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static int failed;
+#define CHECK(what) ((what) ? (void)0 : (void)(failed++, printf("FAILED line %d: %s\n", __LINE__, #what)))
+
+static _Alignas(16) unsigned char arena[64 * 1024], more[32 * 1024], third[4096], fourth[4096], fifth[4096];
+static int calls, refusals;
+static void *cached, *last_refused;
+
+#ifdef OWN_LOCK
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static unsigned long locks;
+uintptr_t terrace_lock(void) {
+    pthread_mutex_lock(&mutex);
+    locks++;
+    return 0x1234;
+}
+void terrace_unlock(uintptr_t state) {
+    CHECK(state == 0x1234);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void *churn(void *seed) {
+    unsigned char fill = (unsigned char)(uintptr_t)seed, *live[20] = {0};
+    size_t sizes[20] = {0};
+    unsigned random = fill + 1;
+    for (int i = 0; i < 20000; i++) {
+        random = random * 1664525u + 1013904223u;
+        size_t size = 1 + (random >> 8) % 300, at = (random >> 20) % 20, same = sizes[at] < size ? sizes[at] : size;
+        unsigned char *block = terrace_realloc(live[at], size);
+        if (!block) return "no room";
+        for (size_t byte = 0; byte < same; byte++)
+            if (block[byte] != fill) return "another thread's byte";
+        memset(block, fill, size);
+        live[at] = block;
+        sizes[at] = size;
+    }
+    for (int at = 0; at < 20; at++) terrace_free_sized(live[at], sizes[at]);
+    return NULL;
+}
+
+static void threads(void) {
+    pthread_t thread[3];
+    for (uintptr_t i = 0; i < 3; i++) pthread_create(&thread[i], NULL, churn, (void *)(i + 7));
+    for (int i = 0; i < 3; i++) {
+        void *complaint;
+        pthread_join(thread[i], &complaint);
+        CHECK(complaint == NULL);
+    }
+    CHECK(locks > 60000);
+}
+#else
+static void threads(void) {
+    CHECK(terrace_lock() == 0); /* the library's own */
+    terrace_unlock(0);
+}
+#endif
+
+static int make_room(size_t bytes, size_t align) {
+    CHECK(bytes == 100000 - 64 && align == 64);
+    calls++;
+    CHECK(terrace_malloc(1 << 20) == NULL); /* and does not call us again */
+    terrace_free(cached);
+    cached = NULL;
+    return 1;
+}
+
+static void refused(void *block) {
+    refusals++;
+    last_refused = block;
+}
+
+static void init_and_its_mistakes(void) {
+    CHECK(terrace_malloc(1) == NULL);
+    CHECK(terrace_init(NULL, 1000) == TERRACE_NULL);
+    CHECK(terrace_init(arena, 16) == TERRACE_TOO_SMALL);
+    CHECK(terrace_init(arena, sizeof arena) == TERRACE_OK);
+    CHECK(terrace_init(more, sizeof more) == TERRACE_AGAIN);
+    CHECK(terrace_add_region(arena + 100, 1000) == TERRACE_OVERLAPS);
+    CHECK(terrace_add_region(arena - ((size_t)1 << 40), (size_t)1 << 39) == TERRACE_TOO_LARGE);
+    CHECK(terrace_add_region(more, sizeof more) == TERRACE_OK);
+    CHECK(terrace_add_region(third, sizeof third) == TERRACE_OK);
+    CHECK(terrace_add_region(fourth, sizeof fourth) == TERRACE_OK);
+    CHECK(terrace_add_region(fifth, sizeof fifth) == TERRACE_TOO_MANY);
+}
+
+static void blocks(void) {
+    unsigned char *a = terrace_malloc(100), *b = terrace_calloc(50, 2), *none = terrace_malloc(0);
+    CHECK(a && b && none && a != b && none != a && none != b);
+    CHECK((uintptr_t)a % _Alignof(max_align_t) == 0);
+    for (int i = 0; i < 100; i++) CHECK(b[i] == 0);
+    memset(a, 7, 100);
+    unsigned char *grown = terrace_realloc(a, 4000);
+    CHECK(grown);
+    for (int i = 0; i < 100; i++) CHECK(grown[i] == 7);
+    CHECK(terrace_realloc(grown, 200) == grown);
+    CHECK(terrace_realloc(grown, (size_t)-1 / 2) == NULL); /* and is as it was */
+    CHECK(terrace_calloc((size_t)-1 / 2, 3) == NULL);
+    CHECK(terrace_malloc((size_t)-1) == NULL);
+    CHECK(terrace_memalign(0, 8) == NULL && terrace_memalign(24, 8) == NULL);
+    unsigned char *page = terrace_memalign(4096, 10);
+    CHECK(page && (uintptr_t)page % 4096 == 0);
+
+    struct terrace_stats stats;
+    terrace_stats(&stats);
+    CHECK(stats.total == sizeof arena + sizeof more + sizeof third + sizeof fourth);
+    CHECK(stats.total == stats.tables + stats.live + stats.free);
+    CHECK(stats.requested == 200 + 100 + 0 + 10 && stats.live >= stats.requested + 4 * 2 * sizeof(size_t));
+    CHECK(stats.peak == 4000 + 100 && stats.allocations - stats.frees == 4);
+    CHECK(stats.largest_free <= stats.free && stats.free_blocks >= 4 && stats.refused == 0);
+    CHECK(terrace_realloc(grown, 0) == NULL);
+    CHECK((a = terrace_realloc(NULL, 30)) != NULL);
+    terrace_free(NULL);
+    terrace_free(a);
+    terrace_free(none);
+    terrace_free_sized(b, 100);
+    terrace_free(page);
+    terrace_stats(NULL);
+    terrace_stats(&stats);
+    CHECK(stats.live == 0 && stats.requested == 0 && stats.allocations == stats.frees);
+    CHECK(terrace_check() == 1);
+}
+
+static void hooks(void) {
+    terrace_set_out_of_memory_hook(make_room);
+    cached = terrace_malloc(40000);
+    struct terrace_stats before, after;
+    terrace_stats(&before);
+    CHECK(terrace_memalign(64, 100000 - 64) == NULL); /* larger than any region: what came back did not help */
+    terrace_stats(&after);
+    CHECK(calls == 2 && cached == NULL && after.failures == before.failures + 3);
+    terrace_set_out_of_memory_hook(NULL);
+
+    terrace_set_bad_free_hook(refused);
+    unsigned char outside[64], *block = terrace_malloc(48);
+    terrace_free(outside + 32);
+    CHECK(refusals == 1 && last_refused == outside + 32);
+    terrace_free(block + 4);
+    terrace_free_sized(block, 47);
+    terrace_free(arena);
+    CHECK(terrace_realloc(outside, 10) == NULL && refusals == 5);
+    terrace_free_sized(block, 48);
+    CHECK(refusals == 5);
+#ifdef CHECKED
+    terrace_free(block);
+    CHECK(refusals == 6 && last_refused == block);
+#endif
+    terrace_stats(&after);
+    CHECK(after.refused == (size_t)refusals && after.live == 0);
+}
+
+int main(void) {
+    init_and_its_mistakes();
+    blocks();
+    hooks();
+    threads();
+    CHECK(terrace_check() == 1);
+    struct terrace_stats stats;
+    terrace_stats(&stats);
+    CHECK(stats.live == 0);
+    printf("%s: %d failed, peak %zu\n", failed ? "bad" : "good", failed, stats.peak);
+    return failed;
+}

@@ -1,0 +1,11 @@
+/* What startup.c offers. */
+#ifndef BOARD_H
+#define BOARD_H
+
+#include <stdint.h>
+
+void print(const char *text);
+void print_number(unsigned number);
+_Noreturn void leave(int code);
+
+#endif

@@ -1,0 +1,121 @@
+/* A firmware that keeps its messages on the heap while a timer's interrupt uses the heap as well. */
+#include "board.h"
+#include "terrace.h"
+
+static unsigned char arena[32 * 1024];
+extern unsigned char heap_start[], heap_end[]; /* the linker script's */
+
+static int failed;
+#define CHECK(what) ((what) ? (void)0 : (void)(failed++, print("FAILED: " #what "\n")))
+
+/* The heap's lock: interrupts masked. */
+uintptr_t terrace_lock(void) {
+    uint32_t state;
+    __asm volatile("mrs %0, primask\n cpsid i" : "=r"(state) : : "memory");
+    return state;
+}
+void terrace_unlock(uintptr_t state) { __asm volatile("msr primask, %0" : : "r"(state) : "memory"); }
+
+#define SYST ((volatile uint32_t *)0xE000E010) /* control, reload, current */
+
+struct message {
+    struct message *next;
+    uint32_t ticks, length;
+    unsigned char text[];
+};
+
+static volatile uint32_t ticks;
+static struct message *volatile inbox;
+
+/* The interrupt makes a message; main takes it and frees it. */
+void systick(void) {
+    uint32_t length = ticks++ % 200;
+    struct message *message = terrace_malloc(sizeof *message + length);
+    if (!message) return;
+    message->ticks = ticks;
+    message->length = length;
+    for (uint32_t i = 0; i < length; i++) message->text[i] = (unsigned char)ticks;
+    message->next = inbox;
+    inbox = message;
+}
+
+static struct message *take_all(void) {
+    uintptr_t state = terrace_lock();
+    struct message *all = inbox;
+    inbox = 0;
+    terrace_unlock(state);
+    return all;
+}
+
+/* Reads 500 messages, with a block of its own growing meanwhile. */
+static void work(void) {
+    uint32_t *seen = 0, count = 0, room = 0;
+    SYST[1] = 20000;
+    SYST[2] = 0;
+    SYST[0] = 7; /* on, with its interrupt */
+    while (count < 500) {
+        for (struct message *message = take_all(), *next; message; message = next, count++) {
+            next = message->next;
+            for (uint32_t i = 0; i < message->length; i++) CHECK(message->text[i] == (unsigned char)message->ticks);
+            if (count == room) {
+                uint32_t *more = terrace_realloc(seen, (room += 100) * sizeof *seen);
+                CHECK(more);
+                if (!more) return;
+                seen = more;
+            }
+            seen[count] = message->ticks;
+            terrace_free_sized(message, sizeof *message + message->length);
+        }
+    }
+    SYST[0] = 0;
+    for (struct message *message = take_all(), *next; message; message = next) {
+        next = message->next;
+        terrace_free(message);
+    }
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < 500; i++) sum += seen[i];
+    CHECK(sum >= 500 * 501 / 2);
+    terrace_free(seen);
+}
+
+static void *reserve;
+static int make_room(size_t bytes, size_t align) {
+    (void)bytes;
+    (void)align;
+    if (!reserve) return 0;
+    terrace_free(reserve);
+    reserve = 0;
+    return 1;
+}
+
+int main(void) {
+    struct terrace_stats stats;
+    CHECK(terrace_malloc(8) == 0);
+    CHECK(terrace_init(arena, sizeof arena) == TERRACE_OK);
+    CHECK(terrace_init(arena, sizeof arena) == TERRACE_AGAIN);
+    CHECK(terrace_add_region(arena, sizeof arena) == TERRACE_OVERLAPS);
+
+    reserve = terrace_malloc(20000);
+    terrace_set_out_of_memory_hook(make_room);
+    void *large = terrace_memalign(256, 24000);
+    CHECK(large && (uintptr_t)large % 256 == 0 && !reserve);
+    CHECK(terrace_malloc(24000) == 0);
+    CHECK(terrace_add_region(heap_start, (size_t)(heap_end - heap_start)) == TERRACE_OK);
+    void *second = terrace_calloc(100, 1000);
+    CHECK(second);
+    terrace_free(large);
+    terrace_free(second);
+
+    work();
+
+    CHECK(terrace_check() == 1);
+    terrace_stats(&stats);
+    CHECK(stats.live == 0 && stats.refused == 0 && stats.failures == 2 && stats.allocations > 500);
+    CHECK(stats.total == stats.tables + stats.free);
+    print_number(stats.allocations);
+    print(" allocations, the most at once ");
+    print_number(stats.peak);
+    print(" bytes\n");
+    print(failed ? "bad\n" : "good: every check passed\n");
+    return failed != 0;
+}

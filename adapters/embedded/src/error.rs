@@ -1,0 +1,50 @@
+//! What goes wrong: types of this crate around those of the core, so that `defmt` can print them.
+//!
+//! Promises upward: each says what to do about it. Nothing here allocates.
+//! Asks from below: the core's errors.
+
+use core::fmt;
+
+use terrace_core::FreeError;
+use terrace_core::heap::RegionError;
+
+/// Why memory was not taken. The heap is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitError {
+    /// The address is null.
+    Null,
+    /// This [`Arena`](crate::Arena) was given to a heap before.
+    Taken,
+    /// What the heap says about the region.
+    Region(RegionError),
+}
+
+impl From<RegionError> for InitError {
+    fn from(error: RegionError) -> Self {
+        Self::Region(error)
+    }
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => write!(f, "the region's address is null; check the linker script's symbol"),
+            Self::Taken => write!(f, "this arena was given to a heap before; call init once"),
+            Self::Region(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for InitError {}
+
+/// A refused free or resize: nothing was changed, the block (if it is one) is lost. What the hook for it is called with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadFree(pub FreeError);
+
+impl fmt::Display for BadFree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl core::error::Error for BadFree {}

@@ -1,0 +1,37 @@
+//! The global allocator's face.
+//!
+//! Promises upward: null where the heap has nothing; never a panic.
+//! Asks from below: [`LockedHeap`].
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::{self, NonNull};
+
+use terrace_core::heap::Config;
+
+use crate::lock::Lock;
+use crate::locked::LockedHeap;
+use crate::queue::Queue;
+
+// SAFETY: the heap hands out blocks that do not overlap, of at least the layout's size and at its alignment; `reallocate`
+// keeps what a block holds. Nothing here unwinds: there is no panic, and a hook's is the hook's.
+unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> GlobalAlloc for LockedHeap<L, C, REGIONS, Q> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.allocate(layout).map_or(ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if let Some(block) = NonNull::new(block) {
+            // SAFETY: the caller's promise, which is the same.
+            unsafe { self.free(block, layout) };
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        let Some(block) = NonNull::new(block) else { return ptr::null_mut() };
+        // SAFETY: the caller's promise, which is the same.
+        unsafe { self.reallocate(block, layout, bytes) }.map_or(ptr::null_mut(), NonNull::as_ptr)
+    }
+}

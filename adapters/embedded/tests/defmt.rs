@@ -1,0 +1,83 @@
+//! `defmt`: statistics and errors reach a logger, in its encoding. A logger that keeps bytes stands for a probe.
+
+use std::alloc::Layout;
+use std::sync::Mutex;
+
+use terrace_embedded::{BadFree, FreeError, Heap, InitError, QueueFull, RegionError, heap_arena};
+
+#[defmt::global_logger]
+struct Kept;
+
+static FRAME: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+// SAFETY: the one test here is the only caller, and nothing interrupts it.
+unsafe impl defmt::Logger for Kept {
+    fn acquire() {}
+    unsafe fn flush() {}
+    unsafe fn release() {}
+    unsafe fn write(bytes: &[u8]) {
+        FRAME.lock().expect("alone").extend_from_slice(bytes);
+    }
+}
+
+defmt::timestamp!("");
+
+/// What a line of this becomes, without the line's own index.
+fn frame(of: &impl defmt::Format) -> Vec<u8> {
+    FRAME.lock().expect("alone").clear();
+    defmt::println!("{}", of);
+    FRAME.lock().expect("alone").split_off(2)
+}
+
+/// The same for what is made of words of its own: it ends with the index 0.
+fn words(of: &impl defmt::Format) -> Vec<u8> {
+    let mut frame = frame(of);
+    assert_eq!(frame.split_off(frame.len() - 2), [0, 0]);
+    frame
+}
+
+#[test]
+fn statistics_and_errors_are_formatted() {
+    static HEAP: Heap = Heap::empty();
+    heap_arena!(HEAP, 0x4000).expect("memory");
+    let layout = Layout::new::<[u8; 77]>();
+    let block = HEAP.allocate(layout).expect("room");
+
+    // An index of the words for the struct, and each field as it lies in memory.
+    let stats = HEAP.stats();
+    let c = stats.counters;
+    let counters = [c.requested, c.peak, c.allocations, c.frees, c.failures, c.refused];
+    let fields = [stats.total, stats.tables, stats.live, stats.free, stats.largest_free, stats.free_blocks];
+    // defmt's targets have at most 32 bits: a usize is written as four bytes.
+    let bytes =
+        |fields: [usize; 6]| fields.into_iter().flat_map(|field| (field as u32).to_le_bytes()).collect::<Vec<_>>();
+    let printed = frame(&stats);
+    assert_eq!((counters[0], fields[0]), (77, 0x4000));
+    assert_eq!(printed[2..26], bytes(fields), "{printed:?}");
+    assert!(printed.ends_with(&bytes(counters)), "{printed:?}");
+
+    let errors = [
+        InitError::Null,
+        InitError::Taken,
+        InitError::Region(RegionError::TooSmall),
+        InitError::Region(RegionError::TooLarge { most: 0x1234_5678 }),
+        InitError::Region(RegionError::Overlaps),
+        InitError::Region(RegionError::TooMany),
+    ];
+    let mut all = errors.map(|error| words(&error)).to_vec();
+    assert!(all[3].ends_with(&0x1234_5678u32.to_le_bytes()), "{all:?}");
+    let [stale, foreign] =
+        [FreeError::Stale { address: 7 }, FreeError::Foreign { address: 7 }].map(|e| words(&BadFree(e)));
+    assert!(stale.ends_with(&7u64.to_le_bytes()) && foreign.ends_with(&7u64.to_le_bytes()), "{stale:?} {foreign:?}");
+    all.extend([stale, foreign]);
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 8, "each in words of its own");
+
+    // SAFETY: live; without a queue it comes back.
+    let full: QueueFull = unsafe { HEAP.free_later(block, layout) }.expect_err("no queue");
+    let address = (block.addr().get() as u32).to_le_bytes();
+    let mut printed = words(&full);
+    assert_eq!(printed.split_off(printed.len() - 2), [0, 0], "the block's words end inside");
+    assert!(printed.ends_with(&[&77u32.to_le_bytes()[..], &address].concat()), "{printed:?}");
+}

@@ -1,0 +1,145 @@
+//! What the user asked for.
+//!
+//! Promises upward: values in range. Asks from below: `clap`.
+
+use super::subjects::Name;
+use clap::{Parser, ValueEnum};
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "Examples:
+  cargo xtask bench heap                              everything; three minutes
+  cargo xtask bench heap --quick                      whether it works; results in target/
+  cargo xtask bench heap --only fast-packed,talc      two heaps; ratios are to talc
+  cargo xtask bench heap --size                       text and static bytes on Thumb, and nothing else
+  cargo xtask bench heap --rounds 99 --out results/mine
+
+Each run writes DATE-MACHINE.json (every raw sample) and DATE-MACHINE.svg; a file that exists is never overwritten.
+Times mean nothing while something else runs on the machine; instructions do not mind.";
+
+/// terrace's heap beside those that firmware has, on one list of operations.
+///
+/// Lists: (a) random victims of 16 to 512 bytes in 1 MiB held at 70 %, (b) log-uniform 16 bytes to 64 KiB in 4 MiB held
+/// at 50 %, LIFO bursts, FIFO with 1000 in flight, alignments of 64 to 4096. Heaps take turns in each round. Then
+/// instructions an operation (with valgrind), how far memory fills, what a block costs, growth in place, code size.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "cargo xtask bench heap", after_help = EXAMPLES)]
+pub struct Options {
+    /// Rounds; many short ones, since one that another program interrupts is lost [default: 25, with --quick 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+
+    /// Timed operations of a list, and counted ones [default: 50000, with --quick 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    ops: Option<u32>,
+
+    /// Heaps, separated by commas [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<Name>,
+
+    /// Folder for the results, made when absent [default: benches/results/heap, with --quick target/bench/heap]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Seed of the lists
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Do not count instructions (they are counted where valgrind is installed)
+    #[arg(long)]
+    pub no_instructions: bool,
+
+    /// Only text and static bytes on Thumb; nothing is kept
+    #[arg(long, conflicts_with = "no_size")]
+    pub size: bool,
+
+    /// Do not build for Thumb
+    #[arg(long)]
+    pub no_size: bool,
+
+    /// Small numbers: whether everything works, not how fast it is
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Runs one list on one heap and nothing else, to be counted from outside
+    #[arg(long, hide = true, num_args = 2, value_names = ["HEAP", "LIST"])]
+    pub count: Vec<String>,
+}
+
+impl Options {
+    /// Rounds of each heap on each list.
+    pub fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(if self.quick { 2 } else { 25 }) as usize
+    }
+
+    /// Timed operations of a list.
+    pub fn ops(&self) -> usize {
+        self.ops.unwrap_or(if self.quick { 10_000 } else { 50_000 }) as usize
+    }
+
+    /// Refusals over which the live payload is averaged.
+    pub fn refusals(&self) -> usize {
+        if self.quick { 2000 } else { 20_000 }
+    }
+
+    /// Heaps, in the order in which they are shown.
+    pub fn subjects(&self) -> Vec<Name> {
+        let chosen = |name: &Name| self.only.is_empty() || self.only.contains(name);
+        Name::value_variants().iter().copied().filter(chosen).collect()
+    }
+
+    /// Where results go.
+    pub fn out(&self) -> PathBuf {
+        let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
+        match (&self.out, self.quick) {
+            (Some(folder), _) => folder.clone(),
+            (None, true) => benches.parent().unwrap_or(benches).join("target/bench/heap"),
+            (None, false) => benches.join("results/heap"),
+        }
+    }
+
+    /// The command that repeats this run, as far as the machine allows.
+    pub fn command(&self) -> String {
+        let mut words =
+            format!("cargo xtask bench heap --rounds {} --ops {} --seed {}", self.rounds(), self.ops(), self.seed);
+        if !self.only.is_empty() {
+            let names: Vec<String> = self.subjects().into_iter().map(Name::key).collect();
+            words += &format!(" --only {}", names.join(","));
+        }
+        let flags =
+            [(self.no_instructions, " --no-instructions"), (self.no_size, " --no-size"), (self.quick, " --quick")];
+        flags.iter().filter(|(given, _)| *given).for_each(|(_, flag)| words += flag);
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Options, clap::Error> {
+        Options::try_parse_from(["heap"].iter().chain(words))
+    }
+
+    #[test]
+    fn defaults_are_the_stated_ones() {
+        let options = parsed(&[]).unwrap();
+        assert_eq!((options.rounds(), options.ops()), (25, 50_000));
+        assert_eq!(options.subjects(), Name::value_variants());
+    }
+
+    #[test]
+    fn the_command_repeats_what_was_asked() {
+        let options = parsed(&["--only", "talc,fast-packed", "--quick", "--no-instructions"]).unwrap();
+        assert_eq!(
+            options.command(),
+            "cargo xtask bench heap --rounds 2 --ops 10000 --seed 1 --only fast-packed,talc --no-instructions --quick"
+        );
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for words in [["--rounds", "0"], ["--ops", "x"], ["--only", "y"], ["--count", "talc"]] {
+            assert!(parsed(&words).is_err(), "{words:?}");
+        }
+    }
+}

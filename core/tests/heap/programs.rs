@@ -1,0 +1,73 @@
+//! Random programs on every configuration of the heap, beside a shadow that knows every block.
+
+use crate::world::act::{Act, play};
+use crate::world::shadow::Shadow;
+use crate::world::{Kind, kinds};
+use proptest::prelude::*;
+
+/// Acts of every sort; small numbers of blocks, so that the same ones are met again and again.
+fn acts(most: usize) -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        8 => any::<(u16, u8)>().prop_map(|(size, align)| Act::Allocate(size, align)),
+        2 => any::<(u8, i8)>().prop_map(|(gap, more)| Act::Exact(gap, more)),
+        7 => any::<u8>().prop_map(Act::Free),
+        1 => Just(Act::FreeHighest),
+        2 => any::<(u8, u16)>().prop_map(|(n, size)| Act::Resize(n, size)),
+        2 => any::<(u8, i8)>().prop_map(|(n, more)| Act::Stretch(n, more)),
+        2 => any::<(u8, u16)>().prop_map(|(n, size)| Act::Reallocate(n, size)),
+        1 => any::<(u8, u16, u16, u8)>().prop_map(|(ground, at, size, call)| Act::Wild(ground, at, size, call)),
+        2 => any::<(u8, i8, i8, u8)>().prop_map(|(n, off, more, call)| Act::Near(n, off, more, call)),
+        1 => any::<(u8, u16)>().prop_map(|(front, size)| Act::Add(front, size)),
+    ];
+    prop::collection::vec(act, 1..most)
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    let kinds = kinds();
+    (0..kinds.len()).prop_map(move |i| kinds[i])
+}
+
+/// How many programs: more than the default, since the configurations share them.
+fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig { cases: cases.max(default.cases), failure_persistence: None, ..default }
+}
+
+proptest! {
+    #![proptest_config(config(3000))]
+
+    #[test]
+    fn a_small_heap_does_what_the_shadow_says(
+        kind in kind(),
+        front in 0..48usize,
+        bytes in 300..6000usize,
+        acts in acts(80),
+    ) {
+        let mut shadow = Shadow::new(kind);
+        _ = shadow.add(front, bytes);
+        play(&mut shadow, &acts);
+    }
+
+    #[test]
+    fn a_tiny_heap_does_too(kind in kind(), front in 0..48usize, bytes in 0..900usize, acts in acts(30)) {
+        let mut shadow = Shadow::new(kind);
+        _ = shadow.add(front, bytes);
+        play(&mut shadow, &acts);
+    }
+
+    #[test]
+    fn and_one_whose_regions_come_later(kind in kind(), acts in acts(60)) {
+        play(&mut Shadow::new(kind), &acts);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn a_larger_heap_does_too(kind in kind(), front in 0..48usize, bytes in 6000..200_000usize, acts in acts(200)) {
+        let mut shadow = Shadow::new(kind);
+        _ = shadow.add(front, bytes);
+        play(&mut shadow, &acts);
+    }
+}

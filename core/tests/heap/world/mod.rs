@@ -1,0 +1,119 @@
+//! The heap beside a shadow that knows every block. Used by the tests beside this folder and by the fuzz target `heap`.
+//!
+//! Promises upward: every configuration as a [`Kind`], and a [`Shadow`](shadow::Shadow) that panics when the heap does
+//! anything that the shadow's own map does not say.
+//! Asks from below: the heap's public face only.
+//!
+//! Words: a *granule* is the unit of sizes; a *gap* is a largest stretch of free granules; a *ground* is memory that a
+//! region is made of, with bytes in front and behind that nobody may touch.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub mod act;
+pub mod ground;
+pub mod shadow;
+pub mod target;
+
+use std::marker::PhantomData;
+use target::Target;
+use terrace_core::heap::{Checked, Config, Fast, HeaderHeap, Heap, Narrow, Packed, Records, Small, Wide};
+
+/// A configuration of the heap: what the shadow must know of it, and how one is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// The configuration's type.
+    pub name: &'static str,
+    /// Bytes of a granule.
+    pub granule: usize,
+    /// Most granules of a region.
+    pub most: usize,
+    /// Bytes of the head of a list.
+    pub head: usize,
+    /// Whether a reallocation moves a block down, into the free block before it, when nothing else can be had.
+    pub slides: bool,
+    /// Whether wrong frees are refused.
+    pub checked: bool,
+    /// Whether blocks have headers.
+    pub header: bool,
+    /// Regions that it has room for.
+    pub regions: usize,
+    /// Makes an empty one.
+    pub make: fn() -> Box<dyn Target>,
+}
+
+impl Kind {
+    fn new<C: Config, const REGIONS: usize>(header: bool, make: fn() -> Box<dyn Target>) -> Self {
+        Self {
+            name: std::any::type_name::<C>(),
+            granule: 1 << C::Records::GRANULE,
+            most: C::Records::MOST,
+            head: C::Records::HEAD,
+            slides: C::LAST,
+            checked: C::CHECKED,
+            header,
+            regions: REGIONS,
+            make,
+        }
+    }
+
+    /// A heap without headers.
+    pub fn plain<C: Config + 'static, const REGIONS: usize>() -> Self {
+        Self::new::<C, REGIONS>(false, || Box::new(Heap::<C, REGIONS>::empty()))
+    }
+
+    /// A heap with headers.
+    pub fn header<C: Config + 'static, const REGIONS: usize>() -> Self {
+        Self::new::<C, REGIONS>(true, || Box::new(HeaderHeap::<C, REGIONS>::empty()))
+    }
+
+    /// Bytes from the start of the heap's block to what the caller gets: room for a header, or nothing.
+    pub fn lead(&self, align: usize) -> usize {
+        if self.header { align.max(2 * size_of::<usize>()) } else { 0 }
+    }
+}
+
+/// What no configuration of the library is: a few blocks of a request's own list are looked at, and the block freed last
+/// goes into one.
+#[derive(Clone, Copy, Debug)]
+pub struct Probing<R>(PhantomData<R>);
+
+impl<R: Records> Config for Probing<R> {
+    type Records = R;
+    const VICTIM: bool = true;
+    const LAST: bool = false;
+    const PROBES: u32 = 3;
+    const CHECKED: bool = false;
+}
+
+fn with_records<R: Records + 'static>() -> [Kind; 14] {
+    [
+        Kind::plain::<Probing<R>, 1>(),
+        Kind::plain::<Checked<Probing<R>>, 3>(),
+        Kind::plain::<Fast<R>, 1>(),
+        Kind::plain::<Fast<R>, 3>(),
+        Kind::plain::<Small<R>, 1>(),
+        Kind::plain::<Small<R>, 3>(),
+        Kind::plain::<Checked<Fast<R>>, 1>(),
+        Kind::plain::<Checked<Fast<R>>, 3>(),
+        Kind::plain::<Checked<Small<R>>, 1>(),
+        Kind::plain::<Checked<Small<R>>, 3>(),
+        Kind::header::<Fast<R>, 1>(),
+        Kind::header::<Fast<R>, 3>(),
+        Kind::header::<Small<R>, 1>(),
+        Kind::header::<Checked<Small<R>>, 3>(),
+    ]
+}
+
+/// Every configuration: three records, speed or size, a search in a request's own list or none, checked or not, one or three regions, headers or none.
+pub fn kinds() -> Vec<Kind> {
+    [with_records::<Packed>(), with_records::<Wide>(), with_records::<Narrow>()].concat()
+}
+
+/// Those without headers.
+pub fn plain_kinds() -> Vec<Kind> {
+    kinds().into_iter().filter(|kind| !kind.header).collect()
+}
+
+/// Those that refuse wrong frees.
+pub fn checked_kinds() -> Vec<Kind> {
+    plain_kinds().into_iter().filter(|kind| kind.checked).collect()
+}
