@@ -80,7 +80,7 @@ fn write(content: &Content, form: Form) -> Option<Vec<u8>> {
         let site = texts.intern(site).ok()?;
         writer.write(&Event { tag, site, ..*event }, &texts).ok()?;
     }
-    if writer.left_out() > 0 {
+    if writer.left_out() + writer.shortened() > 0 {
         return None;
     }
     let mut bytes = writer.finish().expect("a vector takes everything");

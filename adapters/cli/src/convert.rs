@@ -20,11 +20,16 @@ pub fn run(input: &Path, output: &Path) -> Result<(), Failure> {
     while let Some(entry) = reader.next() {
         writer.write(&entry?.event, reader.texts()).map_err(|error| Failure::writing(output, error))?;
     }
-    let left_out = writer.left_out();
+    let (left_out, shortened) = (writer.left_out(), writer.shortened());
     writer.finish().map_err(|error| Failure::writing(output, error))?;
     partial.keep().map_err(cannot)?;
     if left_out > 0 {
         crate::say(&format!("{name}: {left_out} transfers, segments or marks were left out: CSV has no line for them"));
+    }
+    if shortened > 0 {
+        crate::say(&format!(
+            "{name}: {shortened} events lost their address, tier or call site: CSV has no column for them"
+        ));
     }
     Ok(())
 }

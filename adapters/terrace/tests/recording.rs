@@ -115,19 +115,20 @@ fn rich() -> (Vec<Event>, Texts) {
     (events, texts)
 }
 
-fn write(form: Form, events: &[Event], texts: &Texts) -> Result<(u64, Vec<u8>), TraceError> {
+/// How many events were left out and shortened, and what was written.
+fn write(form: Form, events: &[Event], texts: &Texts) -> Result<([u64; 2], Vec<u8>), TraceError> {
     let mut writer = Writer::new("out", form, Vec::new())?;
     for event in events {
         writer.write(event, texts)?;
     }
-    Ok((writer.left_out(), writer.finish()?))
+    Ok(([writer.left_out(), writer.shortened()], writer.finish()?))
 }
 
 #[test]
 fn a_recording_keeps_what_csv_does_not_know() {
     let (events, texts) = rich();
-    let (left_out, bytes) = write(Form::Recording, &events, &texts).unwrap();
-    assert_eq!(left_out, 0);
+    let (lost, bytes) = write(Form::Recording, &events, &texts).unwrap();
+    assert_eq!(lost, [0, 0]);
     let mut reader = Reader::new("in", &bytes[..]).unwrap();
     let entries: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
     assert_eq!(entries.iter().map(|entry| entry.event).collect::<Vec<_>>(), events);
@@ -145,8 +146,8 @@ fn csv_counts_what_it_leaves_out_and_refuses_what_it_cannot_hold() {
     for event in &mut events {
         event.tag = 0;
     }
-    let (left_out, bytes) = write(Form::Csv, &events, &texts).unwrap();
-    assert_eq!(left_out, 4);
+    let (lost, bytes) = write(Form::Csv, &events, &texts).unwrap();
+    assert_eq!(lost, [4, 2], "four have no line, the addresses and sites of two no column");
     assert_eq!(bytes, b"t,op,id,size,align,stream,tag\n5,a,0,64,8,7,\n9,f,0,,,7,\n");
 }
 

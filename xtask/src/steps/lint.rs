@@ -20,7 +20,8 @@ pub fn run(_options: &Options, report: &mut Report) {
         "warnings",
     ]);
     report.verdict("lint::clippy", run_quiet("clippy", clippy));
-    let mut doc = cargo(["doc", "--workspace", "--exclude", "terrace-embedded-c", "--features", FEATURES, "--no-deps", "--lib"]);
+    let mut doc =
+        cargo(["doc", "--workspace", "--exclude", "terrace-embedded-c", "--features", FEATURES, "--no-deps", "--lib"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     report.verdict("lint::doc", run_quiet("doc", doc));
 }

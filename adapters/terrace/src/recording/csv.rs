@@ -87,6 +87,11 @@ pub(super) fn write(out: &mut dyn Write, event: &Event, tag: &str) -> io::Result
     Ok(true)
 }
 
+/// Whether CSV has a column for all that an event says.
+pub(super) fn has_columns(event: &Event) -> bool {
+    event.address.is_none() && event.tier == 0 && event.from_tier == 0 && event.site == 0
+}
+
 /// Whether a tag can stand in a line.
 pub(super) fn fits(tag: &str) -> bool {
     !tag.contains([',', '\n', '\r', '\0'])

@@ -1,6 +1,8 @@
 //! Writes traces: CSV, packed or not, and recordings.
 //!
-//! Promises upward: what [`Reader`](super::Reader) gave is written without loss, but CSV has no line for transfers, segments and marks ([`Writer::left_out`] counts them).
+//! Promises upward: what [`Reader`](super::Reader) gave is written without loss, but CSV has no line for transfers,
+//! segments and marks ([`Writer::left_out`] counts them), and no column for addresses, tiers and call sites
+//! ([`Writer::shortened`]).
 //! Asks from below: entries in the order they were read, with the texts they name.
 
 use super::error::{Place, Problem, TraceError};
@@ -74,6 +76,7 @@ pub struct Writer<W: Write> {
     texts: usize,
     events: u64,
     left_out: u64,
+    shortened: u64,
 }
 
 impl<W: Write> Writer<W> {
@@ -89,7 +92,16 @@ impl<W: Write> Writer<W> {
             problem: Problem::Io(error),
         })?;
         let encoder = (form == Form::Recording).then(Encoder::default);
-        Ok(Self { file: name.into(), pack, encoder, buffer: vec![0; RECORD_MAX], texts: 0, events: 0, left_out: 0 })
+        Ok(Self {
+            file: name.into(),
+            pack,
+            encoder,
+            buffer: vec![0; RECORD_MAX],
+            texts: 0,
+            events: 0,
+            left_out: 0,
+            shortened: 0,
+        })
     }
 
     fn start(form: Form, mut out: W) -> io::Result<Pack<W>> {
@@ -129,6 +141,7 @@ impl<W: Write> Writer<W> {
         }
         let written = csv::write(self.pack.out(), event, tag).map_err(Problem::Io)?;
         self.left_out += u64::from(!written);
+        self.shortened += u64::from(written && !csv::has_columns(event));
         Ok(())
     }
 
@@ -154,6 +167,11 @@ impl<W: Write> Writer<W> {
     /// Events that the form could not hold so far.
     pub fn left_out(&self) -> u64 {
         self.left_out
+    }
+
+    /// Events written so far without their address, tier or call site, which the form has no column for.
+    pub fn shortened(&self) -> u64 {
+        self.shortened
     }
 
     /// Ends the trace and gives `out` back, flushed.
