@@ -9,7 +9,9 @@ const MPS2: &str = "MEMORY { FLASH : ORIGIN = 0x0, LENGTH = 4M\n RAM : ORIGIN = 
 
 fn main() -> std::io::Result<()> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
-    let smallest = std::env::var("TARGET").is_ok_and(|target| target.starts_with("thumbv6m"));
+    // What is counted runs on the larger board, code for the smaller one included.
+    let counted = std::env::var_os("CARGO_FEATURE_COUNTED").is_some();
+    let smallest = !counted && std::env::var("TARGET").is_ok_and(|target| target.starts_with("thumbv6m"));
     std::fs::write(out.join("memory.x"), if smallest { MICROBIT } else { MPS2 })?;
     println!("cargo:rustc-link-search={}", out.display());
     println!("cargo:rustc-link-arg-bins=-Tlink.x");

@@ -35,6 +35,13 @@ fn main() -> ExitCode {
             0
         }
         Ok(Task::Test(options)) => test(&options),
+        Ok(Task::Search { minutes }) => match firmware::search(&minutes) {
+            Ok(()) => 0,
+            Err(why) => {
+                eprintln!("error: {why}");
+                1
+            }
+        },
         Ok(Task::Bench { name, arguments }) => bench::run(&name, &arguments),
         Err(message) => {
             eprintln!("error: {message}\n\n{}", options::HELP);

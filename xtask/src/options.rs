@@ -15,6 +15,9 @@ cargo xtask test [--install] [--all] [--only STEP].. [--list]
     --list       the steps
 cargo xtask firmware [--install]
     Builds the programs under `firmware`, runs them in QEMU, and prints what they cost: the step of the same name.
+cargo xtask firmware --search MINUTES
+    Searches for longer calls of the heaps on an emulated Cortex-M4, and writes what it found to
+    `tests/data/heap_worst_thumb.txt`, from where it starts and which `cargo xtask firmware` follows.
 cargo xtask bench NAME [ARGUMENTS]..
     Runs the example NAME of terrace-benches in release mode, with the arguments. `bench core` is the core's.
 ";
@@ -28,6 +31,11 @@ pub enum Task {
     List,
     /// Run tests.
     Test(Options),
+    /// Search for long calls on a board.
+    Search {
+        /// How long: a number above 0.
+        minutes: String,
+    },
     /// Run a benchmark.
     Bench {
         /// Example of `terrace-benches`.
@@ -67,7 +75,11 @@ pub fn parse(words: &[String]) -> Result<Task, String> {
             "firmware" => match rest {
                 [] => Ok(Task::Test(firmware(false))),
                 [word] if word == "--install" => Ok(Task::Test(firmware(true))),
-                _ => Err("`firmware` takes `--install` and nothing else".into()),
+                [word, minutes] if word == "--search" => {
+                    let number = minutes.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
+                    number.map(|_| Task::Search { minutes: minutes.clone() }).ok_or(format!("no minutes: `{minutes}`"))
+                }
+                _ => Err("`firmware` takes `--install` or `--search MINUTES` and nothing else".into()),
             },
             "bench" => {
                 let (name, arguments) = rest.split_first().ok_or("bench needs a name, as in `bench core`")?;
@@ -126,6 +138,7 @@ mod tests {
     fn firmware_is_a_step_of_its_own_name() {
         assert_eq!(parse(&words("firmware --install")), Ok(Task::Test(firmware(true))));
         assert_eq!(parse(&words("test --only firmware")), Ok(Task::Test(firmware(false))));
+        assert_eq!(parse(&words("firmware --search 2.5")), Ok(Task::Search { minutes: "2.5".into() }));
     }
 
     #[test]
@@ -138,6 +151,9 @@ mod tests {
     #[test]
     fn refuses_what_it_does_not_know() {
         for text in ["", "tset", "test --instal", "test --only nothing", "test --only", "bench", "firmware all"] {
+            assert!(parse(&words(text)).is_err(), "{text}");
+        }
+        for text in ["firmware --search", "firmware --search x", "firmware --search 0", "firmware --search inf"] {
             assert!(parse(&words(text)).is_err(), "{text}");
         }
     }

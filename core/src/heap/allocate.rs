@@ -33,8 +33,13 @@ impl<C: Config> Region<C> {
         if !C::VICTIM || align > Self::GRANULE {
             return self.allocate_aligned(size, align.max(Self::GRANULE));
         }
-        if size < EXACT && self.map.has(size) {
-            return Some(self.allocate_exact(size));
+        if size < self.exact {
+            let at = self.head(size);
+            if at != 0 {
+                self.pop(size, at);
+                self.flip_ends(at, size);
+                return Some(self.memory.pointer(Self::offset(at)));
+            }
         }
         let [start, end] = self.victim;
         if end - start >= size {
@@ -44,34 +49,20 @@ impl<C: Config> Region<C> {
         self.refill(size)
     }
 
-    /// The first block of a list of blocks that all have this size.
-    #[inline(always)]
-    fn allocate_exact(&mut self, size: usize) -> NonNull<u8> {
-        let at = self.head(size);
-        self.pop(size, at);
-        self.flip_ends(at, size);
-        self.memory.pointer(Self::offset(at))
-    }
-
     /// The victim is too small: another one.
     #[inline(never)]
     fn refill(&mut self, size: usize) -> Option<NonNull<u8>> {
-        if size > self.end {
+        if size > self.granules {
             return None;
         }
         let [from, to] = self.choose(size)?;
-        let (rest, [start, end]) = (from + size, self.victim);
-        if to - rest > end - start {
-            self.flip_ends(from, to - from);
-            self.victim = [rest, to];
-            self.list([start, end]);
-        } else {
-            // The edge in front moves to the rest, or meets the one behind.
-            self.flip_ends(from, size);
-            if rest != to {
-                self.insert(rest, to - rest);
-            }
+        let [start, end] = self.victim;
+        if to - from - size <= end - start {
+            return Some(self.cut([from, to], from, size));
         }
+        self.flip_ends(from, to - from);
+        self.victim = [from + size, to];
+        self.list([start, end]);
         Some(self.memory.pointer(Self::offset(from)))
     }
 
@@ -83,22 +74,27 @@ impl<C: Config> Region<C> {
             self.last = [0; 2];
             return Some([from, to]);
         }
-        if C::PROBES > 0 && size >= EXACT {
-            let mut at = self.head(bin(size));
+        // The first list whose blocks are all large enough.
+        let mut sure = size;
+        if size >= EXACT {
+            let list = bin(size);
+            // Were `size` the first of its list, any block of it would do, and the first probe finds it.
+            sure = if C::PROBES > 0 { list + 1 } else { sure_bin(size) };
+            let mut at = self.head(list);
             for _ in 0..C::PROBES {
                 if at == 0 {
                     break;
                 }
                 let found = C::Records::size(self.memory, at);
                 if found >= size {
-                    self.unlink(at, found);
+                    self.unlink(at);
                     return Some([at, at + found]);
                 }
                 (at, _) = C::Records::links(self.memory, at);
             }
         }
-        let several = if size < EXACT { self.map.next(sure_bin(SEVERAL * size)) } else { 0 };
-        let list = if several != 0 { several } else { self.map.next(sure_bin(size)) };
+        let several = if size < EXACT { self.next_list(sure_bin(SEVERAL * size)) } else { 0 };
+        let list = if several != 0 { several } else { self.next_list(sure) };
         (list != 0).then(|| self.take_first(list))
     }
 
@@ -111,22 +107,22 @@ impl<C: Config> Region<C> {
             self.pop(list, at);
         } else {
             // The same, in code that is there anyway.
-            self.unlink(at, size);
+            self.unlink(at);
         }
         [at, at + size]
     }
 
-    /// The same at an alignment above the granule (without a victim: at any): what is cut off in front becomes a free block. Lists come first here:
-    /// the victim and the block freed last serve more requests without an alignment.
+    /// The same at an alignment above the granule (without a victim: at any): what is cut off in front becomes a free block.
+    /// Lists come first here: the victim and the block freed last serve more requests without an alignment.
     #[inline(never)]
     fn allocate_aligned(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
         // No sum below can overflow: both are at most the region.
-        if size > self.end || align > Self::offset(self.end) {
+        if size > self.granules || align > Self::offset(self.granules) {
             return None;
         }
         // In so many granules more than the size there is always a place.
         let slack = (align >> C::Records::GRANULE) - 1;
-        let list = self.map.next(sure_bin(size + slack));
+        let list = self.next_list(sure_bin(size + slack));
         let [from, to] = if list != 0 {
             self.take_first(list)
         } else if !C::VICTIM {
@@ -145,15 +141,6 @@ impl<C: Config> Region<C> {
             }
             core::mem::take(&mut self.last)
         };
-        // The edges of the block found become those of what is left in front and behind.
-        let at = self.align_up(from, slack);
-        self.flip_ends(at, size);
-        if from != at {
-            self.insert(from, at - from);
-        }
-        if at + size != to {
-            self.insert(at + size, to - at - size);
-        }
-        Some(self.memory.pointer(Self::offset(at)))
+        Some(self.cut([from, to], self.align_up(from, slack), size))
     }
 }

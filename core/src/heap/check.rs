@@ -1,6 +1,6 @@
 //! What a heap holds, and whether its invariants do.
 
-use super::bins::bin;
+use super::bins::{LISTS, bin};
 use super::config::Config;
 use super::records::Records;
 use super::region::Region;
@@ -11,10 +11,10 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     /// What the heap holds. O(free blocks): nothing is counted while it works.
     pub fn usage(&self) -> HeapUsage {
         let mut usage = HeapUsage::default();
-        for region in &self.regions {
+        for region in self.regions.iter().filter(|region| region.granules > 0) {
             let bytes = Region::<C>::offset;
-            usage.total += bytes(region.end);
-            usage.tables += bytes(region.first);
+            usage.total += region.end_address() - region.start_address();
+            usage.tables += region.end_address() - region.start_address() - bytes(region.granules);
             region.each_free(|[from, to]| {
                 usage.free += bytes(to - from);
                 usage.largest_free = usage.largest_free.max(bytes(to - from));
@@ -37,16 +37,16 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
 impl<C: Config> Region<C> {
     /// The address behind the region.
     pub fn end_address(&self) -> usize {
-        self.memory.address() + Self::offset(self.end)
+        self.memory.address().wrapping_add(Self::offset(self.end()))
     }
 
     /// Calls with every free stretch: the victim, the block freed last, and the lists.
     pub fn each_free(&self, mut each: impl FnMut([usize; 2])) {
         [self.victim, self.last].into_iter().filter(|[from, to]| from != to).for_each(&mut each);
-        if self.end == 0 {
+        if self.granules == 0 {
             return;
         }
-        for list in 1..=bin(self.end) {
+        for list in 1..=bin(self.granules) {
             let mut at = self.head(list);
             while at != 0 {
                 each([at, at + C::Records::size(self.memory, at)]);
@@ -56,18 +56,18 @@ impl<C: Config> Region<C> {
     }
 
     fn check(&self) -> Result<(), Violation> {
-        if self.end == 0 {
+        if self.granules == 0 {
             return Ok(());
         }
         let mut edges = if self.last[0] == self.last[1] { 0 } else { 2 };
-        for list in 1..=bin(self.end) {
+        for list in 1..=bin(self.granules) {
             edges += 2 * self.check_list(list)?;
         }
-        let set = (0..=self.end).filter(|&at| self.edge(at)).count();
+        let set = (LISTS..=self.end()).filter(|&at| self.edge(at)).count();
         ensure(set == edges, "a free block has two edges, and nothing else has any", set)?;
         let [from, to] = self.victim;
-        ensure(self.first <= from || from == to, "the victim lies behind the tables", from)?;
-        ensure(to <= self.end && from <= to, "the victim lies in the region", to)?;
+        ensure(LISTS <= from || from == to, "the victim lies behind the tables", from)?;
+        ensure(to <= self.end() && from <= to, "the victim lies in the region", to)?;
         let touched = from != to && (self.edge(from) || self.edge(to));
         ensure(!touched, "no free block touches the victim", from)?;
         let last = self.last[0] == self.last[1] || (self.edge(self.last[0]) && self.edge(self.last[1]));
@@ -76,18 +76,18 @@ impl<C: Config> Region<C> {
 
     /// Returns how many blocks there are in a list.
     fn check_list(&self, list: usize) -> Result<usize, Violation> {
-        let (mut at, mut before, mut count) = (self.head(list), 0, 0);
+        let (mut at, mut before, mut count) = (self.head(list), Self::name(list), 0);
         ensure(self.map.has(list) == (at != 0), "a list's bit is set iff it holds something", list)?;
         while at != 0 {
             let size = C::Records::size(self.memory, at);
             let (next, prev) = C::Records::links(self.memory, at);
-            ensure(self.first <= at && size > 0 && size <= self.end - at, "a free block lies in the region", at)?;
+            ensure(LISTS <= at && size > 0 && size <= self.end() - at, "a free block lies in the region", at)?;
             ensure(bin(size) == list, "a free block is in the list of its size", at)?;
             ensure(C::Records::size_before(self.memory, at + size) == size, "both ends say the size", at)?;
             ensure(self.edge(at) && self.edge(at + size), "a free block has two edges", at)?;
             ensure(prev == before, "a list's links go both ways", at)?;
             (at, before, count) = (next, at, count + 1);
-            ensure(count <= self.end, "a list has no circle", at)?;
+            ensure(count <= self.granules, "a list has no circle", at)?;
         }
         Ok(count)
     }

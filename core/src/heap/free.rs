@@ -5,7 +5,7 @@
 
 use super::config::Config;
 use super::records::Records;
-use super::region::{Ends, Region};
+use super::region::Region;
 
 impl<C: Config> Region<C> {
     /// Takes `size` granules at `at` back.
@@ -21,11 +21,10 @@ impl<C: Config> Region<C> {
                 return self.join_victim(at, end);
             }
         }
-        let ends = self.flip_ends(at, size);
-        if ends.any() {
-            return self.merge(at, end, ends);
+        match self.flip_ends(at, size) {
+            Some(ends) => self.merge(at, end, ends),
+            None => self.add([at, end]),
         }
-        self.add([at, end]);
     }
 
     /// A free block whose edges are set, and which no other touches.
@@ -42,12 +41,11 @@ impl<C: Config> Region<C> {
 
     /// A freed block with a free neighbour: the edge between them is gone, and the neighbour's far edge is that of both.
     #[inline(never)]
-    fn merge(&mut self, mut from: usize, mut to: usize, ends: Ends) {
-        let [before, behind] = ends.both(from);
-        if before {
+    fn merge(&mut self, mut from: usize, mut to: usize, [before, behind]: [usize; 2]) {
+        if before != 0 {
             from = self.take_before(from);
         }
-        if behind {
+        if behind != 0 {
             to = self.take_behind(to);
         }
         self.add([from, to]);
@@ -60,7 +58,7 @@ impl<C: Config> Region<C> {
             return core::mem::take(&mut self.last)[0];
         }
         let size = C::Records::size_before(self.memory, end);
-        self.unlink(end - size, size);
+        self.unlink(end - size);
         end - size
     }
 
@@ -71,7 +69,7 @@ impl<C: Config> Region<C> {
             return core::mem::take(&mut self.last)[1];
         }
         let size = C::Records::size(self.memory, at);
-        self.unlink(at, size);
+        self.unlink(at);
         at + size
     }
 

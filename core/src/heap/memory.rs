@@ -72,8 +72,8 @@ impl Memory {
         unsafe { at.write_unaligned(value) }
     }
 
-    /// The memory that starts `offset` bytes further, of the same region.
-    pub fn behind(self, offset: usize) -> Self {
+    /// The memory whose offsets are less by `offset`, which may be negative, wrapped around.
+    pub fn moved(self, offset: usize) -> Self {
         Self { base: self.base.wrapping_add(offset) }
     }
 

@@ -64,9 +64,8 @@ use region::Region;
 /// ```
 #[derive(Debug)]
 pub struct Heap<C = Fast, const REGIONS: usize = 1> {
-    /// The first `count` are in use; the others are [`Region::NONE`]. They do not overlap.
+    /// Those in use come first; the others are [`Region::NONE`]. They do not overlap.
     regions: [Region<C>; REGIONS],
-    count: usize,
 }
 
 // SAFETY: a heap owns its memory alone, as promised to `add_region`.
@@ -109,7 +108,7 @@ impl core::error::Error for RegionError {}
 /// What a heap holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUsage {
-    /// In blocks and tables' reach: all regions, as they were added.
+    /// Of all regions, but for what alignment cost at their ends.
     pub total: usize,
     /// In live blocks, in whole granules.
     pub live: usize,
@@ -119,14 +118,15 @@ pub struct HeapUsage {
     pub largest_free: usize,
     /// Free blocks.
     pub free_blocks: usize,
-    /// In the regions' tables, and lost to alignment at their ends.
+    /// In the regions' tables.
     pub tables: usize,
 }
 
 impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     /// A heap without memory: every request fails.
     pub const fn empty() -> Self {
-        Self { regions: [const { Region::NONE }; REGIONS], count: 0 }
+        const { assert!(C::VICTIM || !C::LAST, "without a victim nothing is handed out from the block freed last") };
+        Self { regions: [const { Region::NONE }; REGIONS] }
     }
 
     /// Adds a region: all of it becomes free, but for its tables. Its ends may lie anywhere.
@@ -138,32 +138,24 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     /// Until the heap is dropped for good: the bytes are readable and writable, and nobody but the heap and the users of
     /// its blocks touches them.
     pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
-        let granule = Region::<C>::GRANULE.max(size_of::<u64>());
         let from = start.addr().get();
         let to = from.checked_add(bytes).ok_or(RegionError::TooSmall)?;
-        let skip = from.checked_next_multiple_of(granule).ok_or(RegionError::TooSmall)? - from;
+        let skip = from.wrapping_neg() % Region::<C>::GRANULE.max(size_of::<u64>());
         let granules = bytes.saturating_sub(skip) / Region::<C>::GRANULE;
-        let most = C::Records::MOST;
-        if granules > most {
-            return Err(RegionError::TooLarge { most: most.saturating_mul(Region::<C>::GRANULE) });
+        if granules > C::Records::MOST {
+            return Err(RegionError::TooLarge { most: C::Records::MOST.saturating_mul(Region::<C>::GRANULE) });
         }
-        let apart = |region: &Region<C>| to <= region.memory.address() || region.end_address() <= from;
-        if !self.regions.iter().take(self.count).all(apart) {
-            return Err(RegionError::Overlaps);
+        for region in &mut self.regions {
+            if region.granules == 0 {
+                // SAFETY: the caller's promise; the region names no granule at or above `granules`.
+                let memory = unsafe { Memory::new(start) }.moved(skip);
+                return if region.lay_out(memory, granules) { Ok(()) } else { Err(RegionError::TooSmall) };
+            }
+            if from < region.end_address() && region.start_address() < to {
+                return Err(RegionError::Overlaps);
+            }
         }
-        let Some(place) = self.regions.get_mut(self.count) else { return Err(RegionError::TooMany) };
-        if granules == 0 {
-            return Err(RegionError::TooSmall);
-        }
-        // SAFETY: inside the bytes that the caller gave, since at least one granule is left behind it.
-        let base = unsafe { start.add(skip) };
-        // SAFETY: the caller's promise; the region names no granule at or above `granules`.
-        let memory = unsafe { Memory::new(base) };
-        if !place.lay_out(memory, granules) {
-            return Err(RegionError::TooSmall);
-        }
-        self.count += 1;
-        Ok(())
+        Err(RegionError::TooMany)
     }
 
     /// Hands out a block. `None`: nothing free is large enough, or the layout has no bytes.
@@ -277,15 +269,17 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     #[inline(always)]
     fn find(&mut self, block: NonNull<u8>, size: usize) -> Result<(&mut Region<C>, usize), FreeError> {
         let address = block.addr().get() as u64;
-        let inside = |region: &&mut Region<C>| region.memory.offset_of(block) < Region::<C>::offset(region.end);
-        let region =
-            if REGIONS == 1 && !C::CHECKED { self.regions.first_mut() } else { self.regions.iter_mut().find(inside) };
+        let region = if REGIONS == 1 && !C::CHECKED {
+            self.regions.first_mut()
+        } else {
+            self.regions.iter_mut().find(|region| region.contains(block))
+        };
         let region = region.ok_or(FreeError::Foreign { address })?;
         let at = region.place(block);
         if C::CHECKED {
-            let ends = at.checked_add(size).is_some_and(|end| end <= region.end);
+            let ends = at.checked_add(size).is_some_and(|end| end <= region.end());
             let aligned = region.memory.offset_of(block) % Region::<C>::GRANULE == 0;
-            if !aligned || at < region.first {
+            if !aligned {
                 return Err(FreeError::Foreign { address });
             }
             if size == 0 || !ends || !region.is_live(at, size) {
@@ -295,9 +289,9 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
         Ok((region, at))
     }
 
-    /// Whether an address lies in one of the regions.
+    /// Whether an address lies in memory that one of the regions hands out: not in its tables.
     pub fn contains(&self, address: NonNull<u8>) -> bool {
-        self.regions.iter().any(|region| region.memory.offset_of(address) < Region::<C>::offset(region.end))
+        self.regions.iter().any(|region| region.contains(address))
     }
 }
 

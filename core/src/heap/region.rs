@@ -4,9 +4,9 @@
 //! Asks from below: [`Memory`], [`Records`], the bins.
 //!
 //! ```text
-//! region  | heads | edges | (starts) | granules ........................................ |
-//!           lists   1 bit   checked       live   | free  | live | free         | live
-//! edges                                   0 0 0 0 1 0 0 0 1 0 0 0 1 0 0 0 0 0 0 1 0 0
+//! region  | edges | (starts) | heads | granules LISTS, LISTS + 1 ... ...................... |
+//!           1 bit   checked    lists    live   | free  | live | free         | live
+//! edges                                 0 0 0 0 1 0 0 0 1 0 0 0 1 0 0 0 0 0 0 1 0 0
 //! ```
 //!
 //! Free blocks never touch, so a set bit is the start of one free block or the end of one, never both. Handing out or
@@ -16,24 +16,28 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use super::bins::{EXACT, Map, bin};
+use super::bins::{EXACT, LISTS, Map, bin, words};
 use super::config::Config;
 use super::memory::Memory;
 use super::records::Records;
 
-/// A region of a heap. Places and sizes are granules from its start.
+/// Bits of a word of the tables.
+const WORD: usize = usize::BITS as usize;
+
+/// A region of a heap. Places and sizes are granules; the lowest place is [`LISTS`].
 #[derive(Debug)]
 pub struct Region<C> {
-    /// Where it starts: with the heads of its lists.
+    /// Place 0: in front of the region, or in its tables.
     pub memory: Memory,
-    /// Bit p is set iff a free block other than the victim starts or ends at p.
+    /// The heads of the lists; nothing is ever in list 0.
+    heads: Memory,
+    /// Bit p is set iff a free block other than the victim starts or ends at p. The bits of places are at the region's
+    /// start; bit 0 would be in front of it.
     edges: Memory,
-    /// Bit p is set iff a live block starts at p. Only when checked.
-    starts: Memory,
-    /// The first granule behind the tables.
-    pub first: usize,
-    /// The granule after the last; 0 for no region.
-    pub end: usize,
+    /// Granules behind the tables; 0 for no region.
+    pub granules: usize,
+    /// Sizes below this have a list to themselves: EXACT, or less in a small region.
+    pub exact: usize,
     /// The *victim* (Lea's designated victim): one free stretch without record and edges that small requests are cut
     /// from. No free block touches it. Empty when both are equal.
     pub victim: [usize; 2],
@@ -48,43 +52,57 @@ impl<C: Config> Region<C> {
     /// No region: every request of it fails.
     pub const NONE: Self = Self {
         memory: Memory::NONE,
+        heads: Memory::NONE,
         edges: Memory::NONE,
-        starts: Memory::NONE,
-        first: 0,
-        end: 0,
+        granules: 0,
+        exact: 0,
         victim: [0; 2],
         last: [0; 2],
         map: Map::EMPTY,
         config: PhantomData,
     };
-
     /// Bytes of a granule.
     pub const GRANULE: usize = 1 << C::Records::GRANULE;
 
     /// Lays the tables out for `granules` granules: all that is left of them is free. False, and no region, when nothing
     /// is. `memory` starts at a multiple of the granule and of 8.
     pub fn lay_out(&mut self, memory: Memory, granules: usize) -> bool {
-        let word = size_of::<usize>();
-        let edges = ((bin(granules) + 1) * C::Records::HEAD).next_multiple_of(word);
-        // An edge for the end too; and a word read from any byte of the table on stays in it.
-        let table = (granules / EXACT + 2) * word;
-        let starts = edges + table;
-        let tables = if C::CHECKED { starts + table } else { starts };
-        let first = tables.div_ceil(Self::GRANULE);
-        if first >= granules {
+        let bits = if C::CHECKED { 2 * table(granules) } else { table(granules) };
+        let tables = (bits + (bin(granules) + 1) * C::Records::HEAD).div_ceil(Self::GRANULE);
+        if tables >= granules {
             return false;
         }
-        memory.clear(tables);
-        self.memory = memory;
-        self.edges = memory.behind(edges);
-        self.starts = memory.behind(starts);
-        (self.first, self.end) = (first, granules);
+        memory.clear(Self::offset(tables));
+        // A place has a number that the records can say: the tables of the largest region are more than LISTS granules.
+        self.memory = memory.moved(Self::offset(tables).wrapping_sub(Self::offset(LISTS)));
+        self.heads = memory.moved(bits);
+        self.edges = memory.moved((LISTS / 8).wrapping_neg());
+        self.granules = granules - tables;
+        self.exact = EXACT.min(granules);
+        let all = [LISTS, self.end()];
         if C::VICTIM {
-            self.victim = [first, granules];
+            self.victim = all;
         } else {
-            self.list([first, granules]);
+            self.list(all);
         }
         true
+    }
+
+    /// The place after the last.
+    #[inline(always)]
+    pub fn end(&self) -> usize {
+        LISTS + self.granules
+    }
+
+    /// The address where the tables start.
+    pub fn start_address(&self) -> usize {
+        self.edges.address().wrapping_add(LISTS / 8)
+    }
+
+    /// Whether an address lies behind the tables.
+    #[inline(always)]
+    pub fn contains(&self, address: NonNull<u8>) -> bool {
+        self.place(address).wrapping_sub(LISTS) < self.granules
     }
 
     /// Granules of a size, which is not 0: that one becomes more than any region has.
@@ -105,11 +123,16 @@ impl<C: Config> Region<C> {
         self.memory.offset_of(block) >> C::Records::GRANULE
     }
 
+    /// Bit p is set iff a live block starts at p. Only when checked: behind the edges.
+    fn starts(&self) -> Memory {
+        self.edges.moved((self.heads.address() - self.start_address()) / 2)
+    }
+
     /// Marks a block that was just handed out, when checked.
     #[inline(always)]
     pub fn mark(&mut self, block: NonNull<u8>) -> NonNull<u8> {
         if C::CHECKED {
-            flip(self.starts, self.place(block));
+            flip(self.starts(), self.place(block));
         }
         block
     }
@@ -118,7 +141,7 @@ impl<C: Config> Region<C> {
     #[inline(always)]
     pub fn unmark(&mut self, at: usize) {
         if C::CHECKED {
-            flip(self.starts, at);
+            flip(self.starts(), at);
         }
     }
 
@@ -141,24 +164,25 @@ impl<C: Config> Region<C> {
         flip(self.edges, at);
     }
 
-    /// Flips the edges at both ends of `size` granules. Tells which were set.
+    /// Flips the edges at both ends of `size` granules. Tells which were set, if any: those that are not 0.
     #[inline]
-    pub fn flip_ends(&mut self, at: usize, size: usize) -> Ends {
+    pub fn flip_ends(&mut self, at: usize, size: usize) -> Option<[usize; 2]> {
         // 64 bits read from any byte on hold both: at most 7 bits of the first byte, and 57 more.
         if cfg!(all(target_pointer_width = "64", target_endian = "little")) && size < 57 {
             let (word, both) = (self.edges.load_anywhere(at / 8), (1 | 1 << size) << (at % 8));
             self.edges.store_anywhere(at / 8, word ^ both);
-            return Ends((word & both) as usize);
+            let (set, start) = ((word & both) as usize, 1 << (at % 8));
+            return (set != 0).then_some([set & start, set & !start]);
         }
-        let (start, end) = (flip(self.edges, at), flip(self.edges, at + size));
-        Ends((usize::from(start) | usize::from(end) << 1) << Ends::shift(at))
+        let ends = [flip(self.edges, at), flip(self.edges, at + size)];
+        (ends != [0; 2]).then_some(ends)
     }
 
     /// Whether a live block starts here and ends `size` granules further: nothing else starts or ends between, and
     /// something does there. O(size).
     pub fn is_live(&self, at: usize, size: usize) -> bool {
-        let starts = |at: usize| bit(self.starts, at);
-        let boundary = |at: usize| starts(at) || self.edge(at) || at == self.end || self.victim.contains(&at);
+        let starts = |at: usize| bit(self.starts(), at);
+        let boundary = |at: usize| starts(at) || self.edge(at) || at == self.end() || self.victim.contains(&at);
         starts(at) && !(at + 1..at + size).any(boundary) && boundary(at + size)
     }
 
@@ -166,49 +190,75 @@ impl<C: Config> Region<C> {
     #[inline]
     pub fn insert(&mut self, at: usize, size: usize) {
         let list = bin(size);
-        let next = C::Records::head(self.memory, 0, list);
-        C::Records::write(self.memory, at, size, next);
-        C::Records::set_head(self.memory, 0, list, at);
+        let (next, name) = (self.head(list), Self::name(list));
+        C::Records::write(self.memory, at, size, next, name);
+        C::Records::set_head(self.heads, list, at);
         if next == 0 {
             self.map.set(list);
         } else {
-            C::Records::set_prev(self.memory, next, 0, at);
+            C::Records::set_prev(self.memory, next, name, at);
         }
+    }
+
+    /// What the first block of a list has for the one before it.
+    #[inline(always)]
+    pub fn name(list: usize) -> usize {
+        if C::Records::NAMED { list } else { 0 }
     }
 
     /// The first block of a list, 0 for none.
     #[inline(always)]
     pub fn head(&self, list: usize) -> usize {
-        C::Records::head(self.memory, 0, list)
+        C::Records::head(self.heads, list)
+    }
+
+    /// The first list at or above `list` that holds something; 0 for none.
+    #[inline(always)]
+    pub fn next_list(&self, list: usize) -> usize {
+        self.map.next(list, words(C::Records::BITS))
     }
 
     /// Takes the first block out of its list.
     #[inline]
     pub fn pop(&mut self, list: usize, at: usize) {
         let (next, _) = C::Records::links(self.memory, at);
-        C::Records::set_head(self.memory, 0, list, next);
+        C::Records::set_head(self.heads, list, next);
         if next == 0 {
             self.map.clear(list);
         } else {
-            C::Records::set_prev(self.memory, next, at, 0);
+            C::Records::set_prev(self.memory, next, at, Self::name(list));
         }
     }
 
     /// Takes a block out of its list.
     #[inline]
-    pub fn unlink(&mut self, at: usize, size: usize) {
+    pub fn unlink(&mut self, at: usize) {
         let (next, prev) = C::Records::links(self.memory, at);
         if next != 0 {
             C::Records::set_prev(self.memory, next, at, prev);
         }
-        if prev != 0 {
+        if prev >= LISTS {
             return C::Records::set_next(self.memory, prev, at, next);
         }
-        let list = bin(size);
-        C::Records::set_head(self.memory, 0, list, next);
+        let list = if C::Records::NAMED { prev } else { bin(C::Records::size(self.memory, at)) };
+        C::Records::set_head(self.heads, list, next);
         if next == 0 {
             self.map.clear(list);
         }
+    }
+
+    /// Hands out `size` granules at `at` of a free block that is in no list: its edges become those of what is left in front
+    /// and behind.
+    #[inline(always)]
+    pub fn cut(&mut self, [from, to]: [usize; 2], at: usize, size: usize) -> NonNull<u8> {
+        self.flip_ends(at, size);
+        if from != at {
+            self.insert(from, at - from);
+        }
+        if at + size != to {
+            self.insert(at + size, to - at - size);
+        }
+        self.memory.pointer(Self::offset(at))
     }
 
     /// Makes a stretch that no free block touches a free block of a list.
@@ -221,41 +271,28 @@ impl<C: Config> Region<C> {
     }
 }
 
-/// Which ends of a stretch were edges of free blocks: one bit for its start (see [`Ends::shift`]), any other for its end.
-#[derive(Clone, Copy, Debug)]
-pub struct Ends(usize);
+/// Bytes of a table of bits for so many granules, of all places: one for the end too; and eight bytes read from any byte on
+/// stay in the region.
+fn table(granules: usize) -> usize {
+    (granules / WORD + 2) * size_of::<usize>()
+}
 
-impl Ends {
-    /// Where the start's bit is: where it was in the byte that 64 bits were read from, else the lowest.
-    #[inline(always)]
-    const fn shift(at: usize) -> usize {
-        if cfg!(target_pointer_width = "64") { at % 8 } else { 0 }
-    }
-
-    #[inline(always)]
-    pub fn any(self) -> bool {
-        self.0 != 0
-    }
-
-    /// Of a stretch that starts at `at`: whether its start and its end were.
-    #[inline(always)]
-    pub fn both(self, at: usize) -> [bool; 2] {
-        let start = 1 << Self::shift(at);
-        [self.0 & start != 0, self.0 & !start != 0]
-    }
+/// The word of a bit, as an offset. A place on 32 bits has at most 29: said here, ARMv7 finds the word in one instruction.
+#[inline(always)]
+fn word_of(at: usize) -> usize {
+    let at = if cfg!(all(target_arch = "arm", target_has_atomic = "ptr")) { at % (1 << 29) } else { at };
+    at / WORD * size_of::<usize>()
 }
 
 #[inline(always)]
 fn bit(table: Memory, at: usize) -> bool {
-    let word: usize = table.load(at / EXACT * size_of::<usize>());
-    word >> (at % EXACT) & 1 != 0
+    table.load::<usize>(word_of(at)) >> (at % WORD) & 1 != 0
 }
 
-/// Flips a bit; tells what it was.
+/// Flips a bit. Not 0 if it was set.
 #[inline(always)]
-fn flip(table: Memory, at: usize) -> bool {
-    let offset = at / EXACT * size_of::<usize>();
-    let (word, bit): (usize, _) = (table.load(offset), 1 << (at % EXACT));
-    table.store(offset, word ^ bit);
-    word & bit != 0
+fn flip(table: Memory, at: usize) -> usize {
+    let (word, bit): (usize, _) = (table.load(word_of(at)), 1 << (at % WORD));
+    table.store(word_of(at), word ^ bit);
+    word & bit
 }

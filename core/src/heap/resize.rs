@@ -48,25 +48,23 @@ impl<C: Config> Region<C> {
     /// Hands out `size` granules with as much free behind as the block can be doubled by. `None`: the lists are to be asked as
     /// for any request. O(1).
     pub fn allocate_with_room(&mut self, size: usize) -> Option<NonNull<u8>> {
-        if size > self.end / ROOM {
+        if size > self.granules / ROOM {
             return None;
         }
-        let list = self.map.next(sure_bin(ROOM * size));
+        let list = self.next_list(sure_bin(ROOM * size));
         if list == 0 {
             return None;
         }
         let [at, to] = self.take_first(list);
-        // The edge in front moves to the rest.
-        self.flip_ends(at, size);
-        self.insert(at + size, to - at - size);
-        Some(self.memory.pointer(Self::offset(at)))
+        Some(self.cut([at, to], at, size))
     }
 
     /// Moves the block `at..at + old` down into the free block before it and makes it longer, when both and what is free
     /// behind it suffice. Returns its new place; its bytes are where they were.
     pub fn slide_down(&mut self, at: usize, old: usize, new: usize) -> Option<usize> {
         // Without the block freed last, a free writes a record into the bytes that must be kept.
-        if !C::LAST || self.free_before(at) == 0 || self.free_before(at) + old + self.free_behind(at + old) < new {
+        let before = self.free_before(at);
+        if !C::LAST || before == 0 || before + old + self.free_behind(at + old) < new {
             return None;
         }
         self.free(at, old);

@@ -1,6 +1,7 @@
 //! The heaps, and the functions through which each call goes.
 //!
 //! Promises upward: a function does its heap's call and nothing else; it has a name of its own in the linked program.
+//! [`Calls`] are what programs and workloads are run with, whichever heap is behind them.
 //! Asks from below: one core, one call at a time.
 
 use core::alloc::Layout;
@@ -10,46 +11,67 @@ use core::ptr::{self, NonNull};
 use terrace_core::heap::{Config, Fast, Heap, Small};
 
 /// A heap that only one core uses.
-struct Bare<C>(UnsafeCell<Heap<C>>);
+#[derive(Debug)]
+pub struct Bare<C: Config>(UnsafeCell<Heap<C>>);
 
-// SAFETY: `measure` says that it runs once at a time, on one core.
-unsafe impl<C> Sync for Bare<C> {}
+// SAFETY: whoever calls says that it runs once at a time, on one core.
+unsafe impl<C: Config> Sync for Bare<C> {}
 
-static FAST: Bare<Fast> = Bare(UnsafeCell::new(Heap::empty()));
-static SMALL: Bare<Small> = Bare(UnsafeCell::new(Heap::empty()));
+static FAST_HEAP: Bare<Fast> = Bare::empty();
+static SMALL_HEAP: Bare<Small> = Bare::empty();
 
 impl<C: Config> Bare<C> {
+    /// Without memory.
+    pub const fn empty() -> Self {
+        Self(UnsafeCell::new(Heap::empty()))
+    }
+
     #[allow(clippy::mut_from_ref, reason = "the reference lives for one call, and calls do not nest")]
     fn heap(&self) -> &mut Heap<C> {
         // SAFETY: one core, one call at a time: there is no other reference.
         unsafe { &mut *self.0.get() }
     }
 
+    /// Over this memory only. False: it refused it.
+    ///
     /// # Safety
     /// As for `Heap::add_region`. Blocks that it had are forgotten.
-    unsafe fn fresh(&self, memory: NonNull<u8>, bytes: usize) -> bool {
+    pub unsafe fn fresh(&self, memory: NonNull<u8>, bytes: usize) -> bool {
         *self.heap() = Heap::empty();
         // SAFETY: the caller's promise.
         unsafe { self.heap().add_region(memory, bytes) }.is_ok()
     }
 
+    /// Whether the invariants hold.
+    pub fn is_sound(&self) -> bool {
+        self.heap().check().is_ok()
+    }
+
+    /// Whether nothing is live.
+    pub fn is_empty(&self) -> bool {
+        self.heap().usage().live == 0
+    }
+
+    /// A block, or null. The alignment is a power of two, the size at most what a layout can have.
     #[inline(always)]
-    fn alloc(&self, size: usize, align: usize) -> *mut u8 {
+    pub fn alloc(&self, size: usize, align: usize) -> *mut u8 {
         // SAFETY: the calls below have such sizes and alignments only.
         let layout = unsafe { Layout::from_size_align_unchecked(size, align) };
         self.heap().allocate(layout).map_or(ptr::null_mut(), NonNull::as_ptr)
     }
 
+    /// Takes back a live block, with the layout it was allocated with.
     #[inline(always)]
-    fn free(&self, block: NonNull<u8>, size: usize, align: usize) {
+    pub fn free(&self, block: NonNull<u8>, size: usize, align: usize) {
         // SAFETY: as when it was allocated.
         let layout = unsafe { Layout::from_size_align_unchecked(size, align) };
         // SAFETY: only live blocks come here, with the layout they were allocated with.
         let _known = unsafe { self.heap().free(block, layout) };
     }
 
+    /// Makes a live block larger or smaller where it is.
     #[inline(always)]
-    fn resize(&self, block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
+    pub fn resize(&self, block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
         // SAFETY: as when it was allocated.
         let layout = unsafe { Layout::from_size_align_unchecked(size, align) };
         // SAFETY: only live blocks come here, with the layout they were allocated with.
@@ -60,41 +82,51 @@ impl<C: Config> Bare<C> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn fast_alloc(size: usize, align: usize) -> *mut u8 {
-    FAST.alloc(size, align)
+    FAST_HEAP.alloc(size, align)
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn fast_free(block: NonNull<u8>, size: usize, align: usize) {
-    FAST.free(block, size, align);
+    FAST_HEAP.free(block, size, align);
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn fast_resize(block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
-    FAST.resize(block, size, align, new)
+    FAST_HEAP.resize(block, size, align, new)
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn small_alloc(size: usize, align: usize) -> *mut u8 {
-    SMALL.alloc(size, align)
+    SMALL_HEAP.alloc(size, align)
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn small_free(block: NonNull<u8>, size: usize, align: usize) {
-    SMALL.free(block, size, align);
+    SMALL_HEAP.free(block, size, align);
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn small_resize(block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
-    SMALL.resize(block, size, align, new)
+    SMALL_HEAP.resize(block, size, align, new)
 }
 
-/// The three calls of one heap, and what is done between trials.
-#[derive(Clone, Copy)]
+/// Three calls, as a program makes them.
+pub trait Caller {
+    /// A block, or null.
+    fn alloc(&mut self, size: usize, align: usize) -> *mut u8;
+    /// Takes a live block back.
+    fn free(&mut self, block: NonNull<u8>, size: usize, align: usize);
+    /// Makes a live block larger or smaller where it is. False: it cannot.
+    fn resize(&mut self, block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool;
+}
+
+/// The calls of one heap, and what is done between trials.
+#[derive(Clone, Copy, Debug)]
 pub struct Calls {
     /// Makes the heap one over this memory only. False: it refused it.
     pub fresh: unsafe fn(NonNull<u8>, usize) -> bool,
@@ -102,28 +134,45 @@ pub struct Calls {
     pub sound: fn() -> bool,
     /// Whether nothing is live.
     pub empty: fn() -> bool,
+    /// See [`Caller::alloc`].
     pub alloc: extern "C" fn(usize, usize) -> *mut u8,
+    /// See [`Caller::free`].
     pub free: extern "C" fn(NonNull<u8>, usize, usize),
+    /// See [`Caller::resize`].
     pub resize: extern "C" fn(NonNull<u8>, usize, usize, usize) -> bool,
 }
 
+impl Caller for Calls {
+    fn alloc(&mut self, size: usize, align: usize) -> *mut u8 {
+        (self.alloc)(size, align)
+    }
+
+    fn free(&mut self, block: NonNull<u8>, size: usize, align: usize) {
+        (self.free)(block, size, align);
+    }
+
+    fn resize(&mut self, block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
+        (self.resize)(block, size, align, new)
+    }
+}
+
 /// The heap for speed.
-pub const FAST_CALLS: Calls = Calls {
+pub const FAST: Calls = Calls {
     // SAFETY: the caller's promise is the same.
-    fresh: |memory, bytes| unsafe { FAST.fresh(memory, bytes) },
-    sound: || FAST.heap().check().is_ok(),
-    empty: || FAST.heap().usage().live == 0,
+    fresh: |memory, bytes| unsafe { FAST_HEAP.fresh(memory, bytes) },
+    sound: || FAST_HEAP.is_sound(),
+    empty: || FAST_HEAP.is_empty(),
     alloc: fast_alloc,
     free: fast_free,
     resize: fast_resize,
 };
 
 /// The heap for size.
-pub const SMALL_CALLS: Calls = Calls {
+pub const SMALL: Calls = Calls {
     // SAFETY: the caller's promise is the same.
-    fresh: |memory, bytes| unsafe { SMALL.fresh(memory, bytes) },
-    sound: || SMALL.heap().check().is_ok(),
-    empty: || SMALL.heap().usage().live == 0,
+    fresh: |memory, bytes| unsafe { SMALL_HEAP.fresh(memory, bytes) },
+    sound: || SMALL_HEAP.is_sound(),
+    empty: || SMALL_HEAP.is_empty(),
     alloc: small_alloc,
     free: small_free,
     resize: small_resize,

@@ -1,48 +1,57 @@
-//! Calls of a heap without a lock, whose instructions are counted from outside.
+//! Calls of a heap whose instructions are counted from outside: each goes through a function of its own, so that a log of
+//! executed code shows where it begins and ends.
 //!
-//! Promises upward: each call of a heap goes through one of the symbols `fast_..` and `small_..` of [`calls`], which do
-//! nothing else; the calls are the same on every run.
-//! Asks from below: an arena, and somebody who counts the instructions from the first of such a symbol to its return.
-//!
-//! The calls are those of programs that an adversary found on x86-64 ([`programs`]), and of states that are bad on any
-//! machine ([`states`]): memory full of the smallest blocks with every other one freed, blocks of a request's own list that
-//! are a granule too small for it, requests that fail, alignments from 16 bytes to 4 KiB.
+//! Promises upward: the same calls on each run; [`report`] says whether the heaps stayed whole.
+//! Asks from below: one core, one call at a time; a linker script that leaves `.uninit` alone.
 #![no_std]
 
-mod calls;
-mod programs;
+pub mod calls;
+pub mod programs;
 mod states;
 
+use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
+use calls::{FAST, SMALL};
 use terrace_core::heap::{Fast, Heap, Small};
+
+/// Half of the RAM of the smallest board; elsewhere as much as is filled within seconds, one instruction at a time.
+const BYTES: usize = if cfg!(target_arch = "arm") { 8 << 10 } else { 64 << 10 };
+
+// Nothing clears it at the start, one instruction at a time.
+#[unsafe(link_section = ".uninit.arena")]
+static mut ARENA: [MaybeUninit<u8>; BYTES] = [MaybeUninit::uninit(); BYTES];
 
 /// Numbers that look random: the same on each board.
 #[derive(Clone, Debug)]
 pub struct Random(pub u32);
 
 impl Random {
-    /// A number below `end`, which is not 0. A linear congruential generator (Numerical Recipes); its high bits.
+    /// A number below `end`, which is below 2^16. A linear congruential generator (Numerical Recipes); its high bits, scaled
+    /// without a division, which not every board has.
     pub fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (self.0 >> 8) as usize % end
+        ((self.0 >> 16) as usize * end) >> 16
     }
 }
 
-/// Bytes of a heap's own: `Fast`, `Small`.
-pub const STATE: [usize; 2] = [size_of::<Heap<Fast>>(), size_of::<Heap<Small>>()];
+/// Makes the calls and prints the bytes of each heap's own, then `PASS` when both were whole. Returns whether
+/// they were, and the printing went well. Once, on one core.
+pub fn report(out: &mut impl fmt::Write) -> bool {
+    let memory = NonNull::new(&raw mut ARENA).map_or(NonNull::dangling(), NonNull::cast);
+    let whole = [FAST, SMALL].into_iter().all(|calls| measure(calls, memory));
+    let state = [size_of::<Heap<Fast>>(), size_of::<Heap<Small>>()];
+    let said = writeln!(out, "state {} {}\n{}", state[0], state[1], if whole { "PASS" } else { "FAIL" });
+    whole && said.is_ok()
+}
 
-/// Makes the calls, with one heap after the other. True when the invariants of both held all the time, and nothing was live
-/// at the end.
-pub fn measure(arena: &'static mut [MaybeUninit<u8>]) -> bool {
-    let (memory, bytes) = (NonNull::from(&mut *arena).cast(), arena.len());
-    [calls::FAST_CALLS, calls::SMALL_CALLS].into_iter().all(|calls| {
-        // SAFETY: the caller lent the arena, and one heap has it at a time.
-        let right = unsafe { programs::follow(calls, memory, bytes) };
-        // SAFETY: as above.
-        let fresh = unsafe { (calls.fresh)(memory, bytes) };
-        states::Trial::new(calls, bytes).all();
-        right && fresh && (calls.sound)() && (calls.empty)()
-    })
+/// True when the heap's invariants held where they were looked at, and nothing was live at the end.
+fn measure(calls: calls::Calls, memory: NonNull<u8>) -> bool {
+    // SAFETY: the arena, which one heap has at a time: `report` makes one after the other.
+    let right = unsafe { programs::follow(calls, memory, BYTES) };
+    // SAFETY: as above.
+    let fresh = unsafe { (calls.fresh)(memory, BYTES) };
+    states::Trial::new(calls, BYTES).all();
+    right && fresh && (calls.sound)() && (calls.empty)()
 }

@@ -67,6 +67,8 @@ const GRANULES: [u32; 16] = [1, 2, 3, 4, 8, 15, 31, 56, 57, 58, 63, 64, 70, 71, 
 /// What the search knows.
 struct Search {
     random: Random,
+    /// Bytes of the largest memory.
+    largest: u32,
     /// Best first, for each kind.
     best: [Vec<Found>; Kind::ALL.len()],
 }
@@ -81,7 +83,21 @@ pub fn search(
     known: &[Program],
     count: &mut Count<'_>,
 ) -> Result<Vec<Option<Found>>, String> {
-    let mut search = Search { random: Random::new(seed), best: Default::default() };
+    search_within(Program::LARGEST, seed, budget, known, count)
+}
+
+/// The same, with no more memory than `largest`, at least 1 KiB.
+///
+/// # Errors
+/// As [`search`].
+pub fn search_within(
+    largest: u32,
+    seed: u64,
+    budget: usize,
+    known: &[Program],
+    count: &mut Count<'_>,
+) -> Result<Vec<Option<Found>>, String> {
+    let mut search = Search { random: Random::new(seed), largest: largest.max(1 << 10), best: Default::default() };
     for i in 0..known.len() + budget {
         let kind = Kind::ALL[i % Kind::ALL.len()];
         let program = match i.checked_sub(known.len()) {
@@ -239,7 +255,7 @@ impl Search {
     /// Small ones are full soon; large ones have all lists.
     fn arena(&mut self) -> u32 {
         let bits = [10, 11, 12, 13, 14, 16, 18, 20, 24][self.random.below(9) as usize];
-        (1 << bits) - 8 * self.below(16)
+        self.largest.min(1 << bits) - 8 * self.below(16)
     }
 
     /// A border of lists for granules of 8 or 16 bytes, any size, or about the whole memory.

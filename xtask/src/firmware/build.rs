@@ -30,6 +30,15 @@ pub fn build(package: &str, target: &str, way: Way, profile: &str, features: &[&
     Ok(root().join("target/firmware").join(target).join(profile))
 }
 
+/// Builds the program that counts by itself. Returns where it is.
+///
+/// # Errors
+/// What the compiler says.
+pub fn counted(board: &Board, way: Way) -> Result<PathBuf, String> {
+    let folder = build(board.package, board.target, way, "release", &["counted"])?;
+    Ok(folder.join(format!("{}-counted", board.package)))
+}
+
 /// Bytes that a heap's three functions take, built for size.
 ///
 /// # Errors
@@ -44,11 +53,14 @@ pub fn weigh(board: &Board, way: Way, heap: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// What it says.
-pub fn clippy(package: &str, target: &str, way: Way) -> Result<(), String> {
+pub fn clippy(package: &str, target: &str, way: Way, features: &[&str]) -> Result<(), String> {
     if way != Way::Rustup {
         return Ok(());
     }
     let mut command = command(way, "clippy", package, target, "release");
+    features.iter().for_each(|feature| {
+        command.args(["--package", feature, "--features", &format!("firmware-{package}/{feature}")]);
+    });
     command.args(["--package", "exercise", "--package", "measure", "--", "-D", "warnings"]);
     execute(&format!("firmware-clippy-{package}-{target}"), &mut command).verdict()
 }

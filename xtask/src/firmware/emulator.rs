@@ -6,9 +6,9 @@
 use super::board::Board;
 use super::trace::Calls;
 use crate::command::output_of;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -32,13 +32,25 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
 /// # Errors
 /// That it did not start, did not end, or ended with another status than 0.
 pub fn run(board: &Board, program: &Path) -> Result<String, String> {
-    let (output, log) = start(board, program, &[], |stderr| {
-        let mut text = String::new();
-        // What cannot be read is missing from a message, and from nothing else.
-        let _ = BufReader::new(stderr).read_to_string(&mut text);
-        text
-    })?;
+    let (output, log) = start(emulator(board, board.machine, program, &[]), None, text)?;
     output.map_err(|why| format!("{why}\n{log}"))
+}
+
+/// Runs a program to its end with something to read. Returns what it printed.
+///
+/// # Errors
+/// As [`run`].
+pub fn ask(board: &Board, machine: &[&str], program: &Path, input: String) -> Result<String, String> {
+    let (output, log) = start(emulator(board, machine, program, &[]), Some(input), text)?;
+    output.map_err(|why| format!("{why}\n{log}"))
+}
+
+/// The emulator's own words.
+fn text(stderr: ChildStderr) -> String {
+    let mut text = String::new();
+    // What cannot be read is missing from a message, and from nothing else.
+    let _ = BufReader::new(stderr).read_to_string(&mut text);
+    text
 }
 
 /// Runs a program one instruction at a time and counts calls. Returns what it printed, and the counts.
@@ -50,7 +62,7 @@ pub fn trace(board: &Board, program: &Path, mut calls: Calls) -> Result<(String,
     let newer = version(board.qemu).is_some_and(|version| version >= (8, 1));
     let single: &[&str] = if newer { &["-accel", "tcg,one-insn-per-tb=on"] } else { &["-singlestep"] };
     let words: Vec<&str> = single.iter().chain(&["-d", "exec,nochain"]).copied().collect();
-    let (output, calls) = start(board, program, &words, move |stderr| {
+    let (output, calls) = start(emulator(board, board.machine, program, &words), None, move |stderr| {
         let mut reader = BufReader::with_capacity(1 << 20, stderr);
         let mut line = String::new();
         while matches!(reader.read_line(&mut line), Ok(1..)) {
@@ -62,22 +74,32 @@ pub fn trace(board: &Board, program: &Path, mut calls: Calls) -> Result<(String,
     Ok((output?, calls))
 }
 
+/// The command that runs a program.
+pub fn emulator(board: &Board, machine: &[&str], program: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(board.qemu);
+    command.args(["-nographic", "-monitor", "none", "-nodefaults"]).args(machine).args(words);
+    command.arg("-kernel").arg(program);
+    command
+}
+
 /// Starts the emulator, its error stream read by `log`, and waits for it.
 fn start<T: Send + 'static>(
-    board: &Board,
-    program: &Path,
-    words: &[&str],
-    log: impl FnOnce(std::process::ChildStderr) -> T + Send + 'static,
+    mut command: Command,
+    input: Option<String>,
+    log: impl FnOnce(ChildStderr) -> T + Send + 'static,
 ) -> Result<(Result<String, String>, T), String> {
-    let mut command = Command::new(board.qemu);
-    command.args(["-nographic", "-monitor", "none", "-nodefaults"]).args(board.machine).args(words);
-    command.arg("-kernel").arg(program);
-    println!("   . {} .. -kernel {}", board.qemu, program.display());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("{}: {error}", board.qemu))?;
+    let name = command.get_program().display().to_string();
+    println!("   . {name} .. -kernel {}", command.get_args().last().unwrap_or_default().display());
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
     let (Some(mut stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err("the emulator has no output".into());
     };
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        // A program that ends before it has read everything shows in its answers.
+        std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    }
     let log = std::thread::spawn(move || log(stderr));
     let output = std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -3,13 +3,17 @@
 //!
 //! Promises upward: `firmware::BOARD::runs` holds when the board's program printed `PASS`; `firmware::BOARD::instructions`
 //! when no call of its heap took more instructions than the board's line in [`board`] says; `firmware::BOARD::text::HEAP`
-//! when the heap's functions link by themselves; `firmware::TARGET::builds` for a target that is only built. What is missing is skipped by name. The table comes last.
+//! when the heap's functions link by themselves; `firmware::BOARD::counted` when the longest calls that searches found, and
+//! the means of workloads, are within what [`board`] says; `firmware::TARGET::builds` for a target that is only built. What
+//! is missing is skipped by name. The tables come last. [`search`] looks for longer calls.
 //! Asks from below: cargo with the target (or Debian's, as for the step `bare`), QEMU.
 
 mod board;
 mod build;
+mod counted;
 mod elf;
 mod emulator;
+mod search;
 mod trace;
 
 use crate::install;
@@ -18,14 +22,16 @@ use crate::report::Report;
 use crate::steps::bare::{self, Way};
 use board::{BOARDS, BUILD_ONLY, Board};
 use elf::Program;
+pub use search::search;
 use trace::{Calls, Count};
 
 /// What brings the emulators, on Debian.
 const PACKAGES: [&str; 2] = ["qemu-system-arm", "qemu-system-misc"];
 /// Every package of the workspace.
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "exercise",
     "measure",
+    "counted",
     "firmware-text",
     "firmware-cortex-m",
     "firmware-riscv",
@@ -40,10 +46,13 @@ const CALLS: [&str; 3] = ["alloc", "free", "resize"];
 /// Every board, then the table.
 pub fn run(options: &Options, report: &mut Report) {
     report.verdict("firmware::fmt", build::format(&PROGRAMS));
-    let mut rows = Vec::new();
+    let (mut rows, mut counted) = (Vec::new(), Vec::new());
     for board in BOARDS {
         match bare::way(options, board.target) {
-            Ok(way) => rows.extend(HEAPS.iter().zip(run_board(options, report, board, way)).map(|row| (board, row))),
+            Ok(way) => {
+                rows.extend(HEAPS.iter().zip(run_board(options, report, board, way)).map(|row| (board, row)));
+                counted.extend(run_counted(report, board, way).map(|rows| (board, rows)));
+            }
             Err(missing) => report.skip(&format!("firmware::{}::runs", board.name), &missing),
         }
     }
@@ -52,12 +61,27 @@ pub fn run(options: &Options, report: &mut Report) {
         match bare::way(options, target) {
             Ok(way) => {
                 let built = build::build(package, target, way, "release", &[]).map(|_| ());
-                report.verdict(&name, built.and_then(|()| build::clippy(package, target, way)));
+                report.verdict(&name, built.and_then(|()| build::clippy(package, target, way, &[])));
             }
             Err(missing) => report.skip(&name, &missing),
         }
     }
     print_table(&rows);
+    counted.iter().for_each(|(board, rows)| counted::print(board, rows));
+}
+
+/// What a board counts by itself; `None` where none does.
+fn run_counted(report: &mut Report, board: &Board, way: Way) -> Option<Vec<counted::Row>> {
+    let name = format!("firmware::{}::counted", board.name);
+    let machine = board.counted?;
+    // Whoever lacks it has read so above.
+    if emulator::version(board.qemu).is_none() {
+        report.skip(&name, &format!("apt-get install --no-install-recommends {}", PACKAGES.join(" ")));
+        return None;
+    }
+    let rows = build::counted(board, way).and_then(|program| counted::count(board, machine, &program));
+    report.verdict(&name, rows.as_ref().map_err(Clone::clone).and_then(|rows| counted::check(rows)));
+    rows.ok()
 }
 
 /// What is known of one heap on one board.
@@ -79,7 +103,8 @@ fn run_board(options: &Options, report: &mut Report, board: &Board, way: Way) ->
         report.verdict(&name(&format!("text::{heap}")), weighed.map(|_| ()));
         Row { text, ..Row::default() }
     });
-    report.verdict(&name("clippy"), build::clippy(board.package, board.target, way));
+    let features: &[&str] = if board.counted.is_some() { &["counted"] } else { &[] };
+    report.verdict(&name("clippy"), build::clippy(board.package, board.target, way, features));
     let programs = match build::build(board.package, board.target, way, "release", &[]) {
         Ok(folder) => folder,
         Err(why) => {
