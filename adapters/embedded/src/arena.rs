@@ -25,30 +25,65 @@ use portable_atomic::{AtomicBool, Ordering};
 /// # Ok::<(), terrace_embedded::InitError>(())
 /// ```
 #[derive(Debug)]
-#[repr(C, align(16))] // The largest granule: none is lost at the start.
 pub struct Arena<const BYTES: usize> {
-    bytes: UnsafeCell<[MaybeUninit<u8>; BYTES]>,
-    taken: AtomicBool,
+    bytes: ArenaBytes<BYTES>,
+    taken: ArenaTaken,
 }
-
-// SAFETY: the bytes are reached by whoever swapped `taken` first, and nobody else.
-unsafe impl<const BYTES: usize> Sync for Arena<BYTES> {}
 
 impl<const BYTES: usize> Arena<BYTES> {
     /// An arena that nobody took.
     pub const fn new() -> Self {
-        Self { bytes: UnsafeCell::new([MaybeUninit::uninit(); BYTES]), taken: AtomicBool::new(false) }
+        Self { bytes: ArenaBytes::new(), taken: ArenaTaken::new() }
     }
 
     /// The bytes; `None` from the second time on.
-    #[expect(clippy::mut_from_ref, reason = "once in the life of an arena, as the swap below sees to")]
+    #[expect(clippy::mut_from_ref, reason = "once in the life of an arena, as the swap sees to")]
     pub fn take(&'static self) -> Option<&'static mut [MaybeUninit<u8>]> {
-        if self.taken.swap(true, Ordering::Relaxed) {
-            return None;
-        }
-        // SAFETY: only the first swap comes here, and the arena lives for ever.
-        let bytes = unsafe { &mut *self.bytes.get() };
-        Some(bytes)
+        // SAFETY: once, as `first` sees to.
+        self.taken.first().then(|| unsafe { self.bytes.take() })
+    }
+}
+
+/// The bytes alone, for a section that nothing clears. Not to be named: [`heap_arena!`](crate::heap_arena) does.
+#[doc(hidden)]
+#[derive(Debug)]
+#[repr(C, align(16))] // The largest granule: none is lost at the start.
+pub struct ArenaBytes<const BYTES: usize>(UnsafeCell<[MaybeUninit<u8>; BYTES]>);
+
+// SAFETY: the bytes are reached by whoever may call `take`, which is one.
+unsafe impl<const BYTES: usize> Sync for ArenaBytes<BYTES> {}
+
+impl<const BYTES: usize> ArenaBytes<BYTES> {
+    #[doc(hidden)]
+    pub const fn new() -> Self {
+        Self(UnsafeCell::new([MaybeUninit::uninit(); BYTES]))
+    }
+
+    /// # Safety
+    /// Once in the life of a program.
+    #[doc(hidden)]
+    #[expect(clippy::mut_from_ref, reason = "once in the life of an arena, as the caller promises")]
+    pub unsafe fn take(&'static self) -> &'static mut [MaybeUninit<u8>] {
+        // SAFETY: the only reference, as the caller promises; the bytes live for ever.
+        unsafe { &mut *self.0.get() }
+    }
+}
+
+/// Whether bytes were given away: in `.bss`, wherever they lie.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ArenaTaken(AtomicBool);
+
+impl ArenaTaken {
+    #[doc(hidden)]
+    pub const fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// True the first time.
+    #[doc(hidden)]
+    pub fn first(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -58,9 +93,9 @@ impl<const BYTES: usize> Default for Arena<BYTES> {
     }
 }
 
-/// Places so many bytes as a static and gives them to a heap. Attributes behind the size say where: in a section that is
-/// cleared or loaded at start-up, since whether it was given away is noted there too. For memory that is not, say where it
-/// is: `HEAP.init(address, bytes)`.
+/// Places so many bytes as a static and gives them to a heap. Attributes behind the size say where. The section may be one
+/// that nothing clears or loads at start-up (`NOLOAD` in a linker script): whether the bytes were given away is noted
+/// elsewhere. Memory that no section lies in is given by its address: `HEAP.init(address, bytes)`.
 ///
 /// Gives a `Result<(), InitError>`; [`InitError::Taken`](crate::InitError::Taken) when the same line runs a second time.
 ///
@@ -79,12 +114,22 @@ impl<const BYTES: usize> Default for Arena<BYTES> {
 /// ```
 #[macro_export]
 macro_rules! heap_arena {
-    ($heap:expr, $bytes:expr $(, #[$where:meta])*) => {{
-        $(#[$where])*
+    ($heap:expr, $bytes:expr $(,)?) => {{
         static __TERRACE_ARENA: $crate::Arena<{ $bytes }> = $crate::Arena::new();
         match __TERRACE_ARENA.take() {
             Some(memory) => $heap.give(memory),
             None => Err($crate::InitError::Taken),
+        }
+    }};
+    ($heap:expr, $bytes:expr, $(#[$where:meta])+) => {{
+        $(#[$where])+
+        static __TERRACE_BYTES: $crate::ArenaBytes<{ $bytes }> = $crate::ArenaBytes::new();
+        static __TERRACE_TAKEN: $crate::ArenaTaken = $crate::ArenaTaken::new();
+        if __TERRACE_TAKEN.first() {
+            // SAFETY: nobody else can name the static, and this is the first time.
+            $heap.give(unsafe { __TERRACE_BYTES.take() })
+        } else {
+            Err($crate::InitError::Taken)
         }
     }};
 }

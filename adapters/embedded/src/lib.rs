@@ -64,6 +64,9 @@
 //! `critical-section` (on): [`Heap`]. `spin`: [`SpinHeap`], on targets with compare-and-swap. `allocator-api2`:
 //! `Allocator for &LockedHeap`. `defmt`: `Format` for statistics and errors; without it there is none of its code.
 //! `embedded-hal`: RAM behind an SPI bus.
+// Links to what the features leave out lead to what it would be.
+#![cfg_attr(not(feature = "critical-section"), doc = "", doc = "[`Heap`]: LockedHeap")]
+#![cfg_attr(not(all(feature = "spin", target_has_atomic = "8")), doc = "", doc = "[`SpinHeap`]: LockedHeap")]
 #![no_std]
 
 #[cfg(feature = "allocator-api2")]
@@ -82,12 +85,16 @@ mod state;
 mod stats;
 
 pub use arena::Arena;
+#[doc(hidden)]
+pub use arena::{ArenaBytes, ArenaTaken};
 pub use error::{BadFree, InitError};
 #[cfg(feature = "critical-section")]
 pub use lock::CriticalSection;
 pub use lock::{Lock, Locked};
 pub use locked::LockedHeap;
 pub use queue::{FreeQueue, NoQueue, Pending, Queue, QueueFull};
+#[doc(hidden)]
+pub use stats::Room;
 pub use stats::{Counters, Stats};
 /// The heap without a lock, for a part of a program that has one to itself: [`terrace_core::heap::Heap`].
 pub use terrace_core::heap::Heap as PlainHeap;

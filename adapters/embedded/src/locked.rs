@@ -28,8 +28,8 @@ use crate::stats::{Counters, Stats};
 /// block where it can grow further.
 const COPY_LOCKED: usize = 256;
 
-/// A heap that may be a static and the global allocator: [`Heap`](crate::Heap) and [`SpinHeap`](crate::SpinHeap) are this
-/// with a lock. `C` is [`Fast`], [`Small`](crate::Small) or one of your own; it has room for `REGIONS` regions; `Q` is a
+/// A heap that may be a static and the global allocator: `Heap` and `SpinHeap` are this with a lock. `C` is
+/// [`Fast`], [`Small`](crate::Small) or one of your own; it has room for `REGIONS` regions; `Q` is a
 /// [`FreeQueue`](crate::FreeQueue) if interrupts free blocks without the lock.
 #[derive(Debug)]
 pub struct LockedHeap<L, C = Fast, const REGIONS: usize = 1, Q = NoQueue> {
@@ -210,14 +210,15 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
         if self.collect() > 0 {
             block = self.locked(|state| state.allocate(&self.queue, layout));
         }
+        let mut room = self.locked(|state| state.room());
         while block.is_none() {
-            let (hook, before) = self.locked(|state| (state.out_of_memory.take(), state.returns()));
-            let again = hook.is_some_and(|hook| hook(layout));
+            let hook = self.locked(|state| state.out_of_memory.take());
+            let again = hook.is_some_and(|hook| ask(hook, layout));
             let tried;
             (tried, block) = self.locked(|state| {
                 state.out_of_memory = state.out_of_memory.or(hook);
                 state.take_back(&self.queue, TAKE_BACK);
-                let again = again && state.returns() != before;
+                let again = room.gained(state.room()) && again;
                 (again, if again { state.allocate(&self.queue, layout) } else { None })
             });
             if !tried {
@@ -232,7 +233,19 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
     #[inline(never)]
     fn report(&self, error: FreeError) {
         if let Some(hook) = self.locked(|state| state.bad_free) {
-            hook(BadFree(error));
+            tell(hook, BadFree(error));
         }
     }
+}
+
+/// Calls a hook of the program. It must not unwind through `GlobalAlloc`: out of a function of this kind it aborts.
+#[expect(improper_ctypes_definitions, reason = "called from here alone")]
+extern "C" fn ask(hook: fn(Layout) -> bool, layout: Layout) -> bool {
+    hook(layout)
+}
+
+/// The same.
+#[expect(improper_ctypes_definitions, reason = "called from here alone")]
+extern "C" fn tell(hook: fn(BadFree), what: BadFree) {
+    hook(what);
 }

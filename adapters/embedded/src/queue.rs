@@ -11,7 +11,8 @@
 //! heapless marks the constructor of its queue as deprecated, because it is not lock-free: a push or pop that was
 //! interrupted half way keeps its slot until it goes on. Here that can only mean: an interrupt that stopped a pop half way
 //! (possible under a spin lock, not in a critical section) finds a full queue one block early; and a block pushed while a
-//! slower push is under way is taken back after that one. Neither waits.
+//! slower push is under way is taken back after that one. Neither waits. Slots are counted in words (`mpmc_large`): in
+//! bytes, a push that slept through 256 others would take a slot for free that is not.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -44,8 +45,9 @@ impl Pending {
     }
 }
 
-/// Where blocks wait for the heap.
-pub trait Queue: Sync {
+/// Where blocks wait for the heap: [`NoQueue`] or [`FreeQueue`], and nothing else. It is asked under the heap's lock, so one
+/// that allocated would find the heap in the middle of a call.
+pub trait Queue: Sync + sealed::Sealed {
     /// Nothing waits.
     const EMPTY: Self;
     /// Blocks that can wait.
@@ -59,6 +61,12 @@ pub trait Queue: Sync {
 
     /// Takes a block out.
     fn pop(&self) -> Option<Pending>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::NoQueue {}
+    impl<const N: usize> Sealed for super::FreeQueue<N> {}
 }
 
 /// No queue: every push fails. Costs nothing.
@@ -80,7 +88,7 @@ impl Queue for NoQueue {
     }
 }
 
-/// Room for `N` blocks, a power of two from 2 to 128. 12 bytes each on a 32-bit target, and a slot's number.
+/// Room for `N` blocks, a power of two from 2 on. 12 bytes each on a 32-bit target, and a slot's number.
 ///
 /// It is the last parameter of a heap: `static HEAP: Heap<Fast, 1, FreeQueue<16>> = Heap::empty();`. Choose `N` as large as
 /// the number of blocks that interrupts free between two calls of the heap elsewhere.

@@ -11,7 +11,7 @@ use terrace_core::heap::{Config, Heap};
 
 use crate::error::BadFree;
 use crate::queue::Queue;
-use crate::stats::Counters;
+use crate::stats::{Counters, Room};
 
 /// Blocks of the queue that one call takes back: few, so that it stays bounded; and more than the one that a request hands
 /// out, so that the queue gets shorter.
@@ -106,8 +106,8 @@ impl<C: Config, const REGIONS: usize> State<C, REGIONS> {
         taken
     }
 
-    /// Changes when a block or a region comes.
-    pub fn returns(&self) -> usize {
-        self.counters.frees.wrapping_add(self.regions)
+    /// What may have made a failed request possible.
+    pub fn room(&self) -> Room {
+        Room::of(&self.counters, self.regions)
     }
 }

@@ -58,6 +58,31 @@ impl Counters {
     }
 }
 
+/// What decides whether a refused request is tried again after the program's hook: only when more room was made than there
+/// ever was during this request. So a hook that takes and frees something of its own is not asked for ever.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Bytes in live blocks, and one for each.
+    held: usize,
+    regions: usize,
+}
+
+impl Room {
+    /// Now.
+    pub fn of(counters: &Counters, regions: usize) -> Self {
+        let live = counters.allocations.wrapping_sub(counters.frees);
+        Self { held: counters.requested.wrapping_add(live), regions }
+    }
+
+    /// Whether there is more room than before; that is what there was at most, then.
+    pub fn gained(&mut self, now: Self) -> bool {
+        let more = now.held < self.held || now.regions > self.regions;
+        *self = Self { held: now.held.min(self.held), regions: now.regions };
+        more
+    }
+}
+
 /// What a heap holds, in bytes, and what was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

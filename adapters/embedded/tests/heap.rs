@@ -161,6 +161,21 @@ fn a_hook_that_promises_and_frees_nothing_is_called_once() {
 }
 
 #[test]
+fn a_hook_that_takes_and_frees_its_own_is_not_asked_for_ever() {
+    static HEAP: Heap<Fast, 2> = Heap::empty();
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    heap_arena!(HEAP, 8192).expect("memory");
+    HEAP.on_out_of_memory(|_| {
+        let line = HEAP.allocate(layout(80)).expect("a line of a log");
+        // SAFETY: live, and used no more.
+        unsafe { HEAP.free(line, layout(80)) };
+        CALLS.fetch_add(1, Ordering::Relaxed) < 1000
+    });
+    assert_eq!(HEAP.allocate(layout(9000)), None);
+    assert_eq!(CALLS.load(Ordering::Relaxed), 1, "nothing came back that was there before");
+}
+
+#[test]
 fn a_checked_heap_reports_bad_frees_and_stays_whole() {
     static HEAP: Heap<Checked<Fast>> = Heap::empty();
     static SEEN: Mutex<Vec<FreeError>> = Mutex::new(Vec::new());

@@ -13,15 +13,16 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
         let mut usage = HeapUsage::default();
         for region in self.regions.iter().filter(|region| region.granules > 0) {
             let bytes = Region::<C>::offset;
-            usage.total += region.end_address() - region.start_address();
-            usage.tables += region.end_address() - region.start_address() - bytes(region.granules);
+            let total = region.last_address() - region.start_address() + 1;
+            usage.total += total;
+            usage.tables += total - bytes(region.granules);
             region.each_free(|[from, to]| {
                 usage.free += bytes(to - from);
                 usage.largest_free = usage.largest_free.max(bytes(to - from));
                 usage.free_blocks += 1;
             });
         }
-        usage.live = usage.total - usage.tables - usage.free;
+        usage.live = (usage.total - usage.tables).saturating_sub(usage.free);
         usage
     }
 
@@ -35,22 +36,29 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
 }
 
 impl<C: Config> Region<C> {
-    /// The address behind the region.
-    pub fn end_address(&self) -> usize {
-        self.memory.address().wrapping_add(Self::offset(self.end()))
+    /// The region's last address.
+    pub fn last_address(&self) -> usize {
+        self.memory.address().wrapping_add(Self::offset(self.end()) - 1)
     }
 
-    /// Calls with every free stretch: the victim, the block freed last, and the lists.
+    /// Calls with every free stretch: the victim, the block freed last, and the lists, each as far as its records make sense:
+    /// a program that writes where it must not gets numbers that are too small, and no end without an answer.
     pub fn each_free(&self, mut each: impl FnMut([usize; 2])) {
         [self.victim, self.last].into_iter().filter(|[from, to]| from != to).for_each(&mut each);
         if self.granules == 0 {
             return;
         }
         for list in 1..=bin(self.granules) {
-            let mut at = self.head(list);
-            while at != 0 {
-                each([at, at + C::Records::size(self.memory, at)]);
-                (at, _) = C::Records::links(self.memory, at);
+            let (mut at, mut before) = (self.head(list), Self::name(list));
+            while LISTS <= at && at < self.end() {
+                let (next, prev) = C::Records::links(self.memory, at);
+                let size = C::Records::size(self.memory, at);
+                // Links that go both ways make no circle.
+                if prev != before || size > self.end() - at {
+                    break;
+                }
+                each([at, at + size]);
+                (at, before) = (next, at);
             }
         }
     }
@@ -79,9 +87,11 @@ impl<C: Config> Region<C> {
         let (mut at, mut before, mut count) = (self.head(list), Self::name(list), 0);
         ensure(self.map.has(list) == (at != 0), "a list's bit is set iff it holds something", list)?;
         while at != 0 {
+            // Nothing is read that a broken record names, but what lies in the region.
+            ensure(LISTS <= at && at < self.end(), "a free block starts in the region", at)?;
             let size = C::Records::size(self.memory, at);
             let (next, prev) = C::Records::links(self.memory, at);
-            ensure(LISTS <= at && size > 0 && size <= self.end() - at, "a free block lies in the region", at)?;
+            ensure(size > 0 && size <= self.end() - at, "a free block lies in the region", at)?;
             ensure(bin(size) == list, "a free block is in the list of its size", at)?;
             ensure(C::Records::size_before(self.memory, at + size) == size, "both ends say the size", at)?;
             ensure(self.edge(at) && self.edge(at + size), "a free block has two edges", at)?;

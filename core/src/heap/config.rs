@@ -45,7 +45,8 @@ impl<R: Records> Config for Fast<R> {
     const CHECKED: bool = false;
 }
 
-/// Least code: every request is served from the lists, in one way whatever its alignment.
+/// Least code: every request is served from the lists, in one way whatever its alignment. One of more than 63 granules looks
+/// only at lists whose blocks are all large enough, so that one just below the largest free block may fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Small<R = Native>(PhantomData<R>);
 

@@ -97,10 +97,9 @@ impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         let header = unsafe { header_of(block).read() };
         let foreign = FreeError::Foreign { address: block.addr().get() as u64 };
         let layout = layout(header).ok_or(foreign)?;
-        // SAFETY: the block starts so far in front.
-        let start = unsafe { block.sub(header.lead) };
-        // SAFETY: this layout was asked for.
-        unsafe { self.heap.free(start, layout) }
+        let start = NonNull::new(block.as_ptr().wrapping_sub(header.lead)).ok_or(foreign)?;
+        // SAFETY: the block starts so far in front, and this layout was asked for.
+        unsafe { self.heap.free(start, layout) }.map_err(|error| at(error, block))
     }
 
     /// Bytes that were asked for.
@@ -129,10 +128,10 @@ impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         };
         let foreign = FreeError::Foreign { address: block.addr().get() as u64 };
         let layout = layout(header).ok_or(foreign)?;
-        // SAFETY: the block starts so far in front.
-        let start = unsafe { block.sub(header.lead) };
-        // SAFETY: this layout was asked for; the new size is one too, as was looked at above.
-        let Some(new) = (unsafe { self.heap.reallocate(start, layout, total)? }) else { return Ok(None) };
+        let start = NonNull::new(block.as_ptr().wrapping_sub(header.lead)).ok_or(foreign)?;
+        // SAFETY: the block starts so far in front, and this layout was asked for; the new size is one too, as was looked at.
+        let new = unsafe { self.heap.reallocate(start, layout, total) }.map_err(|error| at(error, block))?;
+        let Some(new) = new else { return Ok(None) };
         // SAFETY: the header went along, and what it stands in front of.
         let new = unsafe { new.add(header.lead) };
         // SAFETY: as when it was written first.
@@ -162,6 +161,16 @@ impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
 impl<C: Config, const REGIONS: usize> Default for HeaderHeap<C, REGIONS> {
     fn default() -> Self {
         Self::empty()
+    }
+}
+
+/// What the heap said of its block, about the caller's.
+#[cold]
+fn at(error: FreeError, block: NonNull<u8>) -> FreeError {
+    let address = block.addr().get() as u64;
+    match error {
+        FreeError::Stale { .. } => FreeError::Stale { address },
+        _ => FreeError::Foreign { address },
     }
 }
 

@@ -139,7 +139,7 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     /// its blocks touches them.
     pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
         let from = start.addr().get();
-        let to = from.checked_add(bytes).ok_or(RegionError::TooSmall)?;
+        let last = bytes.checked_sub(1).and_then(|more| from.checked_add(more)).ok_or(RegionError::TooSmall)?;
         let skip = from.wrapping_neg() % Region::<C>::GRANULE.max(size_of::<u64>());
         let granules = bytes.saturating_sub(skip) / Region::<C>::GRANULE;
         if granules > C::Records::MOST {
@@ -151,7 +151,7 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
                 let memory = unsafe { Memory::new(start) }.moved(skip);
                 return if region.lay_out(memory, granules) { Ok(()) } else { Err(RegionError::TooSmall) };
             }
-            if from < region.end_address() && region.start_address() < to {
+            if from <= region.last_address() && region.start_address() <= last {
                 return Err(RegionError::Overlaps);
             }
         }

@@ -274,6 +274,15 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.live(block).map(|i| self.bytes(self.size(i)))
     }
 
+    /// A live block as it is recorded: a name is known by its slot and ticket, and what else it says may have been altered.
+    ///
+    /// # Errors
+    /// [`FreeError`] when the block is not live.
+    pub fn recorded(&self, block: &Block) -> Result<Block, FreeError> {
+        let slot = self.live(block)?;
+        self.block_at(slot).ok_or_else(|| self.not_live(block))
+    }
+
     /// Granules of a request, when they can be expressed.
     #[inline]
     fn granules(&self, bytes: u64) -> Option<u32> {

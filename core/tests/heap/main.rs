@@ -2,6 +2,7 @@
 //! compiled once for all of them.
 #![cfg(not(loom))]
 
+mod broken;
 mod checked;
 mod facts;
 mod header;

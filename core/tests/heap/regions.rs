@@ -185,11 +185,11 @@ fn what_a_heap_has_is_not_given_again() {
         };
         assert_eq!(add(&mut heap, 4096, 4096), Ok(()));
         let before = heap.usage();
-        for (offset, bytes) in [(4096, 4096), (0, 4097), (0, 12 << 10), (8191, 2000), (5000, 100), (4096, 1), (6000, 0)]
-        {
+        for (offset, bytes) in [(4096, 4096), (0, 4097), (0, 12 << 10), (8191, 2000), (5000, 100), (4096, 1)] {
             assert_eq!(add(&mut heap, offset, bytes), Err(RegionError::Overlaps), "{bytes} at {offset}");
             assert_eq!((heap.usage(), heap.check()), (before, Ok(())));
         }
+        assert_eq!(add(&mut heap, 6000, 0), Err(RegionError::TooSmall));
         assert_eq!(add(&mut heap, 0, 4096), Ok(()), "what only touches is another region");
         assert_eq!(add(&mut heap, 8192, 4096), Ok(()));
         assert_eq!(add(&mut heap, 8192, 4096), Err(RegionError::Overlaps));

@@ -6,7 +6,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
-use embedded::{Counters, Fast, HeaderHeap, Locked};
+use embedded::{Counters, Fast, HeaderHeap, Locked, Room};
 
 use crate::lock::Theirs;
 
@@ -53,16 +53,17 @@ pub fn locked<R>(run: impl FnOnce(&mut State) -> R) -> R {
     unsafe { HEAP.with(run) }
 }
 
-/// Tries, asks the hook for room, and tries again as long as something came back.
+/// Tries, asks the hook for room, and tries again as long as something came back. `LockedHeap::last_resort` is the same
+/// with a queue, which has to be emptied before and between.
 pub fn insist<R>(bytes: usize, align: usize, attempt: impl Fn(&mut State) -> Option<R>) -> Option<R> {
-    let mut found = locked(&attempt);
+    let (mut found, mut room) = locked(|state| (attempt(state), state.room()));
     while found.is_none() {
-        let (hook, before) = locked(|state| (state.out_of_memory.take(), state.returns()));
+        let hook = locked(|state| state.out_of_memory.take());
         let again = hook.is_some_and(|hook| hook(bytes, align) != 0);
         let tried;
         (tried, found) = locked(|state| {
             state.out_of_memory = state.out_of_memory.or(hook);
-            let again = again && state.returns() != before;
+            let again = room.gained(state.room()) && again;
             (again, if again { attempt(state) } else { None })
         });
         if !tried {
@@ -130,16 +131,18 @@ fn refused(block: NonNull<u8>) {
 }
 
 impl State {
-    /// Whether this can be a block: it and its header lie in a region, at an alignment that all blocks have.
+    /// Whether this can be a block: it and its header lie in a region, at an alignment that all blocks have. One of no bytes
+    /// may begin where the region ends.
     fn inside(&self, block: NonNull<u8>) -> bool {
         let header = NonNull::new(block.as_ptr().wrapping_sub(HEADER));
         block.addr().get().is_multiple_of(HEADER)
-            && self.heap.contains(block)
             && header.is_some_and(|header| self.heap.contains(header))
+            // SAFETY: where the header would be is the heap's memory.
+            && (self.heap.contains(block) || unsafe { self.heap.size_of(block) } == 0)
     }
 
-    /// Changes when a block or a region comes.
-    fn returns(&self) -> usize {
-        self.counters.frees.wrapping_add(self.regions)
+    /// What may have made a failed request possible.
+    fn room(&self) -> Room {
+        Room::of(&self.counters, self.regions)
     }
 }

@@ -126,7 +126,29 @@ static void blocks(void) {
     CHECK(terrace_check() == 1);
 }
 
+/* Blocks of no bytes begin where their memory ends, the last one where the region does. */
+static void blocks_of_no_bytes(void) {
+    static void *none[200 * 1024 / (2 * sizeof(size_t))];
+    size_t count = 0;
+    while ((none[count] = terrace_malloc(0)) != NULL) count++;
+    CHECK(count > 4000);
+    for (size_t i = 0; i < count; i++) terrace_free(none[i]);
+    struct terrace_stats stats;
+    terrace_stats(&stats);
+    CHECK(stats.live == 0 && stats.refused == (size_t)refusals && terrace_check() == 1);
+}
+
+static int take_and_free(size_t bytes, size_t align) {
+    (void)bytes, (void)align;
+    terrace_free(terrace_malloc(80));
+    return ++calls < 1000;
+}
+
 static void hooks(void) {
+    calls = 0;
+    terrace_set_out_of_memory_hook(take_and_free);
+    CHECK(terrace_malloc(1 << 20) == NULL && calls == 1); /* nothing came back that was there before */
+    calls = 0;
     terrace_set_out_of_memory_hook(make_room);
     cached = terrace_malloc(40000);
     struct terrace_stats before, after;
@@ -158,6 +180,7 @@ int main(void) {
     init_and_its_mistakes();
     blocks();
     hooks();
+    blocks_of_no_bytes(); /* leaves headers of freed blocks everywhere */
     threads();
     CHECK(terrace_check() == 1);
     struct terrace_stats stats;

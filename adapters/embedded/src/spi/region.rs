@@ -51,9 +51,9 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
     /// # Errors
     /// [`FreeError`] when it is not live.
     pub fn free(&mut self, block: Block) -> Result<(), FreeError> {
-        let bytes = self.range.size_of(&block)?;
+        let recorded = self.range.recorded(&block)?;
         self.range.free(block, Owner(0))?;
-        self.cache.forget(block.address, bytes);
+        self.cache.forget(recorded.address, recorded.bytes);
         Ok(())
     }
 
@@ -86,14 +86,13 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
 
     /// Where on the chip something of a block lies.
     fn place(&self, block: &Block, offset: u64, bytes: usize) -> Result<u32, AccessError<M::Error>> {
-        let size = self.range.size_of(block)?;
-        let outside = AccessError::OutsideBlock { offset, bytes, block: size };
+        // Not what the name says: that may have been altered.
+        let block = self.range.recorded(block)?;
+        let outside = AccessError::OutsideBlock { offset, bytes, block: block.bytes };
         match offset.checked_add(bytes as u64) {
-            Some(end) if end <= size => {}
-            _ => return Err(outside),
+            Some(end) if end <= block.bytes => u32::try_from(block.address + offset).map_err(|_| outside),
+            _ => Err(outside),
         }
-        // A name that was altered may say any address; `SpiMemory` then refuses what is not on the chip.
-        block.address.checked_add(offset).and_then(|address| u32::try_from(address).ok()).ok_or(outside)
     }
 
     /// Gives the chip everything that was written. O(lines).

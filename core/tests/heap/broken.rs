@@ -1,0 +1,84 @@
+//! A program that writes into memory it gave back: `check` says so, and neither it nor `usage` reads outside of the region
+//! or walks for ever.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use terrace_core::heap::{Config, Fast, HeaderHeap, Heap, Narrow, Packed, Small, Wide};
+
+const LAYOUT: Layout = Layout::new::<[u64; 4]>();
+const BYTES: usize = 8192;
+
+/// Writes `garbage` over the record of a free block, which is `words` long.
+fn broken<C: Config>(garbage: [u64; 2], words: usize) {
+    let mut memory = vec![0u64; BYTES / 8];
+    let mut heap = Heap::<C>::empty();
+    let start = NonNull::from(memory.as_mut_slice()).cast();
+    // SAFETY: the vector outlives the heap, and nothing else uses it.
+    unsafe { heap.add_region(start, BYTES) }.expect("large enough");
+    let blocks = [(); 9].map(|()| heap.allocate(LAYOUT).expect("room"));
+    for block in blocks.iter().step_by(2) {
+        // SAFETY: live, and used once more only: below, which is the bug that is looked for.
+        unsafe { heap.free(*block, LAYOUT) }.expect("live");
+    }
+    heap.check().expect("whole so far");
+    let record = blocks[4].cast::<u64>();
+    let mut changed = false;
+    for (i, &word) in garbage.iter().enumerate().take(words) {
+        // SAFETY: inside a block of four words.
+        let place = unsafe { record.add(i) };
+        // SAFETY: as above; the heap reads it with this right.
+        changed |= unsafe { place.read() } != word;
+        // SAFETY: as above.
+        unsafe { place.write(word) };
+    }
+    assert!(heap.check().is_err() || !changed, "{garbage:x?}");
+    assert_eq!(heap.usage().total, BYTES, "it comes to an end");
+}
+
+#[test]
+fn a_record_that_was_written_over_is_found_and_leads_nowhere() {
+    let mut seed = 1u64;
+    let mut random = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed ^ seed >> 29
+    };
+    for round in 0..3000 {
+        // Small numbers are places and sizes that exist; large ones are far outside.
+        let mut word = || match round % 4 {
+            0 => random(),
+            1 => random() & 0x03ff_03ff_03ff_03ff,
+            2 => random() & 0x0000_03ff_0000_03ff,
+            _ => [0, u64::MAX, 0x2_ffff_0002, 0x7ff_ffc0_0002, 0xffff_ffff_0000_0001][round % 5],
+        };
+        let garbage = [word(), word()];
+        broken::<Small<Narrow>>(garbage, 1);
+        broken::<Small<Packed>>(garbage, 1);
+        broken::<Small<Wide>>(garbage, 2);
+        broken::<Fast<Packed>>(garbage, 1);
+    }
+}
+
+#[test]
+fn a_header_that_was_written_over_is_a_foreign_block_by_the_address_that_was_given() {
+    let mut memory = vec![0usize; BYTES / size_of::<usize>()];
+    let mut heap = HeaderHeap::<terrace_core::heap::Checked<Fast>>::empty();
+    let start = NonNull::from(memory.as_mut_slice()).cast();
+    // SAFETY: the vector outlives the heap, and nothing else uses it.
+    unsafe { heap.add_region(start, BYTES) }.expect("large enough");
+    let block = heap.allocate(256, 1).expect("room");
+    for lead in [1 << (usize::BITS - 2), 1 << 12, 16] {
+        let inside = block.cast::<usize>();
+        // SAFETY: inside the block.
+        unsafe { inside.write(0) };
+        // SAFETY: inside the block.
+        let second = unsafe { inside.add(1) };
+        // SAFETY: inside the block.
+        unsafe { second.write(lead) };
+        // SAFETY: inside the block.
+        let forged = unsafe { block.add(2 * size_of::<usize>()) };
+        // SAFETY: it is not a block, which a checked heap says.
+        let error = unsafe { heap.free(forged) }.expect_err("no block");
+        assert!(error.to_string().contains(&format!("{:#x}", forged.addr())), "{error}");
+    }
+    heap.check().expect("nothing was changed");
+}
