@@ -5,12 +5,32 @@
 //! Asks from below: every other module.
 
 use crate::options::Options;
-use crate::results::{FORMAT, Given, Results, beside};
+use crate::results::{FORMAT, Given, Header, Results, beside, keep};
 use crate::subjects::Name;
-use crate::{cache_hit, instructions, machine, measure, metadata, plot, table};
+use crate::{cache_hit, instructions, measure, metadata, plot, table};
+use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A benchmark, as [`run`]: its options, its executable, and where it prints to; the path of the JSON file, or a sentence.
+pub type Benchmark<O> = fn(&O, &Path, &mut dyn Write) -> Result<Option<PathBuf>, String>;
+
+/// A benchmark's `main`: its options are the words that the user typed.
+pub fn main<O: Parser>(run: Benchmark<O>) -> ExitCode {
+    let options = O::parse();
+    let done = std::env::current_exe()
+        .map_err(|error| format!("this program's own path: {error}"))
+        .and_then(|executable| run(&options, &executable, &mut std::io::stdout().lock()));
+    match done {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Runs what was asked. `executable`: this program, which runs itself under valgrind to be counted.
 /// Returns the path of the JSON file (none when it only ran to be counted).
@@ -24,7 +44,7 @@ pub fn run(options: &Options, executable: &Path, out: &mut dyn Write) -> Result<
     let results = collect(options, executable)?;
     let folder = options.out();
     let failed = |error| format!("{}: {error}", folder.display());
-    let stem = results.write(&folder).map_err(failed)?;
+    let stem = keep(&results, &results.header, &folder).map_err(failed)?;
     let (json, svg) = (beside(&stem, "json"), beside(&stem, "svg"));
     plot::draw(&results, &svg).map_err(|error| format!("{}: {error}", svg.display()))?;
     writeln!(out, "{}\nraw data: {}\npicture:  {}", table::print(&results), json.display(), svg.display())
@@ -34,7 +54,8 @@ pub fn run(options: &Options, executable: &Path, out: &mut dyn Write) -> Result<
 
 /// Measures everything.
 fn collect(options: &Options, executable: &Path) -> Result<Results, String> {
-    let (date, load) = (machine::now(), machine::load());
+    let given = |name: &Name| Given { subject: name.title().into(), what: name.given().into() };
+    let header = Header::now(FORMAT, options.command(), options.subjects().iter().map(given).collect());
     let plan = if options.no_instructions { Vec::new() } else { instructions::plan(options) };
     let bar = bar(measure::steps(options) + cache_hit::steps(options) + plan.len() as u64 + 1);
     let mut step = |what: &str, steps: u64| {
@@ -58,14 +79,8 @@ fn collect(options: &Options, executable: &Path) -> Result<Results, String> {
         }
     }
     bar.finish_and_clear();
-    let given = |name: &Name| Given { subject: name.title().into(), what: name.given().into() };
     Ok(Results {
-        format: FORMAT,
-        date,
-        machine: machine::Machine::here(),
-        load,
-        command: options.command(),
-        given: options.subjects().iter().map(given).collect(),
+        header,
         samples: measured.samples,
         cuts: measured.cuts,
         instructions: counted,

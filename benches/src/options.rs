@@ -97,12 +97,7 @@ impl Options {
 
     /// Where results go.
     pub fn out(&self) -> PathBuf {
-        let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
-        match (&self.out, self.quick) {
-            (Some(folder), _) => folder.clone(),
-            (None, true) => benches.parent().unwrap_or(benches).join("target/bench/core"),
-            (None, false) => benches.join("results/core"),
-        }
+        folder(self.out.as_deref(), "core", self.quick)
     }
 
     /// The command that repeats this run, as far as the machine allows.
@@ -122,6 +117,22 @@ impl Options {
         }
         words + if self.no_instructions { " --no-instructions" } else { "" } + if self.quick { " --quick" } else { "" }
     }
+}
+
+/// Where a benchmark's results go: the folder asked for; else with the results that are kept or, after a quick run, with
+/// what was built.
+pub fn folder(asked: Option<&Path>, benchmark: &str, quick: bool) -> PathBuf {
+    match (asked, quick) {
+        (Some(folder), _) => folder.into(),
+        (None, true) => built(benchmark),
+        (None, false) => Path::new(env!("CARGO_MANIFEST_DIR")).join("results").join(benchmark),
+    }
+}
+
+/// Where a benchmark leaves what nobody keeps.
+pub fn built(benchmark: &str) -> PathBuf {
+    let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
+    benches.parent().unwrap_or(benches).join("target/bench").join(benchmark)
 }
 
 #[cfg(test)]

@@ -116,8 +116,7 @@ fn shown(lives: &[u32]) -> u32 {
 }
 
 fn titles(results: &Results, area: &Area<'_>) -> Result<(), Box<dyn std::error::Error>> {
-    let machine = &results.machine;
-    let day = results.date.split('T').next().unwrap_or_default();
+    let (machine, day) = (&results.header.machine, results.header.day());
     let what = "free a random live block, allocate one of a new size (log-uniform, 64 B to 1 MiB); same list for all";
     let whence = format!(
         "{}, {} cores, {day}; median of the rounds, whiskers from least to greatest",

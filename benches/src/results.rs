@@ -1,11 +1,12 @@
 //! What a run leaves behind: one JSON file with every raw sample.
 //!
-//! Promises upward: the file holds all that is needed to draw and to print again; nothing is ever overwritten.
+//! Promises upward: the file holds all that is needed to draw and to print again; nothing is ever overwritten. Every
+//! benchmark's file begins with the same fields.
 //! Asks from below: a folder that can be written.
 
 use crate::cache_hit::Hit;
 use crate::instructions::Counted;
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use crate::metadata::Share;
 use crate::numbers::{Spread, ratios, spread};
 use serde::{Deserialize, Serialize};
@@ -50,10 +51,10 @@ pub struct Given {
     pub what: String,
 }
 
-/// A whole run.
+/// What every benchmark's file begins with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Results {
-    /// [`FORMAT`].
+pub struct Header {
+    /// Version of the benchmark's format.
     pub format: u32,
     /// When it began, UTC.
     pub date: String,
@@ -65,6 +66,31 @@ pub struct Results {
     pub command: String,
     /// What each subject was given.
     pub given: Vec<Given>,
+}
+
+impl Header {
+    /// Of a run that begins now.
+    pub fn now(format: u32, command: String, given: Vec<Given>) -> Self {
+        Self { format, date: machine::now(), machine: Machine::here(), load: machine::load(), command, given }
+    }
+
+    /// Subjects, in the order of `given`.
+    pub fn subjects(&self) -> impl Iterator<Item = &str> {
+        self.given.iter().map(|given| given.subject.as_str())
+    }
+
+    /// The day, UTC.
+    pub fn day(&self) -> &str {
+        self.date.split('T').next().unwrap_or(&self.date)
+    }
+}
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// Whence. Its fields stand beside the others in the file.
+    #[serde(flatten)]
+    pub header: Header,
     /// Every timed round, in the order in which they ran.
     pub samples: Vec<Sample>,
     /// What was not measured.
@@ -80,11 +106,6 @@ pub struct Results {
 }
 
 impl Results {
-    /// Subjects, in the order of `given`.
-    pub fn subjects(&self) -> impl Iterator<Item = &str> {
-        self.given.iter().map(|given| given.subject.as_str())
-    }
-
     /// Live counts, rising.
     pub fn lives(&self) -> Vec<u32> {
         let mut lives: Vec<u32> = self.samples.iter().map(|sample| sample.live).collect();
@@ -104,24 +125,16 @@ impl Results {
     pub fn ratio(&self, subject: &str, to: &str, live: u32) -> Option<Spread> {
         spread(&ratios(&self.times(subject, live), &self.times(to, live)))
     }
-
-    /// Writes the file and returns its path without extension, for what belongs beside it.
-    ///
-    /// # Errors
-    /// The folder cannot be made or the file not be written.
-    pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
-        keep(self, folder, &self.date, &self.machine)
-    }
 }
 
-/// Writes results as DATE-MACHINE.json into a folder. Returns the path without extension.
+/// Writes results, whose header this is, as DATE-MACHINE.json into a folder. Returns the path without extension, for what
+/// belongs beside the file.
 ///
 /// # Errors
 /// The folder cannot be made or the file not be written.
-pub fn keep(results: &impl Serialize, folder: &Path, date: &str, machine: &Machine) -> io::Result<PathBuf> {
+pub fn keep(results: &impl Serialize, header: &Header, folder: &Path) -> io::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
-    let day = date.split('T').next().unwrap_or(date);
-    let (mut file, stem) = create(folder, &format!("{day}-{}", machine.name()))?;
+    let (mut file, stem) = create(folder, &format!("{}-{}", header.day(), header.machine.name()))?;
     let mut text = serde_json::to_string_pretty(results).map_err(io::Error::other)?;
     text.push('\n');
     file.write_all(text.as_bytes())?;
@@ -150,18 +163,26 @@ pub fn beside(stem: &Path, extension: &str) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn results() -> Results {
-        let sample = |subject: &str, round, ns| Sample { subject: subject.into(), live: 10, round, pairs: 100, ns };
-        Results {
-            format: FORMAT,
+    /// A header, for the tests of what is printed and drawn too.
+    pub fn header(format: u32, subjects: &[&str]) -> Header {
+        let given = |subject: &&str| Given { subject: (*subject).into(), what: "memory".into() };
+        Header {
+            format,
             date: "2026-01-31T12:00:00Z".into(),
             machine: Machine { cpu: "A".into(), cores: 1, system: "s".into() },
             load: Some(0.25),
             command: "c".into(),
-            given: vec![],
+            given: subjects.iter().map(given).collect(),
+        }
+    }
+
+    fn results() -> Results {
+        let sample = |subject: &str, round, ns| Sample { subject: subject.into(), live: 10, round, pairs: 100, ns };
+        Results {
+            header: header(FORMAT, &[]),
             samples: vec![sample("a", 0, 1000), sample("b", 0, 3000), sample("a", 1, 2000), sample("b", 1, 4000)],
             cuts: vec![Cut { subject: "c".into(), live: 5, reason: "slow".into() }],
             instructions: vec![],
@@ -183,8 +204,7 @@ mod tests {
     #[test]
     fn earlier_results_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let first = results().write(folder.path()).unwrap();
-        let second = results().write(folder.path()).unwrap();
+        let [first, second] = [(); 2].map(|()| keep(&results(), &results().header, folder.path()).unwrap());
         assert_eq!(first.file_name().unwrap(), "2026-01-31-a-1-core");
         assert_eq!(second.file_name().unwrap(), "2026-01-31-a-1-core-2");
         for stem in [first, second] {

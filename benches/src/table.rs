@@ -5,9 +5,8 @@
 
 use crate::cache_hit::Hit;
 use crate::instructions::net;
-use crate::machine::Machine;
 use crate::numbers::{Spread, spread};
-use crate::results::Results;
+use crate::results::{Header, Results};
 use crate::subjects::Name;
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 
@@ -16,7 +15,7 @@ const QUIET: f64 = 0.5;
 
 /// Everything, as text.
 pub fn print(results: &Results) -> String {
-    let mut text = where_and_when(&results.machine, &results.date, results.load);
+    let mut text = where_and_when(&results.header);
     text += "Nanoseconds a pair (one free, one allocation) by live blocks: median (least to greatest).\n\n";
     text += &format!("{}\n\n", by_live(results, time));
     text += "Each round's time over that of terrace good fit in the same round: median (least to greatest).\n\n";
@@ -25,19 +24,22 @@ pub fn print(results: &Results) -> String {
         text += &format!("{} at {} live: {}\n", cut.subject, cut.live, cut.reason);
     }
     text += &format!("\n{}\n\n{}\n\n{}\n\n", instructions(results), hits(&results.hits), metadata(results));
-    text += "What each was given:\n";
-    for given in &results.given {
-        text += &format!("  {}: {}\n", given.subject, given.what);
+    text + &given(&results.header)
+}
+
+/// The head of every report.
+pub(crate) fn where_and_when(header: &Header) -> String {
+    let mut text = format!("{}, {} cores, {}\n\n", header.machine.cpu, header.machine.cores, header.date);
+    if let Some(load) = header.load.filter(|&load| load > QUIET) {
+        text += &format!("The machine was busy before this run (load {load:.2}): do not keep these times.\n\n");
     }
     text
 }
 
-/// The head of every report.
-pub(crate) fn where_and_when(machine: &Machine, date: &str, load: Option<f64>) -> String {
-    let mut text = format!("{}, {} cores, {date}\n\n", machine.cpu, machine.cores);
-    if let Some(load) = load.filter(|&load| load > QUIET) {
-        text += &format!("The machine was busy before this run (load {load:.2}): do not keep these times.\n\n");
-    }
+/// The end of every report.
+pub(crate) fn given(header: &Header) -> String {
+    let mut text = String::from("What each was given:\n");
+    header.given.iter().for_each(|given| text += &format!("  {}: {}\n", given.subject, given.what));
     text
 }
 
@@ -58,7 +60,7 @@ fn by_live(results: &Results, cell: fn(&Results, &str, u32) -> String) -> Table 
         let cells = lives.iter().map(|&live| cell(results, subject, live));
         std::iter::once(subject.to_owned()).chain(cells).collect()
     };
-    table(head, results.subjects().map(row).collect())
+    table(head, results.header.subjects().map(row).collect())
 }
 
 fn time(results: &Results, subject: &str, live: u32) -> String {

@@ -12,8 +12,7 @@ use super::subjects::Name;
 use super::works::Work;
 use super::{count, plot, size, table};
 use crate::command::bar;
-use crate::machine;
-use crate::results::{Given, beside, keep};
+use crate::results::{Given, Header, beside, keep};
 use clap::ValueEnum;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -36,8 +35,8 @@ pub fn run(options: &Options, executable: &Path, out: &mut dyn Write) -> Result<
     }
     let results = collect(options, executable);
     let folder = options.out();
-    let stem = keep(&results, &folder, &results.date, &results.machine)
-        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    let failed = |error| format!("{}: {error}", folder.display());
+    let stem = keep(&results, &results.header, &folder).map_err(failed)?;
     let (json, svg) = (beside(&stem, "json"), beside(&stem, "svg"));
     plot::draw(&results, &svg).map_err(|error| format!("{}: {error}", svg.display()))?;
     writeln!(out, "{}\nraw data: {}\npicture:  {}", table::print(&results), json.display(), svg.display())
@@ -58,12 +57,7 @@ fn collect(options: &Options, executable: &Path) -> Results {
     };
     let given = |name: &Name| Given { subject: name.title().into(), what: name.given().into() };
     let mut results = Results {
-        format: FORMAT,
-        date: machine::now(),
-        machine: machine::Machine::here(),
-        load: machine::load(),
-        command: options.command(),
-        given: names.iter().map(given).collect(),
+        header: Header::now(FORMAT, options.command(), names.iter().map(given).collect()),
         samples: Vec::new(),
         instructions: Vec::new(),
         instructions_skipped: options.no_instructions.then(|| "--no-instructions".to_owned()),

@@ -3,8 +3,9 @@
 //! Promises upward: values in range. Asks from below: `clap`.
 
 use super::subjects::Name;
+use crate::options::folder;
 use clap::{Parser, ValueEnum};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
   cargo xtask bench heap                              everything; three minutes
@@ -89,12 +90,7 @@ impl Options {
 
     /// Where results go.
     pub fn out(&self) -> PathBuf {
-        let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
-        match (&self.out, self.quick) {
-            (Some(folder), _) => folder.clone(),
-            (None, true) => benches.parent().unwrap_or(benches).join("target/bench/heap"),
-            (None, false) => benches.join("results/heap"),
-        }
+        folder(self.out.as_deref(), "heap", self.quick)
     }
 
     /// The command that repeats this run, as far as the machine allows.

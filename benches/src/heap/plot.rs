@@ -45,9 +45,8 @@ fn picture(results: &Results, area: Area<'_>) -> Result<(), Box<dyn std::error::
     area.fill(&WHITE)?;
     let (head, body) = area.split_vertically(HEAD);
     let (panels, legend) = body.split_horizontally(SIZE.0 - LEGEND);
-    let day = results.date.split('T').next().unwrap_or_default();
-    let whence =
-        format!("{}, {} cores, {day}; medians of interleaved rounds", results.machine.cpu, results.machine.cores);
+    let (machine, day) = (&results.header.machine, results.header.day());
+    let whence = format!("{}, {} cores, {day}; medians of interleaved rounds", machine.cpu, machine.cores);
     head.draw(&Text::new("Heaps for firmware, on one list of operations", (24, 14), font(22, FontStyle::Bold, INK)))?;
     head.draw(&Text::new(whence, (24, 44), font(14, FontStyle::Normal, FAINT)))?;
     let panels = panels.split_evenly((1, 3)).into_iter().zip(all(results));
@@ -62,7 +61,7 @@ fn picture(results: &Results, area: Area<'_>) -> Result<(), Box<dyn std::error::
 /// Heaps with a number anywhere.
 fn names(results: &Results) -> Vec<Name> {
     let all = Name::value_variants().iter().copied();
-    all.filter(|name| results.subjects().any(|subject| subject == name.title())).collect()
+    all.filter(|name| results.header.subjects().any(|subject| subject == name.title())).collect()
 }
 
 fn all(results: &Results) -> [Panel; 3] {

@@ -5,9 +5,8 @@
 
 use super::fill::Mix;
 use super::works::Work;
-use crate::machine::Machine;
 use crate::numbers::{Spread, ratios, spread};
-use crate::results::Given;
+use crate::results::Header;
 use serde::{Deserialize, Serialize};
 
 /// Version of the file's format.
@@ -88,18 +87,9 @@ pub struct Text {
 /// A whole run. Empty lists were not asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// [`FORMAT`].
-    pub format: u32,
-    /// When it began, UTC.
-    pub date: String,
-    /// Where.
-    pub machine: Machine,
-    /// Load of the machine over the minute before, where it is known.
-    pub load: Option<f64>,
-    /// The command that repeats it.
-    pub command: String,
-    /// What each heap was given.
-    pub given: Vec<Given>,
+    /// Whence. Its fields stand beside the others in the file.
+    #[serde(flatten)]
+    pub header: Header,
     /// Every timed round, in the order in which they ran.
     pub samples: Vec<Sample>,
     /// Instructions.
@@ -119,11 +109,6 @@ pub struct Results {
 }
 
 impl Results {
-    /// Heaps, in the order of `given`.
-    pub fn subjects(&self) -> impl Iterator<Item = &str> {
-        self.given.iter().map(|given| given.subject.as_str())
-    }
-
     /// Nanoseconds an operation, of each round.
     pub fn times(&self, subject: &str, work: Work) -> Vec<f64> {
         let these = self.samples.iter().filter(|sample| sample.subject == subject && sample.work == work);
@@ -156,6 +141,7 @@ impl Results {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::results::tests::header;
 
     /// A small run, for the tests of what is printed and drawn too.
     pub fn small() -> Results {
@@ -163,14 +149,8 @@ pub(super) mod tests {
             let subject = subject.into();
             Sample { subject, work: Work::A, round, ops: 100, refused: 5, ns }
         };
-        let given = |subject: &str| Given { subject: subject.into(), what: "memory".into() };
         Results {
-            format: FORMAT,
-            date: "2026-01-31T12:00:00Z".into(),
-            machine: Machine { cpu: "A".into(), cores: 1, system: "s".into() },
-            load: Some(0.25),
-            command: "c".into(),
-            given: vec![given("terrace Fast<Packed>"), given("talc"), given("dlmalloc")],
+            header: header(FORMAT, &["terrace Fast<Packed>", "talc", "dlmalloc"]),
             samples: vec![
                 sample("terrace Fast<Packed>", 0, 1000),
                 sample("talc", 0, 4000),

@@ -5,6 +5,7 @@
 //! Asks from below: cargo, the target thumbv7em-none-eabihf and `rust-lld`, which comes with the toolchain.
 
 use super::results::Text;
+use crate::options::built;
 use object::read::{Object, ObjectSection};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,8 +42,7 @@ fn manifest() -> PathBuf {
 }
 
 fn folder() -> PathBuf {
-    let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
-    benches.parent().unwrap_or(benches).join("target/bench/size")
+    built("size")
 }
 
 fn cargo() -> Command {

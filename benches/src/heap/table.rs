@@ -9,7 +9,7 @@ use super::results::{Results, Text};
 use super::subjects::Name;
 use super::works::Work;
 use crate::numbers::spread;
-use crate::table::{significant, spread_text, table, where_and_when};
+use crate::table::{given, significant, spread_text, table, where_and_when};
 use clap::ValueEnum;
 use comfy_table::Table;
 
@@ -18,7 +18,7 @@ const TOLD: f64 = 0.0005;
 
 /// Everything, as text.
 pub fn print(results: &Results) -> String {
-    let mut text = where_and_when(&results.machine, &results.date, results.load);
+    let mut text = where_and_when(&results.header);
     text += "Nanoseconds an operation (one allocation or one free): median (least to greatest).\n\n";
     text += &format!("{}\n\n", by(results, Work::value_variants(), Work::title, time));
     text += "Each round's time over talc's in the same round: median (least to greatest).\n\n";
@@ -34,9 +34,7 @@ pub fn print(results: &Results) -> String {
         Some(reason) => text += &format!("Code on Thumb was not measured: {reason}\n\n"),
         None => text += &format!("{}\n\n", texts(&results.texts)),
     }
-    text += "What each was given:\n";
-    results.given.iter().for_each(|given| text += &format!("  {}: {}\n", given.subject, given.what));
-    text
+    text + &given(&results.header)
 }
 
 /// A row for each heap, a column for each of some.
@@ -51,7 +49,7 @@ fn by<T: Copy>(
         let cells = columns.iter().map(|&column| cell(results, subject, column));
         std::iter::once(subject.to_owned()).chain(cells).collect()
     };
-    table(head.collect(), results.subjects().map(row).collect())
+    table(head.collect(), results.header.subjects().map(row).collect())
 }
 
 fn time(results: &Results, subject: &str, work: Work) -> String {
@@ -95,7 +93,7 @@ fn costs(results: &Results) -> Table {
         let costs = SIZES.iter().map(|&size| cost(subject, size));
         std::iter::once(subject.to_owned()).chain(costs).chain([percent(grown)]).collect()
     };
-    table(head, results.subjects().map(row).collect())
+    table(head, results.header.subjects().map(row).collect())
 }
 
 /// Code sizes.

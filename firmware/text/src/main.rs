@@ -1,5 +1,8 @@
 //! A heap's three functions and nothing else: not to be run, but weighed. `.text` and `.rodata` of this program are what
 //! init, alloc and free take, linked with everything they need (memory-clearing included).
+//!
+//! This weighs ours alone, for every board. `benches/size` weighs ours beside peers, on one target; the peers' crates stay
+//! out of this.
 #![no_std]
 #![no_main]
 

@@ -104,6 +104,18 @@ mod heaps {
         heap.allocate(layout)
     }
 
+    /// What a call was given, as the heaps take it.
+    ///
+    /// # Safety
+    /// A block, and its size and alignment.
+    #[inline(always)]
+    unsafe fn live(block: Option<NonNull<u8>>, bytes: usize, align: usize) -> (NonNull<u8>, Layout) {
+        // SAFETY: the caller's promise.
+        let block = unsafe { block.unwrap_unchecked() };
+        // SAFETY: the caller's promise.
+        (block, unsafe { Layout::from_size_align_unchecked(bytes, align) })
+    }
+
     extern "C" fn free<H: Counted>(
         heap: &mut H,
         block: Option<NonNull<u8>>,
@@ -111,11 +123,9 @@ mod heaps {
         align: usize,
         _: usize,
     ) -> usize {
-        // SAFETY: only called with a block.
-        let block = unsafe { block.unwrap_unchecked() };
+        // SAFETY: only called with a live block of this layout.
+        let (block, layout) = unsafe { live(block, bytes, align) };
         // SAFETY: as above.
-        let layout = unsafe { Layout::from_size_align_unchecked(bytes, align) };
-        // SAFETY: the caller has a live block of this layout.
         unsafe { heap.free(block, layout) };
         0
     }
@@ -127,11 +137,9 @@ mod heaps {
         align: usize,
         new: usize,
     ) -> usize {
-        // SAFETY: only called with a block.
-        let block = unsafe { block.unwrap_unchecked() };
+        // SAFETY: only called with a live block of this layout.
+        let (block, layout) = unsafe { live(block, bytes, align) };
         // SAFETY: as above.
-        let layout = unsafe { Layout::from_size_align_unchecked(bytes, align) };
-        // SAFETY: the caller has a live block of this layout.
         usize::from(unsafe { heap.resize(block, layout, new) })
     }
 

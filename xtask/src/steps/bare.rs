@@ -68,8 +68,8 @@ impl Way {
     }
 }
 
-/// Asks rustup for the target. Some machines cannot get any; that is no failure yet.
-fn add(options: &Options, target: &str) -> bool {
+/// Asks rustup for the target, where installing was asked for. Some machines cannot get any; that is no failure yet.
+pub fn add(options: &Options, target: &str) -> bool {
     options.install
         && execute(&format!("bare-add-{target}"), Command::new("rustup").args(["target", "add", target])).success
 }

@@ -4,13 +4,13 @@
 //! building are named. `test::no_default_features` holds when the library's tests pass without default features.
 //! Asks from below: cargo's JSON messages, which say which package an executable belongs to.
 
+use super::bare;
 use crate::command::{Finished, cargo, execute, output_of, works};
 use crate::install;
 use crate::libtest::{self, Suites, Test};
 use crate::options::Options;
 use crate::report::{Outcome, Report};
 use serde_json::Value;
-use std::process::Command;
 
 /// Cases of a property test under `--all`; proptest's own default is 256.
 const CASES_ALL: &str = "4096";
@@ -35,7 +35,7 @@ pub fn run(options: &Options, report: &mut Report) {
             // Without it the tests that need it skip by name.
             _ = install::apt(options, packages);
         }
-        execute("firmware-target", Command::new("rustup").args(["target", "add", "thumbv7em-none-eabihf"]));
+        _ = bare::add(options, "thumbv7em-none-eabihf");
     }
     workspace(options, report);
     report.verdict("test::no_default_features", no_default_features());

@@ -87,58 +87,53 @@ impl Subject for Talc {
     }
 }
 
-/// embedded-alloc's heap with two-level bins.
-pub struct EmbeddedTlsf(embedded_alloc::TlsfHeap);
-/// embedded-alloc's heap with one list.
-pub struct EmbeddedLlff(embedded_alloc::LlffHeap);
+/// A heap of embedded-alloc: what its heaps have beside the global allocator's face.
+pub trait Embedded: GlobalAlloc + Sized {
+    /// A heap over the memory.
+    ///
+    /// # Safety
+    /// As for [`Subject::over`].
+    unsafe fn of(start: usize, bytes: usize) -> Self;
+}
 
-impl Subject for EmbeddedTlsf {
-    type Block = NonNull<u8>;
-
-    unsafe fn over(start: NonNull<u8>, bytes: usize) -> Option<Self> {
-        let heap = embedded_alloc::TlsfHeap::empty();
+/// With two-level bins.
+impl Embedded for embedded_alloc::TlsfHeap {
+    unsafe fn of(start: usize, bytes: usize) -> Self {
+        let heap = Self::empty();
         // SAFETY: the caller's promise; called once, not of size 0.
-        unsafe { heap.init(start.as_ptr().expose_provenance(), bytes) };
-        Some(Self(heap))
-    }
-
-    #[inline(always)]
-    fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        // SAFETY: no size is 0.
-        NonNull::new(unsafe { self.0.alloc(layout) })
-    }
-
-    #[inline(always)]
-    unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.dealloc(block.as_ptr(), layout) }
-    }
-
-    fn address(block: NonNull<u8>) -> usize {
-        block.addr().get()
+        unsafe { heap.init(start, bytes) };
+        heap
     }
 }
 
-impl Subject for EmbeddedLlff {
+/// With one list.
+impl Embedded for embedded_alloc::LlffHeap {
+    unsafe fn of(start: usize, bytes: usize) -> Self {
+        let heap = Self::empty();
+        // SAFETY: the caller's promise; called once, not of size 0.
+        unsafe { heap.init(start, bytes) };
+        heap
+    }
+}
+
+impl<H: Embedded> Subject for H {
     type Block = NonNull<u8>;
 
     unsafe fn over(start: NonNull<u8>, bytes: usize) -> Option<Self> {
-        let heap = embedded_alloc::LlffHeap::empty();
-        // SAFETY: the caller's promise; called once, not of size 0.
-        unsafe { heap.init(start.as_ptr().expose_provenance(), bytes) };
-        Some(Self(heap))
+        // SAFETY: the caller's promise.
+        Some(unsafe { H::of(start.as_ptr().expose_provenance(), bytes) })
     }
 
     #[inline(always)]
     fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: no size is 0.
-        NonNull::new(unsafe { self.0.alloc(layout) })
+        NonNull::new(unsafe { self.alloc(layout) })
     }
 
     #[inline(always)]
     unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller's promise.
-        unsafe { self.0.dealloc(block.as_ptr(), layout) }
+        unsafe { self.dealloc(block.as_ptr(), layout) }
     }
 
     fn address(block: NonNull<u8>) -> usize {
