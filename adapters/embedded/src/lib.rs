@@ -63,7 +63,7 @@
 //!
 //! `critical-section` (on): [`Heap`]. `spin`: [`SpinHeap`], on targets with compare-and-swap. `allocator-api2`:
 //! `Allocator for &LockedHeap`. `defmt`: `Format` for statistics and errors; without it there is none of its code.
-//! `embedded-hal`: RAM behind an SPI bus.
+//! `embedded-hal`: RAM and flash behind an SPI bus.
 // Links to what the features leave out lead to what it would be.
 #![cfg_attr(not(feature = "critical-section"), doc = "", doc = "[`Heap`]: LockedHeap")]
 #![cfg_attr(not(all(feature = "spin", target_has_atomic = "8")), doc = "", doc = "[`SpinHeap`]: LockedHeap")]

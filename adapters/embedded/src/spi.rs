@@ -2,7 +2,7 @@
 //!
 //! Promises upward: blocks of a chip's bytes, read and written by offset and never outside of the block; a stale name is
 //! refused; after a bus error nothing is lost that was written before, and the same call may be made again.
-//! Asks from below: [`embedded_hal`]'s `SpiDevice` (its bus, its chip select) and, to wake a PSRAM, `DelayNs`.
+//! Asks from below: [`embedded_hal`]'s `SpiDevice` (its bus, its chip select) and, to wake a PSRAM or to poll a flash, `DelayNs`.
 //!
 //! ```text
 //!  SpiRegion   allocate, free: Range over lent slots       read, write(block, offset, ..)
@@ -11,6 +11,7 @@
 //!      |                                                        |
 //!      +------- SpiMemory  <- Sram23  commands, modes, pages   <+
 //!                          <- Psram   reset, bursts, wait bytes
+//!                          <- Nor25   sectors erased when they must be, polling
 //! ```
 //!
 //! # Example
@@ -35,11 +36,13 @@
 
 mod cache;
 mod error;
+mod nor;
 mod psram;
 mod region;
 mod sram;
 
 pub use error::{AccessError, SpiError};
+pub use nor::Nor25;
 pub use psram::{Psram, PsramSettings};
 pub use region::SpiRegion;
 pub use sram::{Mode, Sram23};

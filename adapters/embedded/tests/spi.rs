@@ -1,10 +1,13 @@
 //! SPI RAM drivers against models of the chips: every byte on the bus is one that the chip understands, and what is read
 //! is what was written.
 
+#[allow(dead_code, reason = "each file of tests uses a part of it")]
 mod spi_chips;
 
 use embedded_hal::spi::SpiDevice;
-use spi_chips::{Bus, PsramModel, SramModel, Wrong};
+use spi_chips::psram::PsramModel;
+use spi_chips::sram::SramModel;
+use spi_chips::{Bus, Wrong};
 use terrace_embedded::spi::{Mode, Psram, PsramSettings, SpiError, SpiMemory, Sram23};
 
 const MODES: [Mode; 3] = [Mode::Byte, Mode::Page, Mode::Sequential];

@@ -5,7 +5,9 @@
 mod spi_chips;
 
 use proptest::prelude::*;
-use spi_chips::{Bus, PsramModel, SramModel, Wrong};
+use spi_chips::psram::PsramModel;
+use spi_chips::sram::SramModel;
+use spi_chips::{Bus, Wrong};
 use terrace_core::{Block, Cause, Request, Slot};
 use terrace_embedded::spi::{AccessError, Mode, Psram, PsramSettings, SpiError, SpiMemory, SpiRegion, Sram23};
 

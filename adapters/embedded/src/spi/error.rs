@@ -35,6 +35,21 @@ pub enum SpiError<E> {
         /// What was read.
         found: u8,
     },
+    /// A flash says that it has 2^log2 bytes: nothing answers, or it is none that three address bytes reach.
+    WrongCapacity {
+        /// What was read.
+        log2: u8,
+    },
+    /// A flash is still busy after so long.
+    Busy {
+        /// Milliseconds.
+        ms: u32,
+    },
+    /// A flash does not hold what was written to it, after it said that it was done.
+    WornOut {
+        /// The page.
+        address: u32,
+    },
     /// Settings with which no byte would ever be moved: an empty burst, or a capacity that three address bytes cannot say.
     BadSettings,
 }
@@ -55,6 +70,13 @@ impl<E: fmt::Debug> fmt::Display for SpiError<E> {
                 "the chip answers {found:#04x} where a good one answers {expected:#04x}; \
                  check the wiring and that the bus runs at no more than 33 MHz while it is opened"
             ),
+            Self::WrongCapacity { log2 } => {
+                write!(f, "the flash says that it has 2^{log2} bytes, not 2^16 to 2^24; check the wiring and its type")
+            }
+            Self::Busy { ms } => write!(f, "the flash is still busy after {ms} ms; check its supply"),
+            Self::WornOut { address } => {
+                write!(f, "the flash does not hold what was written at {address:#x}: worn out, or write-protected")
+            }
             Self::BadSettings => write!(f, "a burst needs at least one byte, and the capacity at most 2^24"),
         }
     }

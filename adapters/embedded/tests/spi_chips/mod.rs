@@ -1,14 +1,12 @@
-//! Models of SPI RAM chips, accurate to the byte, for the tests of `spi`.
+//! Models of SPI RAM and flash chips, accurate to the byte, for the tests of `spi`.
 //!
 //! Promises upward: a [`Bus`] is an `SpiDevice`; every byte that a chip would misunderstand is an error that names it; each
 //! transaction is counted; bus faults come when they are asked for.
 //! Asks from below: nothing.
 
-mod psram;
-mod sram;
-
-pub use psram::PsramModel;
-pub use sram::SramModel;
+pub mod nor;
+pub mod psram;
+pub mod sram;
 
 use embedded_hal::delay::DelayNs;
 use embedded_hal::spi::{Error, ErrorKind, ErrorType, Operation, SpiDevice};
@@ -65,13 +63,25 @@ pub struct Bus<C> {
     pub transactions: usize,
     /// The transaction of this number fails, before anything reaches the chip.
     pub fail_at: Option<usize>,
+    /// One in so many fails, in no rhythm, half of them after the chip did what it was told; 0: none.
+    pub fail_one_in: Rc<Cell<u64>>,
+    /// Knuth's linear congruential generator.
+    pub random: u64,
     /// A mistake of the driver, made here in its place: alters what the driver sends.
     pub mistake: fn(&mut Vec<u8>),
 }
 
 impl<C: Chip> Bus<C> {
     pub fn new(chip: C) -> Self {
-        Self { chip, time: Time::default(), transactions: 0, fail_at: None, mistake: |_| {} }
+        Self {
+            chip,
+            time: Time::default(),
+            transactions: 0,
+            fail_at: None,
+            fail_one_in: Rc::default(),
+            random: 1,
+            mistake: |_| {},
+        }
     }
 
     pub fn clock(&self) -> Clock {
@@ -103,7 +113,14 @@ impl<C: Chip> SpiDevice for Bus<C> {
                 }
             }
         }
-        self.chip.select(self.time.get(), &mut bytes)
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let one_in = self.fail_one_in.get();
+        let fails = one_in > 0 && (self.random >> 33).is_multiple_of(one_in);
+        if fails && self.random >> 63 == 0 {
+            return Err(Wrong::Fault);
+        }
+        self.chip.select(self.time.get(), &mut bytes)?;
+        if fails { Err(Wrong::Fault) } else { Ok(()) }
     }
 }
 
