@@ -47,6 +47,8 @@ pub use psram::{Psram, PsramSettings};
 pub use region::SpiRegion;
 pub use sram::{Mode, Sram23};
 
+use embedded_hal::spi::{Operation, SpiDevice};
+
 /// A chip of bytes behind a bus.
 pub trait SpiMemory {
     /// What the bus says when it fails.
@@ -73,6 +75,16 @@ pub trait SpiMemory {
 fn inside<E>(capacity: u32, address: u32, bytes: usize) -> Result<(), SpiError<E>> {
     let room = capacity.checked_sub(address).map_or(0, |room| room as usize);
     if bytes <= room { Ok(()) } else { Err(SpiError::Outside { address, bytes, capacity }) }
+}
+
+/// A transaction: what is sent, and what the chip answers.
+fn receive<D: SpiDevice>(device: &mut D, sent: &[u8], bytes: &mut [u8]) -> Result<(), SpiError<D::Error>> {
+    device.transaction(&mut [Operation::Write(sent), Operation::Read(bytes)]).map_err(SpiError::Bus)
+}
+
+/// A transaction: a command, and its bytes.
+fn send<D: SpiDevice>(device: &mut D, command: &[u8], bytes: &[u8]) -> Result<(), SpiError<D::Error>> {
+    device.transaction(&mut [Operation::Write(command), Operation::Write(bytes)]).map_err(SpiError::Bus)
 }
 
 /// A command and its address, the highest byte first.

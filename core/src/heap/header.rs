@@ -95,9 +95,7 @@ impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
         // SAFETY: the caller's promise: a header stands in front.
         let header = unsafe { header_of(block).read() };
-        let foreign = FreeError::Foreign { address: block.addr().get() as u64 };
-        let layout = layout(header).ok_or(foreign)?;
-        let start = NonNull::new(block.as_ptr().wrapping_sub(header.lead)).ok_or(foreign)?;
+        let (start, layout) = whole(block, header)?;
         // SAFETY: the block starts so far in front, and this layout was asked for.
         unsafe { self.heap.free(start, layout) }.map_err(|error| at(error, block))
     }
@@ -126,9 +124,7 @@ impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         let Some(total) = header.lead.checked_add(bytes).filter(|&total| total <= isize::MAX as usize) else {
             return Ok(None);
         };
-        let foreign = FreeError::Foreign { address: block.addr().get() as u64 };
-        let layout = layout(header).ok_or(foreign)?;
-        let start = NonNull::new(block.as_ptr().wrapping_sub(header.lead)).ok_or(foreign)?;
+        let (start, layout) = whole(block, header)?;
         // SAFETY: the block starts so far in front, and this layout was asked for; the new size is one too, as was looked at.
         let new = unsafe { self.heap.reallocate(start, layout, total) }.map_err(|error| at(error, block))?;
         let Some(new) = new else { return Ok(None) };
@@ -162,6 +158,13 @@ impl<C: Config, const REGIONS: usize> Default for HeaderHeap<C, REGIONS> {
     fn default() -> Self {
         Self::empty()
     }
+}
+
+/// The heap's block, which starts in front of the header; an error when the header cannot be one.
+#[inline(always)]
+fn whole(block: NonNull<u8>, header: Header) -> Result<(NonNull<u8>, Layout), FreeError> {
+    let start = NonNull::new(block.as_ptr().wrapping_sub(header.lead));
+    start.zip(layout(header)).ok_or(FreeError::Foreign { address: block.addr().get() as u64 })
 }
 
 /// What the heap said of its block, about the caller's.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Places and sizes are granules. Places start at [`LISTS`](super::bins::LISTS): 0 is no block, and the block that is first
-//! in list `i` has `i` for the one before it.
+//! in list `i` has `i` for the one before it where records are [`NAMED`](Records::NAMED), else 0.
 
 use core::marker::PhantomData;
 

@@ -61,6 +61,7 @@ impl<C: Config> Region<C> {
         map: Map::EMPTY,
         config: PhantomData,
     };
+
     /// Bytes of a granule.
     pub const GRANULE: usize = 1 << C::Records::GRANULE;
 

@@ -1,61 +1,32 @@
 //! The heaps with records for any region, where `measure` has those that the target proposes, of 512 KiB at most.
 
-use core::ptr::NonNull;
-
-use measure::calls::{Bare, Calls};
+use measure::calls::{Bare, Calls, Place};
 use terrace_core::heap::{Fast, Small, Wide};
 
-static FAST_HEAP: Bare<Fast<Wide>> = Bare::empty();
-static SMALL_HEAP: Bare<Small<Wide>> = Bare::empty();
+struct FastPlace;
 
-#[inline(never)]
-extern "C" fn fast_alloc(size: usize, align: usize) -> *mut u8 {
-    FAST_HEAP.alloc(size, align)
+impl Place for FastPlace {
+    type Config = Fast<Wide>;
+
+    fn heap() -> &'static Bare<Fast<Wide>> {
+        static HEAP: Bare<Fast<Wide>> = Bare::empty();
+        &HEAP
+    }
 }
 
-#[inline(never)]
-extern "C" fn fast_free(block: NonNull<u8>, size: usize, align: usize) {
-    FAST_HEAP.free(block, size, align);
-}
+struct SmallPlace;
 
-#[inline(never)]
-extern "C" fn fast_resize(block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
-    FAST_HEAP.resize(block, size, align, new)
-}
+impl Place for SmallPlace {
+    type Config = Small<Wide>;
 
-#[inline(never)]
-extern "C" fn small_alloc(size: usize, align: usize) -> *mut u8 {
-    SMALL_HEAP.alloc(size, align)
-}
-
-#[inline(never)]
-extern "C" fn small_free(block: NonNull<u8>, size: usize, align: usize) {
-    SMALL_HEAP.free(block, size, align);
-}
-
-#[inline(never)]
-extern "C" fn small_resize(block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
-    SMALL_HEAP.resize(block, size, align, new)
+    fn heap() -> &'static Bare<Small<Wide>> {
+        static HEAP: Bare<Small<Wide>> = Bare::empty();
+        &HEAP
+    }
 }
 
 /// The heap for speed.
-pub const FAST: Calls = Calls {
-    // SAFETY: the caller's promise is the same.
-    fresh: |memory, bytes| unsafe { FAST_HEAP.fresh(memory, bytes) },
-    sound: || FAST_HEAP.is_sound(),
-    empty: || FAST_HEAP.is_empty(),
-    alloc: fast_alloc,
-    free: fast_free,
-    resize: fast_resize,
-};
+pub const FAST: Calls = Calls::of::<FastPlace>();
 
 /// The heap for size.
-pub const SMALL: Calls = Calls {
-    // SAFETY: the caller's promise is the same.
-    fresh: |memory, bytes| unsafe { SMALL_HEAP.fresh(memory, bytes) },
-    sound: || SMALL_HEAP.is_sound(),
-    empty: || SMALL_HEAP.is_empty(),
-    alloc: small_alloc,
-    free: small_free,
-    resize: small_resize,
-};
+pub const SMALL: Calls = Calls::of::<SmallPlace>();

@@ -156,24 +156,67 @@ impl Caller for Calls {
     }
 }
 
+/// A heap that is a static.
+pub trait Place {
+    /// Its configuration.
+    type Config: Config + 'static;
+    /// It.
+    fn heap() -> &'static Bare<Self::Config>;
+}
+
+impl Calls {
+    /// Those of a heap, through functions without a name of their own.
+    pub const fn of<P: Place>() -> Self {
+        Self {
+            // SAFETY: the caller's promise is the same.
+            fresh: |memory, bytes| unsafe { P::heap().fresh(memory, bytes) },
+            sound: || P::heap().is_sound(),
+            empty: || P::heap().is_empty(),
+            alloc: alloc::<P>,
+            free: free::<P>,
+            resize: resize::<P>,
+        }
+    }
+}
+
+#[inline(never)]
+extern "C" fn alloc<P: Place>(size: usize, align: usize) -> *mut u8 {
+    P::heap().alloc(size, align)
+}
+
+#[inline(never)]
+extern "C" fn free<P: Place>(block: NonNull<u8>, size: usize, align: usize) {
+    P::heap().free(block, size, align);
+}
+
+#[inline(never)]
+extern "C" fn resize<P: Place>(block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
+    P::heap().resize(block, size, align, new)
+}
+
+struct FastPlace;
+
+impl Place for FastPlace {
+    type Config = Fast;
+
+    fn heap() -> &'static Bare<Fast> {
+        &FAST_HEAP
+    }
+}
+
+struct SmallPlace;
+
+impl Place for SmallPlace {
+    type Config = Small;
+
+    fn heap() -> &'static Bare<Small> {
+        &SMALL_HEAP
+    }
+}
+
 /// The heap for speed.
-pub const FAST: Calls = Calls {
-    // SAFETY: the caller's promise is the same.
-    fresh: |memory, bytes| unsafe { FAST_HEAP.fresh(memory, bytes) },
-    sound: || FAST_HEAP.is_sound(),
-    empty: || FAST_HEAP.is_empty(),
-    alloc: fast_alloc,
-    free: fast_free,
-    resize: fast_resize,
-};
+pub const FAST: Calls = Calls { alloc: fast_alloc, free: fast_free, resize: fast_resize, ..Calls::of::<FastPlace>() };
 
 /// The heap for size.
-pub const SMALL: Calls = Calls {
-    // SAFETY: the caller's promise is the same.
-    fresh: |memory, bytes| unsafe { SMALL_HEAP.fresh(memory, bytes) },
-    sound: || SMALL_HEAP.is_sound(),
-    empty: || SMALL_HEAP.is_empty(),
-    alloc: small_alloc,
-    free: small_free,
-    resize: small_resize,
-};
+pub const SMALL: Calls =
+    Calls { alloc: small_alloc, free: small_free, resize: small_resize, ..Calls::of::<SmallPlace>() };

@@ -16,9 +16,9 @@
 //! ```
 
 use embedded_hal::delay::DelayNs;
-use embedded_hal::spi::{Operation, SpiDevice};
+use embedded_hal::spi::SpiDevice;
 
-use super::{SpiError, SpiMemory, header, inside};
+use super::{SpiError, SpiMemory, header, inside, receive, send};
 
 const WAKE: u8 = 0xAB;
 const READ_ID: u8 = 0x9F;
@@ -96,9 +96,7 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
     /// [`SpiError::Bus`].
     pub fn id(&mut self) -> Result<[u8; 3], SpiError<D::Error>> {
         let mut id = [0; 3];
-        self.device
-            .transaction(&mut [Operation::Write(&[READ_ID]), Operation::Read(&mut id)])
-            .map_err(SpiError::Bus)?;
+        receive(&mut self.device, &[READ_ID], &mut id)?;
         Ok(id)
     }
 
@@ -119,8 +117,7 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
     fn wait(&mut self, most: Wait) -> Result<(), SpiError<D::Error>> {
         for _ in 0..most.steps {
             let mut status = [0];
-            let mut operations = [Operation::Write(&[STATUS]), Operation::Read(&mut status)];
-            self.device.transaction(&mut operations).map_err(SpiError::Bus)?;
+            receive(&mut self.device, &[STATUS], &mut status)?;
             if status[0] & BUSY == 0 {
                 return Ok(());
             }
@@ -129,27 +126,18 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
         Err(SpiError::Busy { ms: most.step_us * most.steps / 1000 })
     }
 
-    /// A command that changes the chip, from the enabling on until it is done.
+    /// A command that changes the chip, which is not busy, from the enabling on until it is done.
     fn change(&mut self, command: u8, address: u32, bytes: &[u8], most: Wait) -> Result<(), SpiError<D::Error>> {
-        // One that the bus cut off may still be at work.
-        self.wait(ERASE_WAIT)?;
         self.device.write(&[ENABLE]).map_err(SpiError::Bus)?;
-        let head = header(command, address);
-        let mut operations = [Operation::Write(&head), Operation::Write(bytes)];
-        self.device.transaction(&mut operations).map_err(SpiError::Bus)?;
+        send(&mut self.device, &header(command, address), bytes)?;
         self.wait(most)
-    }
-
-    /// What the chip holds.
-    fn fetch(&mut self, address: u32, bytes: &mut [u8]) -> Result<(), SpiError<D::Error>> {
-        let head = header(READ, address);
-        self.device.transaction(&mut [Operation::Write(&head), Operation::Read(bytes)]).map_err(SpiError::Bus)
     }
 
     /// Makes the chip hold `sector`, if that is unfinished: erases, programs the pages that differ, and reads them back. What
     /// is done stays done when the bus fails.
     fn finish(&mut self) -> Result<(), SpiError<D::Error>> {
         let Some(mut left) = self.unfinished else { return Ok(()) };
+        // A change that the bus cut off may still be at work.
         self.wait(ERASE_WAIT)?;
         if left.erase {
             self.change(ERASE, left.at, &[], ERASE_WAIT)?;
@@ -174,7 +162,7 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
 
     fn holds(&mut self, address: u32, wanted: &[u8; PAGE as usize]) -> Result<bool, SpiError<D::Error>> {
         let mut found = [0; PAGE as usize];
-        self.fetch(address, &mut found)?;
+        receive(&mut self.device, &header(READ, address), &mut found)?;
         Ok(found == *wanted)
     }
 }
@@ -189,7 +177,7 @@ impl<D: SpiDevice, T: DelayNs> SpiMemory for Nor25<D, T> {
     fn read(&mut self, address: u32, bytes: &mut [u8]) -> Result<(), SpiError<D::Error>> {
         inside(self.capacity, address, bytes.len())?;
         self.finish()?;
-        if bytes.is_empty() { Ok(()) } else { self.fetch(address, bytes) }
+        if bytes.is_empty() { Ok(()) } else { receive(&mut self.device, &header(READ, address), bytes) }
     }
 
     /// As for any chip; [`SpiError::WornOut`] when a sector does not take what it is given: it is kept here, and tried again
@@ -200,9 +188,7 @@ impl<D: SpiDevice, T: DelayNs> SpiMemory for Nor25<D, T> {
             self.finish()?;
             let (at, skip) = (address / SECTOR * SECTOR, address % SECTOR);
             let (now, later) = bytes.split_at(bytes.len().min((SECTOR - skip) as usize));
-            let head = header(READ, at);
-            let mut operations = [Operation::Write(&head), Operation::Read(&mut self.sector)];
-            self.device.transaction(&mut operations).map_err(SpiError::Bus)?;
+            receive(&mut self.device, &header(READ, at), &mut self.sector)?;
             let (mut erase, mut differs) = (false, false);
             for (is, wanted) in self.sector.iter_mut().skip(skip as usize).zip(now) {
                 erase |= *is & wanted != *wanted;

@@ -18,7 +18,7 @@
 use embedded_hal::delay::DelayNs;
 use embedded_hal::spi::{Operation, SpiDevice};
 
-use super::{SpiError, SpiMemory, header, inside};
+use super::{SpiError, SpiMemory, header, inside, receive, send};
 
 const READ: u8 = 0x03;
 const FAST_READ: u8 = 0x0B;
@@ -105,9 +105,7 @@ impl<D: SpiDevice> Psram<D> {
     /// [`SpiError::Bus`].
     pub fn id(&mut self) -> Result<[u8; 2], SpiError<D::Error>> {
         let mut id = [0; 2];
-        let head = header(READ_ID, 0);
-        let mut operations = [Operation::Write(&head), Operation::Read(&mut id)];
-        self.device.transaction(&mut operations).map_err(SpiError::Bus)?;
+        receive(&mut self.device, &header(READ_ID, 0), &mut id)?;
         Ok(id)
     }
 
@@ -146,9 +144,7 @@ impl<D: SpiDevice> SpiMemory for Psram<D> {
         inside(self.settings.capacity, address, bytes.len())?;
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(self.most(address, bytes.len()));
-            let head = header(WRITE, address);
-            let mut operations = [Operation::Write(&head), Operation::Write(now)];
-            self.device.transaction(&mut operations).map_err(SpiError::Bus)?;
+            send(&mut self.device, &header(WRITE, address), now)?;
             (address, bytes) = (address + now.len() as u32, later);
         }
         Ok(())

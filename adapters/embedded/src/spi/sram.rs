@@ -12,9 +12,9 @@
 //!
 //! Commands, modes and sizes: Microchip DS20005142, sections 2.2 to 2.6.
 
-use embedded_hal::spi::{Operation, SpiDevice};
+use embedded_hal::spi::SpiDevice;
 
-use super::{SpiError, SpiMemory, header, inside};
+use super::{SpiError, SpiMemory, header, inside, receive, send};
 
 const READ: u8 = 0x03;
 const WRITE: u8 = 0x02;
@@ -68,8 +68,7 @@ impl<D: SpiDevice> Sram23<D> {
         let written = mode as u8;
         self.device.write(&[WRITE_MODE, written]).map_err(SpiError::Bus)?;
         let mut found = [0];
-        let mut operations = [Operation::Write(&[READ_MODE]), Operation::Read(&mut found)];
-        self.device.transaction(&mut operations).map_err(SpiError::Bus)?;
+        receive(&mut self.device, &[READ_MODE], &mut found)?;
         let [found] = found;
         if found & MODE_BITS != written {
             return Err(SpiError::WrongMode { written, found });
@@ -104,10 +103,8 @@ impl<D: SpiDevice> SpiMemory for Sram23<D> {
         inside(CAPACITY, address, bytes.len())?;
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at_mut(self.most(address, bytes.len()));
-            let (head, moved) = (header(READ, address), now.len() as u32);
-            let mut operations = [Operation::Write(&head), Operation::Read(now)];
-            self.device.transaction(&mut operations).map_err(SpiError::Bus)?;
-            (address, bytes) = (address + moved, later);
+            receive(&mut self.device, &header(READ, address), now)?;
+            (address, bytes) = (address + now.len() as u32, later);
         }
         Ok(())
     }
@@ -116,9 +113,7 @@ impl<D: SpiDevice> SpiMemory for Sram23<D> {
         inside(CAPACITY, address, bytes.len())?;
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(self.most(address, bytes.len()));
-            let head = header(WRITE, address);
-            let mut operations = [Operation::Write(&head), Operation::Write(now)];
-            self.device.transaction(&mut operations).map_err(SpiError::Bus)?;
+            send(&mut self.device, &header(WRITE, address), now)?;
             (address, bytes) = (address + now.len() as u32, later);
         }
         Ok(())
