@@ -2,6 +2,7 @@
 //!
 //! Promises upward:
 //! - [`Pool`]: equal blocks named by index, acquired and released without a lock by any number of threads.
+//! - [`Slab`]: the same for one thread at a time, many blocks at once.
 //! - [`Buckets`]: several pools of rising block size over one range of addresses; thread-safe, stale names detected.
 //! - [`BucketArena`]: the same sizes, but segments come from a [`Source`](crate::source::Source) and go back to it.
 //! - [`Steps`]: the arithmetic between sizes and classes, O(1) both ways.
@@ -13,9 +14,11 @@ mod bitmap;
 mod bucket_guard;
 mod buckets;
 mod sizes;
+mod slab;
 
 pub use arena::{BlockRecord, BucketArena, SegmentRecord};
 pub use bitmap::{Pool, PoolGuard};
 pub use bucket_guard::BucketGuard;
 pub use buckets::Buckets;
 pub use sizes::Steps;
+pub use slab::Slab;

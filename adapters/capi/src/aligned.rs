@@ -1,0 +1,63 @@
+//! aligned_alloc, memalign, posix_memalign, valloc, pvalloc.
+
+use crate::c::{out_of_memory, refuse};
+use core::ffi::{c_int, c_void};
+use terrace_host::calls;
+
+/// Bytes of a page.
+fn page() -> usize {
+    // SAFETY: a query.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// `bytes` bytes at a multiple of `align`; null and `EINVAL` when that is no power of two.
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
+    if align.is_power_of_two() { calls::allocate_aligned(bytes, align.max(16)).cast() } else { refuse(libc::EINVAL) }
+}
+
+/// The same; sizes that are no multiple of the alignment are served too, as C17 allows.
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
+    memalign(align, bytes)
+}
+
+/// Puts `bytes` bytes at a multiple of `align` into `*block`: 0, `EINVAL` when `align` is no power of two of pointers,
+/// `ENOMEM`. Neither `errno` nor, in case of an error, `*block` change.
+///
+/// # Safety
+/// `block` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(block: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
+    if !align.is_power_of_two() || align < size_of::<*mut c_void>() {
+        return libc::EINVAL;
+    }
+    // SAFETY: the C library's place for this thread.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: see above.
+    let before = unsafe { *errno };
+    let found = calls::allocate_aligned(bytes, align.max(16));
+    if found.is_null() {
+        // SAFETY: see above.
+        unsafe { *errno = before };
+        return libc::ENOMEM;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { *block = found.cast() };
+    0
+}
+
+/// `bytes` bytes at the start of a page.
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
+    calls::allocate(bytes, page()).cast()
+}
+
+/// Whole pages, at least one, that hold `bytes` bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
+    match bytes.max(1).checked_next_multiple_of(page()) {
+        Some(bytes) => calls::allocate(bytes, page()).cast(),
+        None => out_of_memory(),
+    }
+}

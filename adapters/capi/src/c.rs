@@ -1,0 +1,90 @@
+//! malloc, free, calloc, realloc, reallocarray: as C17, POSIX.1-2024 and glibc's manual say.
+
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use terrace_host::{calls, class};
+
+/// Alignment of every block: what `max_align_t` asks for.
+const ALIGN: usize = 16;
+
+/// `bytes` bytes at a multiple of 16; null and `ENOMEM` without memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
+    calls::allocate_small(bytes).cast()
+}
+
+/// Takes a block back; null is nothing.
+///
+/// # Safety
+/// A block that this library handed out and that is not free yet, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    calls::free(block.cast());
+}
+
+/// The name of old System V programs.
+///
+/// # Safety
+/// See [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cfree(block: *mut c_void) {
+    calls::free(block.cast());
+}
+
+/// `count` times `bytes` bytes of zeros; null and `ENOMEM` when the product does not exist.
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
+    match count.checked_mul(bytes) {
+        Some(bytes) => calls::allocate_zeroed_small(bytes).cast(),
+        None => out_of_memory(),
+    }
+}
+
+/// A block of another size with the same contents; null, and the old block as it was, without memory. Size 0 frees the block
+/// and gives null, as glibc does.
+///
+/// # Safety
+/// See [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
+    if block.is_null() {
+        return malloc(bytes);
+    }
+    if bytes == 0 {
+        calls::free(block.cast());
+        return null_mut();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { calls::resize(block.cast(), bytes, ALIGN) }.cast()
+}
+
+/// The same for `count` times `bytes` bytes.
+///
+/// # Safety
+/// See [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: usize) -> *mut c_void {
+    match count.checked_mul(bytes) {
+        // SAFETY: the caller's promise.
+        Some(bytes) => unsafe { realloc(block, bytes) },
+        None => out_of_memory(),
+    }
+}
+
+/// Null, and `errno`.
+#[cold]
+pub fn out_of_memory() -> *mut c_void {
+    refuse(libc::ENOMEM)
+}
+
+/// Null, and `errno`.
+#[cold]
+pub fn refuse(reason: i32) -> *mut c_void {
+    // SAFETY: the C library's place for this thread.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: see above.
+    unsafe { *place = reason };
+    null_mut()
+}
+
+const _: () = assert!(class::size(1) == ALIGN, "every block lies at a multiple of the smallest");

@@ -1,0 +1,83 @@
+//! Questions and hints: malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_stats, mallopt.
+
+use core::ffi::{c_int, c_void};
+use terrace_host::{Stats, calls, report, stats, trim};
+
+/// Bytes that a block holds; 0 for null.
+///
+/// # Safety
+/// A block that this library handed out and that is not free, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    if block.is_null() { 0 } else { calls::usable(block.cast()) }
+}
+
+/// Gives all free memory back to the system: 1 when there was any. The padding is not kept.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_trim(_padding: usize) -> c_int {
+    c_int::from(trim())
+}
+
+/// Statistics in glibc's words: `arena` is what is reserved, `uordblks` what the program has, `fordblks` what is free in
+/// what is reserved, `hblks` large blocks, `keepcost` what a trim could give back at most.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
+    let Stats { in_use, cached, reserved, peak_reserved, dirty, large_blocks, live_blocks, .. } = stats();
+    libc::mallinfo2 {
+        arena: reserved,
+        ordblks: live_blocks,
+        smblks: 0,
+        hblks: large_blocks,
+        hblkhd: 0,
+        usmblks: peak_reserved,
+        fsmblks: cached,
+        uordblks: in_use,
+        fordblks: reserved.saturating_sub(in_use),
+        keepcost: dirty.saturating_sub(in_use),
+    }
+}
+
+/// The same in `int`s, at most `INT_MAX` each.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo() -> libc::mallinfo {
+    let long = mallinfo2();
+    let short = |number: usize| c_int::try_from(number).unwrap_or(c_int::MAX);
+    libc::mallinfo {
+        arena: short(long.arena),
+        ordblks: short(long.ordblks),
+        smblks: short(long.smblks),
+        hblks: short(long.hblks),
+        hblkhd: short(long.hblkhd),
+        usmblks: short(long.usmblks),
+        fsmblks: short(long.fsmblks),
+        uordblks: short(long.uordblks),
+        fordblks: short(long.fordblks),
+        keepcost: short(long.keepcost),
+    }
+}
+
+/// Prints statistics on standard error.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_stats() {
+    report::line(format_args!("{}", stats()));
+}
+
+/// glibc's knobs have no meaning here: accepted, as programs expect, and not followed.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
+    1
+}
+
+/// The library's name and version: which allocator a program really has.
+#[unsafe(no_mangle)]
+pub static terrace_malloc_version: [u8; VERSION.len()] = {
+    let (mut bytes, mut at) = ([0; VERSION.len()], 0);
+    while at < bytes.len() {
+        bytes[at] = VERSION.as_bytes()[at];
+        at += 1;
+    }
+    bytes
+};
+
+/// Ends with a 0, for C.
+const VERSION: &str = concat!("terrace ", env!("CARGO_PKG_VERSION"), "\0");

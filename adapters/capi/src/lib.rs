@@ -1,0 +1,22 @@
+//! libterrace_malloc: the C and C++ faces of terrace, under the names that programs call.
+//!
+//! ```sh
+//! LD_PRELOAD=./libterrace_malloc.so PROGRAM
+//! ```
+//!
+//! | file | names |
+//! | --- | --- |
+//! | `c` | malloc, free, calloc, realloc, reallocarray |
+//! | `aligned` | aligned_alloc, memalign, posix_memalign, valloc, pvalloc |
+//! | `info` | malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_stats, mallopt |
+//! | `cxx` | operator new and delete, in all sized, aligned, array and nothrow forms |
+//! | `begin` | what runs when the library is loaded and when the process ends |
+//!
+//! What each does beyond the standard: a size of 0 gives a block of its own; `errno` is kept by `free`; a free of what is no
+//! block ends the process with a line on standard error.
+
+mod aligned;
+mod begin;
+mod c;
+mod cxx;
+mod info;

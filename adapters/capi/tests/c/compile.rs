@@ -1,0 +1,92 @@
+//! Programs and plugins of `tests/programs`, compiled once each.
+//!
+//! Upward: [`Program::build`] gives the file. From below: `cc` and `c++`; a test asks [`crate::have`] first.
+
+use crate::job::{Job, find, folder};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+pub const CC: (&str, &str) = ("cc", "gcc");
+pub const CXX: (&str, &str) = ("c++", "g++");
+
+/// Warnings are errors. Those that are off warn about what the programs do on purpose.
+const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-Wno-use-after-free", "-Wno-free-nonheap-object"];
+/// The compiler knows malloc and removes calls whose result it can do without: here it must not.
+const CALLS: [&str; 8] = [
+    "-fno-builtin-malloc",
+    "-fno-builtin-calloc",
+    "-fno-builtin-realloc",
+    "-fno-builtin-free",
+    "-fno-builtin-aligned_alloc",
+    "-O2",
+    "-g",
+    "-pthread",
+];
+
+/// One file of `tests/programs` and how it is built.
+#[derive(Clone)]
+pub struct Program {
+    source: String,
+    name: String,
+    flags: Vec<String>,
+    /// After the source: what it is linked with.
+    libraries: Vec<String>,
+}
+
+impl Program {
+    /// A source file with its ending: `.c` or `.cpp`.
+    pub fn new(source: &str) -> Self {
+        let name = source.split('.').next().unwrap_or(source).to_owned();
+        Self { source: source.to_owned(), name, flags: Vec::new(), libraries: Vec::new() }
+    }
+
+    /// Another name for the file that is made: one for each set of flags.
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.to_owned();
+        self
+    }
+
+    pub fn flags(mut self, flags: &[&str]) -> Self {
+        self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));
+        self
+    }
+
+    pub fn libraries<T: AsRef<str>>(mut self, libraries: &[T]) -> Self {
+        self.libraries.extend(libraries.iter().map(|library| library.as_ref().to_owned()));
+        self
+    }
+
+    /// Compiles it, unless this run of the tests did so before.
+    pub fn build(&self) -> PathBuf {
+        static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+        let file = folder().join(&self.name);
+        // Locked while compiling: another test may want the same file. A failed one left nothing in the set.
+        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        if built.contains(&file) {
+            return file;
+        }
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(&self.source);
+        let (compiler, standard) =
+            if self.source.ends_with(".cpp") { (CXX.0, "-std=gnu++17") } else { (CC.0, "-std=gnu11") };
+        let compiler = find(compiler).unwrap_or_else(|| panic!("{compiler} is not there"));
+        Job::new(&compiler)
+            .args(WARNINGS)
+            .args(CALLS)
+            .args([standard])
+            .args(&self.flags)
+            .args([&source])
+            .args(["-o".as_ref(), file.as_os_str()])
+            .args(&self.libraries)
+            .args(["-ldl", "-lm"])
+            .run()
+            .succeeded();
+        built.insert(file.clone());
+        file
+    }
+}
+
+/// A plugin: `tests/programs/plugin.c` as a shared library.
+pub fn plugin(name: &str, flags: &[&str]) -> PathBuf {
+    Program::new("plugin.c").named(name).flags(&["-shared", "-fPIC"]).flags(flags).build()
+}

@@ -1,0 +1,49 @@
+//! Out of memory, by a limit on the address space: set by the program above what is mapped at its start, and set
+//! before it starts, when the allocator finds it there already.
+
+use crate::compile::{CC, CXX, Program};
+use crate::job::{Job, find};
+use crate::{have, library};
+use std::path::Path;
+
+fn limited(program: &Path, megabytes: u32) {
+    let shared = library::shared();
+    Job::new(program).args([megabytes.to_string()]).env("EXPECT_MALLOC", "libc.so").run().passed();
+    Job::new(program).args([megabytes.to_string()]).preload(&shared).run().passed();
+}
+
+/// Under `ulimit -v`, in kilobytes. The shell itself keeps glibc's malloc: the library is put under the program only.
+fn limited_from_the_start(program: &Path, megabytes: u32) {
+    let shell = find("bash").expect("asked for before");
+    let script = r#"ulimit -v "$1"; LD_PRELOAD="$2" exec "$3""#;
+    let (shared, limit) = (library::shared(), (megabytes << 10).to_string());
+    let name = shared.file_name().unwrap_or_default();
+    let job = Job::new(&shell).args(["-c", script, "bash", &limit]).args([&shared]).args([program]);
+    job.env("EXPECT_MALLOC", name).env("STRICT", "1").run().passed();
+}
+
+#[test]
+fn limits_of_200_and_64_mib() {
+    if have("memory::limits_of_200_and_64_mib", &[CC]) {
+        let program = Program::new("memory.c").build();
+        limited(&program, 200);
+        limited(&program, 64);
+    }
+}
+
+#[test]
+fn limits_before_the_start() {
+    if have("memory::limits_before_the_start", &[CC, ("bash", "bash")]) {
+        let program = Program::new("memory.c").build();
+        limited_from_the_start(&program, 200);
+        limited_from_the_start(&program, 64);
+    }
+}
+
+#[test]
+fn new_throws() {
+    if have("memory::new_throws", &[CXX]) {
+        let program = Program::new("throwing.cpp").build();
+        limited(&program, 100);
+    }
+}

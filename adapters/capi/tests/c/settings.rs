@@ -1,0 +1,97 @@
+//! Settings from the environment. A bad value costs one line on standard error, which names the variable and what it
+//! holds, and changes nothing; a good one costs no line.
+
+use crate::compile::{CC, Program};
+use crate::job::{Job, Run};
+use crate::{have, library};
+
+/// Variables, and values that none of them can mean.
+const BAD: [(&str, &str); 16] = [
+    ("TERRACE_PURGE_DELAY", "banana"),
+    ("TERRACE_PURGE_DELAY", "-1"),
+    ("TERRACE_PURGE_DELAY", "99999999999999999999"),
+    ("TERRACE_PURGE_DELAY", ""),
+    ("TERRACE_BACKGROUND", "maybe"),
+    ("TERRACE_BACKGROUND", "2"),
+    ("TERRACE_HUGE_PAGES", "HUGE"),
+    ("TERRACE_NUMA", "bind:"),
+    ("TERRACE_NUMA", "bind:64"),
+    ("TERRACE_NUMA", "bind:0,x"),
+    ("TERRACE_CACHE", "1G"),
+    ("TERRACE_CACHE", "K"),
+    ("TERRACE_LIMIT", "10"),
+    ("TERRACE_LIMIT", "99999999999999999999T"),
+    ("TERRACE_LIMIT", "2 G"),
+    ("TERRACE_STATS", "yes"),
+];
+
+const GOOD: [(&str, &str); 17] = [
+    ("TERRACE_PURGE_DELAY", "0"),
+    ("TERRACE_PURGE_DELAY", "never"),
+    ("TERRACE_PURGE_DELAY", "250ms"),
+    ("TERRACE_PURGE_DELAY", "2s"),
+    ("TERRACE_BACKGROUND", "0"),
+    ("TERRACE_BACKGROUND", "1"),
+    ("TERRACE_HUGE_PAGES", "default"),
+    ("TERRACE_HUGE_PAGES", "always"),
+    ("TERRACE_HUGE_PAGES", "never"),
+    ("TERRACE_NUMA", "default"),
+    ("TERRACE_NUMA", "local"),
+    ("TERRACE_NUMA", "interleave"),
+    ("TERRACE_NUMA", "bind:0"),
+    ("TERRACE_CACHE", "0"),
+    ("TERRACE_CACHE", "4K"),
+    ("TERRACE_LIMIT", "2G"),
+    ("TERRACE_LIMIT", "none"),
+];
+
+/// A program whose random sequence needs much of the allocator, under one setting.
+fn under(name: &str, value: &str) -> Run {
+    let program = Program::new("shadow.c").build();
+    let job = Job::new(&program).args(["30000"]).preload(&library::shared());
+    job.env(name, value).run().passed()
+}
+
+#[test]
+fn bad_values() {
+    if !have("settings::bad_values", &[CC]) {
+        return;
+    }
+    for (name, value) in BAD {
+        let run = under(name, value);
+        let text = run.err();
+        let wanted = format!("{name}={value}");
+        assert!(text.lines().count() == 1 && text.contains(&wanted), "{wanted}: one line: {}", run.report());
+        assert!(text.contains("stays as it was"), "{wanted}: says what is kept: {}", run.report());
+    }
+}
+
+#[test]
+fn good_values() {
+    if !have("settings::good_values", &[CC]) {
+        return;
+    }
+    for (name, value) in GOOD {
+        let run = under(name, value);
+        assert!(run.stderr.is_empty(), "{name}={value}: {}", run.report());
+    }
+}
+
+#[test]
+fn statistics_at_the_end() {
+    if have("settings::statistics_at_the_end", &[CC]) {
+        let run = under("TERRACE_STATS", "1");
+        assert!(run.err().to_lowercase().contains(library::STATS_WORD), "{}", run.report());
+    }
+}
+
+/// The limit counts what is live: sixty-four megabytes are not enough for this program, two gigabytes are.
+#[test]
+fn a_limit_ends_in_enomem() {
+    if have("settings::a_limit_ends_in_enomem", &[CC]) {
+        let program = Program::new("limited.c").build();
+        let run = |limit| Job::new(&program).preload(&library::shared()).env("TERRACE_LIMIT", limit).run().passed();
+        run("64M");
+        run("80000K");
+    }
+}

@@ -1,0 +1,33 @@
+//! Handlers of signals that allocate, which POSIX does not allow and programs do. The programs are first tried out
+//! under glibc in the way that is allowed: the handler stays out when it interrupted the allocator.
+
+use crate::compile::{CC, Program};
+use crate::job::Job;
+use crate::{have, library};
+
+#[test]
+fn storm() {
+    if have("signals::storm", &[CC]) {
+        let program = Program::new("signals.c").build();
+        Job::new(&program).args(["5000", "outside"]).run().passed();
+        Job::new(&program).args(["40000"]).preload(&library::shared()).run().passed();
+    }
+}
+
+#[test]
+fn handlers_that_jump_out() {
+    if have("signals::handlers_that_jump_out", &[CC]) {
+        let program = Program::new("jumps.c").build();
+        Job::new(&program).args(["1000", "outside"]).run().passed();
+        Job::new(&program).args(["5000", "outside"]).preload(&library::shared()).run().passed();
+    }
+}
+
+/// From the middle of a call: the block it was about may be lost, nothing else.
+#[test]
+fn handlers_that_jump_out_of_calls() {
+    if have("signals::handlers_that_jump_out_of_calls", &[CC]) {
+        let program = Program::new("jumps.c").build();
+        Job::new(&program).args(["5000"]).preload(&library::shared()).run().passed();
+    }
+}

@@ -1,0 +1,196 @@
+//! A thread's cache: an array of free blocks for each size class, and the two paths that almost every call takes.
+//!
+//! Promises upward: [`allocate`] and [`free`] take about six instructions when the class is a constant: no atomic
+//! read-modify-write, no lock, no owner to look up, free memory not touched. What they cannot do goes to [`slow`].
+//! Asks from below: [`tls`] for the running thread's cache.
+//!
+//! ```text
+//! tops[c] ──────────────────────────┐
+//!                                   v
+//! array of c   | .... | null | b b b b .. free places .. |   end at a multiple of 1024
+//!                       floor
+//! allocate: the pointer below the top; null means empty.     free: write at the top; a top at the end means full.
+//! ```
+//!
+//! So empty and full are one test each, on a value that is needed anyway, and how many blocks a class may hold is where
+//! its null stands. A thread without a cache has one that is empty and full ([`EMPTY`]): no test for that at all.
+//!
+//! Invariants, whenever the thread is outside this file and [`slow`]:
+//! - `floor(c) < tops[c] <= end(c)`, the word at `floor(c)` is null, those from there to the top are free blocks of class c,
+//!   none of them anywhere else
+//! - `tops[0]` is the end of nothing: it always looks full, so large and foreign blocks need no test of their own
+
+use crate::class::{self, CAP, COUNT};
+use crate::{slow, tls};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8};
+
+/// Bytes of an array: a power of two, so that its end is recognised by its low bits. 128 places, the lowest is never used.
+pub const ARRAY: usize = 1024;
+const PLACES: usize = ARRAY / size_of::<*mut u8>();
+const _: () = assert!(PLACES == CAP + 1, "the largest cap leaves one place for the null");
+
+/// One place of an array.
+type Place = AtomicPtr<u8>;
+
+/// A cache as it lies in memory: the header takes the place of the array of class 0, which has none. 73 KiB, of which
+/// a program touches the header and what its sizes need.
+#[derive(Debug)]
+#[repr(C, align(1024))]
+pub struct Cache {
+    /// Where the next freed block goes. Written by the owner only; others read it to count.
+    tops: [AtomicPtr<Place>; COUNT],
+    /// How many blocks a class may hold now; its null stands so many places below the end, and one.
+    caps: [AtomicU8; COUNT],
+    /// The next of all caches, of threads and of none; guarded by the lock of [`thread`](crate::thread).
+    pub next: AtomicPtr<Cache>,
+    /// The next of the caches that no thread has.
+    pub spare: AtomicPtr<Cache>,
+    /// Whether the thread is in a slow path: what signal handlers do then must not need it.
+    pub busy: AtomicBool,
+    arrays: Arrays,
+}
+
+/// Arrays of classes 1 and up.
+#[derive(Debug)]
+#[repr(C, align(1024))]
+struct Arrays([[Place; PLACES]; COUNT - 1]);
+
+const _: () = assert!(core::mem::offset_of!(Cache, arrays) == ARRAY, "array c lies c * 1024 bytes into the cache");
+
+/// The cache of threads that have none: every class is empty and full.
+#[derive(Debug)]
+#[repr(C, align(1024))]
+pub struct Empty {
+    tops: [AtomicPtr<Place>; COUNT],
+    rest: [u8; ARRAY - COUNT * 8],
+    /// What the tops point behind: its last word is the null that says empty, its end is a multiple of 1024.
+    array: [Place; PLACES],
+}
+
+/// See [`Empty`].
+pub static EMPTY: Empty = Empty {
+    tops: [const { AtomicPtr::new((&raw const EMPTY).cast::<Place>().cast_mut().wrapping_add(2 * PLACES)) }; COUNT],
+    rest: [0; ARRAY - COUNT * 8],
+    array: [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES],
+};
+
+/// Whether a thread's word names a cache of its own.
+pub fn is_own(cache: *mut Cache) -> bool {
+    !core::ptr::addr_eq(cache, &raw const EMPTY)
+}
+
+const _: () = assert!(size_of::<Empty>() == 2 * ARRAY && core::mem::offset_of!(Empty, array) == ARRAY);
+
+/// A block of a class. Null when there is no memory.
+#[inline(always)]
+pub fn allocate(class: usize) -> *mut u8 {
+    let cache = tls::get();
+    // SAFETY: the word is EMPTY or the thread's own cache, which both start with the tops of all classes.
+    let top = unsafe { &(*cache).tops[class] };
+    let at = top.load(Relaxed).wrapping_sub(1);
+    // SAFETY: above the floor, or the floor itself, which holds a null: both lie in the array.
+    let block = unsafe { (*at).load(Relaxed) };
+    if block.is_null() {
+        return slow::refill(class);
+    }
+    top.store(top.load(Relaxed).wrapping_sub(1), Relaxed);
+    block
+}
+
+/// Takes a block of a class back; with class 0, any block.
+#[inline(always)]
+pub fn free(block: *mut u8, class: usize) {
+    let cache = tls::get();
+    // SAFETY: as in `allocate`.
+    let top = unsafe { &(*cache).tops[class] };
+    let at = top.load(Relaxed);
+    if at.addr() & (ARRAY - 1) == 0 {
+        return slow::overflow(block, class);
+    }
+    // SAFETY: below the end of the array.
+    unsafe { (*at).store(block, Relaxed) };
+    top.store(top.load(Relaxed).wrapping_add(1), Relaxed);
+}
+
+impl Cache {
+    /// Makes zeroed memory an empty cache that nobody has.
+    pub fn start(&self) {
+        for class in 1..COUNT {
+            self.set_cap(class, START.min(usize::from(class::facts(class).cap)));
+        }
+        self.tops[0].store(self.end(0).cast_mut(), Relaxed);
+    }
+
+    /// The end of a class's array.
+    fn end(&self, class: usize) -> *const Place {
+        (&raw const *self).cast::<Place>().wrapping_add((class + 1) * PLACES)
+    }
+
+    /// Blocks of a class. Of another thread's cache: about so many.
+    pub fn count(&self, class: usize) -> usize {
+        let free = self.end(class).addr().wrapping_sub(self.tops[class].load(Relaxed).addr()) / size_of::<Place>();
+        usize::from(self.caps[class].load(Relaxed)).saturating_sub(free)
+    }
+
+    /// How many it may hold.
+    pub fn cap(&self, class: usize) -> usize {
+        usize::from(self.caps[class].load(Relaxed))
+    }
+
+    /// The place of a class's array `below` places under its end.
+    fn place(&self, class: usize, below: usize) -> &Place {
+        &self.arrays.0[(class + COUNT - 2) % (COUNT - 1)][(PLACES - below) % PLACES]
+    }
+
+    /// Sets how many blocks an empty class may hold.
+    pub fn set_cap(&self, class: usize, cap: usize) {
+        self.place(class, cap + 1).store(core::ptr::null_mut(), Relaxed);
+        self.caps[class].store(cap as u8, Relaxed);
+        self.tops[class].store(self.end(class).cast_mut().wrapping_sub(cap), Relaxed);
+    }
+
+    /// Lets a class hold more blocks than now, keeping what it has.
+    pub fn raise_cap(&self, class: usize, cap: usize) {
+        let (count, before) = (self.count(class), self.cap(class));
+        for at in 0..count {
+            let block = self.place(class, before - at).load(Relaxed);
+            self.place(class, cap - at).store(block, Relaxed);
+        }
+        self.set_cap(class, cap);
+        self.set_count(class, count);
+    }
+
+    /// Says how many blocks a class has: those from the floor up.
+    fn set_count(&self, class: usize, count: usize) {
+        let free = self.cap(class) - count;
+        self.tops[class].store(self.end(class).cast_mut().wrapping_sub(free), Relaxed);
+    }
+
+    /// Puts blocks on top, the last one uppermost; there is room for them.
+    pub fn push(&self, class: usize, blocks: impl ExactSizeIterator<Item = *mut u8>) {
+        let (count, cap) = (self.count(class), self.cap(class));
+        let more = blocks.len();
+        blocks.enumerate().for_each(|(at, block)| self.place(class, cap - count - at).store(block, Relaxed));
+        self.set_count(class, count + more);
+    }
+
+    /// Takes up to `out.len()` blocks from the bottom, which were freed the longest ago; how many.
+    pub fn take_oldest(&self, class: usize, out: &mut [*mut u8]) -> usize {
+        let (count, cap) = (self.count(class), self.cap(class));
+        let taken = count.min(out.len());
+        for (at, block) in out.iter_mut().take(taken).enumerate() {
+            *block = self.place(class, cap - at).load(Relaxed);
+        }
+        for at in taken..count {
+            let block = self.place(class, cap - at).load(Relaxed);
+            self.place(class, cap - (at - taken)).store(block, Relaxed);
+        }
+        self.set_count(class, count - taken);
+        taken
+    }
+}
+
+/// Blocks a class may hold at first: it doubles with each miss, up to the class's cap.
+pub const START: usize = 8;
+const _: () = assert!(class::CAP >= START);

@@ -1,0 +1,177 @@
+//! Sizes and size classes: the arithmetic between a request and the blocks that serve it.
+//!
+//! Promises upward: `size(of(n)) >= n` for `n` up to [`LARGEST`], the tightest of the table; a block of a class that serves
+//! `padded(n, align)` lies at a multiple of `align`. All of it constant when the request is.
+//! Asks from below: nothing.
+//!
+//! ```text
+//! bytes    16 32 .. 128 | 144 160 .. 256 | 288 .. 512 | 576 .. 1024 | ... | 18432 .. 32768
+//! step          16      |      16        |     32     |     64      |     |     2048
+//! class     1  2 ..  8  |  9   10 ..  16 |  17 ..  24 |  25 ..   32 | ... |    65 ..    72
+//! ```
+//!
+//! Eight steps an octave: a block wastes at most 1/9 of itself, and 16 bytes are the least any alignment asks for.
+
+/// Bytes of a page of most systems: what the kernel gives and takes. Larger pages are handled as several of these.
+pub const PAGE: usize = 4096;
+/// Bytes of a slice: the unit in which the window of addresses is dealt out, and the size of a span. 64 KiB hold 16 pages,
+/// so that the pages of a slice are a `u16`, and two blocks of the largest class.
+pub const SLICE: usize = 1 << 16;
+/// Largest request that is served by a class; above it blocks are whole slices.
+pub const LARGEST: usize = 1 << 15;
+/// The class that is none: large blocks, foreign pointers.
+pub const NONE: usize = 0;
+/// Classes, with [`NONE`]: 8 up to 128 bytes, then 8 for each of the 8 octaves up to 32 KiB.
+pub const COUNT: usize = 1 + 8 + 8 * 8;
+
+/// The class for `bytes` bytes, at most [`LARGEST`].
+#[inline(always)]
+pub const fn of(bytes: usize) -> usize {
+    if bytes <= 128 {
+        // 0 bytes are one block of 16 too.
+        if bytes == 0 { 1 } else { (bytes + 15) >> 4 }
+    } else {
+        let last = bytes - 1;
+        let octave = last.ilog2() as usize;
+        // 8 classes below 128 = 2^7; the three bits behind the leading one are the step.
+        9 + ((octave - 7) << 3) + ((last >> (octave - 3)) & 7)
+    }
+}
+
+/// Bytes of the blocks of a class.
+#[inline(always)]
+pub const fn size(class: usize) -> usize {
+    if class <= 16 { class << 4 } else { (9 + ((class - 9) & 7)) << (4 + ((class - 9) >> 3)) }
+}
+
+/// The bytes to ask for so that a block of their class lies at a multiple of `align` (a power of two up to [`LARGEST`]): the
+/// next multiple of it. A class of that many bytes is a multiple of `align`: either its octave's step divides `align`, then
+/// it is exactly that long, or `align` divides the step, then it divides every size of the octave. Spans start at multiples
+/// of [`SLICE`], and their blocks at multiples of the class's size from there.
+#[inline(always)]
+pub const fn padded(bytes: usize, align: usize) -> usize {
+    if align <= 16 {
+        bytes
+    } else if bytes > LARGEST {
+        // Not rounded: it may be near the last address.
+        bytes
+    } else if bytes == 0 {
+        align
+    } else {
+        (bytes + align - 1) & !(align - 1)
+    }
+}
+
+/// The class that serves `bytes` at `align`; [`NONE`] when whole slices do.
+#[inline(always)]
+pub const fn serving(bytes: usize, align: usize) -> usize {
+    let padded = padded(bytes, align);
+    if padded <= LARGEST && align <= LARGEST { of(padded) } else { NONE }
+}
+
+/// Classes of requests up to 1 KiB, by the number of 16-byte steps: 65 bytes, two cache lines.
+pub static SMALL: [u8; 65] = {
+    let mut table = [0; 65];
+    let mut step = 0;
+    while step < 65 {
+        table[step] = of(step * 16) as u8;
+        step += 1;
+    }
+    table
+};
+
+/// What is known of each class.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Bytes of a block.
+    pub size: u32,
+    /// Blocks in a span.
+    pub blocks: u32,
+    /// `2^32 / size`, rounded up: `offset * inverse >> 32` is `offset / size` for every offset in a slice, since the error
+    /// is below `offset / 2^32 < 2^-16`, less than 1/size.
+    pub inverse: u64,
+    /// Blocks that move at once between a cache and what is behind it.
+    pub batch: u16,
+    /// The most blocks in a thread's cache.
+    pub cap: u8,
+}
+
+/// Bytes of one class that a thread may keep: 32 KiB, so that 73 classes are at most 2.3 MiB, and few programs use ten.
+const CACHED: usize = 1 << 15;
+/// Places of a thread's array, less the one below the lowest.
+pub const CAP: usize = 127;
+
+/// By class.
+pub static FACTS: [Facts; COUNT] = {
+    let mut table = [Facts { size: 0, blocks: 0, inverse: 0, batch: 0, cap: 0 }; COUNT];
+    let mut class = 1;
+    while class < COUNT {
+        let size = size(class);
+        let cap = CACHED / size;
+        let cap = if cap > CAP { CAP } else if cap < 2 { 2 } else { cap };
+        table[class] = Facts {
+            size: size as u32,
+            blocks: (SLICE / size) as u32,
+            inverse: (1u64 << 32).div_ceil(size as u64),
+            batch: cap.div_ceil(2) as u16,
+            cap: cap as u8,
+        };
+        class += 1;
+    }
+    table
+};
+
+/// What is known of a class.
+#[inline]
+pub fn facts(class: usize) -> Facts {
+    FACTS[class % COUNT]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_has_the_tightest_class() {
+        for bytes in 1..=LARGEST {
+            let class = of(bytes);
+            assert!((1..COUNT).contains(&class) && size(class) >= bytes, "{bytes}");
+            assert!(class == 1 || size(class - 1) < bytes, "{bytes}");
+            assert!(bytes <= 128 || size(class) - bytes <= bytes / 8, "{bytes}");
+        }
+        assert_eq!((of(0), size(COUNT - 1)), (1, LARGEST));
+    }
+
+    #[test]
+    fn an_aligned_request_gets_blocks_at_multiples_of_its_alignment() {
+        for shift in 0..=15 {
+            let align = 1 << shift;
+            for bytes in (0..=LARGEST).step_by(7) {
+                let class = serving(bytes, align);
+                if class != NONE {
+                    assert!(size(class) % align == 0 || align <= 16, "{bytes} at {align}");
+                    assert!(size(class) >= bytes && (align > 16 || size(class) % 16 == 0));
+                }
+            }
+        }
+        assert_eq!(serving(10, 1 << 16), NONE);
+        assert_eq!(serving(usize::MAX, 64), NONE);
+    }
+
+    #[test]
+    fn the_inverse_divides_every_offset_of_a_slice() {
+        for class in 1..COUNT {
+            let facts = facts(class);
+            for offset in 0..SLICE as u64 {
+                assert_eq!(offset * facts.inverse >> 32, offset / u64::from(facts.size), "{offset} / {}", facts.size);
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_of_small_sizes_is_the_formula() {
+        for bytes in 0..=1024 {
+            assert_eq!(usize::from(SMALL[(bytes + 15) >> 4]), of(bytes));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The depot: batches of free blocks that one thread left and another may have, by class, without a lock.
+//!
+//! Promises upward: what a thread that only frees hands over, a thread that only allocates gets, at the cost of two copies.
+//! Asks from below: the core's [`Exchange`]. With one thread it is not used: spans then know sooner that they are empty.
+
+use crate::class::{self, COUNT};
+use crate::shelf::SHELVES;
+use crate::space::tables;
+use crate::thread;
+use terrace_core::Exchange;
+use terrace_core::sync::{AtomicU32, AtomicUsize};
+
+/// Batches of a class that wait at most: a cache line has 16 states, and eight are more than two cores leave behind.
+const PLACES: usize = 8;
+/// Items of a place: the largest batch.
+const BATCH: usize = class::CAP.div_ceil(2);
+
+static STATES: [[AtomicU32; PLACES]; COUNT] = [const { [const { AtomicU32::new(0) }; PLACES] }; COUNT];
+static ITEMS: [[AtomicUsize; PLACES * BATCH]; COUNT] = [const { [const { AtomicUsize::new(0) }; PLACES * BATCH] }; COUNT];
+
+fn exchange(class: usize) -> Exchange<'static> {
+    Exchange::new(&STATES[class % COUNT], &ITEMS[class % COUNT])
+}
+
+/// Takes a batch of a class, as far as `out` has room; `None` without one.
+pub fn take(class: usize, out: &mut [*mut u8]) -> Option<usize> {
+    if thread::is_alone() {
+        return None;
+    }
+    let tables = tables()?;
+    let mut addresses = [0; BATCH];
+    let room = out.len().min(BATCH);
+    let count = exchange(class).take(&mut addresses[..room])?;
+    out.iter_mut().zip(&addresses[..count]).for_each(|(block, &address)| *block = tables.block_at(address));
+    Some(count)
+}
+
+/// Leaves a batch. `false` when there is no room, or nobody who could want it.
+pub fn give(class: usize, blocks: &[*mut u8]) -> bool {
+    if thread::is_alone() || blocks.len() > BATCH {
+        return false;
+    }
+    let mut addresses = [0; BATCH];
+    addresses.iter_mut().zip(blocks).for_each(|(address, block)| *address = block.addr());
+    exchange(class).give(&addresses[..blocks.len()])
+}
+
+/// Gives what waits to the spans.
+pub fn empty() {
+    let Some(tables) = tables() else { return };
+    for class in 1..COUNT {
+        let mut addresses = [0; BATCH];
+        while let Some(count) = exchange(class).take(&mut addresses) {
+            let blocks = addresses.map(|address| tables.block_at(address));
+            SHELVES.give(class, &blocks[..count]);
+        }
+    }
+}
+
+/// Takes every place out of use and gives what waits to the spans: before a fork.
+pub fn close() {
+    let tables = tables();
+    for class in 1..COUNT {
+        let give = |address| _ = tables.map(|tables| SHELVES.give(class, &[tables.block_at(address)]));
+        exchange(class).close(give);
+    }
+}
+
+/// Takes them into use again.
+pub fn open() {
+    (1..COUNT).for_each(|class| exchange(class).open());
+}
+
+/// Blocks of a class that wait.
+pub fn held(class: usize) -> usize {
+    exchange(class).held()
+}

@@ -1,0 +1,88 @@
+//! The reserve: a few blocks for calls that must touch no lock and no cache, because they interrupted one that does.
+//!
+//! Promises upward: [`allocate`] and [`free`] wait for nobody (the core's lock-free [`Pool`]), so that a signal handler may
+//! allocate while its thread is in the middle of a slow path. Blocks up to 32 KiB, 0.8 MiB of addresses in all.
+//! Asks from below: [`os::map`], once.
+
+use crate::os;
+use crate::report::fatal;
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
+use terrace_core::pool::Pool;
+use terrace_core::sync::AtomicUsize;
+
+/// Sizes: 64 bytes, 128, ... 32768, the largest first, so that each begins at a multiple of itself or of a page.
+const SIZES: usize = 10;
+/// Blocks of each size.
+const BLOCKS: u32 = 13;
+/// log2 of the largest.
+const LARGEST: usize = 15;
+/// Bytes: 13 * (32768 + 16384 + ... + 64) = 13 * (65536 - 64).
+const BYTES: usize = BLOCKS as usize * ((2 << LARGEST) - 64);
+
+static WORDS: [[AtomicUsize; Pool::words(BLOCKS)]; SIZES] =
+    [const { [const { AtomicUsize::new(0) }; Pool::words(BLOCKS)] }; SIZES];
+/// Where the blocks lie, once somebody needed one.
+static MEMORY: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+/// The pool of a size (0: the largest), and where its blocks begin.
+fn pool(size: usize) -> Option<(Pool<'static>, usize)> {
+    // The sizes before it are 13 * (65536 - 2 * this size) bytes.
+    let start = BLOCKS as usize * ((2 << LARGEST) - (2 << (LARGEST - size)));
+    Some((Pool::new(WORDS.get(size)?, BLOCKS).ok()?, start))
+}
+
+/// Maps the reserve, at most once.
+fn memory() -> Option<NonNull<u8>> {
+    if let Some(memory) = NonNull::new(MEMORY.load(Acquire)) {
+        return Some(memory);
+    }
+    let fresh = os::map(BYTES, true)?;
+    match MEMORY.compare_exchange(null_mut(), fresh.as_ptr(), Release, Acquire) {
+        Ok(_) => Some(fresh),
+        Err(other) => {
+            // SAFETY: mapped a moment ago, seen by nobody.
+            unsafe { os::unmap(fresh, BYTES) };
+            NonNull::new(other)
+        }
+    }
+}
+
+/// A block at a multiple of `align`, at most a page; null when the reserve has none.
+pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
+    let needed = bytes.max(align).max(64);
+    let Some(memory) = memory().filter(|_| needed <= 1 << LARGEST && align <= crate::class::PAGE) else {
+        return null_mut();
+    };
+    // From the size that fits up to the largest.
+    let fitting = LARGEST - needed.next_power_of_two().trailing_zeros() as usize;
+    let found = (0..=fitting).rev().find_map(|size| {
+        let (pool, start) = pool(size)?;
+        pool.acquire().map(|block| start + block as usize * (1 << (LARGEST - size)))
+    });
+    found.map_or(null_mut(), |offset| memory.as_ptr().wrapping_add(offset))
+}
+
+/// The size and the index of a block of the reserve.
+fn place(block: *mut u8) -> Option<(usize, u32)> {
+    let memory = NonNull::new(MEMORY.load(Acquire))?;
+    let offset = block.addr().wrapping_sub(memory.addr().get());
+    let holds = |size: &usize| pool(*size).is_some_and(|(_, start)| offset >= start);
+    let size = (0..SIZES).rev().find(holds).filter(|_| offset < BYTES)?;
+    let (_, start) = pool(size)?;
+    Some((size, ((offset - start) >> (LARGEST - size)) as u32))
+}
+
+/// Bytes of a block of the reserve; `None`: it is not from here.
+pub fn usable(block: *mut u8) -> Option<usize> {
+    place(block).map(|(size, _)| 1 << (LARGEST - size))
+}
+
+/// Takes a block back; `false`: it is not from here.
+pub fn free(block: *mut u8) -> bool {
+    let Some((size, index)) = place(block) else { return false };
+    if pool(size).is_some_and(|(pool, _)| pool.release(index).is_err()) {
+        fatal("a block was freed twice", block.addr());
+    }
+    true
+}

@@ -1,0 +1,74 @@
+//! Forks: every lock is taken before, and let go after, in parent and child, so that the child finds nothing half done.
+//!
+//! Promises upward: a child may allocate and free everything its parent's forking thread could, and start threads.
+//! Asks from below: `pthread_atfork`. Handlers that the program registered later run before ours, those it registered earlier
+//! run after, while the locks are held: the forking thread passes them (see [`is_forking_here`]).
+//!
+//! Lock-free structures: the depot is closed, which waits for threads inside a copy; caches of other threads are not looked at
+//! in the child, since their pages may have been copied at different moments. What they held is lost to the child.
+
+use crate::{depot, ground, heap, os, purge, shelf, start, thread};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The thread that forks; 0: none.
+static FORKER: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether this thread holds every lock because it forks.
+#[inline]
+pub fn is_forking_here() -> bool {
+    let forker = FORKER.load(Relaxed);
+    forker != 0 && forker == os::thread()
+}
+
+/// Registers the handlers.
+pub fn start() {
+    if !os::at_fork(prepare, parent, child) {
+        crate::report::line(format_args!("no memory for fork handlers: children may hang that fork while threads allocate"));
+    }
+}
+
+/// Locks in the order in which they are taken elsewhere: ticks, caches, heaps, shelves, ground.
+extern "C" fn prepare() {
+    if !start::ready() {
+        return;
+    }
+    purge::hold();
+    core::mem::forget(thread::lock().lock());
+    depot::close();
+    heap::each_lock(|lock| core::mem::forget(lock.lock()));
+    shelf::SHELVES.locks().iter().for_each(|lock| core::mem::forget(lock.lock()));
+    core::mem::forget(ground::lock().lock());
+    FORKER.store(os::thread(), Relaxed);
+}
+
+extern "C" fn parent() {
+    done(false);
+}
+
+extern "C" fn child() {
+    done(true);
+}
+
+fn done(is_child: bool) {
+    if FORKER.swap(0, Relaxed) == 0 {
+        return;
+    }
+    // SAFETY: `prepare` took this lock and forgot the guard; so for each below.
+    unsafe { ground::lock().force_unlock() };
+    shelf::SHELVES.locks().iter().for_each(|lock| {
+        // SAFETY: see above.
+        unsafe { lock.force_unlock() };
+    });
+    heap::each_lock(|lock| {
+        // SAFETY: see above.
+        unsafe { lock.force_unlock() };
+    });
+    depot::open();
+    if is_child {
+        // SAFETY: held since `prepare`.
+        thread::forked(unsafe { &mut *thread::lock().data_ptr() });
+    }
+    // SAFETY: see above.
+    unsafe { thread::lock().force_unlock() };
+    purge::release(is_child);
+}

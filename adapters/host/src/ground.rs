@@ -1,0 +1,317 @@
+//! The ground: slices of the window, dealt out to spans, large blocks and caches by the core's range allocator.
+//!
+//! Promises upward: [`take`] finds the smallest gap that fits, the lowest of equals, or maps more; [`give`] merges; free
+//! slices keep their memory until [`purge`] is told that they are old enough. O(log gaps), one lock.
+//! Asks from below: [`Range`] for split, merge and search; [`os`] for mappings; [`Tables`] for the bits of slices.
+//!
+//! Invariants, under the lock:
+//! - a slice's `idle` bit is set only while it is free; a free slice without it has no memory under it
+//! - everything from the window's start to `mapped` is mapped, but for the range's holes
+
+use crate::class::{self, PAGE, SLICE};
+use crate::lock::Lock;
+use crate::space::{self, Tables, tables};
+use crate::{os, settings};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize};
+use terrace_core::range::Use;
+use terrace_core::{Allocator, BestFit, Block, Branch, Owner, Range, Request, Slot};
+
+/// Best fit: the smallest gap, the lowest of equals, keeps what is in use together.
+type Slices = Range<&'static mut [Slot], BestFit<&'static mut [Branch]>>;
+
+/// The range, and how far the window is mapped.
+#[derive(Debug)]
+pub struct Ground {
+    range: Slices,
+    /// Bytes from the window's start on that were mapped, or passed over because somebody else had mapped them.
+    mapped: usize,
+}
+
+/// `None` before the start.
+static GROUND: Lock<Option<Ground>> = Lock::new(None);
+
+/// Bytes of slices that are out: what the limit counts.
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+/// The most that `IN_USE` ever was.
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// Calls that gave memory back to the system, and its bytes.
+static PURGES: AtomicUsize = AtomicUsize::new(0);
+static PURGED: AtomicUsize = AtomicUsize::new(0);
+/// Settings that the system would not follow (huge pages, NUMA policies).
+static FALLBACKS: AtomicUsize = AtomicUsize::new(0);
+
+/// Least step by which the window grows: 64 slices, the span of two huge pages.
+const STEP: usize = 4 << 20;
+/// How far to go on where somebody else has mapped something.
+const DETOUR: usize = 256 << 20;
+
+/// The ground's lock, for a fork.
+pub fn lock() -> &'static Lock<Option<Ground>> {
+    &GROUND
+}
+
+/// What the ground counts: bytes out, the most ever out, bytes mapped, purges, bytes purged, settings not followed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub in_use: usize,
+    pub peak: usize,
+    pub backed: usize,
+    pub purges: usize,
+    pub purged: usize,
+    pub fallbacks: usize,
+}
+
+/// See [`Counts`].
+pub fn counts() -> Counts {
+    let backed = GROUND.lock().as_ref().map_or(0, |ground| ground.range.backed() as usize);
+    Counts {
+        in_use: IN_USE.load(Relaxed),
+        peak: PEAK.load(Relaxed),
+        backed,
+        purges: PURGES.load(Relaxed),
+        purged: PURGED.load(Relaxed),
+        fallbacks: FALLBACKS.load(Relaxed),
+    }
+}
+
+/// Makes window and tables; once. `false` when the system gives no address space.
+pub fn start() -> bool {
+    let mut ground = GROUND.lock();
+    if ground.is_some() {
+        return true;
+    }
+    let Some((tables, slots, branches)) = Tables::start() else { return false };
+    let range = Range::new(slots, SLICE as u64, BestFit::new(branches));
+    let Ok(range) = range else { return false };
+    let mut range = range.based(tables.base() as u64);
+    let space = range.add_space(tables.base() as u64, tables.bytes() as u64);
+    *ground = space.is_ok().then_some(Ground { range, mapped: 0 });
+    ground.is_some()
+}
+
+/// Takes `count` slices that start at a multiple of `align` bytes. The first of them; its record says how many there are.
+pub fn take(count: usize, align: usize) -> Option<u32> {
+    let tables = tables()?;
+    let bytes = count.checked_mul(SLICE)?;
+    let in_use = IN_USE.load(Relaxed).checked_add(bytes).filter(|&after| after <= settings::limit())?;
+    let mut guard = GROUND.lock();
+    let ground = guard.as_mut()?;
+    let request = Request::new(bytes as u64).align(align.max(SLICE) as u64);
+    let mut block = ground.range.allocate(request);
+    if block.is_err() && ground.grow(tables, bytes, align) {
+        block = ground.range.allocate(request);
+    }
+    let block = block.ok()?;
+    let slice = tables.slice_of(block.address as usize)?;
+    // Several threads may pass the test above at once: the limit is exact to a slice a thread.
+    IN_USE.fetch_add(bytes, Relaxed);
+    PEAK.fetch_max(in_use, Relaxed);
+    mark(tables.idle, slice, count, false);
+    let span = tables.span(slice);
+    span.set_block(Some(block));
+    span.class.store(class::NONE as u8, Relaxed);
+    span.heap.store(0, Relaxed);
+    span.next.store(0, Relaxed);
+    Some(slice)
+}
+
+/// Takes slices back. `dirty`: how many bytes at their start may have been written to; what is above keeps its state.
+pub fn give(slice: u32, dirty: usize) {
+    let Some(tables) = tables() else { return };
+    let span = tables.span(slice);
+    let Some(block) = span.block() else { return };
+    let count = block.bytes as usize / SLICE;
+    soil(tables, slice, dirty.min(count * SLICE));
+    let mut guard = GROUND.lock();
+    let Some(ground) = guard.as_mut() else { return };
+    span.set_block(None);
+    if ground.range.free(block, Owner(0)).is_err() {
+        return;
+    }
+    IN_USE.fetch_sub(count * SLICE, Relaxed);
+    mark(tables.idle, slice, count, true);
+    mark(tables.young, slice, count, true);
+}
+
+/// Makes slices that are out `count` long where they lie. `false`, and nothing changed, when there is no room behind them.
+/// When they become fewer, `dirty` is as for [`give`].
+pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
+    let Some(tables) = tables() else { return false };
+    let span = tables.span(slice);
+    let Some(block) = span.block() else { return false };
+    let before = block.bytes as usize / SLICE;
+    soil(tables, slice, dirty.min(before * SLICE));
+    let mut guard = GROUND.lock();
+    let Some(ground) = guard.as_mut() else { return false };
+    let wanted = count * SLICE;
+    let room = IN_USE.load(Relaxed).saturating_sub(before * SLICE).saturating_add(wanted) <= settings::limit();
+    if count > before && !room {
+        return false;
+    }
+    let mut resized = ground.range.resize(block, wanted as u64);
+    let at_end = tables.base() + ground.mapped == (block.address + block.bytes) as usize;
+    if resized.is_err() && at_end && ground.grow(tables, wanted - before * SLICE, SLICE) {
+        resized = ground.range.resize(block, wanted as u64);
+    }
+    let Ok(now) = resized else { return false };
+    span.set_block(Some(now));
+    let (low, high) = (before.min(count), before.max(count));
+    let fewer = count < before;
+    mark(tables.idle, slice + low as u32, high - low, fewer);
+    if fewer {
+        mark(tables.young, slice + low as u32, high - low, true);
+        IN_USE.fetch_sub((high - low) * SLICE, Relaxed);
+    } else {
+        let in_use = IN_USE.fetch_add((high - low) * SLICE, Relaxed) + (high - low) * SLICE;
+        PEAK.fetch_max(in_use, Relaxed);
+    }
+    true
+}
+
+impl Ground {
+    /// Maps more, so that `bytes` bytes at `align` fit. Larger steps as the window grows, the least that does when the
+    /// system refuses them.
+    fn grow(&mut self, tables: &Tables, bytes: usize, align: usize) -> bool {
+        // A gap that ends where the window is mapped to is part of what is needed.
+        let needed = bytes.saturating_add(align.max(SLICE) - SLICE);
+        let mut step = needed.max(STEP).max((self.mapped / 8).next_multiple_of(STEP)).next_multiple_of(STEP);
+        let mut detours = 0;
+        while self.mapped.saturating_add(needed) <= tables.bytes() {
+            let room = tables.bytes() - self.mapped;
+            step = step.clamp(needed, room);
+            let address = tables.base() + self.mapped;
+            if let Some(at) = os::map_at(address, step) {
+                self.prepare(at, step);
+                return self.back(tables, step);
+            }
+            if step > needed {
+                step = (step / 2).next_multiple_of(SLICE).max(needed);
+            } else if detours < 8 && os::map_at(address + DETOUR, SLICE).is_some_and(release_probe) {
+                // Here somebody else's mapping is in the way, not a limit.
+                self.mapped += DETOUR;
+                detours += 1;
+            } else {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Says that `bytes` bytes more have memory.
+    fn back(&mut self, tables: &Tables, bytes: usize) -> bool {
+        let start = (tables.base() + self.mapped) as u64;
+        let hole = self.range.holes().find(|hole| hole.use_ == Use::Hole && hole.start <= start && start < hole.end());
+        let backed = hole.is_some_and(|hole| self.range.back(&hole, start, bytes as u64).is_ok());
+        if backed {
+            self.mapped += bytes;
+            tables.set_mapped(self.mapped);
+        }
+        backed
+    }
+
+    /// What the settings ask of a new mapping.
+    fn prepare(&self, at: core::ptr::NonNull<u8>, bytes: usize) {
+        if let Some(wanted) = settings::huge_pages() {
+            // SAFETY: mapped a moment ago.
+            let done = unsafe { os::advise_huge(at, bytes, wanted) };
+            FALLBACKS.fetch_add(usize::from(!done), Relaxed);
+        }
+        if let Some((policy, nodes)) = settings::numa_policy() {
+            // SAFETY: mapped a moment ago.
+            let done = unsafe { os::bind(at, bytes, policy, nodes) };
+            FALLBACKS.fetch_add(usize::from(!done), Relaxed);
+        }
+    }
+}
+
+/// Gives back a page that was mapped to see whether an address is free.
+fn release_probe(at: core::ptr::NonNull<u8>) -> bool {
+    // SAFETY: mapped a moment ago, used by nobody.
+    unsafe { os::unmap(at, SLICE) };
+    true
+}
+
+/// Sets or clears the bits of `count` slices.
+pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
+    let (mut at, end) = (slice as usize, slice as usize + count);
+    while at < end {
+        let next = end.min((at / 64 + 1) * 64);
+        let mask = (u64::MAX >> (64 - (next - at))) << (at % 64);
+        if let Some(word) = bits.get(at / 64) {
+            // Looked at first: a word that is right already stays in other processors' caches.
+            match (set, word.load(Relaxed) & mask) {
+                (true, now) if now != mask => _ = word.fetch_or(mask, Relaxed),
+                (false, now) if now != 0 => _ = word.fetch_and(!mask, Relaxed),
+                _ => {}
+            }
+        }
+        at = next;
+    }
+}
+
+/// Says that the first `bytes` bytes from a slice on may hold something.
+pub fn soil(tables: &Tables, slice: u32, bytes: usize) {
+    for (at, pages) in tables.dirty[slice as usize..].iter().take(bytes.div_ceil(SLICE)).enumerate() {
+        let mask = pages_below(bytes - at * SLICE);
+        if pages.load(Relaxed) & mask != mask {
+            pages.fetch_or(mask, Relaxed);
+        }
+    }
+}
+
+/// The bits of the pages that the first `bytes` bytes of a slice touch.
+pub fn pages_below(bytes: usize) -> u16 {
+    let pages = bytes.min(SLICE).div_ceil(PAGE) as u32;
+    (u32::MAX >> (32 - pages.max(1))) as u16 & if pages == 0 { 0 } else { u16::MAX }
+}
+
+/// Gives the memory under free slices back to the system: of those whose bits are set in `which`. In pieces, the lock free
+/// between them, so that nobody waits for more than a millisecond or two.
+pub fn purge(which: impl Fn(usize) -> u64) {
+    /// 128 slices, 8 MiB: 2048 pages at half a microsecond.
+    const PIECE: u32 = 128;
+    let Some(tables) = tables() else { return };
+    let count = (space::mapped() / SLICE) as u32;
+    let ready = |word: usize| tables.idle.get(word).map_or(0, |bits| bits.load(Relaxed) & which(word));
+    for piece in (0..count).step_by(PIECE as usize) {
+        let words = piece as usize / 64..(piece + PIECE) as usize / 64;
+        if words.clone().all(|word| ready(word) == 0) {
+            continue;
+        }
+        let _guard = GROUND.lock();
+        let end = count.min(piece + PIECE);
+        let is_ready = |slice: u32| ready(slice as usize / 64) >> (slice % 64) & 1 != 0;
+        let mut at = piece;
+        while let Some(first) = (at..end).find(|&slice| is_ready(slice)) {
+            at = (first..end).find(|&slice| !is_ready(slice)).unwrap_or(end);
+            purge_slices(tables, first, at);
+        }
+    }
+}
+
+/// Free slices from `first` to before `end` lose their memory.
+fn purge_slices(tables: &Tables, first: u32, end: u32) {
+    let bytes = (end - first) as usize * SLICE;
+    let dirty = &tables.dirty[first as usize..end as usize];
+    let pages: u32 = dirty.iter().map(|pages| pages.load(Relaxed).count_ones()).sum();
+    // SAFETY: the slices are free, and the caller holds the lock without which nobody takes them.
+    if pages == 0 || unsafe { os::purge(tables.address(first), bytes) } {
+        dirty.iter().for_each(|pages: &AtomicU16| pages.store(0, Relaxed));
+        mark(tables.idle, first, (end - first) as usize, false);
+        purged(pages as usize * PAGE);
+    }
+}
+
+/// Counts a purge.
+pub fn purged(bytes: usize) {
+    if bytes > 0 {
+        PURGES.fetch_add(1, Relaxed);
+        PURGED.fetch_add(bytes, Relaxed);
+    }
+}
+
+/// The block that a slice starts, as a size in bytes.
+pub fn bytes_of(block: Block) -> usize {
+    block.bytes as usize
+}

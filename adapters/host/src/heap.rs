@@ -1,0 +1,138 @@
+//! First-class heaps: blocks that can be given back one by one, or all at once.
+//!
+//! Promises upward: [`Heap`] allocates like the global heap but from spans of its own, so that dropping it returns every block
+//! in O(spans); any thread may use it by reference; C's `free` takes its blocks too.
+//! Asks from below: [`Shelves`], [`large`]. It has no thread caches: a call takes a lock and a bit, about 100 instructions.
+
+use crate::class::{self, SLICE};
+use crate::lock::Lock;
+use crate::shelf::{Shelf, Shelves};
+use crate::space::{Span, tables};
+use crate::{ground, large, slow};
+use core::alloc::Layout;
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+/// Heaps at a time.
+const HEAPS: usize = 1024;
+
+/// The heaps by number, less one: 0 is everybody's.
+static ALL: [AtomicPtr<Shelves>; HEAPS] = [const { AtomicPtr::new(null_mut()) }; HEAPS];
+
+/// A heap of its own.
+///
+/// # Example
+/// ```
+/// use std::alloc::Layout;
+/// use terrace_host::Heap;
+/// let heap = Heap::new().expect("memory for one more heap");
+/// let layout = Layout::new::<[u64; 100]>();
+/// let block = heap.allocate(layout).expect("memory");
+/// heap.allocate(layout).expect("memory"); // never freed by itself
+/// // SAFETY: allocated above with this layout, used by nobody.
+/// unsafe { heap.deallocate(block, layout) };
+/// drop(heap); // the other block goes here
+/// ```
+#[derive(Debug)]
+pub struct Heap {
+    shelves: &'static Shelves,
+    /// Where the shelves lie.
+    slice: u32,
+    /// Its place in `ALL`.
+    at: usize,
+}
+
+impl Heap {
+    /// A heap without blocks. `None` without memory, or when 1024 heaps exist. Takes a slice of 64 KiB for its records, of
+    /// which one page is touched.
+    pub fn new() -> Option<Self> {
+        crate::start::ready().then_some(())?;
+        let slice = ground::take(1, SLICE)?;
+        let tables = tables()?;
+        let memory = tables.address(slice).cast::<Shelves>();
+        let place = ALL.iter().position(|place| {
+            // A number that nobody has; the dangling address marks it as taken until the shelves are there.
+            place.compare_exchange(null_mut(), NonNull::dangling().as_ptr(), Relaxed, Relaxed).is_ok()
+        });
+        let Some(at) = place else {
+            ground::give(slice, 0);
+            return None;
+        };
+        // SAFETY: a slice of ours, larger than the shelves and aligned to more.
+        unsafe { memory.write(Shelves::new(at as u16 + 1)) };
+        ground::soil(tables, slice, size_of::<Shelves>());
+        ALL[at].store(memory.as_ptr(), Release);
+        // SAFETY: written above; lives until the heap is dropped, which ends every use through it.
+        Some(Self { shelves: unsafe { memory.as_ref() }, slice, at })
+    }
+
+    /// A block for a layout; `None` when there is no memory. A layout of size 0 gets a block too.
+    pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let class = class::serving(layout.size(), layout.align());
+        let mut found = null_mut();
+        if class == class::NONE {
+            let slice = large::take(layout.size(), layout.align(), false)?;
+            let tables = tables()?;
+            tables.span(slice).heap.store(self.number(), Relaxed);
+            self.shelves.adopt(slice);
+            found = tables.address(slice).as_ptr();
+        } else {
+            self.shelves.take(class, 1, |block| found = block);
+        }
+        if found.is_null() {
+            slow::out_of_memory();
+        }
+        NonNull::new(found)
+    }
+
+    /// Takes a block back.
+    ///
+    /// # Safety
+    /// [`allocate`](Self::allocate) of this heap gave the block for this layout, and nobody uses it any more.
+    pub unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        let _ = layout;
+        large::free_any(block.as_ptr());
+    }
+
+    /// Blocks it has handed out, large ones included, and bytes of its slices.
+    pub fn spans(&self) -> u32 {
+        (0..class::COUNT).map(|class| self.shelves.count(class)).sum()
+    }
+
+    fn number(&self) -> u16 {
+        self.at as u16 + 1
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        self.shelves.drop_all();
+        ALL[self.at].store(null_mut(), Release);
+        ground::give(self.slice, 0);
+        crate::purge::note();
+    }
+}
+
+/// A block of some heap comes back.
+pub fn free(block: *mut u8, slice: u32, span: &Span) {
+    let number = usize::from(span.heap.load(Relaxed));
+    let shelves = ALL.get(number.wrapping_sub(1)).map_or(null_mut(), |place| place.load(Acquire));
+    // SAFETY: a span names its heap's number as long as the heap lives.
+    let Some(shelves) = (unsafe { shelves.as_ref() }) else { return };
+    match usize::from(span.class.load(Relaxed)) {
+        class::NONE => shelves.release(slice),
+        class => shelves.give(class, &[block]),
+    }
+}
+
+/// Calls `each` with the locks of every heap: for a fork.
+pub fn each_lock(each: impl Fn(&'static Lock<Shelf>)) {
+    for place in &ALL {
+        let shelves = place.load(Acquire);
+        if shelves.is_null() || shelves == NonNull::dangling().as_ptr() {
+            continue;
+        }
+        // SAFETY: the heap's shelves, which live as long as they stand here.
+        unsafe { &*shelves }.locks().iter().for_each(&each);
+    }
+}

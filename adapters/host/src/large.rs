@@ -1,0 +1,168 @@
+//! Large blocks: whole slices from the ground, grown in place where there is room, moved by page tables where there is none.
+//!
+//! Promises upward: [`allocate`], [`resize`] and [`free_any`] in O(log gaps) and, for zeroed blocks, the pages that are known
+//! to hold something. Asks from below: [`ground`]; the bits of pages.
+
+use crate::class::{self, PAGE, SLICE};
+use crate::report::fatal;
+use crate::space::{Span, Tables, tables};
+use crate::{emergency, ground, heap, os, purge, slow, start};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Least size that is moved by page tables: 64 pages. Copying fewer costs less than the two system calls' worth of faults.
+const RELOCATE: usize = 256 << 10;
+/// Moves by page tables: each leaves up to two mappings more, and a process may have 65530.
+static RELOCATIONS: AtomicUsize = AtomicUsize::new(0);
+const MOST_RELOCATIONS: usize = 8192;
+
+/// A block of `bytes` bytes at a multiple of `align`, a power of two, for a heap (0: everybody's). Null when there is no memory.
+#[cold]
+#[inline(never)]
+pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
+    purge::poll();
+    match take(bytes, align, zeroed) {
+        Some(slice) => tables().map_or(core::ptr::null_mut(), |tables| tables.address(slice).as_ptr()),
+        None => slow::out_of_memory(),
+    }
+}
+
+/// The slices of a block. The second try is made when everything that caches hold is back.
+pub fn take(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
+    // What no pointer difference can span is no object.
+    if bytes > isize::MAX as usize - SLICE || align > isize::MAX as usize / 2 || !start::ready() {
+        return None;
+    }
+    let count = bytes.div_ceil(SLICE).max(1);
+    let slice = ground::take(count, align).or_else(|| {
+        purge::everything();
+        ground::take(count, align)
+    })?;
+    let tables = tables()?;
+    let span = tables.span(slice);
+    span.class.store(class::NONE as u8, Relaxed);
+    span.heap.store(0, Relaxed);
+    span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
+    if zeroed {
+        zero(tables, slice, 0, bytes);
+    }
+    Some(slice)
+}
+
+/// Clears what may hold something of the bytes from `from` to before `to` of a large block.
+fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
+    let mut page = from / PAGE;
+    while page * PAGE < to {
+        let dirty = tables.pages(slice + (page / 16) as u32).load(Relaxed);
+        if dirty >> (page % 16) & 1 != 0 {
+            let start = from.max(page * PAGE);
+            let bytes = to.min((page + 1) * PAGE) - start;
+            // SAFETY: inside the block, which is not handed out yet.
+            let at = unsafe { tables.address(slice).add(start) };
+            // SAFETY: see above.
+            unsafe { at.write_bytes(0, bytes) };
+        }
+        page += 1;
+    }
+}
+
+/// Bytes that were asked for, in whole pages.
+fn held(span: &Span) -> usize {
+    span.next.load(Relaxed) as usize * PAGE
+}
+
+/// The slice of a large block, or of a block of a heap; everything else ends the process.
+fn slice_of(tables: &Tables, block: *mut u8) -> u32 {
+    let slice = tables.slice_of(block.addr());
+    slice.filter(|&slice| is_start(tables, slice, block)).unwrap_or_else(|| {
+        fatal("a free or resize of what is no block: never allocated, or freed already", block.addr())
+    })
+}
+
+/// Whether a block that the classes table does not know starts at an address.
+fn is_start(tables: &Tables, slice: u32, block: *mut u8) -> bool {
+    let span = tables.span(slice);
+    let in_span = usize::from(span.class.load(Relaxed)) != class::NONE && span.heap.load(Relaxed) != 0;
+    span.block().is_some() && (in_span || tables.address(slice).as_ptr() == block)
+}
+
+/// Takes any block back: null, large ones, those of heaps, and those from the reserve for signal handlers.
+#[cold]
+#[inline(never)]
+pub extern "C" fn free_any(block: *mut u8) {
+    if block.is_null() || emergency::free(block) {
+        return;
+    }
+    let Some(tables) = tables() else { fatal("a free of what was never allocated", block.addr()) };
+    let slice = slice_of(tables, block);
+    let span = tables.span(slice);
+    if span.heap.load(Relaxed) != 0 {
+        return heap::free(block, slice, span);
+    }
+    ground::give(slice, held(span));
+    purge::note();
+    purge::poll();
+}
+
+/// Bytes that a block holds, large or of a heap or of the reserve.
+pub fn usable(block: *mut u8) -> usize {
+    if let Some(bytes) = emergency::usable(block) {
+        return bytes;
+    }
+    let Some(tables) = tables() else { fatal("a question about what was never allocated", block.addr()) };
+    let span = tables.span(slice_of(tables, block));
+    match usize::from(span.class.load(Relaxed)) {
+        class::NONE => held(span),
+        class => class::size(class),
+    }
+}
+
+/// Makes a large block `bytes` long where it lies, or by moving its pages: its new address, with the old contents up to the
+/// smaller size. Null, and nothing changed: it must be copied.
+pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
+    let Some(tables) = tables().filter(|_| bytes > class::LARGEST && bytes <= isize::MAX as usize - SLICE) else {
+        return core::ptr::null_mut();
+    };
+    if emergency::usable(block).is_some() || align > SLICE {
+        return core::ptr::null_mut();
+    }
+    let slice = slice_of(tables, block);
+    let span = tables.span(slice);
+    let (Some(name), class::NONE) = (span.block(), usize::from(span.class.load(Relaxed))) else {
+        return core::ptr::null_mut();
+    };
+    let count = bytes.div_ceil(SLICE);
+    let before = held(span);
+    if count == ground::bytes_of(name) / SLICE || ground::resize(slice, count, before) {
+        span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
+        // Pages that it no longer holds may have been written to.
+        ground::soil(tables, slice, before.min(count * SLICE));
+        if bytes < before {
+            purge::note();
+        }
+        return block;
+    }
+    if span.heap.load(Relaxed) == 0 { relocate(tables, slice, bytes) } else { core::ptr::null_mut() }
+}
+
+/// Moves the pages of a block that must grow to where there is room.
+fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
+    let held = held(tables.span(slice));
+    if held < RELOCATE || RELOCATIONS.fetch_add(1, Relaxed) >= MOST_RELOCATIONS {
+        return core::ptr::null_mut();
+    }
+    // Room to grow further where it goes: half as much again, as addresses only.
+    let Some(to) = take(bytes, SLICE, false) else { return core::ptr::null_mut() };
+    let (source, target) = (tables.address(slice), tables.address(to));
+    let moved = held.next_multiple_of(start::page_bytes());
+    // SAFETY: both are blocks of ours, at least so long; the new one holds nothing yet, the old one will hold zeros.
+    if !unsafe { os::relocate(source, target, moved) } {
+        ground::give(to, 0);
+        return core::ptr::null_mut();
+    }
+    ground::soil(tables, to, moved);
+    let slices = moved.div_ceil(SLICE);
+    tables.dirty[slice as usize..].iter().take(slices).for_each(|pages| pages.store(0, Relaxed));
+    ground::give(slice, 0);
+    NonNull::as_ptr(target)
+}

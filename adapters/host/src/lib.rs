@@ -1,0 +1,73 @@
+//! terrace on an operating system: the allocator behind `#[global_allocator]` and behind `libterrace_malloc`.
+//!
+//! ```text
+//!   malloc(100)                                             free(p)
+//!        │ size -> class (a constant in Rust)                  │ address -> class: classes[(p - base) >> 16]
+//!        v                                                     v
+//!   ┌─────────────────────────── cache ────────────────────────────┐   of a thread: an array of free blocks a class;
+//!   │ [null b b b b ..] [null b ..] [null ..]                      │   pop or push, about 6 instructions, no atomics
+//!   └──────┬────────────────────────────────────────────────▲──────┘
+//!     empty│ a batch                                    full│ a batch
+//!   ┌──────v────────────── depot (lock-free) ───────────────┴──────┐   batches between threads
+//!   └──────┬────────────────────────────────────────────────▲──────┘
+//!   ┌──────v───────────────── shelf ────────────────────────┴──────┐   of a class: spans of 64 KiB by fullness,
+//!   │ ████████ ██████░░ ███░░░░░     a bit a block, beside it      │   blocks come from the fullest
+//!   └──────┬────────────────────────────────────────────────▲──────┘
+//!   ┌──────v───────────── ground: one window of addresses ──┴──────┐   slices of 64 KiB: spans and large blocks,
+//!   │ span│span│  large block  │span│      free      │              │   the core's range allocator, best fit
+//!   └──────┬────────────────────────────────────────────────▲──────┘
+//!      mmap v                                    purge clock │           free slices and free pages inside spans
+//! ```
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `class` | sizes and classes |
+//! | `tls`, `cache`, `slow`, `thread` | a thread's cache: the word that finds it, the fast paths, the slow ones, start and end |
+//! | `depot`, `shelf`, `ground`, `large` | what is behind it |
+//! | `space`, `purge` | the window and its tables; giving memory back |
+//! | `fork`, `emergency`, `lock`, `start` | what must hold when a process forks, a signal interrupts, threads wait, nothing is there yet |
+//! | `os` | all that is asked of a system, one file for each |
+//!
+//! # Example
+//! ```
+//! #[global_allocator]
+//! static A: terrace_host::Global = terrace_host::Global::new();
+//!
+//! let numbers: Vec<u64> = (0..1000).collect();
+//! let stats = terrace_host::stats();
+//! assert!(stats.in_use >= numbers.len() * 8);
+//! println!("{stats}");
+//! ```
+#![no_std]
+
+#[cfg(feature = "allocator-api2")]
+mod allocator;
+mod cache;
+pub mod calls;
+pub mod class;
+mod depot;
+mod emergency;
+mod fork;
+mod global;
+mod ground;
+mod heap;
+mod large;
+mod lock;
+mod os;
+mod purge;
+pub mod report;
+mod settings;
+mod shelf;
+mod slow;
+mod space;
+mod start;
+mod stats;
+mod thread;
+mod tls;
+
+pub use global::Global;
+pub use heap::Heap;
+pub use purge::trim;
+pub use settings::{BadSetting, HugePages, Numa, Setting, stats_at_exit};
+pub use start::{read_environment, ready};
+pub use stats::{Stats, stats};

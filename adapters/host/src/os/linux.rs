@@ -1,0 +1,183 @@
+//! Linux and Android: mappings at chosen addresses, futexes, cgroups, NUMA policy.
+
+use super::{errno, set_errno};
+use core::ffi::CStr;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
+
+/// Maps `bytes` bytes of zeros at `address`, or not at all. An older kernel takes the address as a hint: what it maps
+/// elsewhere is given back.
+pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
+    let mapped = super::unix::map_with(address, bytes, libc::MAP_FIXED_NOREPLACE)?;
+    if mapped.addr().get() == address {
+        return Some(mapped);
+    }
+    // SAFETY: mapped here, a moment ago.
+    unsafe { super::unmap(mapped, bytes) };
+    None
+}
+
+/// Takes the memory under whole pages away: they read as zeros from now on, and cost nothing until they are touched.
+/// `false` when the system would not.
+///
+/// # Safety
+/// Nobody needs what is in these pages, which `map` or `map_at` mapped.
+pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
+    let errno = errno();
+    // SAFETY: the caller's promise.
+    let done = unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) } == 0;
+    set_errno(errno);
+    done
+}
+
+/// Asks for huge pages under a mapping, or for none. `false` when the kernel has none.
+///
+/// # Safety
+/// `map` or `map_at` mapped these pages.
+pub unsafe fn advise_huge(at: NonNull<u8>, bytes: usize, wanted: bool) -> bool {
+    let errno = errno();
+    let advice = if wanted { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+    // SAFETY: advice changes no contents.
+    let done = unsafe { libc::madvise(at.as_ptr().cast(), bytes, advice) } == 0;
+    set_errno(errno);
+    done
+}
+
+/// Places the memory that a mapping will get: on the nodes of `mask`, by a policy of `linux/mempolicy.h`
+/// (`MPOL_PREFERRED` 1, `MPOL_BIND` 2, `MPOL_INTERLEAVE` 3, `MPOL_LOCAL` 4). `false` when the kernel refuses.
+///
+/// # Safety
+/// `map` or `map_at` mapped these pages.
+pub unsafe fn bind(at: NonNull<u8>, bytes: usize, policy: i32, mask: u64) -> bool {
+    let errno = errno();
+    let (nodes, count) = if mask == 0 { (core::ptr::null(), 0) } else { (&raw const mask, 65usize) };
+    // SAFETY: the mask has 64 readable bits (the kernel reads one less than it is told), contents do not change.
+    let result = unsafe { libc::syscall(libc::SYS_mbind, at.as_ptr(), bytes, policy, nodes, count, 0) };
+    set_errno(errno);
+    result == 0
+}
+
+/// Moves the memory under `bytes` bytes at `from` to `to`, where nothing but zeros is lost; what was at `from` reads as
+/// zeros afterwards. `false`, and nothing moved, when the kernel cannot (before 5.7).
+///
+/// # Safety
+/// Both are whole pages that this module mapped; nobody needs what is at `to`, and they do not overlap.
+pub unsafe fn relocate(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> bool {
+    let errno = errno();
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+    // SAFETY: the caller's promise; the old range stays mapped, without memory.
+    let moved = unsafe { libc::mremap(from.as_ptr().cast(), bytes, bytes, flags, to.as_ptr()) };
+    set_errno(errno);
+    moved != libc::MAP_FAILED
+}
+
+/// Sleeps until somebody wakes those that wait at `word`, unless it is no longer `seen`; may return for no reason.
+/// `milliseconds`: at most so long; 0: as long as it takes.
+pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
+    let errno = errno();
+    let time = libc::timespec {
+        tv_sec: libc::time_t::from(milliseconds / 1000),
+        tv_nsec: libc::c_long::from((milliseconds % 1000) * 1_000_000),
+    };
+    let time = if milliseconds == 0 { core::ptr::null() } else { &raw const time };
+    // SAFETY: the word outlives the call, and so does the time; the kernel reads both.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, seen, time) };
+    set_errno(errno);
+}
+
+/// Wakes `count` of those that wait at `word`.
+pub fn wake(word: &AtomicU32, count: i32) {
+    // SAFETY: the kernel takes the address as a name and writes nothing.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, count) };
+}
+
+/// Milliseconds since some moment before the process began; as fine as the kernel's tick, which is what costs least.
+pub fn milliseconds() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours to be written.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// Bits that differ from process to process: eight of the bytes the kernel gave this one.
+pub fn random() -> u64 {
+    // SAFETY: a query.
+    let address = unsafe { libc::getauxval(libc::AT_RANDOM) };
+    let bytes = core::ptr::with_exposed_provenance::<[u8; 8]>(address as usize);
+    // SAFETY: 16 bytes that the kernel laid there, or null.
+    unsafe { bytes.as_ref() }.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
+/// Whether this process was given rights that its user has not: settings from the environment are then not his to make.
+pub fn is_secure() -> bool {
+    // SAFETY: a query.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The C library's place for the thread's error number.
+pub(super) fn errno_place() -> *mut i32 {
+    // SAFETY: asks for nothing.
+    unsafe { libc::__errno_location() }
+}
+
+/// Bytes of memory that the process's control group may use, or `usize::MAX`: version 2 (`memory.max` of the group
+/// that `/proc/self/cgroup` names and of those above it), or version 1 as containers mount it.
+pub fn memory_limit() -> usize {
+    let mut buffer = [0; 1024];
+    let mut limit = usize::MAX;
+    if let Some(text) = read(c"/proc/self/cgroup", &mut buffer) {
+        // The line of version 2 is `0::/path`.
+        if let Some(path) = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"0::")) {
+            limit = limit_of_group(path);
+        }
+    }
+    let file = c"/sys/fs/cgroup/memory/memory.limit_in_bytes";
+    limit.min(read(file, &mut buffer).and_then(number).unwrap_or(usize::MAX))
+}
+
+/// The least `memory.max` from a group up to the root.
+fn limit_of_group(path: &[u8]) -> usize {
+    const ROOT: &[u8] = b"/sys/fs/cgroup";
+    const NAME: &[u8] = b"/memory.max\0";
+    let mut limit = usize::MAX;
+    let mut file = [0; 1024];
+    let mut end = path.len();
+    loop {
+        let length = ROOT.len() + end + NAME.len();
+        let text = path.get(..end).unwrap_or(b"");
+        if length <= file.len() {
+            let parts = [ROOT, text.strip_suffix(b"/").unwrap_or(text), NAME];
+            let bytes = parts.iter().flat_map(|part| part.iter());
+            file.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            let mut buffer = [0; 64];
+            let name = CStr::from_bytes_until_nul(&file).unwrap_or(c"");
+            limit = limit.min(read(name, &mut buffer).and_then(number).unwrap_or(usize::MAX));
+        }
+        match text.iter().rposition(|&byte| byte == b'/') {
+            Some(at) if end > 0 => end = at,
+            _ => return limit,
+        }
+    }
+}
+
+/// The first bytes of a small file.
+fn read<'a>(name: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let errno = errno();
+    // SAFETY: the name is a string.
+    let file = unsafe { libc::open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let mut count = -1;
+    if file >= 0 {
+        // SAFETY: the buffer is ours to be written.
+        count = unsafe { libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()) };
+        // SAFETY: opened above.
+        unsafe { libc::close(file) };
+    }
+    set_errno(errno);
+    buffer.get(..usize::try_from(count).ok()?)
+}
+
+/// The number at the start of a text; `None` for `max`.
+fn number(text: &[u8]) -> Option<usize> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    core::str::from_utf8(&text[..digits]).ok()?.parse().ok()
+}

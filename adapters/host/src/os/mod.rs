@@ -1,0 +1,32 @@
+//! What terrace asks of an operating system: one small file for each, the same functions in all.
+//!
+//! Promises upward, for every system:
+//! - [`map`], [`map_at`], [`unmap`], [`purge`], [`advise_huge`], [`bind`]: address space and the memory under it
+//! - [`wait`], [`wake`]: a thread sleeps until a word changes
+//! - [`milliseconds`]: a clock that costs a few nanoseconds and never goes back
+//! - [`errno`], [`set_errno`]; [`say`], [`abort`]: a line on standard error without an allocation; the end
+//! - [`physical_bytes`], [`address_limit`], [`memory_limit`], [`page_bytes`], [`random`]: what this machine and process are
+//! - [`variable`]: the environment, without an allocation
+//! - [`spawn`], [`at_fork`], [`Key`]: threads
+//!
+//! Asks from below: `libc`. Nothing here allocates, panics, or touches a thread-local variable with a destructor.
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod linux;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub use linux::*;
+
+#[cfg(target_vendor = "apple")]
+mod apple;
+#[cfg(target_vendor = "apple")]
+pub use apple::*;
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+pub use unix::*;
+
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+pub use windows::*;

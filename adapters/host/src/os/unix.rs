@@ -1,0 +1,186 @@
+//! What Linux and macOS share: POSIX.
+
+use core::ffi::{CStr, c_char, c_void};
+use core::ptr::{NonNull, null_mut};
+
+/// Maps `bytes` bytes of zeros anywhere. `reserve`: most of it will never be touched, and need not be accounted for.
+pub fn map(bytes: usize, reserve: bool) -> Option<NonNull<u8>> {
+    map_with(0, bytes, if reserve { libc::MAP_NORESERVE } else { 0 })
+}
+
+/// An anonymous private mapping.
+pub(super) fn map_with(address: usize, bytes: usize, flags: i32) -> Option<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let hint = core::ptr::without_provenance_mut(address);
+    // SAFETY: without MAP_FIXED no mapping that exists is changed; the system checks every argument.
+    let address = unsafe { libc::mmap(hint, bytes, protection, flags, -1, 0) };
+    if address == libc::MAP_FAILED { None } else { NonNull::new(address.cast()) }
+}
+
+/// Gives a mapping, or whole pages of one, back.
+///
+/// # Safety
+/// Nobody uses these pages any more, and they were mapped by this file.
+pub unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
+    let errno = errno();
+    // SAFETY: the caller's promise. A failure (too many mappings) leaves them mapped, which wastes and breaks nothing.
+    unsafe { libc::munmap(at.as_ptr().cast(), bytes) };
+    set_errno(errno);
+}
+
+/// Bytes of a page here.
+pub fn page_bytes() -> usize {
+    // SAFETY: a query.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
+
+/// Bytes of memory this machine has; 0 when it does not say.
+pub fn physical_bytes() -> usize {
+    // SAFETY: a query.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    usize::try_from(pages).unwrap_or(0).saturating_mul(page_bytes())
+}
+
+/// Bytes of address space this process may have; `usize::MAX` without a limit.
+pub fn address_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is ours to be written.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0;
+    if failed || limit.rlim_cur == libc::RLIM_INFINITY { usize::MAX } else { limit.rlim_cur as usize }
+}
+
+/// Writes bytes to standard error, in one piece where the system can. Nothing is left to be done about a failure.
+pub fn say(text: &[u8]) {
+    // SAFETY: the bytes are readable.
+    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+}
+
+/// Ends the process, as glibc does when it finds its heap broken.
+pub fn abort() -> ! {
+    // SAFETY: asks for nothing.
+    unsafe { libc::abort() }
+}
+
+/// A thread gives its turn away.
+pub fn yield_now() {
+    // SAFETY: asks for nothing.
+    unsafe { libc::sched_yield() };
+}
+
+/// The value of an environment variable; `name` ends with `=`. `None` too before the C library knows the environment.
+pub fn variable(name: &str) -> Option<&'static CStr> {
+    let mut at = environ()?;
+    loop {
+        // SAFETY: the environment is a list of strings that ends with null; nobody changes it while the process starts.
+        let entry = NonNull::new(unsafe { *at.as_ptr() })?;
+        // SAFETY: an entry of the environment is a string that ends with 0.
+        let text = unsafe { CStr::from_ptr(entry.as_ptr()) };
+        if text.to_bytes().starts_with(name.as_bytes()) {
+            return CStr::from_bytes_with_nul(&text.to_bytes_with_nul()[name.len()..]).ok();
+        }
+        // SAFETY: the entry was not the null that ends the list.
+        at = unsafe { at.add(1) };
+    }
+}
+
+/// The environment, when it is known already.
+pub fn environ() -> Option<NonNull<*mut c_char>> {
+    unsafe extern "C" {
+        static mut environ: *mut *mut c_char;
+    }
+    // SAFETY: the C library's variable; read once, while the process starts.
+    NonNull::new(unsafe { environ })
+}
+
+/// The value of a thread-specific key, and the call when a thread ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Key(libc::pthread_key_t);
+
+impl Key {
+    /// A key whose destructor gets a thread's value, if it has one, when the thread ends.
+    pub fn new(destructor: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
+        let mut key = 0;
+        // SAFETY: `key` is ours to be written; the destructor lives as long as the program.
+        let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) } != 0;
+        if failed { None } else { Some(Self(key)) }
+    }
+
+    /// The key as a number.
+    pub const fn number(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The key of a number.
+    pub const fn from_number(number: u32) -> Self {
+        Self(number as libc::pthread_key_t)
+    }
+
+    /// This thread's value; null when it has none.
+    #[inline]
+    pub fn get(self) -> *mut c_void {
+        // SAFETY: the key was made by `new`.
+        unsafe { libc::pthread_getspecific(self.0) }
+    }
+
+    /// Sets this thread's value.
+    pub fn set(self, value: *mut c_void) {
+        // SAFETY: the key was made by `new`. Without memory for it nothing is set, and the thread leaves its cache behind.
+        unsafe { libc::pthread_setspecific(self.0, value) };
+    }
+
+    /// Takes the key out of use: its destructor is not called any more.
+    pub fn delete(self) {
+        // SAFETY: the key was made by `new`.
+        unsafe { libc::pthread_key_delete(self.0) };
+    }
+}
+
+/// Registers what to do before a fork, and after it in parent and child.
+pub fn at_fork(prepare: unsafe extern "C" fn(), parent: unsafe extern "C" fn(), child: unsafe extern "C" fn()) -> bool {
+    // SAFETY: the functions live as long as the program.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) == 0 }
+}
+
+/// Starts a thread of its own that nobody waits for, with every signal blocked.
+pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
+    let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `all` is ours to be written.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: both sets are ours, `all` was filled.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+    let mut thread = core::mem::MaybeUninit::<libc::pthread_t>::uninit();
+    // SAFETY: `thread` is ours to be written; the body lives as long as the program.
+    let failed = unsafe { libc::pthread_create(thread.as_mut_ptr(), core::ptr::null(), body, null_mut()) } != 0;
+    // SAFETY: `before` was written by the call above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut()) };
+    if !failed {
+        // SAFETY: the thread was just made and is joined by nobody.
+        unsafe { libc::pthread_detach(thread.assume_init()) };
+    }
+    !failed
+}
+
+/// The thread's error number.
+pub fn errno() -> i32 {
+    // SAFETY: the C library's place for this thread.
+    unsafe { *super::errno_place() }
+}
+
+/// Sets it.
+pub fn set_errno(value: i32) {
+    // SAFETY: the C library's place for this thread.
+    unsafe { *super::errno_place() = value };
+}
+
+/// `errno` of a request that memory is lacking for.
+pub const ENOMEM: i32 = libc::ENOMEM;
+
+/// A number that no other living thread has, never 0.
+#[inline]
+pub fn thread() -> usize {
+    // SAFETY: asks for nothing.
+    unsafe { libc::pthread_self() as usize }
+}

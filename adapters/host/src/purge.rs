@@ -1,0 +1,171 @@
+//! The purge clock: memory that has been free for a while goes back to the system.
+//!
+//! Promises upward: what is free longer than two delays is given back by the next call that is not served by a thread's
+//! cache alone, by [`trim`], or by the background thread; pages inside spans too. A tick costs O(slices mapped / 64) and what
+//! it gives back.
+//! Asks from below: the bits of slices, [`ground::purge`], the shelves.
+//!
+//! ```text
+//! a free marks its slice     young ──tick──> old ──tick──> ripe: lost nothing since, so it is purged
+//! ```
+//!
+//! The deadline is set when something becomes free and there was none. A tick that comes a delay too late takes young and
+//! old slices alike: nobody touched anything in between.
+
+use crate::class;
+use crate::shelf::SHELVES;
+use crate::space::{Tables, mapped, tables};
+use crate::{class::SLICE, depot, ground, os, settings, slow, thread};
+use core::ffi::c_void;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+/// When the next tick is due, in milliseconds; `NEVER` when nothing waits for one.
+static DEADLINE: AtomicU64 = AtomicU64::new(NEVER);
+const NEVER: u64 = u64::MAX;
+/// Whether somebody ticks now.
+static TICKING: AtomicBool = AtomicBool::new(false);
+/// The background thread: none, running; and what it sleeps on.
+static THREAD: AtomicBool = AtomicBool::new(false);
+static BELL: AtomicU32 = AtomicU32::new(0);
+
+/// Says that something became free.
+pub fn note() {
+    if DEADLINE.load(Relaxed) != NEVER {
+        return;
+    }
+    let Some(delay) = settings::purge_delay() else { return };
+    DEADLINE.store(os::milliseconds() + delay, Relaxed);
+    if settings::background() {
+        if !THREAD.swap(true, Relaxed) && !os::spawn(background) {
+            THREAD.store(false, Relaxed);
+        }
+        BELL.fetch_add(1, Release);
+        os::wake(&BELL, 1);
+    }
+}
+
+/// Ticks, if it is time.
+#[inline]
+pub fn poll() {
+    if DEADLINE.load(Relaxed) != NEVER {
+        poll_clock();
+    }
+}
+
+/// Whether a tick waits for its time.
+pub fn is_due_later() -> bool {
+    DEADLINE.load(Relaxed) != NEVER
+}
+
+#[cold]
+fn poll_clock() {
+    let now = os::milliseconds();
+    if now >= DEADLINE.load(Relaxed) {
+        tick(now, false);
+    }
+}
+
+/// Gives back all that is free now. `true` when anything was.
+pub fn trim() -> bool {
+    let before = ground::counts().purged;
+    tick(os::milliseconds(), true);
+    ground::counts().purged > before
+}
+
+/// Everything that caches hold goes back to the spans, and empty spans to the ground.
+pub fn everything() {
+    if let Some(cache) = thread::current() {
+        slow::empty(cache);
+    }
+    thread::empty_spare();
+    depot::empty();
+}
+
+fn tick(now: u64, all: bool) {
+    if TICKING.swap(true, Acquire) {
+        return;
+    }
+    let due = DEADLINE.swap(NEVER, Relaxed);
+    let delay = settings::purge_delay().unwrap_or(0);
+    everything();
+    if let Some(tables) = tables() {
+        let left = ripen(tables, all || now >= due.saturating_add(delay));
+        ground::purge(|word| tables.ripe.get(word).map_or(0, |bits| bits.load(Relaxed)));
+        purge_spans(tables);
+        if left && settings::purge_delay().is_some() {
+            DEADLINE.store(now + delay, Relaxed);
+        }
+    }
+    TICKING.store(false, Release);
+}
+
+/// Young slices become old ones, and old ones ripe; with `late` both ripe. Whether any are old now.
+fn ripen(tables: &Tables, late: bool) -> bool {
+    let mut left = false;
+    let words = (mapped() / SLICE).div_ceil(64);
+    for ((young, old), ripe) in tables.young.iter().zip(tables.old).zip(tables.ripe).take(words) {
+        let fresh = if young.load(Relaxed) == 0 { 0 } else { young.swap(0, Relaxed) };
+        let before = old.load(Relaxed);
+        // What lost blocks again since is young once more.
+        let (ready, kept) = if late { (before | fresh, 0) } else { (before & !fresh, fresh) };
+        if before != kept {
+            old.store(kept, Relaxed);
+        }
+        if ripe.load(Relaxed) != ready {
+            ripe.store(ready, Relaxed);
+        }
+        left |= kept != 0;
+    }
+    left
+}
+
+/// Free pages of ripe slices that are spans go back. Not where huge pages were asked for, which that would split.
+fn purge_spans(tables: &Tables) {
+    if settings::huge_pages() == Some(true) {
+        return;
+    }
+    let words = (mapped() / SLICE).div_ceil(64);
+    for (word, ripe) in tables.ripe.iter().enumerate().take(words) {
+        let mut bits = ripe.load(Relaxed);
+        while bits != 0 {
+            let slice = (word * 64) as u32 + bits.trailing_zeros();
+            bits &= bits - 1;
+            if usize::from(tables.class(slice).load(Relaxed)) != class::NONE {
+                SHELVES.purge(slice);
+            }
+        }
+    }
+}
+
+/// Sleeps until something is free, then until it is time.
+extern "C" fn background(_: *mut c_void) -> *mut c_void {
+    loop {
+        let seen = BELL.load(Acquire);
+        let deadline = DEADLINE.load(Relaxed);
+        let now = os::milliseconds();
+        if deadline == NEVER {
+            os::wait(&BELL, seen, 0);
+        } else if now >= deadline {
+            tick(now, false);
+        } else {
+            os::wait(&BELL, seen, (deadline - now).min(60_000) as u32);
+        }
+    }
+}
+
+/// Waits until nobody ticks, and lets nobody begin: before a fork.
+pub fn hold() {
+    while TICKING.swap(true, Acquire) {
+        os::yield_now();
+    }
+}
+
+/// Lets ticks happen again; in the child the background thread is gone.
+pub fn release(is_child: bool) {
+    if is_child {
+        THREAD.store(false, Relaxed);
+        DEADLINE.store(NEVER, Relaxed);
+    }
+    TICKING.store(false, Release);
+}

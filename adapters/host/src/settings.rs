@@ -1,0 +1,275 @@
+//! Settings: what can be chosen, from the environment or by a call, and what is chosen now.
+//!
+//! Promises upward: a value is checked before it is taken; a bad one changes nothing, and the error says what would do.
+//! In the environment a bad value costs one line on standard error.
+//! Asks from below: [`os::variable`].
+//!
+//! | name | values | default |
+//! | --- | --- | --- |
+//! | `TERRACE_PURGE_DELAY` | `250ms`, `2s`, `0`, `never` | `250ms`: free memory goes back to the system after one to two of these |
+//! | `TERRACE_BACKGROUND` | `0`, `1` | `0`: a thread that does it when no call comes |
+//! | `TERRACE_HUGE_PAGES` | `default`, `always`, `never` | `default`: what the system does anyway |
+//! | `TERRACE_NUMA` | `default`, `local`, `interleave`, `bind:0,2` | `default`: the policy of the process |
+//! | `TERRACE_CACHE` | `0` to `32K` | `32K`: bytes of one size class that a thread keeps |
+//! | `TERRACE_LIMIT` | `2G`, `none` | `none`: what live blocks and caches may take |
+//! | `TERRACE_STATS` | `0`, `1` | `0`: statistics on standard error when the process ends |
+
+use crate::{class, os};
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// One setting with its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// How long free memory stays before the system gets it, in milliseconds; `None`: for ever. It takes one to two of these.
+    PurgeDelay(Option<u32>),
+    /// Whether a thread gives memory back when no call does. It starts with the next call that needs more than its cache.
+    Background(bool),
+    /// Huge pages under what is mapped from now on.
+    HugePages(HugePages),
+    /// Where the memory of what is mapped from now on is placed.
+    Numa(Numa),
+    /// The most bytes of one size class in a thread's cache, at most 32 KiB; two blocks are always kept.
+    Cache(usize),
+    /// The most bytes of slices in use, `usize::MAX` for no limit: allocations beyond it fail.
+    Limit(usize),
+    /// Whether statistics are printed when the process ends (by libterrace_malloc only).
+    Stats(bool),
+}
+
+/// Huge pages: 2 MiB of memory at a time, fewer misses of the address cache, more memory held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// As the system is set.
+    Default,
+    /// Asked for wherever 2 MiB are mapped.
+    Always,
+    /// Refused, also where the system gives them to everybody.
+    Never,
+}
+
+/// Where memory is placed on machines of several nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numa {
+    /// The policy of the process.
+    Default,
+    /// The node of the thread that first touches it.
+    Local,
+    /// All nodes in turn, page by page.
+    Interleave,
+    /// These nodes only: bit n stands for node n.
+    Bind(u64),
+}
+
+/// A value that was not taken. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadSetting {
+    /// The setting's name, as in the environment.
+    pub name: &'static str,
+    /// What would have been taken.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for BadSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} takes {}; it stays as it was", self.name, self.expected)
+    }
+}
+
+impl core::error::Error for BadSetting {}
+
+/// Milliseconds; `u32::MAX`: for ever.
+static PURGE_DELAY: AtomicU32 = AtomicU32::new(250);
+static BACKGROUND: AtomicBool = AtomicBool::new(false);
+static STATS: AtomicBool = AtomicBool::new(false);
+/// 0 default, 1 always, 2 never.
+static HUGE_PAGES: AtomicU32 = AtomicU32::new(0);
+/// The number of `linux/mempolicy.h`; 0 default.
+static NUMA_POLICY: AtomicU32 = AtomicU32::new(0);
+static NUMA_NODES: AtomicU64 = AtomicU64::new(0);
+static CACHE: AtomicUsize = AtomicUsize::new(class::LARGEST);
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Every name, and what it takes.
+const NAMES: [(&str, &str); 7] = [
+    ("TERRACE_PURGE_DELAY", "milliseconds (250, 250ms), seconds (2s), or `never`"),
+    ("TERRACE_BACKGROUND", "0 or 1"),
+    ("TERRACE_HUGE_PAGES", "`default`, `always` or `never`"),
+    ("TERRACE_NUMA", "`default`, `local`, `interleave` or `bind:` with node numbers below 64 (bind:0,2)"),
+    ("TERRACE_CACHE", "bytes up to 32K"),
+    ("TERRACE_LIMIT", "bytes, at least 1M (512M, 2G), or `none`"),
+    ("TERRACE_STATS", "0 or 1"),
+];
+
+impl Setting {
+    /// Reads a setting: its name as in the environment, its value as a person writes it.
+    ///
+    /// # Errors
+    /// What the name takes; for a name that is none, the first one's.
+    pub fn parse(name: &str, value: &str) -> Result<Self, BadSetting> {
+        let at = NAMES.iter().position(|(known, _)| *known == name).unwrap_or(0);
+        let (name, expected) = NAMES[at];
+        let parsed = match at {
+            0 => duration(value).map(Self::PurgeDelay),
+            1 => switch(value).map(Self::Background),
+            2 => huge(value).map(Self::HugePages),
+            3 => numa(value).map(Self::Numa),
+            4 => bytes(value).map(Self::Cache),
+            5 if value == "none" => Some(Self::Limit(usize::MAX)),
+            5 => bytes(value).map(Self::Limit),
+            _ => switch(value).map(Self::Stats),
+        };
+        let bad = BadSetting { name, expected };
+        let setting = parsed.ok_or(bad)?;
+        if setting.is_sound() { Ok(setting) } else { Err(bad) }
+    }
+
+    /// Makes it so.
+    ///
+    /// # Errors
+    /// A number out of bounds.
+    pub fn apply(self) -> Result<(), BadSetting> {
+        if !self.is_sound() {
+            let (name, expected) = NAMES[if matches!(self, Self::Cache(_)) { 4 } else { 5 }];
+            return Err(BadSetting { name, expected });
+        }
+        match self {
+            Self::PurgeDelay(delay) => PURGE_DELAY.store(delay.unwrap_or(u32::MAX), Relaxed),
+            Self::Background(on) => BACKGROUND.store(on, Relaxed),
+            Self::HugePages(wanted) => HUGE_PAGES.store(wanted as u32, Relaxed),
+            Self::Numa(wanted) => {
+                let (policy, nodes) = match wanted {
+                    Numa::Default => (0, 0),
+                    Numa::Bind(nodes) => (2, nodes),
+                    Numa::Interleave => (3, u64::MAX),
+                    Numa::Local => (4, 0),
+                };
+                NUMA_NODES.store(nodes, Relaxed);
+                NUMA_POLICY.store(policy, Relaxed);
+            }
+            Self::Cache(bytes) => CACHE.store(bytes, Relaxed),
+            Self::Limit(bytes) => LIMIT.store(bytes, Relaxed),
+            Self::Stats(on) => STATS.store(on, Relaxed),
+        }
+        Ok(())
+    }
+
+    /// Whether the number is within its bounds.
+    fn is_sound(self) -> bool {
+        match self {
+            Self::Cache(bytes) => bytes <= class::LARGEST,
+            // Below a megabyte not even the first span and the first cache would fit.
+            Self::Limit(bytes) => bytes >= 1 << 20,
+            _ => true,
+        }
+    }
+}
+
+/// Takes what the environment says, if it is known already and the process has no more rights than its user.
+pub fn read_environment() {
+    if os::is_secure() {
+        return;
+    }
+    for (name, _) in NAMES {
+        let mut key = [0; 32];
+        key[..name.len()].copy_from_slice(name.as_bytes());
+        key[name.len()] = b'=';
+        let key = core::str::from_utf8(&key[..=name.len()]).unwrap_or("=");
+        let Some(value) = os::variable(key) else { continue };
+        let text = value.to_str().unwrap_or("");
+        if let Err(bad) = Setting::parse(name, text).and_then(Setting::apply) {
+            crate::report::line(format_args!("{name}={text}: {bad}"));
+        }
+    }
+}
+
+pub(crate) fn purge_delay() -> Option<u64> {
+    Some(PURGE_DELAY.load(Relaxed)).filter(|&delay| delay != u32::MAX).map(u64::from)
+}
+
+pub(crate) fn background() -> bool {
+    BACKGROUND.load(Relaxed)
+}
+
+/// Whether statistics are wanted at the end.
+pub fn stats_at_exit() -> bool {
+    STATS.load(Relaxed)
+}
+
+/// `None`: leave it to the system.
+pub(crate) fn huge_pages() -> Option<bool> {
+    [None, Some(true), Some(false)][HUGE_PAGES.load(Relaxed) as usize % 3]
+}
+
+/// Policy and nodes, unless it is the default.
+pub(crate) fn numa_policy() -> Option<(i32, u64)> {
+    let policy = NUMA_POLICY.load(Relaxed) as i32;
+    (policy != 0).then(|| (policy, NUMA_NODES.load(Relaxed)))
+}
+
+pub(crate) fn cache_bytes() -> usize {
+    CACHE.load(Relaxed)
+}
+
+pub(crate) fn limit() -> usize {
+    LIMIT.load(Relaxed)
+}
+
+/// A number with a unit of time.
+fn duration(text: &str) -> Option<Option<u32>> {
+    if text == "never" {
+        return Some(None);
+    }
+    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 1),
+        (None, Some(number)) => (number, 1000),
+        (None, None) => (text, 1),
+    };
+    let number: u32 = number.parse().ok()?;
+    number.checked_mul(unit).filter(|&delay| delay < u32::MAX).map(Some)
+}
+
+/// A number of bytes, with `K`, `M`, `G` or `T` behind it.
+fn bytes(text: &str) -> Option<usize> {
+    let shift = match text.as_bytes().last()? {
+        b'K' | b'k' => 10,
+        b'M' | b'm' => 20,
+        b'G' | b'g' => 30,
+        b'T' | b't' => 40,
+        _ => 0,
+    };
+    let number: usize = text[..text.len() - usize::from(shift > 0)].parse().ok()?;
+    number.checked_mul(1 << shift)
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn huge(text: &str) -> Option<HugePages> {
+    match text {
+        "default" => Some(HugePages::Default),
+        "always" => Some(HugePages::Always),
+        "never" => Some(HugePages::Never),
+        _ => None,
+    }
+}
+
+fn numa(text: &str) -> Option<Numa> {
+    match text {
+        "default" => Some(Numa::Default),
+        "local" => Some(Numa::Local),
+        "interleave" => Some(Numa::Interleave),
+        _ => {
+            let mut nodes = 0u64;
+            for node in text.strip_prefix("bind:")?.split(',') {
+                nodes |= 1u64.checked_shl(node.parse().ok()?)?;
+            }
+            Some(Numa::Bind(nodes))
+        }
+    }
+}

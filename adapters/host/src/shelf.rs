@@ -1,0 +1,365 @@
+//! Shelves: the spans of one size class in one heap, and the blocks that are free in them.
+//!
+//! Promises upward: blocks are taken in batches from the span that has the fewest free, so that the others empty and go back;
+//! a block that comes back twice, or that was never a block, is recognised here. O(1) a block.
+//! Asks from below: [`ground`] for slices, [`Slab`] for the bits.
+//!
+//! ```text
+//! class 3   lists[3]  mostly full    -> span 17 <-> span 4        taken from first
+//!           lists[2]                 -> span 9
+//!           lists[1]                 -> -
+//!           lists[0]  mostly empty   -> span 30                   taken from last; empty: given back to the ground
+//! ```
+//!
+//! Invariants, under the shelf's lock:
+//! - a span is in the list of its fullness iff a block in it is free; `used` is its blocks less the bits that are set
+//! - every page that a block was taken from is marked dirty; a purged page has only free blocks on it
+
+use crate::class::{self, Facts, PAGE, SLICE};
+use crate::ground;
+use crate::lock::Lock;
+use crate::os;
+use crate::report::fatal;
+use crate::space::{Span, Tables, tables};
+use core::sync::atomic::Ordering::Relaxed;
+use terrace_core::pool::Slab;
+
+/// Lists by fullness.
+const LISTS: usize = 4;
+/// No span.
+const NONE: u32 = u32::MAX;
+
+/// The spans of one class.
+#[derive(Debug)]
+pub struct Shelf {
+    /// First span of each list; [`NONE`]: it is empty.
+    lists: [u32; LISTS],
+    /// Spans, in lists or not.
+    spans: u32,
+    /// First of all spans, for a heap that is given back whole; kept by heaps only.
+    all: u32,
+}
+
+/// A heap's shelves, by class.
+#[derive(Debug)]
+pub struct Shelves {
+    shelves: [Lock<Shelf>; class::COUNT],
+    /// The heap's number; 0 is everybody's, whose spans' classes stand in the table of classes.
+    heap: u16,
+}
+
+/// Everybody's.
+pub static SHELVES: Shelves = Shelves::new(0);
+
+impl Shelves {
+    /// Empty shelves.
+    pub const fn new(heap: u16) -> Self {
+        const EMPTY: Lock<Shelf> = Lock::new(Shelf { lists: [NONE; LISTS], spans: 0, all: NONE });
+        Self { shelves: [EMPTY; class::COUNT], heap }
+    }
+
+    /// The locks, for a fork.
+    pub fn locks(&self) -> &[Lock<Shelf>] {
+        &self.shelves
+    }
+
+    /// Takes up to `most` blocks of a class, the lowest addresses of a span first; how many there were. Fewer, or none, when the
+    /// system has no memory.
+    pub fn take(&self, class: usize, most: usize, mut each: impl FnMut(*mut u8)) -> usize {
+        let Some(tables) = tables() else { return 0 };
+        let facts = class::facts(class);
+        let mut shelf = self.shelves[class % class::COUNT].lock();
+        let mut taken = 0;
+        while taken < most {
+            let fullest = shelf.lists.iter().rev().find(|&&first| first != NONE).copied();
+            let Some(slice) = fullest.or_else(|| shelf.add(tables, class, self.heap)) else { break };
+            taken += shelf.take_from(tables, slice, facts, most - taken, &mut each);
+        }
+        taken
+    }
+
+    /// Gives blocks of one class back. Blocks that are none end the process: somebody freed what was not his to free, and
+    /// what he freed may be anybody's.
+    pub fn give(&self, class: usize, blocks: &[*mut u8]) {
+        let Some(tables) = tables() else { return };
+        let facts = class::facts(class);
+        let mut shelf = self.shelves[class % class::COUNT].lock();
+        let mut at = 0;
+        while let Some(&block) = blocks.get(at) {
+            let Some(slice) = tables.slice_of(block.addr()) else { fatal("a free of what was never allocated", block.addr()) };
+            let start = tables.address(slice).addr().get();
+            let span = tables.span(slice);
+            if usize::from(span.class.load(Relaxed)) != class || span.heap.load(Relaxed) != self.heap {
+                fatal("a block was freed twice", block.addr());
+            }
+            let same = |block: &&*mut u8| block.addr().wrapping_sub(start) < SLICE;
+            let count = blocks[at..].iter().take_while(same).count();
+            if shelf.give_to(tables, slice, facts, &blocks[at..at + count]) == 0 {
+                shelf.drop_span(tables, slice, class, self.heap);
+            }
+            at += count;
+        }
+    }
+
+    /// Spans of a class, and blocks of it that are out.
+    pub fn count(&self, class: usize) -> u32 {
+        self.shelves[class % class::COUNT].lock().spans
+    }
+
+    /// Gives the memory under pages whose blocks are all free back to the system. O(blocks / 64).
+    pub fn purge(&self, slice: u32) {
+        let Some(tables) = tables() else { return };
+        let span = tables.span(slice);
+        let class = usize::from(span.class.load(Relaxed));
+        if class == class::NONE || class >= class::COUNT {
+            return;
+        }
+        let _shelf = self.shelves[class].lock();
+        // It may have become another's meanwhile.
+        if usize::from(span.class.load(Relaxed)) == class && span.heap.load(Relaxed) == self.heap && span.block().is_some() {
+            purge_pages(tables, slice, class::facts(class));
+        }
+    }
+
+    /// Puts a large block of a heap among its spans, so that [`drop_all`](Self::drop_all) finds it.
+    pub fn adopt(&self, slice: u32) {
+        let Some(tables) = tables() else { return };
+        let mut shelf = self.shelves[class::NONE].lock();
+        shelf.spans += 1;
+        shelf.enlist(tables, slice);
+    }
+
+    /// Gives such a block back.
+    pub fn release(&self, slice: u32) {
+        let Some(tables) = tables() else { return };
+        let mut shelf = self.shelves[class::NONE].lock();
+        shelf.spans -= 1;
+        shelf.delist(tables, slice);
+        drop(shelf);
+        ground::give(slice, tables.span(slice).next.load(Relaxed) as usize * PAGE);
+    }
+
+    /// Gives every span back, whoever has blocks of it.
+    pub fn drop_all(&self) {
+        let Some(tables) = tables() else { return };
+        for (class, shelf) in self.shelves.iter().enumerate() {
+            let mut shelf = shelf.lock();
+            while shelf.all != NONE {
+                let slice = shelf.all;
+                if class == class::NONE {
+                    shelf.spans -= 1;
+                    shelf.delist(tables, slice);
+                    ground::give(slice, tables.span(slice).next.load(Relaxed) as usize * PAGE);
+                    continue;
+                }
+                if tables.span(slice).list.load(Relaxed) == 0 {
+                    // Full: in no list, which is where `drop_span` expects it.
+                    shelf.link(tables, slice, 0);
+                }
+                shelf.drop_span(tables, slice, class, self.heap);
+            }
+        }
+    }
+}
+
+impl Shelf {
+    /// A fresh span, all free, in the list of the emptiest.
+    #[cold]
+    fn add(&mut self, tables: &Tables, class: usize, heap: u16) -> Option<u32> {
+        let slice = ground::take(1, SLICE)?;
+        let span = tables.span(slice);
+        span.used.store(0, Relaxed);
+        span.hint.store(0, Relaxed);
+        span.heap.store(heap, Relaxed);
+        span.class.store(class as u8, Relaxed);
+        // SAFETY: the span belongs to this shelf now, and its lock is held.
+        let words = unsafe { tables.words(slice) };
+        Slab::new(words, class::facts(class).blocks).release_all();
+        if heap == 0 {
+            tables.class(slice).store(class as u8, Relaxed);
+        } else {
+            self.enlist(tables, slice);
+        }
+        self.spans += 1;
+        self.link(tables, slice, 0);
+        Some(slice)
+    }
+
+    /// Takes blocks of one span that has some.
+    fn take_from(&mut self, tables: &Tables, slice: u32, facts: Facts, most: usize, each: &mut impl FnMut(*mut u8)) -> usize {
+        let span = tables.span(slice);
+        let start = tables.address(slice).as_ptr();
+        // SAFETY: a span of this shelf, whose lock is held.
+        let words = unsafe { tables.words(slice) };
+        let (mut first, mut last) = (u32::MAX, 0);
+        let mut slab = Slab::new(words, facts.blocks);
+        let (taken, hint) = slab.take(u32::from(span.hint.load(Relaxed)), most as u32, |block| {
+            first = first.min(block);
+            last = block;
+            each(start.wrapping_add((block * facts.size) as usize));
+        });
+        span.hint.store(hint as u16, Relaxed);
+        if taken > 0 {
+            let pages = tables.pages(slice);
+            let below = ground::pages_below(((last + 1) * facts.size) as usize);
+            // The page that the first block starts in is touched too.
+            let above = !ground::pages_below((first * facts.size) as usize & !(PAGE - 1));
+            pages.store(pages.load(Relaxed) | (below & above), Relaxed);
+        }
+        let used = span.used.load(Relaxed) + taken as u16;
+        span.used.store(used, Relaxed);
+        self.place(tables, slice, used, facts);
+        taken as usize
+    }
+
+    /// Gives blocks of one span back; how many of its blocks are still out.
+    fn give_to(&mut self, tables: &Tables, slice: u32, facts: Facts, blocks: &[*mut u8]) -> u16 {
+        let span = tables.span(slice);
+        let start = tables.address(slice).addr().get();
+        // SAFETY: the classes table said that this slice is a span of this class when the block was freed; a shelf keeps
+        // a span as long as a block of it is out, and the lock is held.
+        let words = unsafe { tables.words(slice) };
+        let mut slab = Slab::new(words, facts.blocks);
+        let mut hint = u32::from(span.hint.load(Relaxed));
+        for block in blocks {
+            let offset = (block.addr() - start) as u64;
+            let index = (offset * facts.inverse >> 32) as u32;
+            if u64::from(index * facts.size) != offset {
+                fatal("a free of an address inside a block", block.addr());
+            }
+            if slab.release(index).is_err() {
+                fatal("a block was freed twice", block.addr());
+            }
+            hint = hint.min(index / 64);
+        }
+        span.hint.store(hint as u16, Relaxed);
+        let used = span.used.load(Relaxed) - blocks.len() as u16;
+        span.used.store(used, Relaxed);
+        self.place(tables, slice, used, facts);
+        ground::mark(tables.young, slice, 1, true);
+        used
+    }
+
+    /// An empty span's slice goes back to the ground.
+    #[cold]
+    fn drop_span(&mut self, tables: &Tables, slice: u32, class: usize, heap: u16) {
+        let span = tables.span(slice);
+        self.unlink(tables, slice);
+        tables.class(slice).store(class::NONE as u8, Relaxed);
+        span.class.store(class::NONE as u8, Relaxed);
+        if heap != 0 {
+            self.delist(tables, slice);
+        }
+        debug_assert!(class < class::COUNT);
+        self.spans -= 1;
+        ground::give(slice, 0);
+    }
+
+    /// Moves a span to the list of its fullness, if that is another one than it is in.
+    fn place(&mut self, tables: &Tables, slice: u32, used: u16, facts: Facts) {
+        let before = tables.span(slice).list.load(Relaxed);
+        let full = u32::from(used) == facts.blocks;
+        // Quarters: `used * 4 / blocks` by the inverse of the size, as `blocks` is SLICE / size.
+        let quarter = (u64::from(used) * 4 * u64::from(facts.size)) >> 16;
+        let now = if full { 0 } else { (quarter as u8).min(LISTS as u8 - 1) + 1 };
+        if before == now {
+            return;
+        }
+        if before != 0 {
+            self.unlink(tables, slice);
+        }
+        if now != 0 {
+            self.link(tables, slice, now - 1);
+        }
+    }
+
+    /// Puts a span in front of a list.
+    fn link(&mut self, tables: &Tables, slice: u32, list: u8) {
+        let first = core::mem::replace(&mut self.lists[usize::from(list) % LISTS], slice);
+        let span: &Span = tables.span(slice);
+        span.next.store(first, Relaxed);
+        span.prev.store(NONE, Relaxed);
+        span.list.store(list + 1, Relaxed);
+        if first != NONE {
+            tables.span(first).prev.store(slice, Relaxed);
+        }
+    }
+
+    /// Takes a span out of its list.
+    fn unlink(&mut self, tables: &Tables, slice: u32) {
+        let span = tables.span(slice);
+        let (prev, next) = (span.prev.load(Relaxed), span.next.load(Relaxed));
+        let list = span.list.swap(0, Relaxed);
+        if prev == NONE {
+            self.lists[(usize::from(list) + LISTS - 1) % LISTS] = next;
+        } else {
+            tables.span(prev).next.store(next, Relaxed);
+        }
+        if next != NONE {
+            tables.span(next).prev.store(prev, Relaxed);
+        }
+    }
+
+    /// Puts a heap's span into the list of all.
+    fn enlist(&mut self, tables: &Tables, slice: u32) {
+        let first = core::mem::replace(&mut self.all, slice);
+        tables.span(slice).after.store(first, Relaxed);
+        tables.span(slice).before.store(NONE, Relaxed);
+        if first != NONE {
+            tables.span(first).before.store(slice, Relaxed);
+        }
+    }
+
+    /// Takes it out.
+    fn delist(&mut self, tables: &Tables, slice: u32) {
+        let span = tables.span(slice);
+        let (before, after) = (span.before.load(Relaxed), span.after.load(Relaxed));
+        if before == NONE {
+            self.all = after;
+        } else {
+            tables.span(before).after.store(after, Relaxed);
+        }
+        if after != NONE {
+            tables.span(after).before.store(before, Relaxed);
+        }
+    }
+}
+
+/// Purges the pages of a span that are dirty and whose blocks are all free, in runs.
+fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
+    let pages = tables.pages(slice);
+    let dirty = pages.load(Relaxed);
+    // SAFETY: the caller holds the lock of the span's shelf.
+    let words = unsafe { tables.words(slice) };
+    let slab = Slab::new(words, facts.blocks);
+    let page_bytes = crate::start::page_bytes();
+    let step = (page_bytes / PAGE) as u32;
+    let is_free = |page: u32| {
+        let start = page * PAGE as u32;
+        let end = start + page_bytes as u32;
+        let (first, last) = (start / facts.size, end.div_ceil(facts.size));
+        let any_dirty = dirty >> page & (((1u32 << step) - 1) as u16) != 0;
+        any_dirty && slab.all_free(first, last)
+    };
+    let mut page = 0;
+    while page < 16 {
+        let first = page;
+        while page < 16 && is_free(page) {
+            page += step;
+        }
+        if page > first {
+            let at = tables.address(slice);
+            // SAFETY: inside the slice.
+            let at = unsafe { at.add(first as usize * PAGE) };
+            let bytes = (page - first) as usize * PAGE;
+            // SAFETY: every block on these pages is free, and without the lock that the caller holds nobody takes one.
+            if unsafe { os::purge(at, bytes) } {
+                let run = ((1u32 << page) - (1u32 << first)) as u16;
+                pages.store(pages.load(Relaxed) & !run, Relaxed);
+                ground::purged(bytes);
+            }
+        } else {
+            page += step;
+        }
+    }
+}

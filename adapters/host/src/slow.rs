@@ -1,0 +1,120 @@
+//! What the fast paths leave over: a cache without blocks, a cache without room, a thread without a cache, large blocks.
+//!
+//! Promises upward: [`refill`] and [`overflow`] do the whole call; a class that misses often may hold more.
+//! Asks from below: [`thread`] for the cache, [`depot`] for what other threads left, [`SHELVES`] for the rest, [`purge`].
+
+use crate::cache::Cache;
+use crate::class::{self, CAP};
+use crate::shelf::SHELVES;
+use crate::{depot, large, os, purge, settings, thread};
+
+/// A block of a class when the cache has none: a batch from another thread, or from the fullest span.
+#[cold]
+#[inline(never)]
+pub extern "C" fn refill(class: usize) -> *mut u8 {
+    purge::poll();
+    let Some(cache) = thread::own() else { return refill_one(class) };
+    let _busy = thread::busy(cache);
+    let cap = raised(cache, class);
+    if cache.count(class) == 0 && cap != cache.cap(class) {
+        cache.set_cap(class, cap);
+    }
+    let mut blocks = [core::ptr::null_mut(); CAP];
+    let batch = usize::from(class::facts(class).batch).min(cap / 2 + 1);
+    let taken = take(class, &mut blocks[..batch]);
+    // The lowest address goes out first: what is used together lies together.
+    let Some((&first, rest)) = blocks[..taken].split_first() else { return exhausted(class) };
+    cache.push(class, rest.iter().rev().copied());
+    first
+}
+
+/// Blocks from the depot or the shelves.
+fn take(class: usize, out: &mut [*mut u8]) -> usize {
+    if let Some(taken) = depot::take(class, out) {
+        return taken;
+    }
+    let mut at = 0;
+    let count = out.len();
+    SHELVES.take(class, count, |block| {
+        if let Some(place) = out.get_mut(at) {
+            *place = block;
+            at += 1;
+        }
+    })
+}
+
+/// A block for a thread without a cache.
+fn refill_one(class: usize) -> *mut u8 {
+    if !crate::start::ready() {
+        return out_of_memory();
+    }
+    let mut block = [core::ptr::null_mut()];
+    if take(class, &mut block) == 0 { exhausted(class) } else { block[0] }
+}
+
+/// Nothing was left: everything that caches hold goes back first, also to serve another class.
+#[cold]
+fn exhausted(class: usize) -> *mut u8 {
+    purge::everything();
+    let mut block = [core::ptr::null_mut()];
+    if take(class, &mut block) == 0 { out_of_memory() } else { block[0] }
+}
+
+/// The answer to a request that there is no memory for.
+#[cold]
+pub fn out_of_memory() -> *mut u8 {
+    os::set_errno(os::ENOMEM);
+    core::ptr::null_mut()
+}
+
+/// How many blocks a class that just missed may hold: twice as many as before.
+fn raised(cache: &Cache, class: usize) -> usize {
+    let facts = class::facts(class);
+    let most = usize::from(facts.cap).min(settings::cache_bytes() / facts.size as usize).max(2);
+    (cache.cap(class) * 2).min(most)
+}
+
+/// Takes a block back that the cache has no room for; with class 0 any block.
+#[cold]
+#[inline(never)]
+pub extern "C" fn overflow(block: *mut u8, class: usize) {
+    if class == class::NONE {
+        return large::free_any(block);
+    }
+    purge::poll();
+    let Some(cache) = thread::own() else { return SHELVES.give(class, &[block]) };
+    let _busy = thread::busy(cache);
+    // The thread may just have got its cache, or a tick emptied it.
+    if cache.count(class) == cache.cap(class) {
+        let cap = raised(cache, class);
+        if cap > cache.cap(class) {
+            cache.raise_cap(class, cap);
+        } else {
+            spill(cache, class, usize::from(class::facts(class).batch).min(cap));
+        }
+    }
+    cache.push(class, [block].into_iter());
+}
+
+/// Passes the `most` oldest blocks of a class on: to other threads, if there are any, or to the spans they are of.
+pub fn spill(cache: &Cache, class: usize, most: usize) {
+    let mut blocks = [core::ptr::null_mut(); CAP];
+    let count = cache.take_oldest(class, &mut blocks[..most.min(CAP)]);
+    if count > 0 && !depot::give(class, &blocks[..count]) {
+        SHELVES.give(class, &blocks[..count]);
+        purge::note();
+    }
+}
+
+/// Gives all that a cache holds back to the spans.
+pub fn empty(cache: &Cache) {
+    for class in 1..class::COUNT {
+        let mut blocks = [core::ptr::null_mut(); CAP];
+        let count = cache.take_oldest(class, &mut blocks);
+        if count > 0 {
+            SHELVES.give(class, &blocks[..count]);
+        }
+        // What it held was not needed; it grows again when it is.
+        cache.set_cap(class, crate::cache::START.min(usize::from(class::facts(class).cap)));
+    }
+}

@@ -1,0 +1,220 @@
+//! Threads: which cache a thread has, how it gets one and what becomes of it when the thread ends.
+//!
+//! Promises upward: [`own`] in a few instructions; a thread that ends leaves its cache, with all in it, to the next that
+//! starts; what it allocates and frees after that goes to the spans directly.
+//! Asks from below: [`tls`], a pthread key for the end of a thread (it runs after the destructors of `thread_local`), the
+//! ground for the memory of caches.
+
+use crate::cache::{Cache, EMPTY, is_own};
+use crate::class::SLICE;
+use crate::lock::Lock;
+use crate::os::Key;
+use crate::space::tables;
+use crate::{ground, slow, start, tls};
+use core::ffi::c_void;
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, compiler_fence};
+
+/// Slices of a cache: 73 KiB in 2.
+const SLICES: usize = size_of::<Cache>().div_ceil(SLICE);
+
+/// All caches.
+#[derive(Debug)]
+pub struct Caches {
+    /// Of threads and of none, through `next`.
+    all: *mut Cache,
+    /// Of none, through `spare`; what they hold is theirs still.
+    spare: *mut Cache,
+}
+
+// SAFETY: caches live as long as the process; lists are changed under the lock only.
+unsafe impl Send for Caches {}
+
+static CACHES: Lock<Caches> = Lock::new(Caches { all: null_mut(), spare: null_mut() });
+
+/// The key's number plus one; 0: none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+/// Threads that have a cache.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread's value under the key after its end: no address of a cache.
+const ENDED: *mut c_void = core::ptr::without_provenance_mut(1);
+
+/// Makes the key. Without one, caches of threads that end stay as they are.
+pub fn start() {
+    if let Some(key) = Key::new(end) {
+        KEY.store(key.number() + 1, Relaxed);
+    }
+}
+
+/// Takes the key out of use: the library is unloaded.
+pub fn stop() {
+    if let Some(key) = key() {
+        KEY.store(0, Relaxed);
+        key.delete();
+    }
+}
+
+fn key() -> Option<Key> {
+    KEY.load(Relaxed).checked_sub(1).map(Key::from_number)
+}
+
+/// The lock, for a fork.
+pub fn lock() -> &'static Lock<Caches> {
+    &CACHES
+}
+
+/// In the child of a fork one thread is left, that which forked. What the caches of the others hold is lost: they may have
+/// been copied in the middle of a change.
+pub fn forked(caches: &mut Caches) {
+    caches.spare = null_mut();
+    caches.all = null_mut();
+    let own = tls::get();
+    if is_own(own) {
+        caches.all = own;
+        // SAFETY: the running thread's cache.
+        unsafe { &*own }.next.store(null_mut(), Relaxed);
+    }
+    LIVE.store(usize::from(is_own(own)), Relaxed);
+}
+
+/// Whether no other thread has a cache.
+pub fn is_alone() -> bool {
+    LIVE.load(Relaxed) <= 1
+}
+
+/// The running thread's cache; `None` when it can have none: before the start, after the thread's end.
+#[inline]
+pub fn own() -> Option<&'static Cache> {
+    let cache = tls::get();
+    if is_own(cache) {
+        // SAFETY: caches live as long as the process.
+        Some(unsafe { &*cache })
+    } else {
+        adopt()
+    }
+}
+
+/// The running thread's cache, if it has one in use.
+pub fn current() -> Option<&'static Cache> {
+    let cache = tls::get();
+    // SAFETY: caches live as long as the process.
+    is_own(cache).then(|| unsafe { &*cache })
+}
+
+/// Takes up the cache that was put aside, or gets one.
+#[cold]
+fn adopt() -> Option<&'static Cache> {
+    if !start::ready() {
+        return None;
+    }
+    let kept = key().map_or(null_mut(), Key::get);
+    if kept == ENDED {
+        return None;
+    }
+    if let Some(cache) = NonNull::new(kept.cast::<Cache>()) {
+        tls::set(cache.as_ptr());
+        // SAFETY: caches live as long as the process.
+        return Some(unsafe { cache.as_ref() });
+    }
+    let cache = spare().or_else(make)?;
+    LIVE.fetch_add(1, Relaxed);
+    tls::set(cache);
+    // May allocate, which works from here on.
+    if let Some(key) = key() {
+        key.set((&raw const *cache).cast_mut().cast());
+    }
+    start::read_environment();
+    Some(cache)
+}
+
+/// A cache that a thread left behind.
+fn spare() -> Option<&'static Cache> {
+    let mut caches = CACHES.lock();
+    // SAFETY: null, or a cache; they live as long as the process.
+    let cache = unsafe { caches.spare.as_ref() }?;
+    caches.spare = cache.spare.swap(null_mut(), Relaxed);
+    Some(cache)
+}
+
+/// A new cache.
+fn make() -> Option<&'static Cache> {
+    let slice = ground::take(SLICES, SLICE)?;
+    let tables = tables()?;
+    let memory = tables.address(slice).cast::<Cache>();
+    // Slices that were in use before may hold anything.
+    // SAFETY: the slices are ours, and as long as a cache.
+    unsafe { memory.write_bytes(0, 1) };
+    ground::soil(tables, slice, size_of::<Cache>());
+    // SAFETY: zeros are a value of every field, and the memory is never given back.
+    let cache = unsafe { memory.as_ref() };
+    cache.start();
+    let mut caches = CACHES.lock();
+    cache.next.store(caches.all, Relaxed);
+    caches.all = memory.as_ptr();
+    Some(cache)
+}
+
+/// A thread ends: its cache waits for the next. Called again when destructors that ran later set something under their keys.
+extern "C" fn end(value: *mut c_void) {
+    if let Some(key) = key() {
+        key.set(ENDED);
+    }
+    if value == ENDED {
+        return;
+    }
+    tls::set((&raw const EMPTY).cast());
+    // SAFETY: the value is the thread's cache: nothing else is set under the key but ENDED.
+    let cache = unsafe { &*value.cast::<Cache>() };
+    let mut caches = CACHES.lock();
+    cache.spare.store(caches.spare, Relaxed);
+    caches.spare = value.cast();
+    LIVE.fetch_sub(1, Relaxed);
+}
+
+/// Empties the caches that no thread has.
+pub fn empty_spare() {
+    let caches = CACHES.lock();
+    let mut at = caches.spare;
+    // SAFETY: null, or a cache; they live as long as the process.
+    while let Some(cache) = unsafe { at.as_ref() } {
+        slow::empty(cache);
+        at = cache.spare.load(Relaxed);
+    }
+}
+
+/// Calls `each` with every cache. Counts in caches of running threads are about right.
+pub fn each(mut each: impl FnMut(&Cache)) {
+    let caches = CACHES.lock();
+    let mut at = caches.all;
+    // SAFETY: null, or a cache; they live as long as the process.
+    while let Some(cache) = unsafe { at.as_ref() } {
+        each(cache);
+        at = cache.next.load(Relaxed);
+    }
+}
+
+/// Puts the running thread's cache aside: its next call goes the slow way, which looks at the clock and takes it up again.
+pub fn put_aside() {
+    if key().is_some_and(|key| !key.get().is_null()) {
+        tls::set((&raw const EMPTY).cast());
+    }
+}
+
+/// The thread is in a slow path until the guard is dropped.
+pub fn busy(cache: &Cache) -> Busy<'_> {
+    cache.busy.store(true, Relaxed);
+    compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    Busy(cache)
+}
+
+/// See [`busy`].
+#[derive(Debug)]
+pub struct Busy<'a>(&'a Cache);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        compiler_fence(core::sync::atomic::Ordering::SeqCst);
+        self.0.busy.store(false, Relaxed);
+    }
+}

@@ -1,0 +1,118 @@
+//! The one thread-local word: where the running thread's cache is.
+//!
+//! Promises upward: [`get`] is two instructions (x86-64; AArch64: four), never allocates, has no destructor, and is never
+//! null: a thread without a cache has [`EMPTY`], from which every allocation and free goes the slow way.
+//! Asks from below: the linker's initial-exec model. It takes 8 bytes of the room that the C library keeps for libraries
+//! loaded later (glibc: 1664 bytes). Feature `dynamic-tls`, and systems without this model, look a pthread key up instead.
+
+use crate::cache::{Cache, EMPTY};
+
+#[cfg(all(target_os = "linux", not(feature = "dynamic-tls"), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod imp {
+    use super::{Cache, EMPTY};
+
+    // A symbol of our own, as `-Z tls-model` is not stable: initialised to the empty cache in every new thread.
+    core::arch::global_asm!(
+        ".pushsection .tdata.terrace,\"awT\",@progbits",
+        ".p2align 3",
+        ".globl {word}",
+        ".hidden {word}",
+        ".type {word},@object",
+        ".size {word},8",
+        "{word}:",
+        ".quad {empty}",
+        ".popsection",
+        word = sym TERRACE_CACHE,
+        empty = sym EMPTY,
+    );
+
+    unsafe extern "C" {
+        #[link_name = "terrace_cache_0_1"]
+        static TERRACE_CACHE: u8;
+    }
+
+    /// The thread's word.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub fn get() -> *mut Cache {
+        let cache: *mut Cache;
+        let offset: usize;
+        // SAFETY: reads the offset of the word from a constant of the linker's.
+        unsafe {
+            core::arch::asm!("mov {0}, qword ptr [rip + terrace_cache_0_1@GOTTPOFF]", out(reg) offset, options(pure, nomem, nostack, preserves_flags));
+        }
+        // SAFETY: reads this thread's word, which the C library laid out before the thread's first instruction.
+        unsafe {
+            core::arch::asm!("mov {0}, qword ptr fs:[{1}]", out(reg) cache, in(reg) offset, options(pure, readonly, nostack, preserves_flags));
+        }
+        cache
+    }
+
+    /// Sets it.
+    #[cfg(target_arch = "x86_64")]
+    pub fn set(cache: *const Cache) {
+        // SAFETY: writes this thread's word.
+        unsafe {
+            core::arch::asm!("mov {1}, qword ptr [rip + terrace_cache_0_1@GOTTPOFF]", "mov qword ptr fs:[{1}], {0}", in(reg) cache, out(reg) _, options(nostack, preserves_flags));
+        }
+    }
+
+    /// The thread's word.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    pub fn get() -> *mut Cache {
+        let cache: *mut Cache;
+        let offset: usize;
+        // SAFETY: reads the offset of the word from a constant of the linker's.
+        unsafe {
+            core::arch::asm!("adrp {0}, :gottprel:terrace_cache_0_1", "ldr {0}, [{0}, :gottprel_lo12:terrace_cache_0_1]", out(reg) offset, options(pure, nomem, nostack, preserves_flags));
+        }
+        // SAFETY: reads this thread's word, which the C library laid out before the thread's first instruction.
+        unsafe {
+            core::arch::asm!("mrs {0}, tpidr_el0", "ldr {0}, [{0}, {1}]", out(reg) cache, in(reg) offset, options(pure, readonly, nostack, preserves_flags));
+        }
+        cache
+    }
+
+    /// Sets it.
+    #[cfg(target_arch = "aarch64")]
+    pub fn set(cache: *const Cache) {
+        // SAFETY: writes this thread's word.
+        unsafe {
+            core::arch::asm!("adrp {1}, :gottprel:terrace_cache_0_1", "ldr {1}, [{1}, :gottprel_lo12:terrace_cache_0_1]", "mrs {2}, tpidr_el0", "str {0}, [{2}, {1}]", in(reg) cache, out(reg) _, out(reg) _, options(nostack, preserves_flags));
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(feature = "dynamic-tls"), any(target_arch = "x86_64", target_arch = "aarch64"))))]
+mod imp {
+    use super::{Cache, EMPTY};
+    use crate::os::Key;
+    use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    /// The key's number plus one; 0: there is none yet.
+    static KEY: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn nothing(_: *mut core::ffi::c_void) {}
+
+    /// The thread's word.
+    #[inline(always)]
+    pub fn get() -> *mut Cache {
+        let key = KEY.load(Relaxed);
+        let cache = if key == 0 { core::ptr::null_mut() } else { Key::from_number(key - 1).get() };
+        if cache.is_null() { (&raw const EMPTY).cast_mut().cast() } else { cache.cast() }
+    }
+
+    /// Sets it. Without a key (the system has too few) every call goes the slow way, which is right and slow.
+    pub fn set(cache: *const Cache) {
+        if KEY.load(Relaxed) == 0 {
+            let Some(key) = Key::new(nothing) else { return };
+            if KEY.compare_exchange(0, key.number() + 1, Relaxed, Relaxed).is_err() {
+                key.delete();
+            }
+        }
+        Key::from_number(KEY.load(Relaxed) - 1).set(cache.cast_mut().cast());
+    }
+}
+
+pub use imp::{get, set};

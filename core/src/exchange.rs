@@ -1,0 +1,162 @@
+//! Batches handed from thread to thread without a lock: places, each of which holds one batch or none.
+//!
+//! Promises upward: a batch is taken whole, once, by one thread; what its giver did before is visible to its taker after.
+//! No call waits for another: a place that somebody is just filling or emptying is passed over. A call costs at most one
+//! compare-and-swap a place and one copy of the batch.
+//! Asks from below: `sync`; the caller lends one `u32` for each place and `batch` words for its items.
+//!
+//! ```text
+//!            places   [ 0 ]  [ 64 ]  [BUSY]  [ 0 ]  ...          0: empty; n: holds n items; BUSY: somebody copies
+//! items of place 1           a b c d ...
+//! ```
+//!
+//! Why there is no ABA problem: a thread owns a place from the compare-and-swap that made it BUSY until its own store. What
+//! it copies was written by the last owner, whoever that was; which batch it is does not matter.
+//!
+//! Invariants:
+//! - a place is 0, BUSY, CLOSED, or at most `batch`
+//! - the items of a place are written and read by the thread that made it BUSY, and by nobody else
+
+use crate::error::{Violation, ensure};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering, spin_hint};
+
+/// Somebody copies items into the place or out of it.
+const BUSY: u32 = u32::MAX;
+/// Out of use: before a fork.
+const CLOSED: u32 = u32::MAX - 1;
+
+/// What taking asks: to see everything the giver did.
+#[cfg(not(terrace_seeded_bug = "exchange_take_relaxed"))]
+const TAKE: Ordering = Ordering::Acquire;
+#[cfg(terrace_seeded_bug = "exchange_take_relaxed")]
+const TAKE: Ordering = Ordering::Relaxed;
+
+/// What giving gives: the items, and everything done before, to whoever takes them.
+#[cfg(not(terrace_seeded_bug = "exchange_give_relaxed"))]
+const GIVE: Ordering = Ordering::Release;
+#[cfg(terrace_seeded_bug = "exchange_give_relaxed")]
+const GIVE: Ordering = Ordering::Relaxed;
+
+/// Places for batches. A view over lent words (`Copy`): views over the same words are one exchange.
+///
+/// # Example
+/// ```
+/// use terrace_core::Exchange;
+/// use terrace_core::sync::{AtomicU32, AtomicUsize};
+/// static PLACES: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+/// static ITEMS: [AtomicUsize; 2 * 4] = [const { AtomicUsize::new(0) }; 2 * 4];
+/// let exchange = Exchange::new(&PLACES, &ITEMS);
+/// assert!(exchange.give(&[10, 20, 30]));
+/// let mut batch = [0; 4];
+/// let count = std::thread::spawn(move || exchange.take(&mut batch).map(|count| (count, batch[2]))).join();
+/// assert_eq!(count.expect("no panic"), Some((3, 30)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange<'a> {
+    places: &'a [AtomicU32],
+    /// `batch` for each place, in the order of the places.
+    items: &'a [AtomicUsize],
+}
+
+impl<'a> Exchange<'a> {
+    /// An exchange over zeroed words (or over words that another exchange of the same shape uses): a batch has at most
+    /// `items.len() / places.len()` items.
+    pub const fn new(places: &'a [AtomicU32], items: &'a [AtomicUsize]) -> Self {
+        Self { places, items }
+    }
+
+    /// The most items of a batch; 0 without places.
+    pub const fn batch(&self) -> usize {
+        if self.places.is_empty() { 0 } else { self.items.len() / self.places.len() }
+    }
+
+    /// Puts a batch into an empty place. `false`, and nothing done: no place was empty, or the batch is empty or too long.
+    pub fn give(&self, batch: &[usize]) -> bool {
+        if batch.is_empty() || batch.len() > self.batch() {
+            return false;
+        }
+        for (at, place) in self.places.iter().enumerate() {
+            if place.load(Ordering::Relaxed) != 0 || self.claim(place, 0).is_err() {
+                continue;
+            }
+            for (item, &value) in self.items[at * self.batch()..].iter().zip(batch) {
+                item.store(value, Ordering::Relaxed);
+            }
+            place.store(batch.len() as u32, GIVE);
+            return true;
+        }
+        false
+    }
+
+    /// Takes a batch into `out`: how many items it had. `None`: every place was seen without one, or in somebody's hands.
+    /// Items that `out` has no room for stay where they are.
+    pub fn take(&self, out: &mut [usize]) -> Option<usize> {
+        (0..self.places.len()).find_map(|at| self.take_at(at, out))
+    }
+
+    fn take_at(&self, at: usize, out: &mut [usize]) -> Option<usize> {
+        let place = self.places.get(at)?;
+        let held = place.load(Ordering::Relaxed);
+        if held == 0 || held >= CLOSED || out.is_empty() || self.claim(place, held).is_err() {
+            return None;
+        }
+        // From the end, so that what stays still starts at the first item.
+        let kept = (held as usize).saturating_sub(out.len());
+        let from = at * self.batch();
+        for (value, item) in out.iter_mut().zip(&self.items[from + kept..from + held as usize]) {
+            *value = item.load(Ordering::Relaxed);
+        }
+        place.store(kept as u32, GIVE);
+        Some(held as usize - kept)
+    }
+
+    /// Makes a place that holds `held` items ours.
+    fn claim(&self, place: &AtomicU32, held: u32) -> Result<u32, u32> {
+        place.compare_exchange(held, BUSY, TAKE, Ordering::Relaxed)
+    }
+
+    /// Puts every place out of use and hands all items to `to`: what follows sees an exchange without places. Waits for
+    /// threads that are inside a copy. For the moment before a fork, whose child must find nothing half done.
+    pub fn close(&self, mut to: impl FnMut(usize)) {
+        for (at, place) in self.places.iter().enumerate() {
+            let held = loop {
+                match place.load(Ordering::Relaxed) {
+                    BUSY => spin_hint(),
+                    CLOSED => break 0,
+                    held if self.claim(place, held).is_ok() => break held as usize,
+                    _ => {}
+                }
+            };
+            let from = at * self.batch();
+            self.items[from..from + held].iter().for_each(|item| to(item.load(Ordering::Relaxed)));
+            place.store(CLOSED, GIVE);
+        }
+    }
+
+    /// Takes the places into use again, in the process that closed them or in its child.
+    pub fn open(&self) {
+        for place in self.places {
+            // Nobody else changes a closed place; one that is not closed is in use already.
+            let _ = place.compare_exchange(CLOSED, 0, TAKE, Ordering::Relaxed);
+        }
+    }
+
+    /// Items that wait. O(places); exact at rest.
+    pub fn held(&self) -> usize {
+        let count = |place: &AtomicU32| Some(place.load(Ordering::Relaxed)).filter(|&held| held < CLOSED);
+        self.places.iter().filter_map(count).map(|held| held as usize).sum()
+    }
+
+    /// Checks the first invariant. O(places).
+    ///
+    /// # Errors
+    /// A place holds more items than it has room for.
+    pub fn check(&self) -> Result<(), Violation> {
+        for (at, place) in self.places.iter().enumerate() {
+            let held = place.load(Ordering::Relaxed);
+            let sound = held >= CLOSED || held as usize <= self.batch();
+            ensure(sound, "exchange: a place is empty, busy, closed, or holds at most a batch", at)?;
+        }
+        Ok(())
+    }
+}
