@@ -85,7 +85,11 @@ pub extern "C-unwind" fn _ZnwmSt11align_val_t(bytes: usize, align: usize) -> *mu
 
 /// `operator new(size_t, align_val_t, nothrow_t const&)`
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn _ZnwmSt11align_val_tRKSt9nothrow_t(bytes: usize, align: usize, _: *const c_void) -> *mut c_void {
+pub extern "C-unwind" fn _ZnwmSt11align_val_tRKSt9nothrow_t(
+    bytes: usize,
+    align: usize,
+    _: *const c_void,
+) -> *mut c_void {
     new(bytes, align, false)
 }
 
@@ -109,7 +113,11 @@ pub extern "C-unwind" fn _ZnamSt11align_val_t(bytes: usize, align: usize) -> *mu
 
 /// `operator new[](size_t, align_val_t, nothrow_t const&)`
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn _ZnamSt11align_val_tRKSt9nothrow_t(bytes: usize, align: usize, _: *const c_void) -> *mut c_void {
+pub extern "C-unwind" fn _ZnamSt11align_val_tRKSt9nothrow_t(
+    bytes: usize,
+    align: usize,
+    _: *const c_void,
+) -> *mut c_void {
     new(bytes, align, false)
 }
 

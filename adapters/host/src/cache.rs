@@ -18,7 +18,8 @@
 //! Invariants, whenever the thread is outside this file and [`slow`]:
 //! - `floor(c) < tops[c] <= end(c)`, the word at `floor(c)` is null, those from there to the top are free blocks of class c,
 //!   none of them anywhere else
-//! - `tops[0]` is the end of nothing: it always looks full, so large and foreign blocks need no test of their own
+//! - `tops[0]` is the end of the header, with a null before it: it always looks full and empty, so large blocks and sizes of
+//!   0 need no test of their own
 
 use crate::class::{self, CAP, COUNT};
 use crate::{slow, tls};
@@ -57,6 +58,7 @@ pub struct Cache {
 struct Arrays([[Place; PLACES]; COUNT - 1]);
 
 const _: () = assert!(core::mem::offset_of!(Cache, arrays) == ARRAY, "array c lies c * 1024 bytes into the cache");
+const _: () = assert!(core::mem::offset_of!(Cache, busy) < ARRAY - 8, "the header ends with a word that is null");
 
 /// The cache of threads that have none: every class is empty and full.
 #[derive(Debug)]
@@ -82,28 +84,45 @@ pub fn is_own(cache: *mut Cache) -> bool {
 
 const _: () = assert!(size_of::<Empty>() == 2 * ARRAY && core::mem::offset_of!(Empty, array) == ARRAY);
 
+/// The running thread's top of a class, below `COUNT`.
+#[inline(always)]
+fn top<'a>(class: usize) -> &'a AtomicPtr<Place> {
+    debug_assert!(class < COUNT);
+    // Both kinds of cache start with the tops of all classes.
+    let tops = tls::get().cast::<AtomicPtr<Place>>();
+    // SAFETY: classes come from `class::of` and from the table of classes, which hold none above the last.
+    let top = unsafe { tops.add(class) };
+    // SAFETY: the word is EMPTY or the thread's own cache; both live as long as the process.
+    unsafe { &*top }
+}
+
 /// A block of a class. Null when there is no memory.
 #[inline(always)]
 pub fn allocate(class: usize) -> *mut u8 {
-    let cache = tls::get();
-    // SAFETY: the word is EMPTY or the thread's own cache, which both start with the tops of all classes.
-    let top = unsafe { &(*cache).tops[class] };
+    match pop(class) {
+        Some(block) => block,
+        None => slow::refill(class),
+    }
+}
+
+/// The block freed last; `None` when the cache has none. Of class 0 there is never one.
+#[inline(always)]
+pub fn pop(class: usize) -> Option<*mut u8> {
+    let top = top(class);
     let at = top.load(Relaxed).wrapping_sub(1);
     // SAFETY: above the floor, or the floor itself, which holds a null: both lie in the array.
     let block = unsafe { (*at).load(Relaxed) };
     if block.is_null() {
-        return slow::refill(class);
+        return None;
     }
     top.store(top.load(Relaxed).wrapping_sub(1), Relaxed);
-    block
+    Some(block)
 }
 
 /// Takes a block of a class back; with class 0, any block.
 #[inline(always)]
 pub fn free(block: *mut u8, class: usize) {
-    let cache = tls::get();
-    // SAFETY: as in `allocate`.
-    let top = unsafe { &(*cache).tops[class] };
+    let top = top(class);
     let at = top.load(Relaxed);
     if at.addr() & (ARRAY - 1) == 0 {
         return slow::overflow(block, class);

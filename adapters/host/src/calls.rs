@@ -44,46 +44,39 @@ pub fn allocate_zeroed(bytes: usize, align: usize) -> *mut u8 {
     block
 }
 
-/// The same for C, where a size is known only now: up to 128 bytes are cleared here, which
-/// costs less than a call.
+/// The same for C, where a size is known only now: up to 64 bytes are cleared here, which costs less than a call.
 #[inline(always)]
 pub fn allocate_zeroed_small(bytes: usize) -> *mut u8 {
-    if bytes > 128 {
+    if bytes > 64 {
         return allocate_zeroed_larger(bytes);
     }
-    let class = class::of(bytes);
-    let block = cache::allocate(class);
-    if !block.is_null() {
-        clear(block, class::size(class));
+    // The class is the number of 16-byte steps; for 0 bytes none, which looks empty and goes on below.
+    let rounded = (bytes + 15) & !15;
+    match cache::pop(rounded / 16) {
+        Some(block) => clear(block, rounded),
+        None => allocate_zeroed_larger(bytes),
+    }
+}
+
+/// Clears a block of 16, 32, 48 or 64 bytes: from both ends, so that few stores of constant length do for every size.
+#[inline(always)]
+fn clear(block: *mut u8, bytes: usize) -> *mut u8 {
+    if bytes <= 32 {
+        clear_ends::<16>(block, bytes);
+    } else {
+        clear_ends::<32>(block, bytes);
     }
     block
 }
 
-/// Clears a block of 16, 32, .. or 128 bytes: from both ends, so that few stores of constant length do for every size.
+/// Clears the first and the last `END` of `bytes` bytes, which are at least as many.
 #[inline(always)]
-fn clear(block: *mut u8, bytes: usize) {
-    let half = match bytes {
-        0..=16 => 16,
-        17..=64 => 32,
-        _ => 64,
-    };
-    let last = block.wrapping_add(bytes - half);
-    match half {
-        // SAFETY: the block's 16 bytes.
-        16 => unsafe { block.write_bytes(0, 16) },
-        32 => {
-            // SAFETY: a block of 32 to 64 bytes: its first 32.
-            unsafe { block.write_bytes(0, 32) };
-            // SAFETY: its last 32.
-            unsafe { last.write_bytes(0, 32) };
-        }
-        _ => {
-            // SAFETY: a block of 80 to 128 bytes: its first 64.
-            unsafe { block.write_bytes(0, 64) };
-            // SAFETY: its last 64.
-            unsafe { last.write_bytes(0, 64) };
-        }
-    }
+fn clear_ends<const END: usize>(block: *mut u8, bytes: usize) {
+    // SAFETY: the first bytes of the block.
+    unsafe { block.write_bytes(0, END) };
+    let last = block.wrapping_add(bytes).wrapping_sub(END);
+    // SAFETY: its last bytes.
+    unsafe { last.write_bytes(0, END) };
 }
 
 /// Out of line, as in `allocate_larger`.
@@ -112,13 +105,16 @@ extern "C" fn allocate_aligned_larger(bytes: usize, align: usize) -> *mut u8 {
 /// Takes back a block that any of the calls here handed out, or null. Its class is looked up.
 #[inline(always)]
 pub fn free(block: *mut u8) {
-    cache::free(block, space::class_at(block));
+    match space::class_at(block) {
+        Some(class) => cache::free(block, class),
+        None => large::free_any(block),
+    }
 }
 
 /// Bytes that a live block holds, at least as many as were asked for.
 #[inline]
 pub fn usable(block: *mut u8) -> usize {
-    match space::class_at(block) {
+    match space::class_at(block).unwrap_or(class::NONE) {
         class::NONE => large::usable(block),
         class => class::size(class),
     }
@@ -131,7 +127,7 @@ pub fn usable(block: *mut u8) -> usize {
 /// The block is live, and nobody else uses it meanwhile.
 #[inline]
 pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
-    let before = space::class_at(block);
+    let before = space::class_at(block).unwrap_or(class::NONE);
     if before != class::NONE && before == class::serving(bytes, align) {
         return block;
     }

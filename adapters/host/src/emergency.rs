@@ -2,10 +2,12 @@
 //!
 //! Promises upward: [`allocate`] and [`free`] wait for nobody (the core's lock-free [`Pool`]), so that a signal handler may
 //! allocate while its thread is in the middle of a slow path. Blocks up to 32 KiB, 0.8 MiB of addresses in all.
-//! Asks from below: [`os::map`], once.
+//! Asks from below: slices of the ground, once.
 
-use crate::os;
+use crate::class::SLICE;
+use crate::ground;
 use crate::report::fatal;
+use crate::space::tables;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 use terrace_core::pool::Pool;
@@ -22,7 +24,7 @@ const BYTES: usize = BLOCKS as usize * ((2 << LARGEST) - 64);
 
 static WORDS: [[AtomicUsize; Pool::words(BLOCKS)]; SIZES] =
     [const { [const { AtomicUsize::new(0) }; Pool::words(BLOCKS)] }; SIZES];
-/// Where the blocks lie, once somebody needed one.
+/// Where the blocks lie.
 static MEMORY: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
 /// The pool of a size (0: the largest), and where its blocks begin.
@@ -32,20 +34,15 @@ fn pool(size: usize) -> Option<(Pool<'static>, usize)> {
     Some((Pool::new(WORDS.get(size)?, BLOCKS).ok()?, start))
 }
 
-/// Maps the reserve, at most once.
+/// Takes the reserve's slices, once: 13, of which nothing is touched.
+pub fn start() {
+    if let (Some(slice), Some(tables)) = (ground::take(BYTES.div_ceil(SLICE), SLICE), tables()) {
+        MEMORY.store(tables.address(slice).as_ptr(), Release);
+    }
+}
+
 fn memory() -> Option<NonNull<u8>> {
-    if let Some(memory) = NonNull::new(MEMORY.load(Acquire)) {
-        return Some(memory);
-    }
-    let fresh = os::map(BYTES, true)?;
-    match MEMORY.compare_exchange(null_mut(), fresh.as_ptr(), Release, Acquire) {
-        Ok(_) => Some(fresh),
-        Err(other) => {
-            // SAFETY: mapped a moment ago, seen by nobody.
-            unsafe { os::unmap(fresh, BYTES) };
-            NonNull::new(other)
-        }
-    }
+    NonNull::new(MEMORY.load(Acquire))
 }
 
 /// A block at a multiple of `align`, at most a page; null when the reserve has none.

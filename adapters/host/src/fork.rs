@@ -7,7 +7,7 @@
 //! Lock-free structures: the depot is closed, which waits for threads inside a copy; caches of other threads are not looked at
 //! in the child, since their pages may have been copied at different moments. What they held is lost to the child.
 
-use crate::{depot, ground, heap, os, purge, shelf, start, thread};
+use crate::{depot, ground, heap, large, os, purge, shelf, start, thread};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The thread that forks; 0: none.
@@ -35,6 +35,7 @@ extern "C" fn prepare() {
     purge::hold();
     core::mem::forget(thread::lock().lock());
     depot::close();
+    large::close();
     heap::each_lock(|lock| core::mem::forget(lock.lock()));
     shelf::SHELVES.locks().iter().for_each(|lock| core::mem::forget(lock.lock()));
     core::mem::forget(ground::lock().lock());
@@ -64,6 +65,7 @@ fn done(is_child: bool) {
         unsafe { lock.force_unlock() };
     });
     depot::open();
+    large::open();
     if is_child {
         // SAFETY: held since `prepare`.
         thread::forked(unsafe { &mut *thread::lock().data_ptr() });

@@ -15,7 +15,7 @@
 use crate::class;
 use crate::shelf::SHELVES;
 use crate::space::{Tables, mapped, tables};
-use crate::{class::SLICE, depot, ground, os, settings, slow, thread};
+use crate::{class::SLICE, depot, ground, large, os, settings, slow, thread};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -80,6 +80,7 @@ pub fn everything() {
     }
     thread::empty_spare();
     depot::empty();
+    large::empty();
 }
 
 fn tick(now: u64, all: bool) {

@@ -7,7 +7,7 @@
 //! ```text
 //! window   | slice 0 | slice 1 | slice 2 ........ | mapped | only addresses ...          |     8 times the machine's memory
 //!          |  span   |  span   | large block      |        |                             |
-//! classes      3         17        0      0    0      0       a byte a slice: free(p) reads classes[(p - base) >> 16]
+//! classes      3         17        0      0    0      0       a byte a slice, 64 MiB before the window
 //! spans     [used..]  [used..]  [block]                       who it is, what is out, which list: 64 bytes a slice
 //! words     [bits..]  [bits..]                                which blocks are free: 512 bytes a slice, 8 to 512 used
 //! dirty       ffff      001f     ffff                         which pages may hold something: 2 bytes a slice
@@ -104,25 +104,32 @@ pub struct Tables {
 // SAFETY: the window's address is only computed with; all else is atomic or guarded (see `Words`).
 unsafe impl Sync for Tables {}
 
-/// What the fast paths read: the window's first address, how many bytes of it are mapped, the classes. All 0 before the start.
-static BASE: AtomicUsize = AtomicUsize::new(0);
+/// Slices that a window can have at most: 4 TiB, less one, which makes the comparison one instruction. A constant, so that a
+/// free compares with no variable.
+const MOST: usize = (1 << 26) - 1;
+/// How far before the window the table of classes begins.
+const BEFORE: usize = 1 << 26;
+
+/// What the fast paths read: the window's first address, as a pointer into the table of classes, which begins 64 MiB
+/// earlier: the class of slice `i` stands `BEFORE - i` bytes before it. Before the start an address that no block is near.
+static WINDOW: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::without_provenance_mut(1 << (usize::BITS - 1)));
+/// How many bytes of the window are mapped, holes included.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
-static CLASSES: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The class of the block at an address; none for large blocks, for foreign addresses and null.
+/// The class of the block at an address; none for large blocks; `None` outside the window and for null.
 #[inline(always)]
-pub fn class_at(block: *const u8) -> usize {
-    let offset = block.addr().wrapping_sub(BASE.load(Relaxed));
-    if offset >= MAPPED.load(Relaxed) {
-        return class::NONE;
+pub fn class_at(block: *const u8) -> Option<usize> {
+    let window = WINDOW.load(Relaxed);
+    let slice = block.addr().wrapping_sub(window.addr()) / SLICE;
+    if slice >= MOST {
+        return None;
     }
-    // SAFETY: the table has an entry for each slice of the window, and slices below MAPPED are in the window; MAPPED is
-    // raised from 0 only after the table was set.
-    let entry = unsafe { CLASSES.load(Relaxed).add(offset / SLICE) };
-    // SAFETY: entries live as long as the process.
-    let entry = unsafe { &*entry };
-    usize::from(entry.load(Relaxed))
+    let entry = window.cast::<u8>().wrapping_sub(BEFORE).wrapping_add(slice);
+    // SAFETY: the table has an entry for each slice of the window. (Behind a window of less than 4 TiB nobody maps
+    // anything; freeing an address there faults here.) Entries change only while no block of their slice is live, so a block
+    // that may be freed is in a slice whose entry nobody writes.
+    Some(usize::from(unsafe { entry.read() }))
 }
 
 /// The tables, once there are any.
@@ -206,10 +213,11 @@ impl Tables {
     /// Makes the tables, and the slots of the ground's range. Called once.
     pub fn start() -> Option<(&'static Self, &'static mut [Slot], &'static mut [Branch])> {
         let mut slices = window_slices();
-        let (layout, memory) = loop {
+        let (layout, memory, classes) = loop {
             let layout = Layout::of(slices);
-            if let Some(memory) = os::map(layout.bytes, true) {
-                break (layout, memory);
+            let found = os::map(layout.bytes, true).and_then(|memory| Some((layout, memory, choose_place(slices)?)));
+            if let Some(found) = found {
+                break found;
             }
             // Address space is short, or must be accounted for: a smaller window.
             slices /= 2;
@@ -217,14 +225,14 @@ impl Tables {
                 return None;
             }
         };
-        let base = choose_base(slices * SLICE);
+        let base = classes.with_addr(classes.addr().saturating_add(BEFORE));
         // SAFETY: the mapping is new, zeroed, as long as the layout says, and never given back; each part lies at its
         // own offset, aligned to 64 bytes, and zeros are a value of every type.
         let part = |offset: usize| unsafe { memory.add(offset) };
         let bit_words = slices.div_ceil(64);
         let tables = Self {
             base,
-            classes: zeroed(part(layout.classes).cast(), slices),
+            classes: zeroed(classes.cast(), slices),
             dirty: zeroed(part(layout.dirty).cast(), slices),
             idle: zeroed(part(layout.bits).cast(), bit_words),
             young: zeroed(part(layout.bits + bit_words * 8).cast(), bit_words),
@@ -238,17 +246,15 @@ impl Tables {
         unsafe { own.write(tables) };
         // SAFETY: just written; lives as long as the process.
         let tables = unsafe { own.as_ref() };
-        BASE.store(tables.base(), Relaxed);
-        CLASSES.store(tables.classes.as_ptr().cast_mut(), Relaxed);
+        WINDOW.store(base.as_ptr().cast(), Relaxed);
         TABLES.store(own.as_ptr(), Release);
         let slots = zeroed_mut(part(layout.slots).cast(), slices);
         Some((tables, slots, zeroed_mut(part(layout.branches).cast(), slices)))
     }
 }
 
-/// Where the parts of the tables lie. 620 bytes for a slice of 65536: 1 %, of which a program touches what it uses.
+/// Where the other parts of the tables lie. 620 bytes for a slice of 65536: 1 %, of which a program touches what it uses.
 struct Layout {
-    classes: usize,
     dirty: usize,
     bits: usize,
     spans: usize,
@@ -267,14 +273,13 @@ impl Layout {
             end += bytes.next_multiple_of(4096);
             at
         };
-        let classes = take(slices);
         let dirty = take(slices * size_of::<AtomicU16>());
         let bits = take(slices.div_ceil(64) * 4 * size_of::<AtomicU64>());
         let spans = take(slices * size_of::<Span>());
         let words = take(slices * size_of::<Words>());
         let slots = take(slices * size_of::<Slot>());
         let branches = take(slices * size_of::<Branch>());
-        Self { classes, dirty, bits, spans, words, slots, branches, bytes: end }
+        Self { dirty, bits, spans, words, slots, branches, bytes: end }
     }
 }
 
@@ -295,24 +300,23 @@ fn zeroed_mut<T>(at: NonNull<T>, count: usize) -> &'static mut [T] {
 fn window_slices() -> usize {
     const LEAST: usize = 64 << 30;
     let wanted = os::physical_bytes().saturating_mul(8).max(LEAST).min(os::address_limit().max(64 << 20));
-    // Slots and branches count with 31 bits.
-    (wanted / SLICE).next_power_of_two().min(1 << 30)
+    (wanted / SLICE).next_power_of_two().min(BEFORE / 2)
 }
 
-/// A place for the window where nothing else is put: between the program (which starts low or at 0x55...) and the
-/// libraries (0x7f...), at random. Where such an address does not exist (39-bit systems), where the system has room.
-fn choose_base(bytes: usize) -> NonNull<u8> {
+/// Maps the table of classes where the window can lie behind it and where nothing else is put: between the program (which
+/// starts low or at 0x55...) and the libraries (0x7f...), at random. Where such addresses do not exist (39-bit systems),
+/// where the system has room now. The table's first entry.
+fn choose_place(slices: usize) -> Option<NonNull<u8>> {
+    let bytes = slices.next_multiple_of(SLICE);
     // 16 TiB, and 2^19 places of 64 MiB from there: up to 48 TiB.
     let address = (1 << 44) + ((os::random() as usize) & ((1 << 19) - 1)) * (64 << 20);
-    let found = os::map_at(address, SLICE).or_else(|| os::map(bytes, true));
-    let Some(found) = found else { return NonNull::<u8>::without_provenance(NonNull::<SliceAligned>::dangling().addr()) };
-    let base = found.addr().get().next_multiple_of(SLICE);
-    let held = if found.addr().get() == address { SLICE } else { bytes };
-    // SAFETY: just mapped, used by nobody: it was only asked for to see where there is room.
-    unsafe { os::unmap(found, held) };
-    found.with_addr(core::num::NonZero::new(base).unwrap_or(found.addr()))
+    if let Some(table) = os::map_at(address, bytes) {
+        return Some(table);
+    }
+    // Room for table, gap and window; only the table stays mapped.
+    let room = BEFORE + slices * SLICE;
+    let found = os::map(room + SLICE, true)?;
+    // SAFETY: just mapped, used by nobody: it was asked for to see where there is room.
+    unsafe { os::unmap(found, room + SLICE) };
+    os::map_at(found.addr().get().next_multiple_of(SLICE), bytes)
 }
-
-/// The alignment of a slice.
-#[repr(align(65536))]
-struct SliceAligned;

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// No program here needs a minute on a quiet machine; a deadlock needs for ever.
-const SECONDS: u64 = 300;
+const SECONDS: u64 = 180;
 
 /// Where everything that a test makes lies.
 pub fn folder() -> PathBuf {
@@ -101,14 +101,6 @@ impl Job {
         self
     }
 
-    /// What the program reads from its standard input.
-    pub fn input(mut self, text: &str) -> Self {
-        let path = self.outputs.with_extension("in");
-        std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        self.command.stdin(open(&path));
-        self
-    }
-
     /// Starts it without waiting: for servers.
     pub fn start(mut self) -> Started {
         use std::os::unix::process::CommandExt;
@@ -117,7 +109,7 @@ impl Job {
         self.command.stdout(create(&out)).stderr(create(&err)).process_group(0);
         let what = format!("{:?}", self.command);
         let child = self.command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
-        Started { what, child, files: [out, err, self.outputs.with_extension("in")], seconds: self.seconds }
+        Started { what, child, files: [out, err], seconds: self.seconds }
     }
 
     pub fn run(self) -> Run {
@@ -129,7 +121,7 @@ impl Job {
 pub struct Started {
     what: String,
     child: Child,
-    files: [PathBuf; 3],
+    files: [PathBuf; 2],
     seconds: u64,
 }
 
@@ -144,9 +136,9 @@ impl Started {
                 None => thread::sleep(Duration::from_millis(5)),
             }
         };
-        let [stdout, stderr, _] = self.files.each_ref().map(|file| std::fs::read(file).unwrap_or_default());
+        let [stdout, stderr] = self.files.each_ref().map(|file| std::fs::read(file).unwrap_or_default());
         for file in &self.files {
-            // The input is there only where one was given.
+            // Left for the next build to clear, if it cannot be removed.
             let _ = std::fs::remove_file(file);
         }
         Run { what: self.what, status, stdout, stderr }
@@ -175,9 +167,10 @@ impl Run {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// All that is known, for a message.
+    /// For a message: all that is known, of long outputs the end.
     pub fn report(&self) -> String {
-        format!("{}: {}\n--- stdout\n{}\n--- stderr\n{}", self.what, self.status, self.out(), self.err())
+        let end = |text: String| text[text.floor_char_boundary(text.len().saturating_sub(4000))..].to_owned();
+        format!("{}: {}\n--- stdout\n{}\n--- stderr\n{}", self.what, self.status, end(self.out()), end(self.err()))
     }
 
     /// For programs with `check.h`: every check held.
@@ -191,10 +184,6 @@ impl Run {
         assert!(self.status.success(), "{}", self.report());
         self
     }
-}
-
-fn open(path: &Path) -> File {
-    File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn create(path: &Path) -> File {
