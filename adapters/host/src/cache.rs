@@ -194,6 +194,13 @@ impl Cache {
         self.set_count(class, count + more);
     }
 
+    /// Takes the block freed last.
+    pub fn pop(&self, class: usize) -> Option<*mut u8> {
+        let count = self.count(class).checked_sub(1)?;
+        self.set_count(class, count);
+        Some(self.place(class, self.cap(class) - count).load(Relaxed))
+    }
+
     /// Takes up to `out.len()` blocks from the bottom, which were freed the longest ago; how many.
     pub fn take_oldest(&self, class: usize, out: &mut [*mut u8]) -> usize {
         let (count, cap) = (self.count(class), self.cap(class));

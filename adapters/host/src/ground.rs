@@ -75,6 +75,12 @@ pub fn counts() -> Counts {
     }
 }
 
+/// Bytes of slices that are out.
+#[inline]
+pub fn in_use() -> usize {
+    IN_USE.load(Relaxed)
+}
+
 /// Makes window and tables; once. `false` when the system gives no address space.
 pub fn start() -> bool {
     let mut ground = GROUND.lock();

@@ -6,7 +6,7 @@
 use crate::class::{self, PAGE, SLICE};
 use crate::report::fatal;
 use crate::space::{Span, Tables, tables};
-use crate::{emergency, ground, heap, os, purge, slow, start};
+use crate::{emergency, ground, heap, os, purge, slow, start, thread};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terrace_core::Exchange;
@@ -45,6 +45,7 @@ pub fn take(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
     span.class.store(class::NONE as u8, Relaxed);
     span.heap.store(0, Relaxed);
     span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
+    purge::waiting(-(held(span) as isize));
     if zeroed {
         zero(tables, slice, 0, bytes);
     }
@@ -104,11 +105,15 @@ pub extern "C" fn free_any(block: *mut u8) {
     if span.heap.load(Relaxed) != 0 {
         return heap::free(block, slice, span);
     }
+    purge::waiting(held(span) as isize);
     if !stash(tables, slice, span) {
         ground::give(slice, held(span));
     }
     purge::note();
     purge::poll();
+    if purge::is_watched() {
+        thread::put_aside();
+    }
 }
 
 /// Blocks of up to 16 slices, 1 MiB, that were freed last: two of each number of slices wait for the next request of that

@@ -18,7 +18,7 @@ use crate::space::{Tables, mapped, tables};
 use crate::{class::SLICE, depot, ground, large, os, settings, slow, thread};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64};
 
 /// When the next tick is due, in milliseconds; `NEVER` when nothing waits for one.
 static DEADLINE: AtomicU64 = AtomicU64::new(NEVER);
@@ -53,9 +53,23 @@ pub fn poll() {
     }
 }
 
-/// Whether a tick waits for its time.
-pub fn is_due_later() -> bool {
-    DEADLINE.load(Relaxed) != NEVER
+/// Bytes that became free since the last tick, less those that were handed out again.
+static WAITING: AtomicIsize = AtomicIsize::new(0);
+/// Less than this is not worth watching for.
+const WATCHED: isize = 8 << 20;
+
+/// Counts bytes that became free, or, below 0, were handed out: these were among those that wait, if any do.
+#[inline]
+pub fn waiting(bytes: isize) {
+    if bytes > 0 || WAITING.load(Relaxed) > 0 {
+        WAITING.fetch_add(bytes, Relaxed);
+    }
+}
+
+/// Whether so much waits for the clock, a quarter of what is in use and 8 MiB, that every call should look at it: the next
+/// may be the last for a long time. It costs some ten nanoseconds a call, for two delays at most.
+pub fn is_watched() -> bool {
+    DEADLINE.load(Relaxed) != NEVER && WAITING.load(Relaxed) > WATCHED + (ground::in_use() / 4) as isize
 }
 
 #[cold]
@@ -96,6 +110,8 @@ fn tick(now: u64, all: bool) {
         purge_spans(tables);
         if left && settings::purge_delay().is_some() {
             DEADLINE.store(now + delay, Relaxed);
+        } else {
+            WAITING.store(0, Relaxed);
         }
     }
     TICKING.store(false, Release);

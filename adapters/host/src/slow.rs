@@ -12,11 +12,17 @@ use crate::{depot, large, os, purge, settings, thread};
 #[cold]
 #[inline(never)]
 pub extern "C" fn refill(class: usize) -> *mut u8 {
+    // 0 bytes have a block too.
+    let class = class.max(1);
     purge::poll();
     let Some(cache) = thread::own() else { return refill_one(class) };
     let _busy = thread::busy(cache);
+    // It has some when it was put aside.
+    if let Some(block) = cache.pop(class) {
+        return block;
+    }
     let cap = raised(cache, class);
-    if cache.count(class) == 0 && cap != cache.cap(class) {
+    if cap != cache.cap(class) {
         cache.set_cap(class, cap);
     }
     let mut blocks = [core::ptr::null_mut(); CAP];
@@ -40,7 +46,14 @@ fn take(class: usize, out: &mut [*mut u8]) -> usize {
             *place = block;
             at += 1;
         }
-    })
+    });
+    purge::waiting(-bytes(class, at));
+    at
+}
+
+/// Bytes of so many blocks.
+fn bytes(class: usize, count: usize) -> isize {
+    (class::size(class) * count) as isize
 }
 
 /// A block for a thread without a cache.
@@ -83,27 +96,39 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
     }
     purge::poll();
     let Some(cache) = thread::own() else { return SHELVES.give(class, &[block]) };
-    let _busy = thread::busy(cache);
-    // The thread may just have got its cache, or a tick emptied it.
-    if cache.count(class) == cache.cap(class) {
-        let cap = raised(cache, class);
-        if cap > cache.cap(class) {
-            cache.raise_cap(class, cap);
-        } else {
-            spill(cache, class, usize::from(class::facts(class).batch).min(cap));
+    let mut spilled = false;
+    {
+        let _busy = thread::busy(cache);
+        // The thread may just have got its cache, or a tick emptied it.
+        if cache.count(class) == cache.cap(class) {
+            let cap = raised(cache, class);
+            if cap > cache.cap(class) {
+                cache.raise_cap(class, cap);
+            } else {
+                spilled = spill(cache, class, usize::from(class::facts(class).batch).min(cap));
+            }
+        }
+        cache.push(class, [block].into_iter());
+    }
+    if spilled {
+        purge::note();
+        if purge::is_watched() {
+            thread::put_aside();
         }
     }
-    cache.push(class, [block].into_iter());
 }
 
-/// Passes the `most` oldest blocks of a class on: to other threads, if there are any, or to the spans they are of.
-pub fn spill(cache: &Cache, class: usize, most: usize) {
+/// Passes the `most` oldest blocks of a class on: to other threads, if there are any, or to the spans they are of. Whether
+/// it was to spans.
+fn spill(cache: &Cache, class: usize, most: usize) -> bool {
     let mut blocks = [core::ptr::null_mut(); CAP];
     let count = cache.take_oldest(class, &mut blocks[..most.min(CAP)]);
-    if count > 0 && !depot::give(class, &blocks[..count]) {
-        SHELVES.give(class, &blocks[..count]);
-        purge::note();
+    if count == 0 || depot::give(class, &blocks[..count]) {
+        return false;
     }
+    SHELVES.give(class, &blocks[..count]);
+    purge::waiting(bytes(class, count));
+    true
 }
 
 /// Gives all that a cache holds back to the spans.

@@ -10,7 +10,7 @@ use crate::class::SLICE;
 use crate::lock::Lock;
 use crate::os::Key;
 use crate::space::tables;
-use crate::{ground, slow, start, tls};
+use crate::{ground, purge, slow, start, tls};
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, compiler_fence};
@@ -95,11 +95,12 @@ pub fn own() -> Option<&'static Cache> {
     }
 }
 
-/// The running thread's cache, if it has one in use.
+/// The running thread's cache, if it has one, in use or put aside.
 pub fn current() -> Option<&'static Cache> {
     let cache = tls::get();
-    // SAFETY: caches live as long as the process.
-    is_own(cache).then(|| unsafe { &*cache })
+    let kept = if is_own(cache) { cache } else { key().map_or(null_mut(), Key::get).cast() };
+    // SAFETY: null, the mark of an ended thread, or a cache; they live as long as the process.
+    if kept.cast() == ENDED { None } else { unsafe { kept.as_ref() } }
 }
 
 /// Takes up the cache that was put aside, or gets one.
@@ -108,14 +109,14 @@ fn adopt() -> Option<&'static Cache> {
     if !start::ready() {
         return None;
     }
-    let kept = key().map_or(null_mut(), Key::get);
-    if kept == ENDED {
-        return None;
+    if let Some(cache) = current() {
+        if !purge::is_watched() {
+            tls::set(cache);
+        }
+        return Some(cache);
     }
-    if let Some(cache) = NonNull::new(kept.cast::<Cache>()) {
-        tls::set(cache.as_ptr());
-        // SAFETY: caches live as long as the process.
-        return Some(unsafe { cache.as_ref() });
+    if key().is_some_and(|key| key.get() == ENDED) {
+        return None;
     }
     let cache = spare().or_else(make)?;
     LIVE.fetch_add(1, Relaxed);
@@ -194,7 +195,7 @@ pub fn each(mut each: impl FnMut(&Cache)) {
     }
 }
 
-/// Puts the running thread's cache aside: its next call goes the slow way, which looks at the clock and takes it up again.
+/// Puts the running thread's cache aside: its next calls go the slow way, which looks at the clock and takes it up again.
 pub fn put_aside() {
     if key().is_some_and(|key| !key.get().is_null()) {
         tls::set((&raw const EMPTY).cast());

@@ -7,7 +7,7 @@ use crate::job::{Job, Run, find, fresh_folder};
 use crate::{have, library};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn workload(name: &str) -> String {
@@ -50,7 +50,9 @@ fn compare(without: &Run, with: &Run, status: i32) {
     assert!(!without.stdout.is_empty(), "{}", without.report());
     assert_eq!(with.status, without.status, "{}", with.report());
     if with.stdout != without.stdout {
-        panic!("other output than without the library\n{}\n\nwithout:\n{}", with.report(), without.report());
+        let (with_text, text) = (with.out(), without.out());
+        let first = with_text.lines().zip(text.lines()).enumerate().find(|(_, (with, without))| with != without);
+        panic!("other output than without the library, first at {first:?}\n{}", with.report());
     }
     assert!(with.err().to_lowercase().contains(library::STATS_WORD), "not at work: {}", with.report());
 }
@@ -130,7 +132,7 @@ fn commands() -> String {
     for i in (0..4000).step_by(3) {
         text += &format!("DEL key{i}\r\n");
     }
-    text + "DBSIZE\r\nMEMORY PURGE\r\nFLUSHALL\r\nDBSIZE\r\nSHUTDOWN NOSAVE\r\n"
+    text + "DBSIZE\r\nMEMORY PURGE\r\nFLUSHALL\r\nDBSIZE\r\nECHO answered\r\n"
 }
 
 /// Starts a server, says everything, and returns what it answered as its output.
@@ -141,15 +143,7 @@ fn redis(preloaded: bool) -> Run {
     let name = socket.display().to_string();
     let arguments = ["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no", "--unixsocket", &name];
     let server = job("redis-server", preloaded).args(arguments).within(&folder).start();
-    let answers = connect(&socket).map(|mut stream| {
-        // Replies are read while commands are sent: neither side's buffer holds them all.
-        let mut other = stream.try_clone().expect("a second handle");
-        let sender = std::thread::spawn(move || other.write_all(commands().as_bytes()));
-        let mut answers = Vec::new();
-        stream.read_to_end(&mut answers).expect("redis answers");
-        sender.join().expect("no panic").expect("redis listens");
-        answers
-    });
+    let answers = connect(&socket).map(|stream| converse(&stream).expect("redis listens and answers"));
     let mut run = server.end();
     // The server removes it itself when all went well.
     let _ = std::fs::remove_file(&socket);
@@ -157,7 +151,24 @@ fn redis(preloaded: bool) -> Run {
     run
 }
 
-fn connect(socket: &PathBuf) -> Option<UnixStream> {
+/// Sends every command and reads until the last answer, then ends the server: what it owes when it ends it may keep.
+fn converse(stream: &UnixStream) -> std::io::Result<Vec<u8>> {
+    // Answers are read while commands are sent: neither side's buffer holds them all.
+    let mut sender = stream.try_clone()?;
+    let sending = std::thread::spawn(move || sender.write_all(commands().as_bytes()));
+    let (mut answers, mut reader, mut part) = (Vec::new(), stream, vec![0; 65536]);
+    while !answers.ends_with(b"answered\r\n") {
+        match reader.read(&mut part)? {
+            0 => break,
+            count => answers.extend_from_slice(&part[..count]),
+        }
+    }
+    sending.join().expect("no panic")?;
+    reader.write_all(b"SHUTDOWN NOSAVE\r\n")?;
+    Ok(answers)
+}
+
+fn connect(socket: &Path) -> Option<UnixStream> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
         if let Ok(stream) = UnixStream::connect(socket) {
