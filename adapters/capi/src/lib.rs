@@ -10,6 +10,7 @@
 //! | `aligned` | aligned_alloc, memalign, posix_memalign, valloc, pvalloc |
 //! | `info` | malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_stats, mallopt |
 //! | `cxx` | operator new and delete, in all sized, aligned, array and nothrow forms |
+//! | `signals` | sigaction, signal: the program's signal handlers may allocate |
 //! | `begin` | what runs when the library is loaded and when the process ends |
 //!
 //! What each does beyond the standard: a size of 0 gives a block of its own; `errno` is kept by `free`; a free of what is no
@@ -20,3 +21,5 @@ mod begin;
 mod c;
 mod cxx;
 mod info;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod signals;

@@ -24,7 +24,7 @@
 use crate::class::{self, CAP, COUNT};
 use crate::{slow, tls};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
 
 /// Bytes of an array: a power of two, so that its end is recognised by its low bits. 128 places, the lowest is never used.
 pub const ARRAY: usize = 1024;
@@ -49,6 +49,8 @@ pub struct Cache {
     pub spare: AtomicPtr<Cache>,
     /// Whether the thread is in a slow path: what signal handlers do then must not need it.
     pub busy: AtomicBool,
+    /// A frame of the signal handler that the thread is in; 0: none.
+    pub handler: AtomicUsize,
     arrays: Arrays,
 }
 
@@ -58,7 +60,7 @@ pub struct Cache {
 struct Arrays([[Place; PLACES]; COUNT - 1]);
 
 const _: () = assert!(core::mem::offset_of!(Cache, arrays) == ARRAY, "array c lies c * 1024 bytes into the cache");
-const _: () = assert!(core::mem::offset_of!(Cache, busy) < ARRAY - 8, "the header ends with a word that is null");
+const _: () = assert!(core::mem::offset_of!(Cache, handler) < ARRAY - 16, "the header ends with a word that is null");
 
 /// The cache of threads that have none: every class is empty and full.
 #[derive(Debug)]
@@ -77,9 +79,17 @@ pub static EMPTY: Empty = Empty {
     array: [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES],
 };
 
+/// The same for a thread in a signal handler.
+pub static IN_SIGNAL: Empty = Empty {
+    tops: [const { AtomicPtr::new((&raw const IN_SIGNAL).cast::<Place>().cast_mut().wrapping_add(2 * PLACES)) }; COUNT],
+    rest: [0; ARRAY - COUNT * 8],
+    array: [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES],
+};
+
 /// Whether a thread's word names a cache of its own.
+#[inline]
 pub fn is_own(cache: *mut Cache) -> bool {
-    !core::ptr::addr_eq(cache, &raw const EMPTY)
+    !core::ptr::addr_eq(cache, &raw const EMPTY) && !core::ptr::addr_eq(cache, &raw const IN_SIGNAL)
 }
 
 const _: () = assert!(size_of::<Empty>() == 2 * ARRAY && core::mem::offset_of!(Empty, array) == ARRAY);

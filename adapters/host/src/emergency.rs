@@ -1,7 +1,7 @@
 //! The reserve: a few blocks for calls that must touch no lock and no cache, because they interrupted one that does.
 //!
 //! Promises upward: [`allocate`] and [`free`] wait for nobody (the core's lock-free [`Pool`]), so that a signal handler may
-//! allocate while its thread is in the middle of a slow path. Blocks up to 32 KiB, 0.8 MiB of addresses in all.
+//! allocate while its thread is in the middle of a slow path. Blocks up to 32 KiB, 2 MiB of addresses in all.
 //! Asks from below: slices of the ground, once.
 
 use crate::class::SLICE;
@@ -16,10 +16,10 @@ use terrace_core::sync::AtomicUsize;
 /// Sizes: 64 bytes, 128, ... 32768, the largest first, so that each begins at a multiple of itself or of a page.
 const SIZES: usize = 10;
 /// Blocks of each size.
-const BLOCKS: u32 = 13;
+const BLOCKS: u32 = 32;
 /// log2 of the largest.
 const LARGEST: usize = 15;
-/// Bytes: 13 * (32768 + 16384 + ... + 64) = 13 * (65536 - 64).
+/// Bytes: 32 * (32768 + 16384 + ... + 64) = 32 * (65536 - 64).
 const BYTES: usize = BLOCKS as usize * ((2 << LARGEST) - 64);
 
 static WORDS: [[AtomicUsize; Pool::words(BLOCKS)]; SIZES] =
@@ -29,12 +29,12 @@ static MEMORY: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
 /// The pool of a size (0: the largest), and where its blocks begin.
 fn pool(size: usize) -> Option<(Pool<'static>, usize)> {
-    // The sizes before it are 13 * (65536 - 2 * this size) bytes.
+    // The sizes before it are 32 * (65536 - 2 * this size) bytes.
     let start = BLOCKS as usize * ((2 << LARGEST) - (2 << (LARGEST - size)));
     Some((Pool::new(WORDS.get(size)?, BLOCKS).ok()?, start))
 }
 
-/// Takes the reserve's slices, once: 13, of which nothing is touched.
+/// Takes the reserve's slices, once: 32, of which nothing is touched.
 pub fn start() {
     if let (Some(slice), Some(tables)) = (ground::take(BYTES.div_ceil(SLICE), SLICE), tables()) {
         MEMORY.store(tables.address(slice).as_ptr(), Release);

@@ -8,7 +8,7 @@ use crate::class::{self, SLICE};
 use crate::lock::Lock;
 use crate::shelf::{Shelf, Shelves};
 use crate::space::{Span, tables};
-use crate::{ground, large, slow};
+use crate::{ground, large, slow, thread};
 use core::alloc::Layout;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -47,6 +47,7 @@ impl Heap {
     /// which one page is touched.
     pub fn new() -> Option<Self> {
         crate::start::ready().then_some(())?;
+        let _busy = thread::busy();
         let slice = ground::take(1, SLICE)?;
         let tables = tables()?;
         let memory = tables.address(slice).cast::<Shelves>();
@@ -68,6 +69,7 @@ impl Heap {
 
     /// A block for a layout; `None` when there is no memory. A layout of size 0 gets a block too.
     pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let _busy = thread::busy();
         let class = class::serving(layout.size(), layout.align());
         let mut found = null_mut();
         if class == class::NONE {
@@ -106,6 +108,7 @@ impl Heap {
 
 impl Drop for Heap {
     fn drop(&mut self) {
+        let _busy = thread::busy();
         self.shelves.drop_all();
         ALL[self.at].store(null_mut(), Release);
         ground::give(self.slice, 0);

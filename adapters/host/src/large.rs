@@ -6,7 +6,7 @@
 use crate::class::{self, PAGE, SLICE};
 use crate::report::fatal;
 use crate::space::{Span, Tables, tables};
-use crate::{emergency, ground, heap, os, purge, slow, start, thread};
+use crate::{emergency, ground, heap, os, purge, signal, slow, start, thread};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terrace_core::Exchange;
@@ -22,6 +22,14 @@ const MOST_RELOCATIONS: usize = 8192;
 #[cold]
 #[inline(never)]
 pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
+    if let Some(block) = signal::allocate(bytes, align) {
+        if zeroed && !block.is_null() {
+            // SAFETY: a block of at least so many bytes.
+            unsafe { block.write_bytes(0, bytes) };
+        }
+        return block;
+    }
+    let _busy = thread::busy();
     purge::poll();
     match take(bytes, align, zeroed) {
         Some(slice) => tables().map_or(core::ptr::null_mut(), |tables| tables.address(slice).as_ptr()),
@@ -96,9 +104,10 @@ fn is_start(tables: &Tables, slice: u32, block: *mut u8) -> bool {
 #[cold]
 #[inline(never)]
 pub extern "C" fn free_any(block: *mut u8) {
-    if block.is_null() || emergency::free(block) {
+    if block.is_null() || signal::free(block) || emergency::free(block) {
         return;
     }
+    let _busy = thread::busy();
     let Some(tables) = tables() else { fatal("a free of what was never allocated", block.addr()) };
     let slice = slice_of(tables, block);
     let span = tables.span(slice);
@@ -186,9 +195,10 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let Some(tables) = tables().filter(|_| bytes > class::LARGEST && bytes <= isize::MAX as usize - SLICE) else {
         return core::ptr::null_mut();
     };
-    if emergency::usable(block).is_some() || align > SLICE {
+    if emergency::usable(block).is_some() || align > SLICE || signal::is_inside() {
         return core::ptr::null_mut();
     }
+    let _busy = thread::busy();
     let slice = slice_of(tables, block);
     let span = tables.span(slice);
     let (Some(name), class::NONE) = (span.block(), usize::from(span.class.load(Relaxed))) else {

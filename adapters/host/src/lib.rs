@@ -25,7 +25,7 @@
 //! | `tls`, `cache`, `slow`, `thread` | a thread's cache: the word that finds it, the fast paths, the slow ones, start and end |
 //! | `depot`, `shelf`, `ground`, `large` | what is behind it |
 //! | `space`, `purge` | the window and its tables; giving memory back |
-//! | `fork`, `emergency`, `lock`, `start` | what must hold when a process forks, a signal interrupts, threads wait, nothing is there yet |
+//! | `fork`, `signal`, `emergency`, `lock`, `start` | what must hold when a process forks, a signal interrupts, threads wait, nothing is there yet |
 //! | `os` | all that is asked of a system, one file for each |
 //!
 //! # Example
@@ -58,6 +58,7 @@ mod purge;
 pub mod report;
 mod settings;
 mod shelf;
+mod signal;
 mod slow;
 mod space;
 mod start;
@@ -70,4 +71,5 @@ pub use heap::Heap;
 pub use purge::trim;
 pub use settings::{BadSetting, HugePages, Numa, Setting, stats_at_exit};
 pub use start::{read_environment, ready};
+pub use signal::Handler;
 pub use stats::{Stats, stats};

@@ -71,9 +71,4 @@ impl RawLock {
             os::wait(&self.0, CONTENDED, 0);
         }
     }
-
-    /// Makes the lock free, whoever held it: in the child of a fork, where nobody else runs.
-    pub fn reset(&self) {
-        self.0.store(FREE, Ordering::Release);
-    }
 }

@@ -15,7 +15,7 @@
 use crate::class;
 use crate::shelf::SHELVES;
 use crate::space::{Tables, mapped, tables};
-use crate::{class::SLICE, depot, ground, large, os, settings, slow, thread};
+use crate::{class::SLICE, depot, ground, large, os, settings, signal, slow, thread};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64};
@@ -48,6 +48,9 @@ pub fn note() {
 /// Ticks, if it is time.
 #[inline]
 pub fn poll() {
+    if !signal::is_inside() {
+        signal::settle();
+    }
     if DEADLINE.load(Relaxed) != NEVER {
         poll_clock();
     }
@@ -82,6 +85,7 @@ fn poll_clock() {
 
 /// Gives back all that is free now. `true` when anything was.
 pub fn trim() -> bool {
+    let _busy = thread::busy();
     let before = ground::counts().purged;
     tick(os::milliseconds(), true);
     ground::counts().purged > before
@@ -97,9 +101,13 @@ pub fn everything() {
     large::empty();
 }
 
+/// Gives back what has been free long enough, or all of it. Where somebody else does so just now, all means after him.
 fn tick(now: u64, all: bool) {
-    if TICKING.swap(true, Acquire) {
-        return;
+    while TICKING.swap(true, Acquire) {
+        if !all {
+            return;
+        }
+        os::yield_now();
     }
     let due = DEADLINE.swap(NEVER, Relaxed);
     let delay = settings::purge_delay().unwrap_or(0);

@@ -6,7 +6,7 @@
 use crate::cache::Cache;
 use crate::class::{self, CAP};
 use crate::shelf::SHELVES;
-use crate::{depot, large, os, purge, settings, thread};
+use crate::{depot, large, os, purge, settings, signal, thread};
 
 /// A block of a class when the cache has none: a batch from another thread, or from the fullest span.
 #[cold]
@@ -14,9 +14,12 @@ use crate::{depot, large, os, purge, settings, thread};
 pub extern "C" fn refill(class: usize) -> *mut u8 {
     // 0 bytes have a block too.
     let class = class.max(1);
+    if let Some(block) = signal::allocate(class::size(class), 1) {
+        return block;
+    }
+    let _busy = thread::busy();
     purge::poll();
     let Some(cache) = thread::own() else { return refill_one(class) };
-    let _busy = thread::busy(cache);
     // It has some when it was put aside.
     if let Some(block) = cache.pop(class) {
         return block;
@@ -94,11 +97,14 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
     if class == class::NONE {
         return large::free_any(block);
     }
-    purge::poll();
-    let Some(cache) = thread::own() else { return SHELVES.give(class, &[block]) };
+    if signal::free(block) {
+        return;
+    }
     let mut spilled = false;
     {
-        let _busy = thread::busy(cache);
+        let _busy = thread::busy();
+        purge::poll();
+        let Some(cache) = thread::own() else { return SHELVES.give(class, &[block]) };
         // The thread may just have got its cache, or a tick emptied it.
         if cache.count(class) == cache.cap(class) {
             let cap = raised(cache, class);

@@ -15,7 +15,7 @@
 //!
 //! Nothing is written into free memory, so pages inside a span whose blocks are all free can go back to the system.
 
-use crate::class::{self, SLICE};
+use crate::class::SLICE;
 use crate::os;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;

@@ -55,3 +55,15 @@ pub fn read_environment() {
 pub fn page_bytes() -> usize {
     PAGE_BYTES.load(Relaxed) as usize
 }
+
+/// The library is unloaded, or the process ends: threads that end later must not call what is gone.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+extern "C" fn end() {
+    thread::stop();
+}
+
+#[used]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+// SAFETY: the section is a list of such functions.
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;

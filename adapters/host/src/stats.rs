@@ -46,6 +46,7 @@ pub struct Stats {
 /// A snapshot of the whole allocator. All 0 before its first block, which tells whether it is the one at work.
 pub fn stats() -> Stats {
     let mut stats = Stats::default();
+    let _busy = thread::busy();
     let Some(tables) = tables().filter(|_| start::ready()) else { return stats };
     for slice in 0..(mapped() / SLICE) as u32 {
         stats.dirty += tables.pages(slice).load(Relaxed).count_ones() as usize * PAGE;

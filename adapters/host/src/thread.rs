@@ -10,10 +10,10 @@ use crate::class::SLICE;
 use crate::lock::Lock;
 use crate::os::Key;
 use crate::space::tables;
-use crate::{ground, purge, slow, start, tls};
+use crate::{ground, purge, signal, slow, start, tls};
 use core::ffi::c_void;
-use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, compiler_fence};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
 /// Slices of a cache: 73 KiB in 2.
 const SLICES: usize = size_of::<Cache>().div_ceil(SLICE);
@@ -48,6 +48,7 @@ pub fn start() {
 }
 
 /// Takes the key out of use: the library is unloaded.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn stop() {
     if let Some(key) = key() {
         KEY.store(0, Relaxed);
@@ -95,21 +96,25 @@ pub fn own() -> Option<&'static Cache> {
     }
 }
 
-/// The running thread's cache, if it has one, in use or put aside.
+/// The running thread's cache, in use or put aside; `None` in a signal handler, which must not touch it.
 pub fn current() -> Option<&'static Cache> {
-    let cache = tls::get();
-    let kept = if is_own(cache) { cache } else { key().map_or(null_mut(), Key::get).cast() };
+    if signal::is_inside() { None } else { kept() }
+}
+
+/// The cache that the thread's key names, if it has one.
+pub fn kept() -> Option<&'static Cache> {
+    let kept = key()?.get();
     // SAFETY: null, the mark of an ended thread, or a cache; they live as long as the process.
-    if kept.cast() == ENDED { None } else { unsafe { kept.as_ref() } }
+    if kept == ENDED { None } else { unsafe { kept.cast::<Cache>().as_ref() } }
 }
 
 /// Takes up the cache that was put aside, or gets one.
 #[cold]
 fn adopt() -> Option<&'static Cache> {
-    if !start::ready() {
+    if !start::ready() || signal::is_inside() {
         return None;
     }
-    if let Some(cache) = current() {
+    if let Some(cache) = kept() {
         if !purge::is_watched() {
             tls::set(cache);
         }
@@ -202,20 +207,30 @@ pub fn put_aside() {
     }
 }
 
-/// The thread is in a slow path until the guard is dropped.
-pub fn busy(cache: &Cache) -> Busy<'_> {
-    cache.busy.store(true, Relaxed);
-    compiler_fence(core::sync::atomic::Ordering::SeqCst);
-    Busy(cache)
+/// The running thread is in a slow path until the guard is dropped: its signal handlers keep away from locks.
+#[inline]
+pub fn busy() -> Busy {
+    let word = tls::get();
+    // SAFETY: the thread's own cache.
+    let cache = if is_own(word) { Some(unsafe { &*word }) } else { kept() };
+    let before = cache.is_some_and(|cache| cache.busy.swap(true, Relaxed));
+    compiler_fence(SeqCst);
+    Busy { cache, before }
 }
 
 /// See [`busy`].
 #[derive(Debug)]
-pub struct Busy<'a>(&'a Cache);
+pub struct Busy {
+    cache: Option<&'static Cache>,
+    before: bool,
+}
 
-impl Drop for Busy<'_> {
+impl Drop for Busy {
+    #[inline]
     fn drop(&mut self) {
-        compiler_fence(core::sync::atomic::Ordering::SeqCst);
-        self.0.busy.store(false, Relaxed);
+        compiler_fence(SeqCst);
+        if let Some(cache) = self.cache {
+            cache.busy.store(self.before, Relaxed);
+        }
     }
 }

@@ -40,6 +40,14 @@ pub use config::{Config, ConfigError, Strategy, Values};
 pub use store::{HeapStore, Room, heap_parts};
 pub use terrace_core::*;
 
+/// The allocator of a whole program: `#[global_allocator] static A: terrace::Global = terrace::Global::new();`.
+#[cfg(feature = "global")]
+pub use terrace_host::{Global, Heap, stats};
+
+/// The rest of the allocator for programs: settings, trimming, signal handlers, and calls without a layout.
+#[cfg(feature = "global")]
+pub use terrace_host as host;
+
 /// The README's examples, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

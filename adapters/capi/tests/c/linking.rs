@@ -25,17 +25,28 @@ fn whose(run: Option<Run>) {
 
 #[test]
 fn with_a_shared_libc() {
-    whose(linked("linking::with_a_shared_libc", "report.c", &[]));
-    linked("linking::with_a_shared_libc", "interface.c", &[]);
-    linked("linking::with_a_shared_libc", "new.cpp", &[]);
-    linked("linking::with_a_shared_libc", "threads.c", &[]);
+    let test = "linking::with_a_shared_libc";
+    whose(linked(test, "report.c", &[]));
+    linked(test, "interface.c", &[]);
+    linked(test, "threads.c", &[]);
 }
 
 #[test]
 fn with_everything_static() {
-    whose(linked("linking::with_everything_static", "report.c", &STATIC));
-    linked("linking::with_everything_static", "interface.c", &STATIC);
-    linked("linking::with_everything_static", "new.cpp", &STATIC);
-    linked("linking::with_everything_static", "threads.c", &STATIC);
-    linked("linking::with_everything_static", "fork.c", &STATIC);
+    let test = "linking::with_everything_static";
+    whose(linked(test, "report.c", &STATIC));
+    linked(test, "interface.c", &STATIC);
+    linked(test, "threads.c", &STATIC);
+    linked(test, "fork.c", &STATIC);
+}
+
+#[test]
+fn cplusplus_with_a_shared_libc() {
+    linked("linking::cplusplus_with_a_shared_libc", "new.cpp", &[]);
+}
+
+/// What `new` throws by is in an archive too: nothing may be looked up by name while the program runs.
+#[test]
+fn cplusplus_with_everything_static() {
+    linked("linking::cplusplus_with_everything_static", "new.cpp", &STATIC);
 }

@@ -48,7 +48,7 @@ const GOOD: [(&str, &str); 17] = [
 /// A program whose random sequence needs much of the allocator, under one setting.
 fn under(name: &str, value: &str) -> Run {
     let program = Program::new("shadow.c").build();
-    let job = Job::new(&program).args(["30000"]).preload(&library::shared());
+    let job = Job::new(&program).args(["30000", "short"]).preload(&library::shared());
     job.env(name, value).run().passed()
 }
 

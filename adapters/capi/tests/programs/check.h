@@ -59,9 +59,10 @@ static inline void die(const char *words) {
 static inline void begin(void) {
     static char buffer[1 << 16]; /* so that printing needs no memory */
     setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
-    const char *wanted = getenv("EXPECT_MALLOC"), *is_strict = getenv("STRICT");
+    const char *is_strict = getenv("STRICT");
     strict = is_strict && *is_strict == '1';
 #ifndef STATIC_PROGRAM
+    const char *wanted = getenv("EXPECT_MALLOC");
     Dl_info info;
     void *address = dlsym(RTLD_DEFAULT, "malloc");
     if (wanted && !(dladdr(address, &info) && strstr(info.dli_fname, wanted)))

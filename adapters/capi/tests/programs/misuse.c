@@ -39,7 +39,7 @@ int main(int count, char **arguments) {
     else if (strcmp(kind, "mapped") == 0) free(mapped + 4096);
     else if (strcmp(kind, "wild") == 0) free((void *)0x7123456789a0);
     else if (strcmp(kind, "realloc-stack") == 0) free(realloc(on_stack + 64, 100));
-    else if (strcmp(kind, "unaligned") == 0) free(block + 1);
+    else if (strcmp(kind, "unaligned") == 0) free(block + 1), churn(1000);
     else if (strcmp(kind, "inside") == 0) free(block + 16), churn(1000);
     else if (strcmp(kind, "inside-large") == 0) free(large + 8192);
     else if (strcmp(kind, "twice") == 0) twice(1000);

@@ -74,7 +74,7 @@ static void sized_frees(void) {
         if (free_sized) free_sized(malloc(size), size);
         if (free_aligned_sized) free_aligned_sized(aligned_alloc(64, size), 64, size);
     }
-    CHECK_STRICT(free_sized && free_aligned_sized, "free_sized and free_aligned_sized are there");
+    reached("free_sized and free_aligned_sized, if they are there");
 }
 
 int main(void) {

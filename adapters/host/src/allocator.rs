@@ -1,0 +1,53 @@
+//! Collections in the global heap, or in one of their own: `allocator_api2::alloc::Allocator`.
+
+use crate::{Global, Heap, calls};
+use allocator_api2::alloc::{AllocError, Allocator};
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+// SAFETY: blocks hold the layout and stay where they are until they come back; every `Global` is the same allocator.
+unsafe impl Allocator for Global {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let block = NonNull::new(calls::allocate(layout.size(), layout.align())).ok_or(AllocError)?;
+        Ok(NonNull::slice_from_raw_parts(block, layout.size()))
+    }
+
+    fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let block = NonNull::new(calls::allocate_zeroed(layout.size(), layout.align())).ok_or(AllocError)?;
+        Ok(NonNull::slice_from_raw_parts(block, layout.size()))
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
+        calls::free(block.as_ptr());
+    }
+
+    unsafe fn grow(&self, block: NonNull<u8>, _: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        resize(block, new)
+    }
+
+    unsafe fn shrink(&self, block: NonNull<u8>, _: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        resize(block, new)
+    }
+}
+
+/// Another size, and another alignment if that is asked for.
+fn resize(block: NonNull<u8>, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+    // SAFETY: the callers' promise: a live block that nobody else uses.
+    let moved = unsafe { calls::resize(block.as_ptr(), new.size(), new.align()) };
+    let moved = NonNull::new(moved).ok_or(AllocError)?;
+    Ok(NonNull::slice_from_raw_parts(moved, new.size()))
+}
+
+// SAFETY: blocks hold the layout and stay where they are until they come back or the heap is dropped, which the borrow
+// that a collection holds does not allow.
+unsafe impl Allocator for &Heap {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let block = Heap::allocate(self, layout).ok_or(AllocError)?;
+        Ok(NonNull::slice_from_raw_parts(block, layout.size()))
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { Heap::deallocate(self, block, layout) };
+    }
+}

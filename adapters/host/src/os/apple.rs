@@ -1,0 +1,106 @@
+//! macOS: mappings, waiting, the clock. What it lacks (NUMA policies, huge pages by advice, moving pages) answers `false`.
+
+use super::{errno, set_errno};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Maps `bytes` bytes of zeros at `address`, or not at all: the address is a hint here, and what comes elsewhere goes back.
+pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
+    let mapped = super::unix::map_with(address, bytes, 0)?;
+    if mapped.addr().get() == address {
+        return Some(mapped);
+    }
+    // SAFETY: mapped here, a moment ago.
+    unsafe { super::unmap(mapped, bytes) };
+    None
+}
+
+/// Takes the memory under whole pages away: they read as zeros from now on. A fresh mapping over them does what Linux's
+/// advice does: the advices of macOS leave the contents.
+///
+/// # Safety
+/// Nobody needs what is in these pages, which `map` or `map_at` mapped.
+pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
+    let errno = errno();
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_FIXED;
+    // SAFETY: the caller's promise: whole pages of ours.
+    let mapped = unsafe { libc::mmap(at.as_ptr().cast(), bytes, protection, flags, -1, 0) };
+    set_errno(errno);
+    mapped != libc::MAP_FAILED
+}
+
+/// There is no advice for huge pages.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn advise_huge(_: NonNull<u8>, _: usize, _: bool) -> bool {
+    false
+}
+
+/// There is one node.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn bind(_: NonNull<u8>, _: usize, _: i32, _: u64) -> bool {
+    false
+}
+
+/// Pages cannot be moved.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> bool {
+    false
+}
+
+/// Gives the turn away until `word` is no longer `seen`, once: the system's own waiting on words is not public.
+pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
+    if word.load(Relaxed) != seen {
+        return;
+    }
+    if milliseconds == 0 {
+        super::yield_now();
+        return;
+    }
+    let time = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(milliseconds.min(50)) * 1_000_000 };
+    // SAFETY: the time is ours.
+    unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) };
+}
+
+/// Those that wait look again by themselves.
+pub fn wake(_: &AtomicU32, _: i32) {}
+
+/// Milliseconds since some moment before the process began.
+pub fn milliseconds() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours to be written.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// Bits that differ from process to process.
+pub fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: the bytes are ours to be written.
+    unsafe { libc::getentropy(bytes.as_mut_ptr().cast(), bytes.len()) };
+    u64::from_ne_bytes(bytes)
+}
+
+/// Whether this process was given rights that its user has not.
+pub fn is_secure() -> bool {
+    // SAFETY: queries.
+    let (real, effective) = unsafe { (libc::getuid(), libc::geteuid()) };
+    real != effective
+}
+
+/// The C library's place for the thread's error number.
+pub(super) fn errno_place() -> *mut i32 {
+    // SAFETY: asks for nothing.
+    unsafe { libc::__error() }
+}
+
+/// There are no control groups.
+pub fn memory_limit() -> usize {
+    usize::MAX
+}

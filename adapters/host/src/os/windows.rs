@@ -1,0 +1,262 @@
+//! Windows: mappings, waiting, the clock, fiber-local storage for the end of threads. There is no fork.
+
+use core::ffi::{CStr, c_void};
+use core::ptr::{NonNull, null, null_mut};
+use core::sync::atomic::AtomicU32;
+use windows_sys::Win32::Foundation::{GetLastError, SetLastError};
+use windows_sys::Win32::Storage::FileSystem::WriteFile;
+use windows_sys::Win32::System::Console::{GetStdHandle, STD_ERROR_HANDLE};
+use windows_sys::Win32::System::Memory::{
+    MEM_COMMIT, MEM_DECOMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_READWRITE, VirtualAlloc, VirtualFree,
+};
+use windows_sys::Win32::System::SystemInformation::{
+    GetSystemInfo, GetTickCount64, GlobalMemoryStatusEx, MEMORYSTATUSEX, SYSTEM_INFO,
+};
+use windows_sys::Win32::System::Threading::{
+    CreateThread, FlsAlloc, FlsFree, FlsGetValue, FlsSetValue, GetCurrentThreadId, INFINITE, SwitchToThread,
+    WaitOnAddress, WakeByAddressAll, WakeByAddressSingle,
+};
+
+/// `ERROR_NOT_ENOUGH_MEMORY`.
+pub const ENOMEM: i32 = 8;
+
+/// Maps `bytes` bytes of zeros anywhere.
+pub fn map(bytes: usize, _reserve: bool) -> Option<NonNull<u8>> {
+    map_at(0, bytes)
+}
+
+/// Maps `bytes` bytes of zeros at `address`, or not at all.
+pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
+    let hint = core::ptr::without_provenance(address);
+    // SAFETY: the system checks every argument, and gives no memory that is in use.
+    NonNull::new(unsafe { VirtualAlloc(hint, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE) }.cast())
+}
+
+/// Gives a mapping back, whole.
+///
+/// # Safety
+/// Nobody uses these pages any more, and they were mapped by this file in one call.
+pub unsafe fn unmap(at: NonNull<u8>, _bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { VirtualFree(at.as_ptr().cast(), 0, MEM_RELEASE) };
+}
+
+/// Takes the memory under whole pages away and lays fresh zeros there.
+///
+/// # Safety
+/// Nobody needs what is in these pages, which `map` or `map_at` mapped.
+pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: the caller's promise.
+    let gone = unsafe { VirtualFree(at.as_ptr().cast(), bytes, MEM_DECOMMIT) } != 0;
+    // SAFETY: the addresses stay reserved by us.
+    gone && !unsafe { VirtualAlloc(at.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) }.is_null()
+}
+
+/// Large pages need a right that programs do not have.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn advise_huge(_: NonNull<u8>, _: usize, _: bool) -> bool {
+    false
+}
+
+/// Nodes are chosen by the system.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn bind(_: NonNull<u8>, _: usize, _: i32, _: u64) -> bool {
+    false
+}
+
+/// Pages cannot be moved.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> bool {
+    false
+}
+
+/// Sleeps until somebody wakes those that wait at `word`, unless it is no longer `seen`; `milliseconds` 0: as long as it takes.
+pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
+    let time = if milliseconds == 0 { INFINITE } else { milliseconds };
+    // SAFETY: both words outlive the call.
+    unsafe { WaitOnAddress(word.as_ptr().cast(), (&raw const seen).cast(), size_of::<u32>(), time) };
+}
+
+/// Wakes one of those that wait at `word`, or all.
+pub fn wake(word: &AtomicU32, count: i32) {
+    let address = word.as_ptr().cast();
+    if count == 1 {
+        // SAFETY: the address is a name.
+        unsafe { WakeByAddressSingle(address) };
+    } else {
+        // SAFETY: the address is a name.
+        unsafe { WakeByAddressAll(address) };
+    }
+}
+
+/// Milliseconds since the system started.
+pub fn milliseconds() -> u64 {
+    // SAFETY: a query.
+    unsafe { GetTickCount64() }
+}
+
+fn system() -> SYSTEM_INFO {
+    let mut info = core::mem::MaybeUninit::zeroed();
+    // SAFETY: `info` is ours to be written.
+    unsafe { GetSystemInfo(info.as_mut_ptr()) };
+    // SAFETY: zeros are a value of every field, and the call wrote them.
+    unsafe { info.assume_init() }
+}
+
+/// Bytes of a page.
+pub fn page_bytes() -> usize {
+    system().dwPageSize as usize
+}
+
+/// Bytes of memory this machine has.
+pub fn physical_bytes() -> usize {
+    let mut status = MEMORYSTATUSEX { dwLength: size_of::<MEMORYSTATUSEX>() as u32, ..Default::default() };
+    // SAFETY: `status` is ours to be written and says its length.
+    unsafe { GlobalMemoryStatusEx(&raw mut status) };
+    status.ullTotalPhys as usize
+}
+
+/// Bytes of address space this process may have: what it commits is limited, not addresses.
+pub fn address_limit() -> usize {
+    usize::MAX
+}
+
+/// Job objects limit what is committed, and a refused mapping says so.
+pub fn memory_limit() -> usize {
+    usize::MAX
+}
+
+/// Bits that differ from process to process: where the system placed this program's stack.
+pub fn random() -> u64 {
+    let here = 0u8;
+    (&raw const here).addr() as u64 >> 4
+}
+
+/// There are no programs with more rights than their user.
+pub fn is_secure() -> bool {
+    false
+}
+
+/// Writes bytes to standard error.
+pub fn say(text: &[u8]) {
+    // SAFETY: a query.
+    let file = unsafe { GetStdHandle(STD_ERROR_HANDLE) };
+    // SAFETY: the bytes are readable.
+    unsafe { WriteFile(file, text.as_ptr(), text.len() as u32, null_mut(), null_mut()) };
+}
+
+/// Ends the process.
+pub fn abort() -> ! {
+    // SAFETY: asks for nothing.
+    unsafe { libc::abort() }
+}
+
+/// A thread gives its turn away.
+pub fn yield_now() {
+    // SAFETY: asks for nothing.
+    unsafe { SwitchToThread() };
+}
+
+/// A number that no other living thread has, never 0.
+pub fn thread() -> usize {
+    // SAFETY: a query.
+    unsafe { GetCurrentThreadId() as usize }
+}
+
+/// The environment is not read here: settings are made by calls.
+pub fn variable(_: &str) -> Option<&'static CStr> {
+    None
+}
+
+/// See [`variable`].
+pub fn environ() -> Option<NonNull<*mut core::ffi::c_char>> {
+    None
+}
+
+/// The value of a fiber-local slot, and the call when a thread ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Key(u32);
+
+impl Key {
+    /// A slot whose callback gets a thread's value, if it has one, when the thread ends.
+    pub fn new(destructor: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
+        // SAFETY: on 64-bit Windows "C" and "system" are one convention, and the argument is a pointer in both.
+        let callback = unsafe { core::mem::transmute::<unsafe extern "C" fn(*mut c_void), _>(destructor) };
+        // SAFETY: the callback lives as long as the program.
+        let slot = unsafe { FlsAlloc(callback) };
+        (slot != u32::MAX).then_some(Self(slot))
+    }
+
+    /// The slot as a number.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The slot of a number.
+    pub const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// This thread's value; null when it has none.
+    pub fn get(self) -> *mut c_void {
+        // SAFETY: the slot was made by `new`. The query changes the error number, which is put back.
+        let (error, value) = unsafe { (GetLastError(), FlsGetValue(self.0)) };
+        // SAFETY: see above.
+        unsafe { SetLastError(error) };
+        value
+    }
+
+    /// Sets this thread's value.
+    pub fn set(self, value: *mut c_void) {
+        // SAFETY: the slot was made by `new`.
+        unsafe { FlsSetValue(self.0, value) };
+    }
+
+    /// Takes the slot out of use.
+    pub fn delete(self) {
+        // SAFETY: the slot was made by `new`.
+        unsafe { FlsFree(self.0) };
+    }
+}
+
+/// There is no fork.
+pub fn at_fork(_: unsafe extern "C" fn(), _: unsafe extern "C" fn(), _: unsafe extern "C" fn()) -> bool {
+    true
+}
+
+/// What a thread of our own does.
+static BODY: core::sync::atomic::AtomicPtr<()> = core::sync::atomic::AtomicPtr::new(null_mut());
+
+/// Calls it, in the convention of the system.
+unsafe extern "system" fn run(argument: *mut c_void) -> u32 {
+    let body = BODY.load(core::sync::atomic::Ordering::Acquire);
+    // SAFETY: `spawn` stored it before the thread began.
+    let body = unsafe { core::mem::transmute::<*mut (), extern "C" fn(*mut c_void) -> *mut c_void>(body) };
+    body(argument);
+    0
+}
+
+/// Starts a thread of its own that nobody waits for.
+pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
+    BODY.store(body as *mut (), core::sync::atomic::Ordering::Release);
+    // SAFETY: `run` lives as long as the program.
+    !unsafe { CreateThread(null(), 0, Some(run), null(), 0, null_mut()) }.is_null()
+}
+
+/// The thread's error number.
+pub fn errno() -> i32 {
+    // SAFETY: a query.
+    unsafe { GetLastError() as i32 }
+}
+
+/// Sets it.
+pub fn set_errno(value: i32) {
+    // SAFETY: asks for nothing.
+    unsafe { SetLastError(value as u32) };
+}

@@ -1,0 +1,182 @@
+//! The allocator as the allocator of this very program.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::collections::HashMap;
+use std::sync::mpsc;
+use terrace_host::{Global, stats};
+
+#[global_allocator]
+static A: Global = Global::new();
+
+/// A block that knows what it must hold.
+struct Marked {
+    at: *mut u8,
+    layout: Layout,
+    mark: u8,
+}
+
+// SAFETY: a block belongs to whoever has the value.
+unsafe impl Send for Marked {}
+
+impl Marked {
+    fn new(bytes: usize, align: usize, mark: u8) -> Self {
+        let layout = Layout::from_size_align(bytes, align).expect("a layout");
+        // SAFETY: the size is not 0.
+        let at = unsafe { A.alloc(layout) };
+        assert!(!at.is_null() && at.addr() % align == 0, "{bytes} at {align}: {at:?}");
+        // SAFETY: so many bytes are ours.
+        unsafe { at.write_bytes(mark, bytes) };
+        Self { at, layout, mark }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: written by `new` or `resize`.
+        unsafe { std::slice::from_raw_parts(self.at, self.layout.size()) }
+    }
+
+    fn check(&self) {
+        assert!(self.bytes().iter().all(|&byte| byte == self.mark), "a block was written to by somebody else");
+    }
+
+    fn resize(&mut self, bytes: usize) {
+        self.check();
+        // SAFETY: our block, of this layout.
+        self.at = unsafe { A.realloc(self.at, self.layout, bytes) };
+        assert!(!self.at.is_null());
+        let kept = bytes.min(self.layout.size());
+        self.layout = Layout::from_size_align(bytes, self.layout.align()).expect("a layout");
+        assert!(self.bytes()[..kept].iter().all(|&byte| byte == self.mark), "realloc lost what was in the block");
+        // SAFETY: so many bytes are ours.
+        unsafe { self.at.write_bytes(self.mark, bytes) };
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        self.check();
+        // SAFETY: our block, of this layout.
+        unsafe { A.dealloc(self.at, self.layout) };
+    }
+}
+
+/// Numbers that are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        // Steele and Vigna's mixer of splitmix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) % end as u64) as usize
+    }
+
+    /// Mostly small, sometimes large, sometimes aligned.
+    fn block(&mut self) -> Marked {
+        let bytes = match self.below(100) {
+            0 => 1 + self.below(3 << 20),
+            1..=5 => 1 + self.below(100_000),
+            6..=30 => 1 + self.below(4000),
+            _ => 1 + self.below(300),
+        };
+        let align = if self.below(10) == 0 { 1 << self.below(18) } else { 1 << self.below(5) };
+        Marked::new(bytes, align, self.below(256) as u8)
+    }
+}
+
+#[test]
+fn blocks_hold_what_was_written_through_frees_and_resizes() {
+    let mut random = Random(1);
+    let mut blocks: Vec<Marked> = Vec::new();
+    for _ in 0..60_000 {
+        match random.below(10) {
+            0..=4 => blocks.push(random.block()),
+            5 if !blocks.is_empty() => {
+                let at = random.below(blocks.len());
+                let most = if random.below(20) == 0 { 1 << 20 } else { 2000 };
+                let bytes = 1 + random.below(most);
+                blocks[at].resize(bytes);
+            }
+            _ if !blocks.is_empty() => {
+                let at = random.below(blocks.len());
+                blocks.swap_remove(at);
+            }
+            _ => {}
+        }
+        if blocks.len() > 2000 {
+            blocks.truncate(1000);
+        }
+    }
+}
+
+#[test]
+fn threads_free_what_others_allocated() {
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| mpsc::channel::<Marked>()).unzip();
+    std::thread::scope(|scope| {
+        for (number, receiver) in receivers.into_iter().enumerate() {
+            let senders = senders.clone();
+            scope.spawn(move || {
+                let mut random = Random(number as u64);
+                for _ in 0..20_000 {
+                    let block = random.block();
+                    // Nobody waits for the other's end: what cannot be sent is dropped here.
+                    _ = senders[random.below(4)].send(block);
+                    drop(receiver.try_recv());
+                }
+            });
+        }
+        drop(senders);
+    });
+}
+
+#[test]
+fn zeroed_memory_is_zero_also_where_it_was_used_before() {
+    for bytes in [1, 16, 64, 65, 200, 5000, 40_000, 300_000, 5 << 20] {
+        for _ in 0..3 {
+            drop(Marked::new(bytes, 8, 0xff));
+            let layout = Layout::from_size_align(bytes, 8).expect("a layout");
+            // SAFETY: the size is not 0.
+            let at = unsafe { A.alloc_zeroed(layout) };
+            // SAFETY: so many bytes are ours.
+            let held = unsafe { std::slice::from_raw_parts(at, bytes) };
+            assert!(held.iter().all(|&byte| byte == 0), "{bytes}");
+            // SAFETY: our block.
+            unsafe { A.dealloc(at, layout) };
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_and_all_goes_on() {
+    for bytes in [isize::MAX as usize - 4096, 1 << 60, 1 << 50] {
+        let layout = Layout::from_size_align(bytes, 16).expect("a layout");
+        // SAFETY: the size is not 0.
+        assert!(unsafe { A.alloc(layout) }.is_null(), "{bytes}");
+    }
+    drop(Marked::new(100, 16, 1));
+}
+
+#[test]
+fn statistics_count_blocks_and_bytes() {
+    let before = stats();
+    let blocks: Vec<Marked> = (0..1000).map(|_| Marked::new(1000, 8, 7)).collect();
+    let large = Marked::new(1 << 20, 8, 7);
+    let during = stats();
+    // Other tests run beside this one: bounds from below, with room for what they free meanwhile.
+    assert!(during.reserved > 0 && during.peak_reserved >= during.reserved && during.mapped >= during.reserved);
+    assert!(during.spans > 0 && during.large_blocks >= 1 && during.caches >= 1, "{during:?}");
+    assert!(during.in_use > 1000 * 1000, "{during:?} after {before:?}");
+    drop((blocks, large));
+    assert!(during.to_string().contains("KiB"), "{during}");
+}
+
+#[test]
+fn collections_and_strings_work() {
+    let mut words: HashMap<String, Vec<u32>> = HashMap::new();
+    for number in 0..20_000u32 {
+        words.entry(format!("word {}", number % 777)).or_default().push(number);
+    }
+    assert_eq!(words.len(), 777);
+    assert_eq!(words.values().map(Vec::len).sum::<usize>(), 20_000);
+}
