@@ -224,18 +224,19 @@ fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
     if held < RELOCATE || RELOCATIONS.fetch_add(1, Relaxed) >= MOST_RELOCATIONS {
         return core::ptr::null_mut();
     }
-    // Room to grow further where it goes: half as much again, as addresses only.
     let Some(to) = take(bytes, SLICE, false) else { return core::ptr::null_mut() };
     let (source, target) = (tables.address(slice), tables.address(to));
     let moved = held.next_multiple_of(start::page_bytes());
-    // SAFETY: both are blocks of ours, at least so long; the new one holds nothing yet, the old one will hold zeros.
-    if !unsafe { os::relocate(source, target, moved) } {
+    // SAFETY: both are blocks of ours, at least so long; nobody needs what the new one holds.
+    let Some(restored) = (unsafe { os::relocate(source, target, moved) }) else {
         ground::give(to, 0);
         return core::ptr::null_mut();
-    }
+    };
     ground::soil(tables, to, moved);
-    let slices = moved.div_ceil(SLICE);
-    tables.dirty[slice as usize..].iter().take(slices).for_each(|pages| pages.store(0, Relaxed));
-    ground::give(slice, 0);
+    tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).for_each(|pages| pages.store(0, Relaxed));
+    // Slices that somebody else has mapped are his: they stay out for ever.
+    if restored {
+        ground::give(slice, 0);
+    }
     NonNull::as_ptr(target)
 }

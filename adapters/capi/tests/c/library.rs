@@ -8,36 +8,27 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// The package, and what its files are called.
-const PACKAGE: &str = "terrace-capi";
+pub const PACKAGE: &str = "terrace-capi";
 const SHARED: &str = "libterrace_malloc.so";
-const ARCHIVE: &str = "libterrace_malloc.a";
+pub const ARCHIVE: &str = "libterrace_malloc.a";
 /// In what `malloc_stats` prints: whose malloc it is.
 pub const STATS_WORD: &str = "terrace";
 
 /// `None`: tested is a library that somebody else built, of which there is no archive.
 static BUILT: LazyLock<Option<PathBuf>> = LazyLock::new(|| match std::env::var_os("TERRACE_MALLOC_LIBRARY") {
     Some(_) => None,
-    None => Some(build("capi", &[], &[])),
+    None => Some(build()),
 });
 
-/// Builds the package in a folder beside the tests' own; gives where the libraries are.
-pub fn build(folder: &str, arguments: &[&str], variables: &[(&str, &str)]) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name(folder);
-    let mut job = Job::new(Path::new(env!("CARGO"))).within(Path::new(env!("CARGO_MANIFEST_DIR")));
-    for flags in
-        ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_TARGET_DIR"]
-    {
-        job = job.without(flags);
-    }
-    for (name, value) in variables {
-        job = job.env(name, value);
-    }
-    job.args(["build", "--release", "--quiet", "--package", PACKAGE, "--target-dir"])
-        .args([&target])
-        .args(arguments)
-        .seconds(1800)
-        .run()
-        .succeeded();
+/// Builds the package; gives where the libraries are.
+fn build() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("capi");
+    let job = Job::new(Path::new(env!("CARGO"))).within(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let others =
+        ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_TARGET_DIR"];
+    let job = others.iter().fold(job, |job, name| job.without(name));
+    let job = job.args(["build", "--release", "--quiet", "--package", PACKAGE, "--target-dir"]);
+    job.args([&target]).seconds(1800).run().succeeded();
     target.join("release")
 }
 

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `TERRACE_MALLOC_LIBRARY` | a shared library to test in place of the one that is built here |
 //! | `TERRACE_FORKS` | forks under load, 300 without |
-//! | `TERRACE_SANITIZERS` | `1`: also under ThreadSanitizer and AddressSanitizer, which builds the library twice more |
+//! | `TERRACE_SANITIZERS` | `1`: also under ThreadSanitizer and AddressSanitizer, which builds the library three times more |
 
 mod compile;
 mod debian;
@@ -16,6 +16,7 @@ mod linking;
 mod loading;
 mod memory;
 mod misuse;
+mod sanitizers;
 mod settings;
 mod signals;
 mod threads;

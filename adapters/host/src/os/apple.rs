@@ -50,8 +50,8 @@ pub unsafe fn bind(_: NonNull<u8>, _: usize, _: i32, _: u64) -> bool {
 ///
 /// # Safety
 /// None is needed.
-pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> bool {
-    false
+pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> Option<bool> {
+    None
 }
 
 /// Gives the turn away until `word` is no longer `seen`, once: the system's own waiting on words is not public.

@@ -57,18 +57,19 @@ pub unsafe fn bind(at: NonNull<u8>, bytes: usize, policy: i32, mask: u64) -> boo
     result == 0
 }
 
-/// Moves the memory under `bytes` bytes at `from` to `to`, where nothing but zeros is lost; what was at `from` reads as
-/// zeros afterwards. `false`, and nothing moved, when the kernel cannot (before 5.7).
+/// Moves the memory under `bytes` bytes at `from` to `to`. `None`, and nothing moved, when the kernel cannot; otherwise whether
+/// there are zeros at `from` again: another thread of the program may have mapped something there first.
 ///
 /// # Safety
 /// Both are whole pages that this module mapped; nobody needs what is at `to`, and they do not overlap.
-pub unsafe fn relocate(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> bool {
+pub unsafe fn relocate(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Option<bool> {
     let errno = errno();
-    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-    // SAFETY: the caller's promise; the old range stays mapped, without memory.
-    let moved = unsafe { libc::mremap(from.as_ptr().cast(), bytes, bytes, flags, to.as_ptr()) };
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: the caller's promise.
+    let moved = unsafe { libc::mremap(from.as_ptr().cast(), bytes, bytes, flags, to.as_ptr()) } != libc::MAP_FAILED;
+    let restored = moved && map_at(from.addr().get(), bytes).is_some();
     set_errno(errno);
-    moved != libc::MAP_FAILED
+    moved.then_some(restored)
 }
 
 /// Sleeps until somebody wakes those that wait at `word`, unless it is no longer `seen`; may return for no reason.

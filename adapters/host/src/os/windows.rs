@@ -72,8 +72,8 @@ pub unsafe fn bind(_: NonNull<u8>, _: usize, _: i32, _: u64) -> bool {
 ///
 /// # Safety
 /// None is needed.
-pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> bool {
-    false
+pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> Option<bool> {
+    None
 }
 
 /// Sleeps until somebody wakes those that wait at `word`, unless it is no longer `seen`; `milliseconds` 0: as long as it takes.
