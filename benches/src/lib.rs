@@ -21,6 +21,7 @@ pub mod cache_hit;
 pub mod callgrind;
 pub mod command;
 pub mod heap;
+pub mod host;
 pub mod instructions;
 pub mod machine;
 pub mod measure;

@@ -31,6 +31,24 @@ pub unsafe extern "C" fn cfree(block: *mut c_void) {
     calls::free(block.cast());
 }
 
+/// Takes back a block that was asked for with so many bytes (C23).
+///
+/// # Safety
+/// See [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(block: *mut c_void, _bytes: usize) {
+    calls::free(block.cast());
+}
+
+/// The same for an aligned block (C23).
+///
+/// # Safety
+/// See [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _bytes: usize) {
+    calls::free(block.cast());
+}
+
 /// `count` times `bytes` bytes of zeros; null and `ENOMEM` when the product does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {

@@ -1,7 +1,7 @@
 //! operator new and delete, under the names of the Itanium C++ ABI (which Linux uses on every processor).
 //!
-//! A failed `new` asks the program's new-handler, then throws `std::bad_alloc`; both live in the C++ library, which is
-//! looked up then: C programs need none.
+//! A failed `new` asks the program's new-handler, then throws `std::bad_alloc`; both live in the C++ library, which C
+//! programs need not have.
 
 #![allow(non_snake_case, reason = "the names are those of the ABI")]
 
@@ -12,28 +12,55 @@ use terrace_host::calls;
 /// The new-handler's type.
 type Handler = extern "C-unwind" fn();
 
-/// A function of the C++ library.
-fn find(name: &CStr) -> *mut c_void {
-    // SAFETY: a query; the name is a string.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+// Addresses of two functions of the C++ library, where it is linked or loaded with the program; 0 where it is not.
+core::arch::global_asm!(
+    ".pushsection .data.rel.ro,\"aw\",@progbits",
+    ".p2align 3",
+    ".weak _ZSt15get_new_handlerv",
+    ".weak _ZSt17__throw_bad_allocv",
+    ".hidden terrace_malloc_cxx",
+    ".globl terrace_malloc_cxx",
+    "terrace_malloc_cxx:",
+    ".quad _ZSt15get_new_handlerv",
+    ".quad _ZSt17__throw_bad_allocv",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    static terrace_malloc_cxx: [usize; 2];
 }
 
-/// Calls the program's new-handler; `false` when it has none.
-fn handle() -> bool {
-    let get = find(c"_ZSt15get_new_handlerv");
+/// `std::get_new_handler`.
+const GET_HANDLER: (usize, &CStr) = (0, c"_ZSt15get_new_handlerv");
+/// `std::__throw_bad_alloc`.
+const THROW: (usize, &CStr) = (1, c"_ZSt17__throw_bad_allocv");
+
+/// A function of the C++ library, which may also have been loaded later.
+fn find((at, name): (usize, &CStr)) -> *const c_void {
+    // SAFETY: two addresses, written before the program began.
+    let linked = unsafe { terrace_malloc_cxx }[at];
+    if linked == 0 { look_up(libc::RTLD_DEFAULT, name) } else { core::ptr::with_exposed_provenance(linked) }
+}
+
+fn look_up(library: *mut c_void, name: &CStr) -> *const c_void {
+    // SAFETY: a query; the name is a string.
+    unsafe { libc::dlsym(library, name.as_ptr()) }
+}
+
+/// The program's new-handler, if it has one.
+fn handler() -> Option<Handler> {
+    let get = find(GET_HANDLER);
     if get.is_null() {
-        return false;
+        return None;
     }
     // SAFETY: `std::get_new_handler` takes nothing and returns a function or null.
     let get: extern "C-unwind" fn() -> Option<Handler> = unsafe { core::mem::transmute(get) };
-    let Some(handler) = get() else { return false };
-    handler();
-    true
+    get()
 }
 
 /// Throws `std::bad_alloc`, or ends a process that has no C++ library.
 fn throw() -> ! {
-    let throw = find(c"_ZSt17__throw_bad_allocv");
+    let throw = find(THROW);
     if throw.is_null() {
         terrace_host::report::fatal("operator new: out of memory, and no C++ library to throw", 0);
     }
@@ -42,16 +69,12 @@ fn throw() -> ! {
     throw()
 }
 
-/// Memory, or what the standard says is done without.
+/// Asks the new-handler for memory until there is some, or throws: as the standard says of the forms that throw.
 #[cold]
-fn new_slowly(bytes: usize, align: usize, throws: bool) -> *mut c_void {
+fn new_or_throw(bytes: usize, align: usize) -> *mut c_void {
     loop {
-        if !handle() {
-            if throws {
-                throw();
-            }
-            return core::ptr::null_mut();
-        }
+        let Some(handler) = handler() else { throw() };
+        handler();
         let block = calls::allocate(bytes, align);
         if !block.is_null() {
             return block.cast();
@@ -59,28 +82,59 @@ fn new_slowly(bytes: usize, align: usize, throws: bool) -> *mut c_void {
     }
 }
 
+/// The same for a form that must not throw, though the handler may: the C++ library's own form catches what the
+/// throwing one, which is ours, lets through. `name` is that form's.
+#[cold]
+fn new_or_null(bytes: usize, align: Option<usize>, name: &CStr) -> *mut c_void {
+    if handler().is_none() {
+        return core::ptr::null_mut();
+    }
+    let form = look_up(libc::RTLD_NEXT, name);
+    if form.is_null() {
+        // A program without shared libraries: its handler must not throw here.
+        return new_or_throw(bytes, align.unwrap_or(16));
+    }
+    let nothing = 0u8;
+    let nothrow = (&raw const nothing).cast::<c_void>();
+    if let Some(align) = align {
+        // SAFETY: `operator new(size_t, align_val_t, nothrow_t const&)` or its array form; the last is never looked at.
+        let form: extern "C-unwind" fn(usize, usize, *const c_void) -> *mut c_void = unsafe { core::mem::transmute(form) };
+        return form(bytes, align, nothrow);
+    }
+    // SAFETY: `operator new(size_t, nothrow_t const&)` or its array form; the last is never looked at.
+    let form: extern "C-unwind" fn(usize, *const c_void) -> *mut c_void = unsafe { core::mem::transmute(form) };
+    form(bytes, nothrow)
+}
+
 #[inline(always)]
-fn new(bytes: usize, align: usize, throws: bool) -> *mut c_void {
-    let block = if align == 16 { calls::allocate_small(bytes) } else { calls::allocate(bytes, align.max(16)) };
-    if block.is_null() { new_slowly(bytes, align.max(16), throws) } else { block.cast() }
+fn new(bytes: usize) -> *mut c_void {
+    let block = calls::allocate_small(bytes);
+    if block.is_null() { new_or_throw(bytes, 16) } else { block.cast() }
+}
+
+#[inline(always)]
+fn new_aligned(bytes: usize, align: usize) -> *mut c_void {
+    let block = calls::allocate_aligned(bytes, align.max(16));
+    if block.is_null() { new_or_throw(bytes, align.max(16)) } else { block.cast() }
 }
 
 /// `operator new(size_t)`
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _Znwm(bytes: usize) -> *mut c_void {
-    new(bytes, 16, true)
+    new(bytes)
 }
 
 /// `operator new(size_t, nothrow_t const&)`
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _ZnwmRKSt9nothrow_t(bytes: usize, _: *const c_void) -> *mut c_void {
-    new(bytes, 16, false)
+    let block = calls::allocate_small(bytes);
+    if block.is_null() { new_or_null(bytes, None, c"_ZnwmRKSt9nothrow_t") } else { block.cast() }
 }
 
 /// `operator new(size_t, align_val_t)`
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _ZnwmSt11align_val_t(bytes: usize, align: usize) -> *mut c_void {
-    new(bytes, align, true)
+    new_aligned(bytes, align)
 }
 
 /// `operator new(size_t, align_val_t, nothrow_t const&)`
@@ -96,19 +150,20 @@ pub extern "C-unwind" fn _ZnwmSt11align_val_tRKSt9nothrow_t(
 /// `operator new[](size_t)`
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _Znam(bytes: usize) -> *mut c_void {
-    new(bytes, 16, true)
+    new(bytes)
 }
 
 /// `operator new[](size_t, nothrow_t const&)`
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _ZnamRKSt9nothrow_t(bytes: usize, _: *const c_void) -> *mut c_void {
-    new(bytes, 16, false)
+    let block = calls::allocate_small(bytes);
+    if block.is_null() { new_or_null(bytes, None, c"_ZnamRKSt9nothrow_t") } else { block.cast() }
 }
 
 /// `operator new[](size_t, align_val_t)`
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _ZnamSt11align_val_t(bytes: usize, align: usize) -> *mut c_void {
-    new(bytes, align, true)
+    new_aligned(bytes, align)
 }
 
 /// `operator new[](size_t, align_val_t, nothrow_t const&)`

@@ -6,7 +6,7 @@
 //!
 //! | file | names |
 //! | --- | --- |
-//! | `c` | malloc, free, calloc, realloc, reallocarray |
+//! | `c` | malloc, free, calloc, realloc, reallocarray, free_sized, free_aligned_sized |
 //! | `aligned` | aligned_alloc, memalign, posix_memalign, valloc, pvalloc |
 //! | `info` | malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_stats, mallopt |
 //! | `cxx` | operator new and delete, in all sized, aligned, array and nothrow forms |

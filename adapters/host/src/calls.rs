@@ -85,13 +85,13 @@ extern "C" fn allocate_zeroed_larger(bytes: usize) -> *mut u8 {
     allocate_zeroed(bytes, 16)
 }
 
-/// A block at an alignment that is known only now.
+/// A block at an alignment that is known only now, at least 16.
 #[inline(always)]
 pub fn allocate_aligned(bytes: usize, align: usize) -> *mut u8 {
     // Rounded up as `class::padded` does; sizes up to 1 KiB are in the table. 0 bytes, and sums that wrap around, go on below.
     let padded = bytes.wrapping_add(align - 1) & align.wrapping_neg();
     match class::SMALL.get(padded >> 4) {
-        Some(&class) if padded.wrapping_sub(1) >= bytes.wrapping_sub(1) && align >= 16 => cache::allocate(usize::from(class)),
+        Some(&class) if padded != 0 => cache::allocate(usize::from(class)),
         _ => allocate_aligned_larger(bytes, align),
     }
 }

@@ -233,7 +233,10 @@ fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
         return core::ptr::null_mut();
     };
     ground::soil(tables, to, moved);
-    tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).for_each(|pages| pages.store(0, Relaxed));
+    // What was moved is zero there again; pages behind it are as they were.
+    for (at, pages) in tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).enumerate() {
+        pages.fetch_and(!ground::pages_below(moved - at * SLICE), Relaxed);
+    }
     // Slices that somebody else has mapped are his: they stay out for ever.
     if restored {
         ground::give(slice, 0);

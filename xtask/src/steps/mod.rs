@@ -6,6 +6,7 @@
 pub mod bare;
 mod deep;
 mod fuzz;
+mod host;
 mod lint;
 mod loom;
 mod suites;
@@ -43,6 +44,12 @@ pub const STEPS: &[Step] = &[
         run: loom::run,
     },
     Step { name: "bare", what: "the core built for bare-metal targets", long: false, run: bare::run },
+    Step {
+        name: "host",
+        what: "the host allocator on other systems, on emulated AArch64, and with dynamic TLS",
+        long: false,
+        run: host::run,
+    },
     Step {
         name: "firmware",
         what: "programs for boards, run in QEMU, their instructions counted",

@@ -1,0 +1,65 @@
+//! The host allocator where this machine is not: other systems are type-checked, AArch64 runs under qemu-user, and the
+//! thread's word is found the other way.
+//!
+//! Promises upward: `host::TARGET` for each system, `host::aarch64` and `host::dynamic-tls` for the allocator's tests.
+//! Asks from below: the targets (see `bare`); a cross compiler and qemu-user for AArch64.
+
+use super::bare::{self, Way};
+use crate::command::{execute, works};
+use crate::install;
+use crate::options::Options;
+use crate::report::Report;
+
+/// Systems that no machine here has: their files must at least be correct Rust against the real declarations.
+const CHECKED: [&str; 3] = ["x86_64-apple-darwin", "aarch64-apple-darwin", "x86_64-pc-windows-gnu"];
+const AARCH64: &str = "aarch64-unknown-linux-gnu";
+/// Debian's cross compiler, its C library, and the emulator.
+const PACKAGES: [&str; 3] = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
+/// The tests that need nothing but the allocator.
+const TESTS: [&str; 7] = ["test", "--package", "terrace-host", "--features", "allocator-api2", "--lib", "--tests"];
+
+/// Runs all.
+pub fn run(options: &Options, report: &mut Report) {
+    for target in CHECKED {
+        let name = format!("host::{target}");
+        match bare::way(options, target) {
+            Ok(way) => report.verdict(&name, check(target, way)),
+            Err(missing) => report.skip(&name, &missing),
+        }
+    }
+    match emulator(options).and_then(|()| bare::way(options, AARCH64)) {
+        Ok(way) => report.verdict("host::aarch64", aarch64(way)),
+        Err(missing) => report.skip("host::aarch64", &missing),
+    }
+    report.verdict("host::dynamic-tls", dynamic_tls());
+}
+
+fn check(target: &str, way: Way) -> Result<(), String> {
+    let words = ["check", "--package", "terrace-host", "--features", "allocator-api2"];
+    let mut command = way.cargo(&words, "core,alloc");
+    command.args(["--target-dir", "target/bare", "--target", target]);
+    execute(&format!("host-{target}"), &mut command).verdict()
+}
+
+/// Makes sure that programs for AArch64 can be linked and run.
+fn emulator(options: &Options) -> Result<(), String> {
+    let there = works("qemu-aarch64", &["--version"]) && works("aarch64-linux-gnu-gcc", &["--version"]);
+    if there { Ok(()) } else { install::apt(options, &PACKAGES) }
+}
+
+/// The allocator's tests on an emulated processor with weaker atomics and another way to thread-local words.
+fn aarch64(way: Way) -> Result<(), String> {
+    let mut command = way.cargo(&TESTS, "std,panic_abort");
+    command
+        .args(["--target-dir", "target/aarch64", "--target", AARCH64])
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc")
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", "qemu-aarch64 -L /usr/aarch64-linux-gnu");
+    execute("host-aarch64", &mut command).verdict()
+}
+
+/// The same tests with the thread's word under a pthread key.
+fn dynamic_tls() -> Result<(), String> {
+    let mut command = crate::command::cargo(TESTS);
+    command.args(["--features", "dynamic-tls", "--target-dir", "target/dynamic-tls"]);
+    execute("host-dynamic-tls", &mut command).verdict()
+}
