@@ -144,7 +144,8 @@ pub extern "C-unwind" fn _ZnwmSt11align_val_tRKSt9nothrow_t(
     align: usize,
     _: *const c_void,
 ) -> *mut c_void {
-    new(bytes, align, false)
+    let block = calls::allocate_aligned(bytes, align.max(16));
+    if block.is_null() { new_or_null(bytes, Some(align), c"_ZnwmSt11align_val_tRKSt9nothrow_t") } else { block.cast() }
 }
 
 /// `operator new[](size_t)`
@@ -173,7 +174,8 @@ pub extern "C-unwind" fn _ZnamSt11align_val_tRKSt9nothrow_t(
     align: usize,
     _: *const c_void,
 ) -> *mut c_void {
-    new(bytes, align, false)
+    let block = calls::allocate_aligned(bytes, align.max(16));
+    if block.is_null() { new_or_null(bytes, Some(align), c"_ZnamSt11align_val_tRKSt9nothrow_t") } else { block.cast() }
 }
 
 /// `operator delete(void*)`
