@@ -1,15 +1,16 @@
 //! The reserve: a few blocks for calls that must touch no lock and no cache, because they interrupted one that does.
 //!
 //! Promises upward: [`allocate`] and [`free`] wait for nobody (the core's lock-free [`Pool`]), so that a signal handler may
-//! allocate while its thread is in the middle of a slow path. Blocks up to 32 KiB, 2 MiB of addresses in all.
-//! Asks from below: slices of the ground, once.
+//! allocate while its thread is in the middle of a slow path. Blocks up to 32 KiB come from 2 MiB of addresses; larger ones,
+//! and those that it has none left for, are mappings of their own, 256 at a time.
+//! Asks from below: slices of the ground, once; [`os::map`].
 
-use crate::class::SLICE;
-use crate::ground;
+use crate::class::{PAGE, SLICE};
+use crate::{ground, os};
 use crate::report::fatal;
 use crate::space::tables;
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
+use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terrace_core::pool::Pool;
 use terrace_core::sync::AtomicUsize;
 
@@ -45,24 +46,44 @@ fn memory() -> Option<NonNull<u8>> {
     NonNull::new(MEMORY.load(Acquire))
 }
 
-/// A block at a multiple of `align`, at most a page; null when the reserve has none.
+/// Mappings of their own: address, and bytes. An address of 1: being made.
+static MAPPINGS: [(AtomicUsize, AtomicUsize); 256] = [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 256];
+
+/// A block at a multiple of `align`, at most a page; null when there is none.
 pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
     let needed = bytes.max(align).max(64);
-    let Some(memory) = memory().filter(|_| needed <= 1 << LARGEST && align <= crate::class::PAGE) else {
+    if align > PAGE {
         return null_mut();
-    };
+    }
+    let Some(memory) = memory().filter(|_| needed <= 1 << LARGEST) else { return map(bytes) };
     // From the size that fits up to the largest.
     let fitting = LARGEST - needed.next_power_of_two().trailing_zeros() as usize;
     let found = (0..=fitting).rev().find_map(|size| {
         let (pool, start) = pool(size)?;
         pool.acquire().map(|block| start + block as usize * (1 << (LARGEST - size)))
     });
-    found.map_or(null_mut(), |offset| memory.as_ptr().wrapping_add(offset))
+    found.map_or_else(|| map(bytes), |offset| memory.as_ptr().wrapping_add(offset))
+}
+
+/// A mapping of its own.
+fn map(bytes: usize) -> *mut u8 {
+    let free = |(address, _): &&(AtomicUsize, AtomicUsize)| address.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
+    let Some(bytes) = bytes.checked_next_multiple_of(crate::class::SLICE) else { return null_mut() };
+    let Some((address, length)) = MAPPINGS.iter().find(free) else { return null_mut() };
+    let mapped = os::map(bytes, false);
+    length.store(bytes, Relaxed);
+    address.store(mapped.map_or(0, |mapped| mapped.addr().get()), Release);
+    mapped.map_or(null_mut(), NonNull::as_ptr)
+}
+
+/// The mapping of a block.
+fn mapping(block: *mut u8) -> Option<&'static (AtomicUsize, AtomicUsize)> {
+    MAPPINGS.iter().find(|(address, _)| address.load(Acquire) == block.addr())
 }
 
 /// The size and the index of a block of the reserve.
 fn place(block: *mut u8) -> Option<(usize, u32)> {
-    let memory = NonNull::new(MEMORY.load(Acquire))?;
+    let memory = memory()?;
     let offset = block.addr().wrapping_sub(memory.addr().get());
     let holds = |size: &usize| pool(*size).is_some_and(|(_, start)| offset >= start);
     let size = (0..SIZES).rev().find(holds).filter(|_| offset < BYTES)?;
@@ -72,14 +93,27 @@ fn place(block: *mut u8) -> Option<(usize, u32)> {
 
 /// Bytes of a block of the reserve; `None`: it is not from here.
 pub fn usable(block: *mut u8) -> Option<usize> {
-    place(block).map(|(size, _)| 1 << (LARGEST - size))
+    match place(block) {
+        Some((size, _)) => Some(1 << (LARGEST - size)),
+        None => mapping(block).map(|(_, length)| length.load(Relaxed)),
+    }
 }
 
 /// Takes a block back; `false`: it is not from here.
 pub fn free(block: *mut u8) -> bool {
-    let Some((size, index)) = place(block) else { return false };
-    if pool(size).is_some_and(|(pool, _)| pool.release(index).is_err()) {
-        fatal("a block was freed twice", block.addr());
+    if let Some((size, index)) = place(block) {
+        if pool(size).is_some_and(|(pool, _)| pool.release(index).is_err()) {
+            fatal("a block was freed twice", block.addr());
+        }
+        return true;
+    }
+    let (Some((address, length)), Some(at)) = (mapping(block), NonNull::new(block)) else { return false };
+    let length = length.load(Relaxed);
+    // Whoever makes the place empty gives the mapping back.
+    if address.compare_exchange(block.addr(), 1, Acquire, Relaxed).is_ok() {
+        // SAFETY: mapped by `map`, and its holder is done with it.
+        unsafe { os::unmap(at, length) };
+        address.store(0, Release);
     }
     true
 }

@@ -6,7 +6,8 @@
 //! Asks from below: [`tls`], [`emergency`].
 //!
 //! `libterrace_malloc` puts a `Handler` around every handler that is installed through the C library. A handler that is left by
-//! `siglongjmp` never drops it: the first slow call from a frame above the handler's sees that.
+//! `siglongjmp` never drops it: the first slow call from a frame above the handler's sees that. What cannot be mended is a
+//! jump out of a call of the allocator itself (POSIX forbids it): the locks that call held stay locked.
 
 use crate::cache::{Cache, IN_SIGNAL, is_own};
 use crate::{emergency, slow, thread, tls};

@@ -314,10 +314,10 @@ fn choose_place(slices: usize) -> Option<NonNull<u8>> {
     if let Some(table) = Some(address).filter(|_| !cfg!(terrace_sanitizer)).and_then(|address| os::map_at(address, bytes)) {
         return Some(table);
     }
-    // Room for table, gap and window; only the table stays mapped.
+    // Room for table and window. The table is mapped for all of 4 TiB here: others' mappings may lie behind the window.
     let room = BEFORE + slices * SLICE;
     let found = os::map(room + SLICE, true)?;
     // SAFETY: just mapped, used by nobody: it was asked for to see where there is room.
     unsafe { os::unmap(found, room + SLICE) };
-    os::map_at(found.addr().get().next_multiple_of(SLICE), bytes)
+    os::map_at(found.addr().get().next_multiple_of(SLICE), BEFORE)
 }

@@ -22,12 +22,3 @@ fn handlers_that_jump_out() {
         Job::new(&program).args(["5000", "outside"]).preload(&library::shared()).run().passed();
     }
 }
-
-/// From the middle of a call: the block it was about may be lost, nothing else.
-#[test]
-fn handlers_that_jump_out_of_calls() {
-    if have("signals::handlers_that_jump_out_of_calls", &[CC]) {
-        let program = Program::new("jumps.c").build();
-        Job::new(&program).args(["5000"]).preload(&library::shared()).run().passed();
-    }
-}
