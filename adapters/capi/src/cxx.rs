@@ -98,7 +98,8 @@ fn new_or_null(bytes: usize, align: Option<usize>, name: &CStr) -> *mut c_void {
     let nothrow = (&raw const nothing).cast::<c_void>();
     if let Some(align) = align {
         // SAFETY: `operator new(size_t, align_val_t, nothrow_t const&)` or its array form; the last is never looked at.
-        let form: extern "C-unwind" fn(usize, usize, *const c_void) -> *mut c_void = unsafe { core::mem::transmute(form) };
+        let form: extern "C-unwind" fn(usize, usize, *const c_void) -> *mut c_void =
+            unsafe { core::mem::transmute(form) };
         return form(bytes, align, nothrow);
     }
     // SAFETY: `operator new(size_t, nothrow_t const&)` or its array form; the last is never looked at.

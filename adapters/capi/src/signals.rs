@@ -46,7 +46,11 @@ fn is_function(handler: usize) -> bool {
 /// # Safety
 /// Both pointers are null or point to what they say; the handler is a function of its arguments.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int {
+pub unsafe extern "C" fn sigaction(
+    signal: c_int,
+    action: *const libc::sigaction,
+    before: *mut libc::sigaction,
+) -> c_int {
     let at = signal as usize % SIGNALS;
     let (handler, flags) = (HANDLERS[at].load(Relaxed), FLAGS[at].load(Relaxed));
     // SAFETY: the caller's promise.
@@ -67,7 +71,8 @@ pub unsafe extern "C" fn sigaction(signal: c_int, action: *const libc::sigaction
         return result;
     }
     // SAFETY: written by the call above, or null.
-    if let Some(before) = unsafe { before.as_mut() }.filter(|before| before.sa_sigaction == enter as *const () as usize) {
+    if let Some(before) = unsafe { before.as_mut() }.filter(|before| before.sa_sigaction == enter as *const () as usize)
+    {
         before.sa_sigaction = handler;
         // SA_SIGINFO says which of its two types the handler has.
         before.sa_flags = before.sa_flags & !libc::SA_SIGINFO | flags as c_int & libc::SA_SIGINFO;

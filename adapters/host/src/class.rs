@@ -108,7 +108,13 @@ pub static FACTS: [Facts; COUNT] = {
     while class < COUNT {
         let size = size(class);
         let cap = CACHED / size;
-        let cap = if cap > CAP { CAP } else if cap < 2 { 2 } else { cap };
+        let cap = if cap > CAP {
+            CAP
+        } else if cap < 2 {
+            2
+        } else {
+            cap
+        };
         table[class] = Facts {
             size: size as u32,
             blocks: (SLICE / size) as u32,
@@ -149,8 +155,8 @@ mod tests {
             for bytes in (0..=LARGEST).step_by(7) {
                 let class = serving(bytes, align);
                 if class != NONE {
-                    assert!(size(class) % align == 0 || align <= 16, "{bytes} at {align}");
-                    assert!(size(class) >= bytes && (align > 16 || size(class) % 16 == 0));
+                    assert!(size(class).is_multiple_of(align) || align <= 16, "{bytes} at {align}");
+                    assert!(size(class) >= bytes && (align > 16 || size(class).is_multiple_of(16)));
                 }
             }
         }
@@ -163,7 +169,7 @@ mod tests {
         for class in 1..COUNT {
             let facts = facts(class);
             for offset in 0..SLICE as u64 {
-                assert_eq!(offset * facts.inverse >> 32, offset / u64::from(facts.size), "{offset} / {}", facts.size);
+                assert_eq!((offset * facts.inverse) >> 32, offset / u64::from(facts.size), "{offset} / {}", facts.size);
             }
         }
     }

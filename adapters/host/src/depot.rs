@@ -16,7 +16,8 @@ const PLACES: usize = 8;
 const BATCH: usize = class::CAP.div_ceil(2);
 
 static STATES: [[AtomicU32; PLACES]; COUNT] = [const { [const { AtomicU32::new(0) }; PLACES] }; COUNT];
-static ITEMS: [[AtomicUsize; PLACES * BATCH]; COUNT] = [const { [const { AtomicUsize::new(0) }; PLACES * BATCH] }; COUNT];
+static ITEMS: [[AtomicUsize; PLACES * BATCH]; COUNT] =
+    [const { [const { AtomicUsize::new(0) }; PLACES * BATCH] }; COUNT];
 
 fn exchange(class: usize) -> Exchange<'static> {
     Exchange::new(&STATES[class % COUNT], &ITEMS[class % COUNT])

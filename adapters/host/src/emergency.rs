@@ -6,9 +6,9 @@
 //! Asks from below: slices of the ground, once; [`os::map`].
 
 use crate::class::{PAGE, SLICE};
-use crate::{ground, os};
 use crate::report::fatal;
 use crate::space::tables;
+use crate::{ground, os};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terrace_core::pool::Pool;

@@ -23,7 +23,9 @@ pub fn is_forking_here() -> bool {
 /// Registers the handlers.
 pub fn start() {
     if !os::at_fork(prepare, parent, child) {
-        crate::report::line(format_args!("no memory for fork handlers: children may hang that fork while threads allocate"));
+        crate::report::line(format_args!(
+            "no memory for fork handlers: children may hang that fork while threads allocate"
+        ));
     }
 }
 

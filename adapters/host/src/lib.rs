@@ -70,6 +70,6 @@ pub use global::Global;
 pub use heap::Heap;
 pub use purge::trim;
 pub use settings::{BadSetting, HugePages, Numa, Setting, stats_at_exit};
-pub use start::{read_environment, ready};
 pub use signal::Handler;
+pub use start::{read_environment, ready};
 pub use stats::{Stats, stats};

@@ -54,8 +54,8 @@ pub static SHELVES: Shelves = Shelves::new(0);
 impl Shelves {
     /// Empty shelves.
     pub const fn new(heap: u16) -> Self {
-        const EMPTY: Lock<Shelf> = Lock::new(Shelf { lists: [NONE; LISTS], spans: 0, all: NONE });
-        Self { shelves: [EMPTY; class::COUNT], heap }
+        let shelves = [const { Lock::new(Shelf { lists: [NONE; LISTS], spans: 0, all: NONE }) }; class::COUNT];
+        Self { shelves, heap }
     }
 
     /// The locks, for a fork.
@@ -86,7 +86,9 @@ impl Shelves {
         let mut shelf = self.shelves[class % class::COUNT].lock();
         let mut at = 0;
         while let Some(&block) = blocks.get(at) {
-            let Some(slice) = tables.slice_of(block.addr()) else { fatal("a free of what was never allocated", block.addr()) };
+            let Some(slice) = tables.slice_of(block.addr()) else {
+                fatal("a free of what was never allocated", block.addr())
+            };
             let start = tables.address(slice).addr().get();
             let span = tables.span(slice);
             if usize::from(span.class.load(Relaxed)) != class || span.heap.load(Relaxed) != self.heap {
@@ -116,7 +118,10 @@ impl Shelves {
         }
         let _shelf = self.shelves[class].lock();
         // It may have become another's meanwhile.
-        if usize::from(span.class.load(Relaxed)) == class && span.heap.load(Relaxed) == self.heap && span.block().is_some() {
+        if usize::from(span.class.load(Relaxed)) == class
+            && span.heap.load(Relaxed) == self.heap
+            && span.block().is_some()
+        {
             purge_pages(tables, slice, class::facts(class));
         }
     }
@@ -186,7 +191,14 @@ impl Shelf {
     }
 
     /// Takes blocks of one span that has some.
-    fn take_from(&mut self, tables: &Tables, slice: u32, facts: Facts, most: usize, each: &mut impl FnMut(*mut u8)) -> usize {
+    fn take_from(
+        &mut self,
+        tables: &Tables,
+        slice: u32,
+        facts: Facts,
+        most: usize,
+        each: &mut impl FnMut(*mut u8),
+    ) -> usize {
         let span = tables.span(slice);
         let start = tables.address(slice).as_ptr();
         // SAFETY: a span of this shelf, whose lock is held.
@@ -223,7 +235,7 @@ impl Shelf {
         let mut hint = u32::from(span.hint.load(Relaxed));
         for block in blocks {
             let offset = (block.addr() - start) as u64;
-            let index = (offset * facts.inverse >> 32) as u32;
+            let index = ((offset * facts.inverse) >> 32) as u32;
             if u64::from(index * facts.size) != offset {
                 fatal("a free of an address inside a block", block.addr());
             }

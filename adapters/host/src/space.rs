@@ -311,7 +311,9 @@ fn choose_place(slices: usize) -> Option<NonNull<u8>> {
     // 16 TiB, and 2^19 places of 64 MiB from there: up to 48 TiB.
     let address = (1 << 44) + ((os::random() as usize) & ((1 << 19) - 1)) * (64 << 20);
     // Sanitizers have plans of their own for such addresses.
-    if let Some(table) = Some(address).filter(|_| !cfg!(terrace_sanitizer)).and_then(|address| os::map_at(address, bytes)) {
+    if let Some(table) =
+        Some(address).filter(|_| !cfg!(terrace_sanitizer)).and_then(|address| os::map_at(address, bytes))
+    {
         return Some(table);
     }
     // Room for table and window. The table is mapped for all of 4 TiB here: others' mappings may lie behind the window.

@@ -84,7 +84,11 @@ mod imp {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(feature = "dynamic-tls"), any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(not(all(
+    target_os = "linux",
+    not(feature = "dynamic-tls"),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
 mod imp {
     use super::{Cache, EMPTY};
     use crate::os::Key;

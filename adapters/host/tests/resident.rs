@@ -32,9 +32,13 @@ fn memory_goes_back_to_the_system_from_inside_spans_too() {
     assert!(kept * 10 < full * 4, "{kept} of {full} bytes stay");
     assert!(stats().purged - purged > full / 2, "{}", stats());
     // What is left is whole.
-    assert!(blocks.iter().enumerate().flat_map(|(at, block)| block.iter().map(move |block| (at, block))).all(
-        |(at, block)| block.len() == 16 + at % 485 && block.iter().all(|&byte| byte == 3)
-    ));
+    assert!(
+        blocks
+            .iter()
+            .enumerate()
+            .flat_map(|(at, block)| block.iter().map(move |block| (at, block)))
+            .all(|(at, block)| block.len() == 16 + at % 485 && block.iter().all(|&byte| byte == 3))
+    );
     drop(blocks);
     assert!(trim());
     let rest = resident().saturating_sub(before);

@@ -181,6 +181,7 @@ impl Probe<'_> {
         variables: Vec<(std::ffi::OsString, std::ffi::OsString)>,
     ) -> Result<Usage, String> {
         let job = Job {
+            launcher: self.stage.shapes.clone(),
             executable: executable.into(),
             words: words.iter().map(Into::into).collect(),
             input: None,

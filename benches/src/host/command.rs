@@ -9,7 +9,7 @@ use super::libraries::{self, Library};
 use super::options::{Options, Part};
 use super::results::{FORMAT, Results};
 use super::stage::Stage;
-use super::{counts, launch, measure, plot, table};
+use super::{counts, measure, plot, table};
 use crate::command::bar;
 use crate::results::{Header, beside, keep};
 use std::io::Write;
@@ -49,13 +49,12 @@ fn collect(options: &Options) -> Result<Results, String> {
     // Before anything is built: the machine should be quiet.
     let mut header = Header::now(FORMAT, options.command(), Vec::new());
     let stage = Stage::new(&mut step)?;
-    let (libraries, missing) = libraries::all(options, &mut step);
+    let (libraries, missing) = libraries::all(options, &stage.shapes, &mut step);
     header.given = libraries.iter().map(Library::given).collect();
     let mut results = Results::new(header, missing);
     if options.measures(Part::Programs) {
         let measured = measure::measure(options, &libraries, &stage, &mut step);
         results.samples = measured.samples;
-        results.floor_kib = launch::floor_kib();
         results.missing.extend(measured.missing);
     }
     if options.measures(Part::Interface) {

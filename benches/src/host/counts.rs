@@ -114,6 +114,7 @@ impl Counter<'_> {
 
     fn job(&self, executable: &Path, words: &[&str]) -> Job {
         Job {
+            launcher: self.stage.shapes.clone(),
             executable: executable.into(),
             words: words.iter().map(Into::into).collect(),
             input: None,

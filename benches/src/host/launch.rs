@@ -1,19 +1,18 @@
 //! One process, and what it used.
 //!
-//! Promises upward: CPU time of the process and of those it started and waited for, from the system (`wait4`); the largest
-//! resident set among them (see [`floor_kib`]); a process that runs too long is killed and said so.
-//! Asks from below: Unix; `wait4` and `rustix`, which know the calls.
+//! Promises upward: CPU time of the process and of those it started and waited for, from the system; the largest resident
+//! set among them, not of this program; a process that runs too long is killed and said so.
+//! Asks from below: `benches/host/programs`, which starts the process and waits for it.
 
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Read;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use wait4::Wait4;
 
 /// What a process used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +37,8 @@ impl Usage {
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Job {
+    /// The executable of `benches/host/programs`, which starts it.
+    pub launcher: PathBuf,
     /// The executable's path.
     pub executable: PathBuf,
     /// Its words.
@@ -87,15 +88,13 @@ impl Job {
             Some(path) => Stdio::from(std::fs::File::open(path).map_err(|error| failed(path, error))?),
             None => Stdio::null(),
         };
-        let mut command = Command::new(&self.executable);
-        command.args(&self.words).stdin(input).stdout(file("output")?).stderr(file("errors")?);
-        command.current_dir(&self.folder).process_group(0);
+        let mut command = Command::new(&self.launcher);
+        let preload = self.preload.clone().unwrap_or_else(|| "-".into());
+        command.arg("launch").args([preload, self.folder.join("usage"), self.executable.clone()]).args(&self.words);
+        command.stdin(input).stdout(file("output")?).stderr(file("errors")?).current_dir(&self.folder).process_group(0);
         self.environment(&mut command);
-        // A user is set so that the process is forked, not spawned: a spawned process shares this program's memory until
-        // it becomes another one, and Linux then counts all of it as its peak. Of a forked one it counts the heap alone.
-        command.uid(rustix::process::getuid().as_raw());
         let began = Instant::now();
-        let child = command.spawn().map_err(|error| failed(&self.executable, error))?;
+        let child = command.spawn().map_err(|error| failed(&self.launcher, error))?;
         let ended = guard(&child, self.limit);
         Ok(Running { child, began, folder: self.folder.clone(), limit: self.limit, ended })
     }
@@ -107,9 +106,6 @@ impl Job {
         command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").env("PYTHONHASHSEED", "0");
         let ours = std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("TERRACE_"));
         command.envs(ours).envs(self.variables.iter().map(|(key, value)| (key, value)));
-        if let Some(library) = &self.preload {
-            command.env("LD_PRELOAD", library);
-        }
     }
 }
 
@@ -131,40 +127,31 @@ impl Running {
     /// # Errors
     /// It failed or ran too long: a sentence, with what it said last.
     pub fn finish(mut self) -> Result<Usage, String> {
-        let used = self.child.wait4().map_err(|error| format!("wait4: {error}"))?;
-        let wall = self.began.elapsed();
+        let status = self.child.wait().map_err(|error| format!("waiting: {error}"))?;
         let _ = self.ended.send(());
-        if !used.status.success() {
-            return Err(self.complaint(used.status.signal(), used.status.code()));
+        let told = std::fs::read_to_string(self.folder.join("usage")).unwrap_or_default();
+        let numbers: Vec<u64> = told.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        match numbers[..] {
+            [user_us, system_us, wall_us, peak_kib, 0, 0] if status.success() => {
+                Ok(Usage { user_us, system_us, wall_us, peak_kib })
+            }
+            [.., signal, code] if status.success() => Err(self.complaint(signal, code)),
+            // The launcher itself ended: killed by the guard, or the program could not be started.
+            _ => Err(self.complaint(0, status.code().unwrap_or(-1) as u64)),
         }
-        let micros = |time: Duration| time.as_micros() as u64;
-        Ok(Usage {
-            user_us: micros(used.rusage.utime),
-            system_us: micros(used.rusage.stime),
-            wall_us: micros(wall),
-            peak_kib: used.rusage.maxrss / 1024,
-        })
     }
 
-    fn complaint(&self, signal: Option<i32>, code: Option<i32>) -> String {
+    fn complaint(&self, signal: u64, code: u64) -> String {
+        if self.began.elapsed() >= self.limit {
+            return format!("did not end within {} s", self.limit.as_secs());
+        }
         let errors = std::fs::read_to_string(self.folder.join("errors")).unwrap_or_default();
         let last = errors.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        match (signal, code) {
-            (Some(9), _) if self.began.elapsed() >= self.limit => {
-                format!("did not end within {} s", self.limit.as_secs())
-            }
-            (Some(signal), _) => format!("killed by signal {signal}; {last}"),
-            (None, code) => format!("exit status {}; {last}", code.unwrap_or(-1)),
+        match signal {
+            0 => format!("exit status {code}; {last}"),
+            signal => format!("killed by signal {signal}; {last}"),
         }
     }
-}
-
-/// The least peak that can be seen: what this program itself has written to, which a process has from the fork on. In KiB;
-/// below that of the smallest program by far, as long as nothing large is kept.
-pub fn floor_kib() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"))?;
-    line.trim().trim_end_matches("kB").trim().parse().ok()
 }
 
 /// A number that tells one output from another.
@@ -186,9 +173,11 @@ pub fn digest(path: &Path) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::stage::build;
 
     fn job(script: &str, folder: &Path) -> Job {
         Job {
+            launcher: build("terrace-host-programs", &[], "programs").unwrap(),
             executable: "/bin/sh".into(),
             words: vec!["-c".into(), script.into()],
             input: None,
@@ -200,23 +189,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_used_is_told() {
+    fn what_a_process_used_is_its_own() {
         let folder = tempfile::tempdir().unwrap();
+        // This program becomes large; the shell must not be said to be.
+        let large = vec![1u8; 64 << 20];
         let used = job("echo $((1 + 1))", folder.path()).run().unwrap();
-        assert!(used.peak_kib > 100 && used.wall_us > 0, "{used:?}");
+        assert!(large.iter().all(|&byte| byte == 1) && (100..32 << 10).contains(&used.peak_kib), "{used:?}");
         assert_eq!(std::fs::read_to_string(folder.path().join("output")).unwrap(), "2\n");
         let first = digest(&folder.path().join("output")).unwrap();
         job("echo 3", folder.path()).run().unwrap();
         assert_ne!(digest(&folder.path().join("output")).unwrap(), first);
-    }
-
-    #[test]
-    fn what_this_program_wrote_is_the_least_peak() {
-        let folder = tempfile::tempdir().unwrap();
-        let large = vec![1u8; 64 << 20];
-        let used = job(":", folder.path()).run().unwrap();
-        assert!(floor_kib().unwrap() > 64 << 10 && used.peak_kib > 64 << 10, "{used:?}");
-        assert!(large.iter().all(|&byte| byte == 1));
     }
 
     #[test]
@@ -227,5 +209,7 @@ mod tests {
         assert_eq!(failed("kill -11 $$"), "killed by signal 11; ");
         let slow = Job { limit: Duration::from_millis(50), ..job("sleep 5; sleep 5", folder.path()) };
         assert_eq!(slow.run(), Err("did not end within 0 s".into()));
+        let none = Job { executable: "/no/such/program".into(), ..job("", folder.path()) };
+        assert!(none.run().unwrap_err().contains("/no/such/program"));
     }
 }

@@ -38,12 +38,13 @@ impl Library {
 }
 
 /// All that were asked for: glibc first, then the user's own and ours, then peers. Those that are missing, with the reason.
-pub fn all(options: &Options, step: &mut dyn FnMut(&str)) -> (Vec<Library>, Vec<Given>) {
+pub fn all(options: &Options, launcher: &Path, step: &mut dyn FnMut(&str)) -> (Vec<Library>, Vec<Given>) {
     let (mut found, mut missing) = (vec![glibc()], Vec::new());
-    let mut keep = |name: &str, library: Result<Library, String>| match library.and_then(loaded) {
-        Ok(library) => found.push(library),
-        Err(reason) => missing.push(Given { subject: name.into(), what: reason }),
-    };
+    let mut keep =
+        |name: &str, library: Result<Library, String>| match library.and_then(|library| loaded(library, launcher)) {
+            Ok(library) => found.push(library),
+            Err(reason) => missing.push(Given { subject: name.into(), what: reason }),
+        };
     for (name, path) in &options.library {
         step(&format!("library {name}"));
         keep(name, given(name, path));
@@ -89,10 +90,11 @@ fn ours() -> Result<Library, String> {
 }
 
 /// Loads it into `cat`, which shows its own mappings.
-fn loaded(library: Library) -> Result<Library, String> {
+fn loaded(library: Library, launcher: &Path) -> Result<Library, String> {
     let Some(path) = library.path.clone() else { return Ok(library) };
     let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
     let job = Job {
+        launcher: launcher.into(),
         executable: "/bin/cat".into(),
         words: vec!["/proc/self/maps".into()],
         input: None,
@@ -121,7 +123,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.so");
         assert!(given("x", &path).unwrap_err().contains("x.so"));
+        let launcher = crate::host::stage::build("terrace-host-programs", &[], "programs").unwrap();
         std::fs::write(&path, "no").unwrap();
-        assert!(loaded(given("x", &path).unwrap()).unwrap_err().contains("cannot be loaded"));
+        assert!(loaded(given("x", &path).unwrap(), &launcher).unwrap_err().contains("cannot be loaded"));
     }
 }

@@ -87,6 +87,7 @@ fn prepare(program: Program, stage: &Stage, quick: bool) -> Result<Ready, String
         stage.repository()?;
     }
     let job = Job {
+        launcher: stage.shapes.clone(),
         executable: program.executable(stage)?,
         words: program.words(stage, quick),
         input: program.input(stage),

@@ -22,8 +22,6 @@ pub struct Results {
     pub header: Header,
     /// Libraries and programs that are missing, and why.
     pub missing: Vec<Given>,
-    /// The least peak that could be seen, KiB.
-    pub floor_kib: Option<u64>,
     /// Every run of a program, in the order in which they ran.
     pub samples: Vec<Sample>,
     /// Instructions through the C interface.
@@ -59,7 +57,7 @@ impl Results {
     /// Nothing measured yet.
     pub fn new(header: Header, missing: Vec<Given>) -> Self {
         let (samples, interface, rust, times) = Default::default();
-        Self { header, missing, floor_kib: None, samples, interface, rust, times, behaviour: Behaviour::default() }
+        Self { header, missing, samples, interface, rust, times, behaviour: Behaviour::default() }
     }
 
     /// Every run whose CPU time counts: programs, and threads that start and exit.
@@ -162,7 +160,6 @@ pub(super) mod tests {
         Results {
             header: header(FORMAT, &["glibc", "terrace", "peer"]),
             missing: vec![Given { subject: "z3".into(), what: "z3 is not there".into() }],
-            floor_kib: Some(1500),
             samples: vec![
                 sample("lua", "glibc", 0, 1000, 100),
                 sample("lua", "terrace", 0, 500, 200),

@@ -195,9 +195,6 @@ fn notes(results: &Results) -> String {
         text += "Instructions: call and loop included through C (about 9), an empty loop taken off in Rust; `s`: counted in \
                  steps, since valgrind has too few addresses for it.\n";
     }
-    if let Some(floor) = results.floor_kib {
-        text += &format!("The least peak that can be seen is {:.1} MiB.\n", floor as f64 / 1024.0);
-    }
     if results.programs().iter().any(|(name, _)| *name == "redis") {
         text += &format!("{PRELOADED}.\n");
     }
@@ -224,9 +221,7 @@ mod tests {
     fn what_failed_or_is_missing_is_said() {
         let text = print(&small());
         let parts = ["failed: larson under peer: killed by signal 11", "SKIP z3: z3 is not there", "2.00 larson"];
-        for part in
-            parts.into_iter().chain(["failed: small process under peer", "least peak that can be seen is 1.5 MiB"])
-        {
+        for part in parts.into_iter().chain(["failed: small process under peer"]) {
             assert!(text.contains(part), "{part} in {text}");
         }
     }

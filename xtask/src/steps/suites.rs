@@ -16,8 +16,7 @@ use serde_json::Value;
 const CASES_ALL: &str = "4096";
 
 /// Features whose tests need nothing that a host lacks; the library's own default is without them.
-pub const FEATURES: &str =
-    "terrace-embedded/spin,terrace-embedded/allocator-api2,terrace-embedded/defmt,terrace-embedded/embedded-hal,terrace/global,terrace/allocator-api2";
+pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api2,terrace-embedded/defmt,terrace-embedded/embedded-hal,terrace/global,terrace/allocator-api2";
 
 /// Programs that tests run, and the Debian packages they are in: each test says what it lacks.
 const PROGRAMS: [(&str, &[&str]); 5] = [

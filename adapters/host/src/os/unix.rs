@@ -108,6 +108,7 @@ impl Key {
     }
 
     /// The key as a number.
+    #[allow(clippy::unnecessary_cast, reason = "a long on macOS")]
     pub const fn number(self) -> u32 {
         self.0 as u32
     }
@@ -157,8 +158,10 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     // SAFETY: `before` was written by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut()) };
     if !failed {
-        // SAFETY: the thread was just made and is joined by nobody.
-        unsafe { libc::pthread_detach(thread.assume_init()) };
+        // SAFETY: written by the call that made the thread.
+        let thread = unsafe { thread.assume_init() };
+        // SAFETY: it was just made and is joined by nobody.
+        unsafe { libc::pthread_detach(thread) };
     }
     !failed
 }

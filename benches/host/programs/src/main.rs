@@ -3,6 +3,7 @@
 //! ```text
 //! alone, together   programs with one thread, with several        block, random   what they are made from
 //! interface         loops that are counted                        resident, fork  how an allocator behaves
+//! launch            starts any program, and writes down what it used
 //! ```
 //!
 //! `terrace-host-programs NAME [SCALE]` prints a sum that is the same under every allocator; 100 is the scale for about a
@@ -12,6 +13,7 @@ mod alone;
 mod block;
 mod fork;
 mod interface;
+mod launch;
 mod random;
 mod resident;
 mod together;
@@ -43,6 +45,15 @@ const PROGRAMS: [(&str, Program); 16] = [
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let ["launch", preload, usage, program @ ..] = words.as_slice() {
+        return match launch::run(preload, usage, program) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {program:?}: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     match answer(&words) {
         Some(text) => {
             println!("{text}");
@@ -52,7 +63,7 @@ fn main() -> ExitCode {
             let names: Vec<&str> = PROGRAMS.iter().map(|(name, _)| *name).collect();
             eprintln!(
                 "error: {words:?} is no program; there are: {} [SCALE]; interface OPERATION TIMES; \
-                 freed BLOCKS KEEP called|silent; small; fork TIMES; steps OPERATION TIMES",
+                 freed BLOCKS KEEP called|silent; small; fork TIMES; steps OPERATION TIMES; launch PRELOAD|- FILE PROGRAM WORDS",
                 names.join(", ")
             );
             ExitCode::from(2)
