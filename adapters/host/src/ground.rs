@@ -81,6 +81,27 @@ pub fn in_use() -> usize {
     IN_USE.load(Relaxed)
 }
 
+/// What the process may have: the setting, and the control group's limit once it is known; 0: not asked yet.
+static GROUP: AtomicUsize = AtomicUsize::new(0);
+
+/// The limit of setting and control group. The group is asked once, when 32 MiB are mapped: small processes need not know.
+pub fn limit() -> usize {
+    /// Below it no limit that lets a process start is near.
+    const ASKED: usize = 32 << 20;
+    let mut group = GROUP.load(Relaxed);
+    if group == 0 && space::mapped() >= ASKED {
+        group = os::memory_limit().max(1);
+        GROUP.store(group, Relaxed);
+    }
+    settings::limit().min(if group == 0 { usize::MAX } else { group })
+}
+
+/// Whether slices that are out, and those that were freed and not yet given back, come near the limit: seven eighths.
+pub fn is_tight() -> bool {
+    let limit = limit();
+    limit != usize::MAX && space::mapped() >= limit / 8 * 7
+}
+
 /// Makes window and tables; once. `false` when the system gives no address space.
 pub fn start() -> bool {
     let mut ground = GROUND.lock();

@@ -35,6 +35,8 @@ pub fn note() {
         return;
     }
     let Some(delay) = settings::purge_delay() else { return };
+    // Near the limit nothing waits.
+    let delay = if ground::is_tight() { 0 } else { delay };
     DEADLINE.store(os::milliseconds() + delay, Relaxed);
     if settings::background() {
         if !THREAD.swap(true, Relaxed) && !os::spawn(background) {
@@ -111,6 +113,7 @@ fn tick(now: u64, all: bool) {
     }
     let due = DEADLINE.swap(NEVER, Relaxed);
     let delay = settings::purge_delay().unwrap_or(0);
+    let all = all || ground::is_tight();
     everything();
     if let Some(tables) = tables() {
         let left = ripen(tables, all || now >= due.saturating_add(delay));

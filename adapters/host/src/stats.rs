@@ -6,7 +6,7 @@
 
 use crate::class::{self, PAGE, SLICE};
 use crate::space::{mapped, tables};
-use crate::{depot, ground, settings, start, thread};
+use crate::{depot, ground, os, settings, start, thread};
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -71,7 +71,7 @@ pub fn stats() -> Stats {
     let counts = ground::counts();
     (stats.reserved, stats.peak_reserved, stats.mapped) = (counts.in_use, counts.peak, counts.backed);
     (stats.purges, stats.purged, stats.fallbacks) = (counts.purges, counts.purged, counts.fallbacks);
-    stats.limit = settings::limit().min(crate::os::memory_limit());
+    stats.limit = settings::limit().min(os::memory_limit());
     stats
 }
 

@@ -158,6 +158,28 @@ fn what_cannot_be_had_is_refused_and_all_goes_on() {
 }
 
 #[test]
+fn alignments_are_met_up_to_a_gigabyte() {
+    for shift in 4..=30 {
+        for bytes in [1, 100, 5000, 70_000, 3 << 20] {
+            let layout = Layout::from_size_align(bytes, 1 << shift).expect("a layout");
+            // SAFETY: the size is not 0.
+            let block = unsafe { A.alloc(layout) };
+            assert!(!block.is_null() && block.addr().trailing_zeros() >= shift, "{bytes} at 2^{shift}: {block:?}");
+            // SAFETY: its first and its last byte are ours.
+            unsafe { block.write(1) };
+            // SAFETY: see above.
+            unsafe { block.add(bytes - 1).write(2) };
+            // SAFETY: our block, of this layout.
+            let block = unsafe { A.realloc(block, layout, bytes * 2) };
+            assert!(!block.is_null() && block.addr().trailing_zeros() >= shift, "{bytes} at 2^{shift}, resized");
+            let layout = Layout::from_size_align(bytes * 2, 1 << shift).expect("a layout");
+            // SAFETY: our block, of this layout.
+            unsafe { A.dealloc(block, layout) };
+        }
+    }
+}
+
+#[test]
 fn statistics_count_blocks_and_bytes() {
     let before = stats();
     let blocks: Vec<Marked> = (0..1000).map(|_| Marked::new(1000, 8, 7)).collect();

@@ -129,25 +129,24 @@ pub fn memory_limit() -> usize {
     if let Some(text) = read(c"/proc/self/cgroup", &mut buffer) {
         // The line of version 2 is `0::/path`.
         if let Some(path) = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"0::")) {
-            limit = limit_of_group(path);
+            limit = limit_of_group(b"/sys/fs/cgroup", path);
         }
     }
     let file = c"/sys/fs/cgroup/memory/memory.limit_in_bytes";
     limit.min(read(file, &mut buffer).and_then(number).unwrap_or(usize::MAX))
 }
 
-/// The least `memory.max` from a group up to the root.
-fn limit_of_group(path: &[u8]) -> usize {
-    const ROOT: &[u8] = b"/sys/fs/cgroup";
+/// The least `memory.max` from a group up to the root, which is mounted at `mount`.
+fn limit_of_group(mount: &[u8], path: &[u8]) -> usize {
     const NAME: &[u8] = b"/memory.max\0";
     let mut limit = usize::MAX;
     let mut file = [0; 1024];
     let mut end = path.len();
     loop {
-        let length = ROOT.len() + end + NAME.len();
+        let length = mount.len() + end + NAME.len();
         let text = path.get(..end).unwrap_or(b"");
         if length <= file.len() {
-            let parts = [ROOT, text.strip_suffix(b"/").unwrap_or(text), NAME];
+            let parts = [mount, text.strip_suffix(b"/").unwrap_or(text), NAME];
             let bytes = parts.iter().flat_map(|part| part.iter());
             file.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
             let mut buffer = [0; 64];
@@ -181,4 +180,36 @@ fn read<'a>(name: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
 fn number(text: &[u8]) -> Option<usize> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     core::str::from_utf8(&text[..digits]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::{fs, process};
+
+    #[test]
+    fn the_tightest_group_up_to_the_root_counts() {
+        let mount = std::env::temp_dir().join(std::format!("terrace-groups-{}", process::id()));
+        fs::create_dir_all(mount.join("outer/inner")).expect("a folder");
+        let write = |file: &str, text: &str| fs::write(mount.join(file), text).expect("a file");
+        let limit = |path: &str| limit_of_group(mount.as_os_str().as_bytes(), path.as_bytes());
+        assert_eq!(limit("/outer/inner"), usize::MAX);
+        write("outer/inner/memory.max", "max\n");
+        assert_eq!(limit("/outer/inner"), usize::MAX);
+        write("outer/memory.max", "1048576\n");
+        assert_eq!((limit("/outer/inner"), limit("/outer"), limit("/")), (1 << 20, 1 << 20, usize::MAX));
+        write("outer/inner/memory.max", "4096");
+        assert_eq!(limit("/outer/inner"), 4096);
+        assert_eq!(limit("/other"), usize::MAX);
+        fs::remove_dir_all(&mount).expect("ours");
+    }
+
+    #[test]
+    fn numbers_end_where_their_digits_do() {
+        assert_eq!((number(b"12\n"), number(b"max"), number(b""), number(b"0")), (Some(12), None, None, Some(0)));
+        assert_eq!(number(b"99999999999999999999999"), None);
+    }
 }
