@@ -1,7 +1,8 @@
 //! The depot: batches of free blocks that one thread left and another may have, by class, without a lock.
 //!
 //! Promises upward: what a thread that only frees hands over, a thread that only allocates gets, at the cost of two copies.
-//! Asks from below: the core's [`Exchange`]. With one thread it is not used: spans then know sooner that they are empty.
+//! Asks from below: the core's [`Exchange`]. A thread that is alone leaves nothing here: spans then know sooner that
+//! they are empty.
 
 use crate::class::{self, COUNT};
 use crate::shelf::SHELVES;
@@ -25,9 +26,6 @@ fn exchange(class: usize) -> Exchange<'static> {
 
 /// Takes a batch of a class, as far as `out` has room; `None` without one.
 pub fn take(class: usize, out: &mut [*mut u8]) -> Option<usize> {
-    if thread::is_alone() {
-        return None;
-    }
     let tables = tables()?;
     let mut addresses = [0; BATCH];
     let room = out.len().min(BATCH);

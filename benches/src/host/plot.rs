@@ -18,6 +18,8 @@ use std::path::Path;
 const HEAD: u32 = 70;
 /// Pixels around a panel: left, right, above, below.
 const EDGES: (i32, i32, i32, i32) = (64, 130, 34, 56);
+/// Pixels that a label takes.
+const LABEL: (i32, i32) = (100, 14);
 /// Where the axes may be labelled.
 const TICKS: [f64; 13] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0];
 
@@ -109,11 +111,18 @@ fn panel(title: &str, marks: &[Mark<'_>], ends: Ends, area: &Area<'_>) -> Result
         font(13, FontStyle::Normal, INK).pos(centre),
     ))?;
     let beside = Pos::new(HPos::Left, VPos::Center);
+    let mut labels: Vec<(i32, i32)> = Vec::new();
     for &(name, cpu, peak) in marks {
         let (at, colour) = ((x(cpu), y(peak)), colour(name));
         let weight = if is_own(name) { FontStyle::Bold } else { FontStyle::Normal };
+        let mut label = (at.0 + 10, at.1);
+        // Labels move down until they lie on none that is drawn already.
+        while labels.iter().any(|other| (label.0 - other.0).abs() < LABEL.0 && (label.1 - other.1).abs() < LABEL.1) {
+            label.1 += 1;
+        }
+        labels.push(label);
         area.draw(&Circle::new(at, if is_own(name) { 6 } else { 5 }, colour.filled()))?;
-        area.draw(&Text::new(name.to_owned(), (at.0 + 10, at.1), font(13, weight, INK).pos(beside)))?;
+        area.draw(&Text::new(name.to_owned(), label, font(13, weight, colour).pos(beside)))?;
     }
     Ok(())
 }
