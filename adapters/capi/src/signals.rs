@@ -36,6 +36,11 @@ extern "C-unwind" fn enter(signal: c_int, info: *mut libc::siginfo_t, context: *
     handler(signal, info, context);
 }
 
+/// Whether a handler is [`enter`], which functions of the C library that bypass ours give out: it stays, with what it calls.
+fn is_ours(handler: usize) -> bool {
+    handler == enter as *const () as usize
+}
+
 /// Whether a handler is a function.
 fn is_function(handler: usize) -> bool {
     handler != libc::SIG_DFL && handler != libc::SIG_IGN && handler != libc::SIG_ERR
@@ -51,11 +56,15 @@ pub unsafe extern "C" fn sigaction(
     action: *const libc::sigaction,
     before: *mut libc::sigaction,
 ) -> c_int {
+    if !(0..SIGNALS as c_int).contains(&signal) {
+        // SAFETY: the caller's promise; the C library refuses the signal.
+        return unsafe { __sigaction(signal, action, before) };
+    }
     let at = signal as usize % SIGNALS;
     let (handler, flags) = (HANDLERS[at].load(Relaxed), FLAGS[at].load(Relaxed));
     // SAFETY: the caller's promise.
     let mut ours = unsafe { action.as_ref() }.copied();
-    if let Some(ours) = ours.as_mut().filter(|ours| is_function(ours.sa_sigaction)) {
+    if let Some(ours) = ours.as_mut().filter(|ours| is_function(ours.sa_sigaction) && !is_ours(ours.sa_sigaction)) {
         // Set first: from the moment the kernel knows, `enter` finds it.
         HANDLERS[at].store(ours.sa_sigaction, Relaxed);
         FLAGS[at].store(ours.sa_flags as usize, Relaxed);

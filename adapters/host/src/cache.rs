@@ -18,8 +18,8 @@
 //! Invariants, whenever the thread is outside this file and [`slow`]:
 //! - `floor(c) < tops[c] <= end(c)`, the word at `floor(c)` is null, those from there to the top are free blocks of class c,
 //!   none of them anywhere else
-//! - `tops[0]` is the end of the header, with a null before it: it always looks full and empty, so large blocks and sizes of
-//!   0 need no test of their own
+//! - a class without room (cap 0) has the top of [`EMPTY`]: it looks empty and full, and its array is not touched. Class 0
+//!   always is one, so large blocks and sizes of 0 need no test of their own
 
 use crate::class::{self, CAP, COUNT};
 use crate::{slow, tls};
@@ -34,13 +34,22 @@ const _: () = assert!(PLACES == CAP + 1, "the largest cap leaves one place for t
 /// One place of an array.
 type Place = AtomicPtr<u8>;
 
+/// What the fast paths use, and every kind of cache begins with.
+#[derive(Debug)]
+#[repr(C)]
+struct Head {
+    /// Where the next freed block goes. Written by the owner only; others read it to count.
+    tops: [AtomicPtr<Place>; COUNT],
+    /// [`class::SMALL`], here because a load relative to the cache is one instruction less.
+    small: [u8; class::SMALL.len()],
+}
+
 /// A cache as it lies in memory: the header takes the place of the array of class 0, which has none. 73 KiB, of which
 /// a program touches the header and what its sizes need.
 #[derive(Debug)]
 #[repr(C, align(1024))]
 pub struct Cache {
-    /// Where the next freed block goes. Written by the owner only; others read it to count.
-    tops: [AtomicPtr<Place>; COUNT],
+    head: Head,
     /// How many blocks a class may hold now; its null stands so many places below the end, and one.
     caps: [AtomicU8; COUNT],
     /// The next of all caches, of threads and of none; guarded by the lock of [`thread`](crate::thread).
@@ -60,29 +69,35 @@ pub struct Cache {
 struct Arrays([[Place; PLACES]; COUNT - 1]);
 
 const _: () = assert!(core::mem::offset_of!(Cache, arrays) == ARRAY, "array c lies c * 1024 bytes into the cache");
-const _: () = assert!(core::mem::offset_of!(Cache, handler) < ARRAY - 16, "the header ends with a word that is null");
 
 /// The cache of threads that have none: every class is empty and full.
 #[derive(Debug)]
 #[repr(C, align(1024))]
 pub struct Empty {
-    tops: [AtomicPtr<Place>; COUNT],
-    rest: [u8; ARRAY - COUNT * 8],
+    head: Head,
+    rest: [u8; ARRAY - size_of::<Head>()],
     /// What the tops point behind: its last word is the null that says empty, its end is a multiple of 1024.
     array: [Place; PLACES],
 }
 
 /// See [`Empty`].
 pub static EMPTY: Empty = Empty {
-    tops: [const { AtomicPtr::new((&raw const EMPTY).cast::<Place>().cast_mut().wrapping_add(2 * PLACES)) }; COUNT],
-    rest: [0; ARRAY - COUNT * 8],
+    head: Head {
+        tops: [const { AtomicPtr::new((&raw const EMPTY).cast::<Place>().cast_mut().wrapping_add(2 * PLACES)) }; COUNT],
+        small: class::SMALL,
+    },
+    rest: [0; ARRAY - size_of::<Head>()],
     array: [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES],
 };
 
 /// The same for a thread in a signal handler.
 pub static IN_SIGNAL: Empty = Empty {
-    tops: [const { AtomicPtr::new((&raw const IN_SIGNAL).cast::<Place>().cast_mut().wrapping_add(2 * PLACES)) }; COUNT],
-    rest: [0; ARRAY - COUNT * 8],
+    head: Head {
+        tops: [const { AtomicPtr::new((&raw const IN_SIGNAL).cast::<Place>().cast_mut().wrapping_add(2 * PLACES)) };
+            COUNT],
+        small: class::SMALL,
+    },
+    rest: [0; ARRAY - size_of::<Head>()],
     array: [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES],
 };
 
@@ -94,16 +109,19 @@ pub fn is_own(cache: *mut Cache) -> bool {
 
 const _: () = assert!(size_of::<Empty>() == 2 * ARRAY && core::mem::offset_of!(Empty, array) == ARRAY);
 
-/// The running thread's top of a class, below `COUNT`.
+/// The running thread's head.
 #[inline(always)]
-fn top<'a>(class: usize) -> &'a AtomicPtr<Place> {
+fn head<'a>() -> &'a Head {
+    // SAFETY: the word is the thread's own cache or one of the empty ones; all begin with a head and live as long as the process.
+    unsafe { &*tls::get().cast::<Head>() }
+}
+
+/// The top of a class, below `COUNT`.
+#[inline(always)]
+fn top(head: &Head, class: usize) -> &AtomicPtr<Place> {
     debug_assert!(class < COUNT);
-    // Both kinds of cache start with the tops of all classes.
-    let tops = tls::get().cast::<AtomicPtr<Place>>();
     // SAFETY: classes come from `class::of` and from the table of classes, which hold none above the last.
-    let top = unsafe { tops.add(class) };
-    // SAFETY: the word is EMPTY or the thread's own cache; both live as long as the process.
-    unsafe { &*top }
+    unsafe { head.tops.get_unchecked(class) }
 }
 
 /// A block of a class. Null when there is no memory.
@@ -118,7 +136,24 @@ pub fn allocate(class: usize) -> *mut u8 {
 /// The block freed last; `None` when the cache has none. Of class 0 there is never one.
 #[inline(always)]
 pub fn pop(class: usize) -> Option<*mut u8> {
-    let top = top(class);
+    pop_from(top(head(), class))
+}
+
+/// A block of at most 1 KiB, by the number of 16-byte steps; the class comes from the table in the cache.
+#[inline(always)]
+pub fn allocate_steps(steps: usize) -> *mut u8 {
+    debug_assert!(steps < class::SMALL.len());
+    let head = head();
+    // SAFETY: the caller's bound.
+    let class = usize::from(unsafe { *head.small.get_unchecked(steps) });
+    match pop_from(top(head, class)) {
+        Some(block) => block,
+        None => slow::refill(class),
+    }
+}
+
+#[inline(always)]
+fn pop_from(top: &AtomicPtr<Place>) -> Option<*mut u8> {
     let at = top.load(Relaxed).wrapping_sub(1);
     // SAFETY: above the floor, or the floor itself, which holds a null: both lie in the array.
     let block = unsafe { (*at).load(Relaxed) };
@@ -132,7 +167,7 @@ pub fn pop(class: usize) -> Option<*mut u8> {
 /// Takes a block of a class back; with class 0, any block.
 #[inline(always)]
 pub fn free(block: *mut u8, class: usize) {
-    let top = top(class);
+    let top = top(head(), class);
     let at = top.load(Relaxed);
     if at.addr() & (ARRAY - 1) == 0 {
         return slow::overflow(block, class);
@@ -144,11 +179,27 @@ pub fn free(block: *mut u8, class: usize) {
 
 impl Cache {
     /// Makes zeroed memory an empty cache that nobody has.
-    pub fn start(&self) {
-        for class in 1..COUNT {
-            self.set_cap(class, START.min(usize::from(class::facts(class).cap)));
-        }
-        self.tops[0].store(self.end(0).cast_mut(), Relaxed);
+    pub fn start(&mut self) {
+        self.head.small = class::SMALL;
+        self.reset();
+    }
+
+    /// Makes every class empty, with room for nothing: no array is touched before it is needed. Class 0 stays so.
+    pub fn reset(&self) {
+        let nothing = EMPTY.head.tops[0].load(Relaxed);
+        self.head.tops.iter().for_each(|top| top.store(nothing, Relaxed));
+        self.caps.iter().for_each(|cap| cap.store(0, Relaxed));
+    }
+
+    /// The arrays behind the first page, and their bytes: what a cache that nobody has can do without.
+    pub fn arrays(&self) -> (*const u8, usize) {
+        let page = crate::start::page_bytes().max(ARRAY);
+        ((&raw const *self).cast::<u8>().wrapping_add(page), (size_of::<Self>() / page).saturating_sub(1) * page)
+    }
+
+    /// Whether any class ever had room since the last reset.
+    pub fn is_touched(&self) -> bool {
+        self.caps.iter().any(|cap| cap.load(Relaxed) != 0)
     }
 
     /// The end of a class's array.
@@ -158,7 +209,10 @@ impl Cache {
 
     /// Blocks of a class. Of another thread's cache: about so many.
     pub fn count(&self, class: usize) -> usize {
-        let free = self.end(class).addr().wrapping_sub(self.tops[class].load(Relaxed).addr()) / size_of::<Place>();
+        if self.cap(class) == 0 {
+            return 0;
+        }
+        let free = self.end(class).addr().wrapping_sub(self.head.tops[class].load(Relaxed).addr()) / size_of::<Place>();
         usize::from(self.caps[class].load(Relaxed)).saturating_sub(free)
     }
 
@@ -176,7 +230,7 @@ impl Cache {
     pub fn set_cap(&self, class: usize, cap: usize) {
         self.place(class, cap + 1).store(core::ptr::null_mut(), Relaxed);
         self.caps[class].store(cap as u8, Relaxed);
-        self.tops[class].store(self.end(class).cast_mut().wrapping_sub(cap), Relaxed);
+        self.head.tops[class].store(self.end(class).cast_mut().wrapping_sub(cap), Relaxed);
     }
 
     /// Lets a class hold more blocks than now, keeping what it has.
@@ -193,7 +247,7 @@ impl Cache {
     /// Says how many blocks a class has: those from the floor up.
     fn set_count(&self, class: usize, count: usize) {
         let free = self.cap(class) - count;
-        self.tops[class].store(self.end(class).cast_mut().wrapping_sub(free), Relaxed);
+        self.head.tops[class].store(self.end(class).cast_mut().wrapping_sub(free), Relaxed);
     }
 
     /// Puts blocks on top, the last one uppermost; there is room for them.
@@ -227,6 +281,6 @@ impl Cache {
     }
 }
 
-/// Blocks a class may hold at first: it doubles with each miss, up to the class's cap.
+/// Blocks a class may hold at its first miss: it doubles with each miss, up to the class's cap.
 pub const START: usize = 8;
 const _: () = assert!(class::CAP >= START);

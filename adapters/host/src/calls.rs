@@ -16,11 +16,7 @@ pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
 /// The same at the alignment of every block, 16; classes of sizes up to 1 KiB come from a table.
 #[inline(always)]
 pub fn allocate_small(bytes: usize) -> *mut u8 {
-    match class::SMALL.get(bytes.wrapping_add(15) >> 4) {
-        // A size near the last address wraps around to a small one.
-        Some(&class) if bytes <= 1024 => cache::allocate(usize::from(class)),
-        _ => allocate_larger(bytes),
-    }
+    if bytes <= 1024 { cache::allocate_steps((bytes + 15) >> 4) } else { allocate_larger(bytes) }
 }
 
 /// Out of line, so that the path of small sizes saves no register.
@@ -51,18 +47,18 @@ pub fn allocate_zeroed_small(bytes: usize) -> *mut u8 {
         return allocate_zeroed_larger(bytes);
     }
     // The class is the number of 16-byte steps; for 0 bytes none, which looks empty and goes on below.
-    let rounded = (bytes + 15) & !15;
-    match cache::pop(rounded / 16) {
-        Some(block) => clear(block, rounded),
+    match cache::pop((bytes + 15) / 16) {
+        Some(block) => clear(block, bytes),
         None => allocate_zeroed_larger(bytes),
     }
 }
 
-/// Clears a block of 16, 32, 48 or 64 bytes: from both ends, so that few stores of constant length do for every size.
+/// Clears a block of up to 64 bytes: from both ends, so that few stores of constant length do for every size.
 #[inline(always)]
 fn clear(block: *mut u8, bytes: usize) -> *mut u8 {
     if bytes <= 32 {
-        clear_ends::<16>(block, bytes);
+        // Blocks have at least 16 bytes.
+        clear_ends::<16>(block, bytes.max(16));
     } else {
         clear_ends::<32>(block, bytes);
     }
@@ -90,9 +86,10 @@ extern "C" fn allocate_zeroed_larger(bytes: usize) -> *mut u8 {
 pub fn allocate_aligned(bytes: usize, align: usize) -> *mut u8 {
     // Rounded up as `class::padded` does; sizes up to 1 KiB are in the table. 0 bytes, and sums that wrap around, go on below.
     let padded = bytes.wrapping_add(align - 1) & align.wrapping_neg();
-    match class::SMALL.get(padded >> 4) {
-        Some(&class) if padded != 0 => cache::allocate(usize::from(class)),
-        _ => allocate_aligned_larger(bytes, align),
+    if padded.wrapping_sub(1) < 1024 {
+        cache::allocate_steps(padded >> 4)
+    } else {
+        allocate_aligned_larger(bytes, align)
     }
 }
 
@@ -128,9 +125,30 @@ pub fn usable(block: *mut u8) -> usize {
 #[inline]
 pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let before = space::class_at(block).unwrap_or(class::NONE);
-    if before != class::NONE && before == class::serving(bytes, align) {
+    let after = class::serving(bytes, align);
+    if before == class::NONE || after == class::NONE {
+        // SAFETY: the caller's promise.
+        return unsafe { resize_large(block, before, bytes, align) };
+    }
+    if before == after {
         return block;
     }
+    let target = cache::allocate(after);
+    if !target.is_null() {
+        let kept = class::size(before).min(bytes);
+        // SAFETY: two blocks, each at least so long; a new block overlaps no live one.
+        unsafe { core::ptr::copy_nonoverlapping(block, target, kept) };
+        cache::free(block, before);
+    }
+    target
+}
+
+/// The same where one of the sizes has no class.
+///
+/// # Safety
+/// As for [`resize`].
+#[inline(never)]
+unsafe fn resize_large(block: *mut u8, before: usize, bytes: usize, align: usize) -> *mut u8 {
     let held = if before == class::NONE { large::usable(block) } else { class::size(before) };
     // SAFETY: the caller's promise.
     unsafe { move_block(block, before, held, bytes, align) }

@@ -100,6 +100,8 @@ pub struct Facts {
 const CACHED: usize = 1 << 15;
 /// Places of a thread's array, less the one below the lowest.
 pub const CAP: usize = 127;
+/// The most blocks that move at once: half of that.
+pub const BATCH: usize = CAP.div_ceil(2);
 
 /// By class.
 pub static FACTS: [Facts; COUNT] = {

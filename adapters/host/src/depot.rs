@@ -4,7 +4,7 @@
 //! Asks from below: the core's [`Exchange`]. A thread that is alone leaves nothing here: spans then know sooner that
 //! they are empty.
 
-use crate::class::{self, COUNT};
+use crate::class::{BATCH, COUNT};
 use crate::shelf::SHELVES;
 use crate::space::tables;
 use crate::thread;
@@ -13,8 +13,6 @@ use terrace_core::sync::{AtomicU32, AtomicUsize};
 
 /// Batches of a class that wait at most: a cache line has 16 states, and eight are more than two cores leave behind.
 const PLACES: usize = 8;
-/// Items of a place: the largest batch.
-const BATCH: usize = class::CAP.div_ceil(2);
 
 static STATES: [[AtomicU32; PLACES]; COUNT] = [const { [const { AtomicU32::new(0) }; PLACES] }; COUNT];
 static ITEMS: [[AtomicUsize; PLACES * BATCH]; COUNT] =

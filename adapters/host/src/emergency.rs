@@ -10,7 +10,7 @@ use crate::report::fatal;
 use crate::space::tables;
 use crate::{ground, os};
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terrace_core::pool::Pool;
 use terrace_core::sync::AtomicUsize;
 
@@ -70,14 +70,21 @@ fn map(bytes: usize) -> *mut u8 {
     let free = |(address, _): &&(AtomicUsize, AtomicUsize)| address.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
     let Some(bytes) = bytes.checked_next_multiple_of(crate::class::SLICE) else { return null_mut() };
     let Some((address, length)) = MAPPINGS.iter().find(free) else { return null_mut() };
-    let mapped = os::map(bytes, false);
+    USED.store(true, Relaxed);
+    let mapped = os::map(bytes);
     length.store(bytes, Relaxed);
     address.store(mapped.map_or(0, |mapped| mapped.addr().get()), Release);
     mapped.map_or(null_mut(), NonNull::as_ptr)
 }
 
+/// Whether there was ever one: hardly any program needs them, and every free of a large block asks.
+static USED: AtomicBool = AtomicBool::new(false);
+
 /// The mapping of a block.
 fn mapping(block: *mut u8) -> Option<&'static (AtomicUsize, AtomicUsize)> {
+    if !USED.load(Relaxed) {
+        return None;
+    }
     MAPPINGS.iter().find(|(address, _)| address.load(Acquire) == block.addr())
 }
 

@@ -7,7 +7,7 @@
 //! Lock-free structures: the depot is closed, which waits for threads inside a copy; caches of other threads are not looked at
 //! in the child, since their pages may have been copied at different moments. What they held is lost to the child.
 
-use crate::{depot, ground, heap, large, os, purge, shelf, start, thread};
+use crate::{depot, ground, heap, large, os, purge, shelf, signal, start, thread};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The thread that forks; 0: none.
@@ -31,13 +31,16 @@ pub fn start() {
 
 /// Locks in the order in which they are taken elsewhere: ticks, caches, heaps, shelves, ground.
 extern "C" fn prepare() {
-    if !start::ready() {
+    // A handler that forks where it interrupted a slow path: its own thread holds what would be waited for here. The child is
+    // in the same place, and goes on in it if it returns.
+    if !start::ready() || signal::is_in_the_way() {
         return;
     }
     purge::hold();
     core::mem::forget(thread::lock().lock());
     depot::close();
     large::close();
+    core::mem::forget(heap::registry().lock());
     heap::each_lock(|lock| core::mem::forget(lock.lock()));
     shelf::SHELVES.locks().iter().for_each(|lock| core::mem::forget(lock.lock()));
     core::mem::forget(ground::lock().lock());
@@ -66,6 +69,8 @@ fn done(is_child: bool) {
         // SAFETY: see above.
         unsafe { lock.force_unlock() };
     });
+    // SAFETY: see above.
+    unsafe { heap::registry().force_unlock() };
     depot::open();
     large::open();
     if is_child {

@@ -208,8 +208,11 @@ impl Ground {
             let room = tables.bytes() - self.mapped;
             step = step.clamp(needed, room);
             let address = tables.base() + self.mapped;
+            if !tables.commit((self.mapped + step) / SLICE) {
+                return false;
+            }
             if let Some(at) = os::map_at(address, step) {
-                self.prepare(at, step);
+                prepare(at, step);
                 return self.back(tables, step);
             }
             if step > needed {
@@ -236,19 +239,19 @@ impl Ground {
         }
         backed
     }
+}
 
-    /// What the settings ask of a new mapping.
-    fn prepare(&self, at: core::ptr::NonNull<u8>, bytes: usize) {
-        if let Some(wanted) = settings::huge_pages() {
-            // SAFETY: mapped a moment ago.
-            let done = unsafe { os::advise_huge(at, bytes, wanted) };
-            FALLBACKS.fetch_add(usize::from(!done), Relaxed);
-        }
-        if let Some((policy, nodes)) = settings::numa_policy() {
-            // SAFETY: mapped a moment ago.
-            let done = unsafe { os::bind(at, bytes, policy, nodes) };
-            FALLBACKS.fetch_add(usize::from(!done), Relaxed);
-        }
+/// What the settings ask of a new mapping.
+fn prepare(at: core::ptr::NonNull<u8>, bytes: usize) {
+    if let Some(wanted) = settings::huge_pages() {
+        // SAFETY: mapped a moment ago.
+        let done = unsafe { os::advise_huge(at, bytes, wanted) };
+        FALLBACKS.fetch_add(usize::from(!done), Relaxed);
+    }
+    if let Some((policy, nodes)) = settings::numa_policy() {
+        // SAFETY: mapped a moment ago.
+        let done = unsafe { os::bind(at, bytes, policy, nodes) };
+        FALLBACKS.fetch_add(usize::from(!done), Relaxed);
     }
 }
 
@@ -322,11 +325,62 @@ fn purge_slices(tables: &Tables, first: u32, end: u32) {
     let bytes = (end - first) as usize * SLICE;
     let dirty = &tables.dirty[first as usize..end as usize];
     let pages: u32 = dirty.iter().map(|pages| pages.load(Relaxed).count_ones()).sum();
-    // SAFETY: the slices are free, and the caller holds the lock without which nobody takes them.
-    if pages == 0 || unsafe { os::purge(tables.address(first), bytes) } {
+    let at = tables.address(first);
+    let done = if settle_moved(tables, first, end) {
+        // SAFETY: the slices are free, and the caller holds the lock without which nobody takes them.
+        let done = unsafe { os::replace(at, bytes) };
+        prepare(at, bytes);
+        done
+    } else {
+        // SAFETY: see above.
+        pages == 0 || unsafe { os::purge(at, bytes) }
+    };
+    if done {
         dirty.iter().for_each(|pages: &AtomicU16| pages.store(0, Relaxed));
         mark(tables.idle, first, (end - first) as usize, false);
         purged(pages as usize * PAGE);
+    }
+}
+
+/// Forgets which of these slices memory was moved to; whether any.
+fn settle_moved(tables: &Tables, first: u32, end: u32) -> bool {
+    let mut count = 0;
+    for word in first / 64..=(end - 1) / 64 {
+        let Some(bits) = tables.moved.get(word as usize) else { continue };
+        let (low, high) = (first.max(word * 64), end.min(word * 64 + 64));
+        let mask = (u64::MAX >> (64 - (high - low))) << (low % 64);
+        if bits.load(Relaxed) & mask != 0 {
+            count += (bits.fetch_and(!mask, Relaxed) & mask).count_ones() as usize;
+        }
+    }
+    if count > 0 {
+        MOVED.fetch_sub(count, Relaxed);
+    }
+    count > 0
+}
+
+/// Mappings that stand alone because memory was moved there: a process may have 65530 in all.
+static MOVED: AtomicUsize = AtomicUsize::new(0);
+const MOST_MOVED: usize = 8192;
+
+/// Whether memory may be moved once more.
+pub fn may_move() -> bool {
+    MOVED.load(Relaxed) < MOST_MOVED
+}
+
+/// Nothing is moved any more.
+pub fn never_move() {
+    MOVED.store(usize::MAX / 2, Relaxed);
+}
+
+/// Says that memory was moved from the slices of one block to those of another.
+pub fn moved(tables: &Tables, from: u32, to: u32) {
+    let bit = |slice: u32| (tables.moved.get(slice as usize / 64), 1u64 << (slice % 64));
+    if let (Some(bits), mask) = bit(to) {
+        MOVED.fetch_add(usize::from(bits.fetch_or(mask, Relaxed) & mask == 0), Relaxed);
+    }
+    if let (Some(bits), mask) = bit(from) {
+        MOVED.fetch_sub(usize::from(bits.fetch_and(!mask, Relaxed) & mask != 0), Relaxed);
     }
 }
 

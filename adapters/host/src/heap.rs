@@ -1,14 +1,15 @@
 //! First-class heaps: blocks that can be given back one by one, or all at once.
 //!
 //! Promises upward: [`Heap`] allocates like the global heap but from spans of its own, so that dropping it returns every block
-//! in O(spans); any thread may use it by reference; C's `free` takes its blocks too.
+//! in O(spans); any thread may use it by reference; C's `free` takes its blocks too. Not for
+//! signal handlers: its calls take locks.
 //! Asks from below: [`Shelves`], [`large`]. It has no thread caches: a call takes a lock and a bit, about 100 instructions.
 
 use crate::class::{self, SLICE};
 use crate::lock::Lock;
 use crate::shelf::{Shelf, Shelves};
 use crate::space::{Span, tables};
-use crate::{ground, large, slow, thread};
+use crate::{ground, large, purge, slow, thread};
 use core::alloc::Layout;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -16,7 +17,15 @@ use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Orderi
 /// Heaps at a time.
 const HEAPS: usize = 1024;
 
-/// The heaps by number, less one: 0 is everybody's.
+/// Held while a heap comes or goes, and by forks and purges, which visit all.
+static REGISTRY: Lock<()> = Lock::new(());
+
+/// The lock of the heaps' list, for a fork: before the heaps' own.
+pub fn registry() -> &'static Lock<()> {
+    &REGISTRY
+}
+
+/// The heaps by number, less one: 0 is everybody's. Changed under `REGISTRY`.
 static ALL: [AtomicPtr<Shelves>; HEAPS] = [const { AtomicPtr::new(null_mut()) }; HEAPS];
 
 /// A heap of its own.
@@ -51,11 +60,8 @@ impl Heap {
         let slice = ground::take(1, SLICE)?;
         let tables = tables()?;
         let memory = tables.address(slice).cast::<Shelves>();
-        let place = ALL.iter().position(|place| {
-            // A number that nobody has; the dangling address marks it as taken until the shelves are there.
-            place.compare_exchange(null_mut(), NonNull::dangling().as_ptr(), Relaxed, Relaxed).is_ok()
-        });
-        let Some(at) = place else {
+        let _registry = REGISTRY.lock();
+        let Some(at) = ALL.iter().position(|place| place.load(Relaxed).is_null()) else {
             ground::give(slice, 0);
             return None;
         };
@@ -70,6 +76,7 @@ impl Heap {
     /// A block for a layout; `None` when there is no memory. A layout of size 0 gets a block too.
     pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
         let _busy = thread::busy();
+        purge::poll();
         let class = class::serving(layout.size(), layout.align());
         let mut found = null_mut();
         if class == class::NONE {
@@ -109,10 +116,14 @@ impl Heap {
 impl Drop for Heap {
     fn drop(&mut self) {
         let _busy = thread::busy();
-        self.shelves.drop_all();
-        ALL[self.at].store(null_mut(), Release);
-        ground::give(self.slice, 0);
-        crate::purge::note();
+        {
+            let _registry = REGISTRY.lock();
+            ALL[self.at].store(null_mut(), Release);
+            self.shelves.drop_all();
+            ground::give(self.slice, 0);
+        }
+        purge::note();
+        purge::poll();
     }
 }
 
@@ -126,16 +137,28 @@ pub fn free(block: *mut u8, slice: u32, span: &Span) {
         class::NONE => shelves.release(slice),
         class => shelves.give(class, &[block]),
     }
+    purge::note();
+    purge::poll();
+}
+
+/// Purges the free pages of a span that belongs to a heap.
+pub fn purge_span(slice: u32, span: &Span) {
+    let _registry = REGISTRY.lock();
+    let place = ALL.get(usize::from(span.heap.load(Relaxed)).wrapping_sub(1));
+    let shelves = place.map_or(null_mut(), |place| place.load(Acquire));
+    // SAFETY: null, or shelves that live as long as the registry is held.
+    if let Some(shelves) = unsafe { shelves.as_ref() } {
+        shelves.purge(slice);
+    }
 }
 
 /// Calls `each` with the locks of every heap: for a fork.
 pub fn each_lock(each: impl Fn(&'static Lock<Shelf>)) {
     for place in &ALL {
         let shelves = place.load(Acquire);
-        if shelves.is_null() || shelves == NonNull::dangling().as_ptr() {
-            continue;
+        // SAFETY: null, or a heap's shelves, which live as long as they stand here: the caller holds the registry.
+        if let Some(shelves) = unsafe { shelves.as_ref() } {
+            shelves.locks().iter().for_each(&each);
         }
-        // SAFETY: the heap's shelves, which live as long as they stand here.
-        unsafe { &*shelves }.locks().iter().for_each(&each);
     }
 }

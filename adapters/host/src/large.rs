@@ -8,15 +8,12 @@ use crate::report::fatal;
 use crate::space::{Span, Tables, tables};
 use crate::{emergency, ground, heap, os, purge, signal, slow, start, thread};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::Exchange;
 use terrace_core::sync::{AtomicU32, AtomicUsize as Word};
 
 /// Least size that is moved by page tables: 64 pages. Copying fewer costs less than the two system calls' worth of faults.
 const RELOCATE: usize = 256 << 10;
-/// Moves by page tables: each leaves up to two mappings more, and a process may have 65530.
-static RELOCATIONS: AtomicUsize = AtomicUsize::new(0);
-const MOST_RELOCATIONS: usize = 8192;
 
 /// A block of `bytes` bytes at a multiple of `align`, a power of two, for a heap (0: everybody's). Null when there is no memory.
 #[cold]
@@ -61,7 +58,7 @@ pub fn take(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
 }
 
 /// Clears what may hold something of the bytes from `from` to before `to` of a large block.
-fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
+pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
     let mut page = from / PAGE;
     while page * PAGE < to {
         let dirty = tables.pages(slice + (page / 16) as u32).load(Relaxed);
@@ -174,7 +171,7 @@ pub fn open() {
 }
 
 /// The heap of blocks that wait here: none.
-const STASH: u16 = u16::MAX;
+pub const STASH: u16 = u16::MAX;
 
 /// Bytes that a block holds, large or of a heap or of the reserve.
 pub fn usable(block: *mut u8) -> usize {
@@ -218,21 +215,32 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     if span.heap.load(Relaxed) == 0 { relocate(tables, slice, bytes) } else { core::ptr::null_mut() }
 }
 
+/// Slices for a block that grows, and will again: half as many more lie free behind them, as long as nobody else needs them.
+fn take_growing(tables: &Tables, bytes: usize) -> Option<u32> {
+    let Some(to) = take(bytes + bytes / 2, SLICE, false) else { return take(bytes, SLICE, false) };
+    if ground::resize(to, bytes.div_ceil(SLICE), 0) {
+        tables.span(to).next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
+    }
+    Some(to)
+}
+
 /// Moves the pages of a block that must grow to where there is room.
 fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
     let held = held(tables.span(slice));
-    if held < RELOCATE || RELOCATIONS.fetch_add(1, Relaxed) >= MOST_RELOCATIONS {
+    if held < RELOCATE || !ground::may_move() {
         return core::ptr::null_mut();
     }
-    let Some(to) = take(bytes, SLICE, false) else { return core::ptr::null_mut() };
+    let Some(to) = take_growing(tables, bytes) else { return core::ptr::null_mut() };
     let (source, target) = (tables.address(slice), tables.address(to));
     let moved = held.next_multiple_of(start::page_bytes());
     // SAFETY: both are blocks of ours, at least so long; nobody needs what the new one holds.
-    let Some(restored) = (unsafe { os::relocate(source, target, moved) }) else {
-        ground::give(to, 0);
+    let os::Relocation::Moved { restored } = (unsafe { os::relocate(source, target, moved) }) else {
+        // The new slices stay out for ever, and nothing is moved from now on: this kernel cannot.
+        ground::never_move();
         return core::ptr::null_mut();
     };
     ground::soil(tables, to, moved);
+    ground::moved(tables, slice, to);
     // What was moved is zero there again; pages behind it are as they were.
     for (at, pages) in tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).enumerate() {
         pages.fetch_and(!ground::pages_below(moved - at * SLICE), Relaxed);

@@ -15,7 +15,7 @@
 use crate::class;
 use crate::shelf::SHELVES;
 use crate::space::{Tables, mapped, tables};
-use crate::{class::SLICE, depot, ground, large, os, settings, signal, slow, thread};
+use crate::{class::SLICE, depot, ground, heap, large, os, settings, signal, slow, thread};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64};
@@ -60,8 +60,8 @@ pub fn poll() {
 
 /// Bytes that became free since the last tick, less those that were handed out again.
 static WAITING: AtomicIsize = AtomicIsize::new(0);
-/// Less than this is not worth watching for.
-const WATCHED: isize = 8 << 20;
+/// Less than this is not worth watching for: programs that fill and empty a few tables take and leave so much all the time.
+const WATCHED: isize = 32 << 20;
 
 /// Counts bytes that became free, or, below 0, were handed out: these were among those that wait, if any do.
 #[inline]
@@ -71,7 +71,7 @@ pub fn waiting(bytes: isize) {
     }
 }
 
-/// Whether so much waits for the clock, a quarter of what is in use and 8 MiB, that every call should look at it: the next
+/// Whether so much waits for the clock, a quarter of what is in use and 32 MiB, that every call should look at it: the next
 /// may be the last for a long time. It costs some ten nanoseconds a call, for two delays at most.
 pub fn is_watched() -> bool {
     DEADLINE.load(Relaxed) != NEVER && WAITING.load(Relaxed) > WATCHED + (ground::in_use() / 4) as isize
@@ -159,8 +159,11 @@ fn purge_spans(tables: &Tables) {
         while bits != 0 {
             let slice = (word * 64) as u32 + bits.trailing_zeros();
             bits &= bits - 1;
+            let span = tables.span(slice);
             if usize::from(tables.class(slice).load(Relaxed)) != class::NONE {
                 SHELVES.purge(slice);
+            } else if span.heap.load(Relaxed) != 0 && usize::from(span.class.load(Relaxed)) != class::NONE {
+                heap::purge_span(slice, span);
             }
         }
     }

@@ -91,7 +91,7 @@ fn was_left() -> bool {
 
 /// Whether the handler interrupted a slow path, so that locks may be held by its own thread. A thread that has no cache yet may
 /// be getting one.
-fn is_in_the_way() -> bool {
+pub fn is_in_the_way() -> bool {
     is_inside() && thread::kept().is_none_or(|cache| cache.busy.load(Relaxed))
 }
 

@@ -3,8 +3,8 @@
 //! Promises upward: [`refill`] and [`overflow`] do the whole call; a class that misses often may hold more.
 //! Asks from below: [`thread`] for the cache, [`depot`] for what other threads left, [`SHELVES`] for the rest, [`purge`].
 
-use crate::cache::Cache;
-use crate::class::{self, CAP};
+use crate::cache::{Cache, START};
+use crate::class::{self, BATCH};
 use crate::shelf::SHELVES;
 use crate::{depot, large, os, purge, settings, signal, thread};
 
@@ -28,7 +28,7 @@ pub extern "C" fn refill(class: usize) -> *mut u8 {
     if cap != cache.cap(class) {
         cache.set_cap(class, cap);
     }
-    let mut blocks = [core::ptr::null_mut(); CAP];
+    let mut blocks = [core::ptr::null_mut(); BATCH];
     let batch = usize::from(class::facts(class).batch).min(cap / 2 + 1);
     let taken = take(class, &mut blocks[..batch]);
     // The lowest address goes out first: what is used together lies together.
@@ -87,7 +87,7 @@ pub fn out_of_memory() -> *mut u8 {
 fn raised(cache: &Cache, class: usize) -> usize {
     let facts = class::facts(class);
     let most = usize::from(facts.cap).min(settings::cache_bytes() / facts.size as usize).max(2);
-    (cache.cap(class) * 2).min(most)
+    (cache.cap(class) * 2).max(START).min(most)
 }
 
 /// Takes a block back that the cache has no room for; with class 0 any block.
@@ -127,8 +127,8 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
 /// Passes the `most` oldest blocks of a class on: to other threads, if there are any, or to the spans they are of. Whether
 /// it was to spans.
 fn spill(cache: &Cache, class: usize, most: usize) -> bool {
-    let mut blocks = [core::ptr::null_mut(); CAP];
-    let count = cache.take_oldest(class, &mut blocks[..most.min(CAP)]);
+    let mut blocks = [core::ptr::null_mut(); BATCH];
+    let count = cache.take_oldest(class, &mut blocks[..most.min(BATCH)]);
     if count == 0 || depot::give(class, &blocks[..count]) {
         return false;
     }
@@ -139,13 +139,13 @@ fn spill(cache: &Cache, class: usize, most: usize) -> bool {
 
 /// Gives all that a cache holds back to the spans.
 pub fn empty(cache: &Cache) {
-    for class in 1..class::COUNT {
-        let mut blocks = [core::ptr::null_mut(); CAP];
-        let count = cache.take_oldest(class, &mut blocks);
-        if count > 0 {
+    for class in (1..class::COUNT).filter(|&class| cache.cap(class) > 0) {
+        while cache.count(class) > 0 {
+            let mut blocks = [core::ptr::null_mut(); BATCH];
+            let count = cache.take_oldest(class, &mut blocks);
             SHELVES.give(class, &blocks[..count]);
         }
         // What it held was not needed; it grows again when it is.
-        cache.set_cap(class, crate::cache::START.min(usize::from(class::facts(class).cap)));
+        cache.set_cap(class, START.min(usize::from(class::facts(class).cap)));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Promises upward: from any address, in a few instructions and without touching the memory there, the class of the block;
 //! [`Tables`] for what else is known. Tables are address space: what is never used costs no memory.
-//! Asks from below: [`os::map`].
+//! Asks from below: [`os::map_at`]; or [`os::reserve`] and [`os::commit`].
 //!
 //! ```text
 //! window   | slice 0 | slice 1 | slice 2 ........ | mapped | only addresses ...          |     8 times the machine's memory
@@ -84,6 +84,12 @@ unsafe impl Sync for Words {}
 pub struct Tables {
     /// The window's first address; its provenance covers what is mapped there.
     base: NonNull<u8>,
+    /// Where each table begins, and the bits it has for a slice.
+    parts: [(NonNull<u8>, usize); 11],
+    /// Slices whose entries have memory.
+    committed: AtomicUsize,
+    /// Whether the tables' addresses are reserved; otherwise they lie where nobody else maps anything.
+    reserved: bool,
     /// The class of the blocks in a slice; none: no span of everybody's heap.
     pub classes: &'static [AtomicU8],
     /// The pages of a slice that may hold something else than zeros, the lowest first.
@@ -94,6 +100,8 @@ pub struct Tables {
     pub young: &'static [AtomicU64],
     /// Slices that lost blocks in the period before.
     pub old: &'static [AtomicU64],
+    /// Slices at which memory was moved to by its page tables and whose mapping stands alone since, a bit each.
+    pub moved: &'static [AtomicU64],
     /// What a tick works on: those of `old` that lost nothing since.
     pub ripe: &'static [AtomicU64],
     /// A record for each slice.
@@ -213,50 +221,109 @@ impl Tables {
     /// Makes the tables, and the slots of the ground's range. Called once.
     pub fn start() -> Option<(&'static Self, &'static mut [Slot], &'static mut [Branch])> {
         let mut slices = window_slices();
-        let (layout, memory, classes) = loop {
-            let layout = Layout::of(slices);
-            let found = os::map(layout.bytes, true).and_then(|memory| Some((layout, memory, choose_place(slices)?)));
-            if let Some(found) = found {
-                break found;
+        let place = loop {
+            if let Some(place) = choose_place(slices) {
+                break place;
             }
-            // Address space is short, or must be accounted for: a smaller window.
+            // Address space is short: a smaller window.
             slices /= 2;
             if slices < 64 {
                 return None;
             }
         };
-        let base = classes.with_addr(classes.addr().saturating_add(BEFORE));
-        // SAFETY: the mapping is new, zeroed, as long as the layout says, and never given back; each part lies at its
-        // own offset, aligned to 64 bytes, and zeros are a value of every type.
+        let Place { memory, classes, reserved } = place;
+        let layout = Layout::of(slices);
+        // SAFETY: addresses that nobody else uses, as many as the layout says; each part lies at its own offset, aligned to
+        // a page. Zeros, which `commit` lays there, are a value of every type. References reach over what has no memory
+        // yet, but nothing looks past what is committed.
         let part = |offset: usize| unsafe { memory.add(offset) };
-        let bit_words = slices.div_ceil(64);
+        let bits = |which: usize| zeroed(part(layout.bits[which]).cast(), slices.div_ceil(64));
         let tables = Self {
-            base,
+            base: classes.with_addr(classes.addr().saturating_add(BEFORE)),
+            parts: [
+                (classes, 8),
+                (part(layout.dirty), 16),
+                (part(layout.bits[0]), 1),
+                (part(layout.bits[1]), 1),
+                (part(layout.bits[2]), 1),
+                (part(layout.bits[3]), 1),
+                (part(layout.bits[4]), 1),
+                (part(layout.spans), 8 * size_of::<Span>()),
+                (part(layout.words), 8 * size_of::<Words>()),
+                (part(layout.slots), 8 * size_of::<Slot>()),
+                (part(layout.branches), 8 * size_of::<Branch>()),
+            ],
+            committed: AtomicUsize::new(0),
+            reserved,
             classes: zeroed(classes.cast(), slices),
             dirty: zeroed(part(layout.dirty).cast(), slices),
-            idle: zeroed(part(layout.bits).cast(), bit_words),
-            young: zeroed(part(layout.bits + bit_words * 8).cast(), bit_words),
-            old: zeroed(part(layout.bits + bit_words * 16).cast(), bit_words),
-            ripe: zeroed(part(layout.bits + bit_words * 24).cast(), bit_words),
+            idle: bits(0),
+            young: bits(1),
+            old: bits(2),
+            ripe: bits(3),
+            moved: bits(4),
             spans: zeroed(part(layout.spans).cast(), slices),
             words: zeroed(part(layout.words).cast(), slices),
         };
+        if !tables.lay(memory, crate::start::page_bytes()) || !tables.commit(1) {
+            return None;
+        }
         let own = memory.cast::<Self>();
-        // SAFETY: the first bytes of the mapping are the tables' own.
+        // SAFETY: see above.
         unsafe { own.write(tables) };
         // SAFETY: just written; lives as long as the process.
         let tables = unsafe { own.as_ref() };
-        WINDOW.store(base.as_ptr().cast(), Relaxed);
+        WINDOW.store(tables.base.as_ptr().cast(), Relaxed);
         TABLES.store(own.as_ptr(), Release);
         let slots = zeroed_mut(part(layout.slots).cast(), slices);
         Some((tables, slots, zeroed_mut(part(layout.branches).cast(), slices)))
+    }
+
+    /// Lays memory under the entries of the first `slices` slices. `false` when there is none. Under the ground's lock.
+    pub fn commit(&self, slices: usize) -> bool {
+        /// Slices at a time: 64 MiB of the window, 0.6 MiB of tables, of which a program touches what it uses.
+        const STEP: usize = 1024;
+        let before = self.committed.load(Relaxed);
+        if slices <= before {
+            return true;
+        }
+        let after = slices.next_multiple_of(STEP);
+        // Blocks, holes and the region have a slot each: a few more than there are slices.
+        let bytes = |slices: usize, bits: usize| {
+            if slices == 0 { 0 } else { ((slices + 64) * bits / 8).next_multiple_of(crate::start::page_bytes()) }
+        };
+        let piece = |&(start, bits): &(NonNull<u8>, usize)| {
+            let from = bytes(before, bits);
+            // SAFETY: inside the part, which has room for 64 entries more.
+            (unsafe { start.add(from) }, bytes(after, bits) - from)
+        };
+        let laid = self.parts.iter().map(piece).take_while(|&(at, bytes)| bytes == 0 || self.lay(at, bytes)).count();
+        if laid == self.parts.len() {
+            self.committed.store(after, Relaxed);
+            return true;
+        }
+        for (at, bytes) in self.parts.iter().map(piece).take(laid).filter(|&(_, bytes)| bytes > 0 && !self.reserved) {
+            // SAFETY: laid a moment ago, used by nobody.
+            unsafe { os::unmap(at, bytes) };
+        }
+        false
+    }
+
+    /// Lays zeros under a piece of a table.
+    fn lay(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        if self.reserved {
+            // SAFETY: reserved by `choose_place`.
+            unsafe { os::commit(at, bytes) }
+        } else {
+            os::map_at(at.addr().get(), bytes).is_some()
+        }
     }
 }
 
 /// Where the other parts of the tables lie. 620 bytes for a slice of 65536: 1 %, of which a program touches what it uses.
 struct Layout {
     dirty: usize,
-    bits: usize,
+    bits: [usize; 5],
     spans: usize,
     words: usize,
     slots: usize,
@@ -266,19 +333,20 @@ struct Layout {
 
 impl Layout {
     fn of(slices: usize) -> Self {
-        // The tables' own record stands in front.
-        let mut end = 4096;
-        let mut take = |bytes: usize| {
+        let page = crate::start::page_bytes();
+        // The tables' own record stands in front. Each part has room for what `commit` rounds up to.
+        let mut end = page;
+        let mut take = |bits: usize| {
             let at = end;
-            end += bytes.next_multiple_of(4096);
+            end += ((slices + 64).next_multiple_of(1024) * bits / 8 + 64 * bits / 8).next_multiple_of(page);
             at
         };
-        let dirty = take(slices * size_of::<AtomicU16>());
-        let bits = take(slices.div_ceil(64) * 4 * size_of::<AtomicU64>());
-        let spans = take(slices * size_of::<Span>());
-        let words = take(slices * size_of::<Words>());
-        let slots = take(slices * size_of::<Slot>());
-        let branches = take(slices * size_of::<Branch>());
+        let dirty = take(16);
+        let bits = [(); 5].map(|()| take(1));
+        let spans = take(8 * size_of::<Span>());
+        let words = take(8 * size_of::<Words>());
+        let slots = take(8 * size_of::<Slot>());
+        let branches = take(8 * size_of::<Branch>());
         Self { dirty, bits, spans, words, slots, branches, bytes: end }
     }
 }
@@ -303,23 +371,40 @@ fn window_slices() -> usize {
     (wanted / SLICE).next_power_of_two().min(BEFORE / 2)
 }
 
-/// Maps the table of classes where the window can lie behind it and where nothing else is put: between the program (which
-/// starts low or at 0x55...) and the libraries (0x7f...), at random. Where such addresses do not exist (39-bit systems),
-/// where the system has room now. The table's first entry.
-fn choose_place(slices: usize) -> Option<NonNull<u8>> {
-    let bytes = slices.next_multiple_of(SLICE);
+/// Where the tables lie.
+struct Place {
+    /// The table of classes; the window begins `BEFORE` bytes behind it.
+    classes: NonNull<u8>,
+    /// The others.
+    memory: NonNull<u8>,
+    /// Whether their addresses are reserved.
+    reserved: bool,
+}
+
+/// Chooses addresses that nobody else uses: between the program (which starts low or at 0x55...) and the libraries (0x7f...),
+/// at random. Nothing is reserved there, since reserved addresses count for `ulimit -v`. Where such addresses do not exist
+/// (39-bit systems, sanitizers), or another copy of this allocator has them, the system says where there is room now.
+fn choose_place(slices: usize) -> Option<Place> {
+    let others = Layout::of(slices).bytes.next_multiple_of(SLICE);
     // 16 TiB, and 2^19 places of 64 MiB from there: up to 48 TiB.
     let address = (1 << 44) + ((os::random() as usize) & ((1 << 19) - 1)) * (64 << 20);
-    // Sanitizers have plans of their own for such addresses.
-    if let Some(table) =
-        Some(address).filter(|_| !cfg!(terrace_sanitizer)).and_then(|address| os::map_at(address, bytes))
-    {
-        return Some(table);
+    if !cfg!(terrace_sanitizer) && address > others {
+        // The first bytes of both, to see whether they can be had.
+        let classes = os::map_at(address, SLICE);
+        let memory = classes.and_then(|_| os::map_at(address - others, SLICE));
+        for found in [classes, memory].into_iter().flatten() {
+            // SAFETY: mapped a moment ago, used by nobody.
+            unsafe { os::unmap(found, SLICE) };
+        }
+        if let (Some(classes), Some(memory)) = (classes, memory) {
+            return Some(Place { classes, memory, reserved: false });
+        }
     }
-    // Room for table and window. The table is mapped for all of 4 TiB here: others' mappings may lie behind the window.
-    let room = BEFORE + slices * SLICE;
-    let found = os::map(room + SLICE, true)?;
+    // Room for table and window. The table has memory for all of 4 TiB here: others' mappings may lie behind the window.
+    let room = BEFORE + slices * SLICE + SLICE;
+    let found = os::reserve(room)?;
     // SAFETY: just mapped, used by nobody: it was asked for to see where there is room.
-    unsafe { os::unmap(found, room + SLICE) };
-    os::map_at(found.addr().get().next_multiple_of(SLICE), BEFORE)
+    unsafe { os::unmap(found, room) };
+    let classes = os::map_at(found.addr().get().next_multiple_of(SLICE), BEFORE)?;
+    Some(Place { classes, memory: os::reserve(others)?, reserved: true })
 }

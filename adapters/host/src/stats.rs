@@ -6,7 +6,7 @@
 
 use crate::class::{self, PAGE, SLICE};
 use crate::space::{mapped, tables};
-use crate::{depot, ground, os, settings, start, thread};
+use crate::{depot, ground, large, os, settings, start, thread};
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -55,7 +55,9 @@ pub fn stats() -> Stats {
         if span.block().is_none() {
             continue;
         }
-        if class == class::NONE {
+        if span.heap.load(Relaxed) == large::STASH {
+            stats.cached += span.next.load(Relaxed) as usize * PAGE;
+        } else if class == class::NONE {
             let bytes = span.next.load(Relaxed) as usize * PAGE;
             stats.large_blocks += usize::from(bytes > 0);
             stats.live_blocks += usize::from(bytes > 0);
@@ -85,9 +87,9 @@ fn count_caches(stats: &mut Stats) {
     for (class, &blocks) in blocks.iter().enumerate().skip(1) {
         let blocks = blocks + depot::held(class);
         stats.cached += blocks * class::size(class);
+        stats.in_use = stats.in_use.saturating_sub(blocks * class::size(class));
         stats.live_blocks = stats.live_blocks.saturating_sub(blocks);
     }
-    stats.in_use = stats.in_use.saturating_sub(stats.cached);
 }
 
 impl fmt::Display for Stats {

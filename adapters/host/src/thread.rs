@@ -10,9 +10,9 @@ use crate::class::SLICE;
 use crate::lock::Lock;
 use crate::os::Key;
 use crate::space::tables;
-use crate::{ground, purge, signal, slow, start, tls};
+use crate::{ground, large, os, purge, signal, slow, start, tls};
 use core::ffi::c_void;
-use core::ptr::null_mut;
+use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
 /// Slices of a cache: 73 KiB in 2.
@@ -147,14 +147,14 @@ fn spare() -> Option<&'static Cache> {
 fn make() -> Option<&'static Cache> {
     let slice = ground::take(SLICES, SLICE)?;
     let tables = tables()?;
-    let memory = tables.address(slice).cast::<Cache>();
-    // Slices that were in use before may hold anything.
-    // SAFETY: the slices are ours, and as long as a cache.
-    unsafe { memory.write_bytes(0, 1) };
+    let mut memory = tables.address(slice).cast::<Cache>();
+    // Slices that were in use before may hold anything; fresh ones are not touched.
+    large::zero(tables, slice, 0, size_of::<Cache>());
     ground::soil(tables, slice, size_of::<Cache>());
-    // SAFETY: zeros are a value of every field, and the memory is never given back.
+    // SAFETY: the slices are ours alone, as long as a cache and never given back; zeros are a value of every field.
+    unsafe { memory.as_mut() }.start();
+    // SAFETY: see above; from here on it is shared.
     let cache = unsafe { memory.as_ref() };
-    cache.start();
     let mut caches = CACHES.lock();
     cache.next.store(caches.all, Relaxed);
     caches.all = memory.as_ptr();
@@ -182,13 +182,21 @@ extern "C" fn end(value: *mut c_void) {
     LIVE.fetch_sub(1, Relaxed);
 }
 
-/// Empties the caches that no thread has.
+/// Empties the caches that no thread has: a page of each stays.
 pub fn empty_spare() {
     let caches = CACHES.lock();
     let mut at = caches.spare;
     // SAFETY: null, or a cache; they live as long as the process.
     while let Some(cache) = unsafe { at.as_ref() } {
-        slow::empty(cache);
+        if cache.is_touched() {
+            slow::empty(cache);
+            cache.reset();
+            let (arrays, bytes) = cache.arrays();
+            if let Some(arrays) = NonNull::new(arrays.cast_mut()) {
+                // SAFETY: whole pages of a cache that nobody has, whose arrays are empty and whose tops point elsewhere.
+                unsafe { os::purge(arrays, bytes) };
+            }
+        }
         at = cache.spare.load(Relaxed);
     }
 }
@@ -206,7 +214,8 @@ pub fn each(mut each: impl FnMut(&Cache)) {
 
 /// Puts the running thread's cache aside: its next calls go the slow way, which looks at the clock and takes it up again.
 pub fn put_aside() {
-    if key().is_some_and(|key| !key.get().is_null()) {
+    // A thread in a signal handler has put it aside already.
+    if is_own(tls::get()) && kept().is_some() {
         tls::set((&raw const EMPTY).cast());
     }
 }

@@ -1,12 +1,13 @@
 //! macOS: mappings, waiting, the clock. What it lacks (NUMA policies, huge pages by advice, moving pages) answers `false`.
 
+use super::unix::READ_WRITE;
 use super::{errno, set_errno};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Maps `bytes` bytes of zeros at `address`, or not at all: the address is a hint here, and what comes elsewhere goes back.
 pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
-    let mapped = super::unix::map_with(address, bytes, 0)?;
+    let mapped = super::unix::map_with(address, bytes, 0, READ_WRITE)?;
     if mapped.addr().get() == address {
         return Some(mapped);
     }
@@ -22,12 +23,20 @@ pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
 /// Nobody needs what is in these pages, which `map` or `map_at` mapped.
 pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     let errno = errno();
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_FIXED;
     // SAFETY: the caller's promise: whole pages of ours.
-    let mapped = unsafe { libc::mmap(at.as_ptr().cast(), bytes, protection, flags, -1, 0) };
+    let mapped = unsafe { libc::mmap(at.as_ptr().cast(), bytes, READ_WRITE, flags, -1, 0) };
     set_errno(errno);
     mapped != libc::MAP_FAILED
+}
+
+/// The same.
+///
+/// # Safety
+/// As for [`purge`].
+pub unsafe fn replace(at: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { purge(at, bytes) }
 }
 
 /// There is no advice for huge pages.
@@ -50,8 +59,8 @@ pub unsafe fn bind(_: NonNull<u8>, _: usize, _: i32, _: u64) -> bool {
 ///
 /// # Safety
 /// None is needed.
-pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> Option<bool> {
-    None
+pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> super::Relocation {
+    super::Relocation::Refused
 }
 
 /// Gives the turn away until `word` is no longer `seen`, once: the system's own waiting on words is not public.

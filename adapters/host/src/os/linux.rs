@@ -1,6 +1,7 @@
 //! Linux and Android: mappings at chosen addresses, futexes, cgroups, NUMA policy.
 
-use super::{errno, set_errno};
+use super::unix::READ_WRITE;
+use super::{Relocation, errno, set_errno};
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
@@ -8,7 +9,7 @@ use core::sync::atomic::AtomicU32;
 /// Maps `bytes` bytes of zeros at `address`, or not at all. An older kernel takes the address as a hint: what it maps
 /// elsewhere is given back.
 pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
-    let mapped = super::unix::map_with(address, bytes, libc::MAP_FIXED_NOREPLACE)?;
+    let mapped = super::unix::map_with(address, bytes, libc::MAP_FIXED_NOREPLACE, READ_WRITE)?;
     if mapped.addr().get() == address {
         return Some(mapped);
     }
@@ -28,6 +29,19 @@ pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     let done = unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) } == 0;
     set_errno(errno);
     done
+}
+
+/// The same by a fresh mapping, which joins its neighbours: for pages that were moved here, whose mapping stands alone.
+///
+/// # Safety
+/// As for [`purge`].
+pub unsafe fn replace(at: NonNull<u8>, bytes: usize) -> bool {
+    let errno = errno();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the caller's promise: whole pages of ours.
+    let mapped = unsafe { libc::mmap(at.as_ptr().cast(), bytes, READ_WRITE, flags, -1, 0) };
+    set_errno(errno);
+    mapped != libc::MAP_FAILED
 }
 
 /// Asks for huge pages under a mapping, or for none. `false` when the kernel has none.
@@ -57,19 +71,20 @@ pub unsafe fn bind(at: NonNull<u8>, bytes: usize, policy: i32, mask: u64) -> boo
     result == 0
 }
 
-/// Moves the memory under `bytes` bytes at `from` to `to`. `None`, and nothing moved, when the kernel cannot; otherwise whether
-/// there are zeros at `from` again: another thread of the program may have mapped something there first.
+/// Moves the memory under `bytes` bytes at `from` to `to`.
 ///
 /// # Safety
 /// Both are whole pages that this module mapped; nobody needs what is at `to`, and they do not overlap.
-pub unsafe fn relocate(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Option<bool> {
+pub unsafe fn relocate(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Relocation {
     let errno = errno();
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     // SAFETY: the caller's promise.
     let moved = unsafe { libc::mremap(from.as_ptr().cast(), bytes, bytes, flags, to.as_ptr()) } != libc::MAP_FAILED;
-    let restored = moved && map_at(from.addr().get(), bytes).is_some();
+    // The kernel may have unmapped the target before it refused.
+    let empty = if moved { from } else { to };
+    let restored = map_at(empty.addr().get(), bytes).is_some();
     set_errno(errno);
-    moved.then_some(restored)
+    if moved { Relocation::Moved { restored } } else { Relocation::Refused }
 }
 
 /// Sleeps until somebody wakes those that wait at `word`, unless it is no longer `seen`; may return for no reason.

@@ -1,7 +1,8 @@
 //! What terrace asks of an operating system: one small file for each, the same functions in all.
 //!
 //! Promises upward, for every system:
-//! - [`map`], [`map_at`], [`unmap`], [`purge`], [`advise_huge`], [`bind`]: address space and the memory under it
+//! - [`map`], [`map_at`], [`reserve`], [`commit`], [`unmap`], [`purge`], [`replace`], [`relocate`],
+//!   [`advise_huge`], [`bind`]: address space and the memory under it
 //! - [`wait`], [`wake`]: a thread sleeps until a word changes
 //! - [`milliseconds`]: a clock that costs a few nanoseconds and never goes back
 //! - [`errno`], [`set_errno`]; [`say`], [`abort`]: a line on standard error without an allocation; the end
@@ -30,3 +31,17 @@ pub use unix::*;
 mod windows;
 #[cfg(windows)]
 pub use windows::*;
+
+/// What became of an attempt to move memory from one place to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux moves anything"))]
+pub enum Relocation {
+    /// It was moved. Whether there are zeros at the old place: another thread of the program may have mapped something there
+    /// in between.
+    Moved {
+        /// There are.
+        restored: bool,
+    },
+    /// It is where it was. What is at the new place is not known: it must not be used.
+    Refused,
+}

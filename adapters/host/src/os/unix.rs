@@ -3,14 +3,33 @@
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{NonNull, null_mut};
 
-/// Maps `bytes` bytes of zeros anywhere. `reserve`: most of it will never be touched, and need not be accounted for.
-pub fn map(bytes: usize, reserve: bool) -> Option<NonNull<u8>> {
-    map_with(0, bytes, if reserve { libc::MAP_NORESERVE } else { 0 })
+/// Maps `bytes` bytes of zeros anywhere.
+pub fn map(bytes: usize) -> Option<NonNull<u8>> {
+    map_with(0, bytes, 0, READ_WRITE)
 }
 
+/// Addresses without memory, anywhere: not accounted for, not locked by `mlockall`, until they are [`commit`]ted.
+pub fn reserve(bytes: usize) -> Option<NonNull<u8>> {
+    map_with(0, bytes, libc::MAP_NORESERVE, libc::PROT_NONE)
+}
+
+/// Lays zeros under whole pages that were reserved. `false` when there is no memory for them.
+///
+/// # Safety
+/// These pages were reserved by this file.
+pub unsafe fn commit(at: NonNull<u8>, bytes: usize) -> bool {
+    let errno = errno();
+    // SAFETY: the caller's promise; what is committed already stays as it is.
+    let done = unsafe { libc::mprotect(at.as_ptr().cast(), bytes, READ_WRITE) } == 0;
+    set_errno(errno);
+    done
+}
+
+/// Protection of memory that is used.
+pub(super) const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
 /// An anonymous private mapping.
-pub(super) fn map_with(address: usize, bytes: usize, flags: i32) -> Option<NonNull<u8>> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
+pub(super) fn map_with(address: usize, bytes: usize, flags: i32, protection: i32) -> Option<NonNull<u8>> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let hint = core::ptr::without_provenance_mut(address);
     // SAFETY: without MAP_FIXED no mapping that exists is changed; the system checks every argument.

@@ -21,8 +21,23 @@ use windows_sys::Win32::System::Threading::{
 pub const ENOMEM: i32 = 8;
 
 /// Maps `bytes` bytes of zeros anywhere.
-pub fn map(bytes: usize, _reserve: bool) -> Option<NonNull<u8>> {
+pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     map_at(0, bytes)
+}
+
+/// Addresses without memory, anywhere, until they are [`commit`]ted.
+pub fn reserve(bytes: usize) -> Option<NonNull<u8>> {
+    // SAFETY: the system gives no addresses that are in use.
+    NonNull::new(unsafe { VirtualAlloc(null(), bytes, MEM_RESERVE, PAGE_READWRITE) }.cast())
+}
+
+/// Lays zeros under whole pages that were reserved.
+///
+/// # Safety
+/// These pages were reserved by this file.
+pub unsafe fn commit(at: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: the caller's promise; what is committed already stays as it is.
+    !unsafe { VirtualAlloc(at.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) }.is_null()
 }
 
 /// Maps `bytes` bytes of zeros at `address`, or not at all.
@@ -52,6 +67,15 @@ pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     gone && !unsafe { VirtualAlloc(at.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) }.is_null()
 }
 
+/// The same.
+///
+/// # Safety
+/// As for [`purge`].
+pub unsafe fn replace(at: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { purge(at, bytes) }
+}
+
 /// Large pages need a right that programs do not have.
 ///
 /// # Safety
@@ -72,8 +96,8 @@ pub unsafe fn bind(_: NonNull<u8>, _: usize, _: i32, _: u64) -> bool {
 ///
 /// # Safety
 /// None is needed.
-pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> Option<bool> {
-    None
+pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> super::Relocation {
+    super::Relocation::Refused
 }
 
 /// Sleeps until somebody wakes those that wait at `word`, unless it is no longer `seen`; `milliseconds` 0: as long as it takes.
