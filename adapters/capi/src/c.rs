@@ -19,7 +19,8 @@ pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
 /// A block that this library handed out and that is not free yet, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    calls::free(block.cast());
+    // SAFETY: the caller's promise.
+    unsafe { calls::free(block.cast()) };
 }
 
 /// The name of old System V programs.
@@ -28,7 +29,8 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 /// See [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(block: *mut c_void) {
-    calls::free(block.cast());
+    // SAFETY: the caller's promise.
+    unsafe { calls::free(block.cast()) };
 }
 
 /// Takes back a block that was asked for with so many bytes (C23).
@@ -37,7 +39,8 @@ pub unsafe extern "C" fn cfree(block: *mut c_void) {
 /// See [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, _bytes: usize) {
-    calls::free(block.cast());
+    // SAFETY: the caller's promise.
+    unsafe { calls::free(block.cast()) };
 }
 
 /// The same for an aligned block (C23).
@@ -46,7 +49,8 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, _bytes: usize) {
 /// See [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _bytes: usize) {
-    calls::free(block.cast());
+    // SAFETY: the caller's promise.
+    unsafe { calls::free(block.cast()) };
 }
 
 /// `count` times `bytes` bytes of zeros; null and `ENOMEM` when the product does not exist.
@@ -69,7 +73,8 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_voi
         return malloc(bytes);
     }
     if bytes == 0 {
-        calls::free(block.cast());
+        // SAFETY: the caller's promise.
+        unsafe { calls::free(block.cast()) };
         return null_mut();
     }
     // SAFETY: the caller's promise.

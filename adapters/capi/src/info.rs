@@ -9,7 +9,11 @@ use terrace_host::{Stats, calls, report, stats, trim};
 /// A block that this library handed out and that is not free, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
-    if block.is_null() { 0 } else { calls::usable(block.cast()) }
+    if block.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { calls::usable(block.cast()) }
 }
 
 /// Gives all free memory back to the system: 1 when there was any. The padding is not kept.

@@ -5,6 +5,7 @@
 //! past the C library (by the system call) are called as they are.
 
 use core::ffi::{c_int, c_void};
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terrace_host::Handler;
 
@@ -32,8 +33,10 @@ extern "C-unwind" fn enter(signal: c_int, info: *mut libc::siginfo_t, context: *
     }
     // SAFETY: the program gave it as a handler: a function of these arguments, or of the first.
     let handler: Full = unsafe { core::mem::transmute::<usize, Full>(handler) };
-    let _inside = Handler::enter();
+    // A jump out of the handler passes over this frame, in which therefore nothing waits to be dropped.
+    let inside = ManuallyDrop::new(Handler::enter());
     handler(signal, info, context);
+    drop(ManuallyDrop::into_inner(inside));
 }
 
 /// Whether a handler is [`enter`], which functions of the C library that bypass ours give out: it stays, with what it calls.

@@ -18,21 +18,27 @@ unsafe impl Allocator for Global {
     }
 
     unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
-        calls::free(block.as_ptr());
+        // SAFETY: the caller's promise.
+        unsafe { calls::free(block.as_ptr()) };
     }
 
     unsafe fn grow(&self, block: NonNull<u8>, _: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        resize(block, new)
+        // SAFETY: the caller's promise.
+        unsafe { resize(block, new) }
     }
 
     unsafe fn shrink(&self, block: NonNull<u8>, _: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        resize(block, new)
+        // SAFETY: the caller's promise.
+        unsafe { resize(block, new) }
     }
 }
 
 /// Another size, and another alignment if that is asked for.
-fn resize(block: NonNull<u8>, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
-    // SAFETY: the callers' promise: a live block that nobody else uses.
+///
+/// # Safety
+/// The block is live, and nobody else uses it meanwhile.
+unsafe fn resize(block: NonNull<u8>, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+    // SAFETY: the caller's promise.
     let moved = unsafe { calls::resize(block.as_ptr(), new.size(), new.align()) };
     let moved = NonNull::new(moved).ok_or(AllocError)?;
     Ok(NonNull::slice_from_raw_parts(moved, new.size()))

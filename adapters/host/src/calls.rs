@@ -47,7 +47,7 @@ pub fn allocate_zeroed_small(bytes: usize) -> *mut u8 {
         return allocate_zeroed_larger(bytes);
     }
     // The class is the number of 16-byte steps; for 0 bytes none, which looks empty and goes on below.
-    match cache::pop((bytes + 15) / 16) {
+    match cache::pop(bytes.div_ceil(16)) {
         Some(block) => clear(block, bytes),
         None => allocate_zeroed_larger(bytes),
     }
@@ -100,8 +100,11 @@ extern "C" fn allocate_aligned_larger(bytes: usize, align: usize) -> *mut u8 {
 }
 
 /// Takes back a block that any of the calls here handed out, or null. Its class is looked up.
+///
+/// # Safety
+/// The block is live, or null, and nobody uses it any more.
 #[inline(always)]
-pub fn free(block: *mut u8) {
+pub unsafe fn free(block: *mut u8) {
     match space::class_at(block) {
         Some(class) => cache::free(block, class),
         None => large::free_any(block),
@@ -109,8 +112,11 @@ pub fn free(block: *mut u8) {
 }
 
 /// Bytes that a live block holds, at least as many as were asked for.
+///
+/// # Safety
+/// The block is live.
 #[inline]
-pub fn usable(block: *mut u8) -> usize {
+pub unsafe fn usable(block: *mut u8) -> usize {
     match space::class_at(block).unwrap_or(class::NONE) {
         class::NONE => large::usable(block),
         class => class::size(class),
@@ -169,8 +175,14 @@ pub unsafe fn move_block(block: *mut u8, class: usize, held: usize, bytes: usize
     if target.is_null() {
         return null_mut();
     }
-    // SAFETY: two blocks, each at least so long; a new block overlaps no live one.
-    unsafe { core::ptr::copy_nonoverlapping(block, target, held.min(bytes)) };
+    let kept = held.min(bytes);
+    if class == class::NONE && kept > class::LARGEST {
+        // SAFETY: two blocks, each at least so long.
+        unsafe { large::copy(block, target, kept) };
+    } else {
+        // SAFETY: two blocks, each at least so long; a new block overlaps no live one.
+        unsafe { core::ptr::copy_nonoverlapping(block, target, kept) };
+    }
     cache::free(block, class);
     target
 }

@@ -44,6 +44,11 @@ pub const fn size(class: usize) -> usize {
     if class <= 16 { class << 4 } else { (9 + ((class - 9) & 7)) << (4 + ((class - 9) >> 3)) }
 }
 
+/// What every block of a class is aligned to: the largest power of two in its size.
+pub const fn align(class: usize) -> usize {
+    1 << size(class).trailing_zeros()
+}
+
 /// The bytes to ask for so that a block of their class lies at a multiple of `align` (a power of two up to [`LARGEST`]): the
 /// next multiple of it. A class of that many bytes is a multiple of `align`: either its octave's step divides `align`, then
 /// it is exactly that long, or `align` divides the step, then it divides every size of the octave. Spans start at multiples

@@ -49,24 +49,24 @@ fn memory() -> Option<NonNull<u8>> {
 /// Mappings of their own: address, and bytes. An address of 1: being made.
 static MAPPINGS: [(AtomicUsize, AtomicUsize); 256] = [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 256];
 
-/// A block at a multiple of `align`, at most a page; null when there is none.
+/// A block at a multiple of `align`; null when there is none. Blocks of the pools lie at multiples of their size.
 pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
     let needed = bytes.max(align).max(64);
-    if align > PAGE {
-        return null_mut();
-    }
-    let Some(memory) = memory().filter(|_| needed <= 1 << LARGEST) else { return map(bytes) };
+    let Some(memory) = memory().filter(|_| needed <= 1 << LARGEST) else { return map(bytes, align) };
     // From the size that fits up to the largest.
     let fitting = LARGEST - needed.next_power_of_two().trailing_zeros() as usize;
     let found = (0..=fitting).rev().find_map(|size| {
         let (pool, start) = pool(size)?;
         pool.acquire().map(|block| start + block as usize * (1 << (LARGEST - size)))
     });
-    found.map_or_else(|| map(bytes), |offset| memory.as_ptr().wrapping_add(offset))
+    found.map_or_else(|| map(bytes, align), |offset| memory.as_ptr().wrapping_add(offset))
 }
 
-/// A mapping of its own.
-fn map(bytes: usize) -> *mut u8 {
+/// A mapping of its own, at a page.
+fn map(bytes: usize, align: usize) -> *mut u8 {
+    if align > PAGE {
+        return null_mut();
+    }
     let free = |(address, _): &&(AtomicUsize, AtomicUsize)| address.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
     let Some(bytes) = bytes.checked_next_multiple_of(crate::class::SLICE) else { return null_mut() };
     let Some((address, length)) = MAPPINGS.iter().find(free) else { return null_mut() };
@@ -95,6 +95,10 @@ fn place(block: *mut u8) -> Option<(usize, u32)> {
     let holds = |size: &usize| pool(*size).is_some_and(|(_, start)| offset >= start);
     let size = (0..SIZES).rev().find(holds).filter(|_| offset < BYTES)?;
     let (_, start) = pool(size)?;
+    let inside = (offset - start) & ((1 << (LARGEST - size)) - 1);
+    if inside != 0 {
+        fatal("a free of an address inside a block", block.addr());
+    }
     Some((size, ((offset - start) >> (LARGEST - size)) as u32))
 }
 

@@ -36,6 +36,8 @@ extern "C" fn prepare() {
     if !start::ready() || signal::is_in_the_way() {
         return;
     }
+    // A signal that comes from here on finds its thread in a slow path.
+    core::mem::forget(thread::busy());
     purge::hold();
     core::mem::forget(thread::lock().lock());
     depot::close();
@@ -80,4 +82,5 @@ fn done(is_child: bool) {
     // SAFETY: see above.
     unsafe { thread::lock().force_unlock() };
     purge::release(is_child);
+    thread::idle();
 }

@@ -8,12 +8,13 @@
 //! - a slice's `idle` bit is set only while it is free; a free slice without it has no memory under it
 //! - everything from the window's start to `mapped` is mapped, but for the range's holes
 
+use crate::bits::{mark, settle_moved, soil};
 use crate::class::{self, PAGE, SLICE};
 use crate::lock::Lock;
 use crate::space::{self, Tables, tables};
 use crate::{os, settings};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU16, AtomicUsize};
 use terrace_core::range::Use;
 use terrace_core::{Allocator, BestFit, Block, Branch, Owner, Range, Request, Slot};
 
@@ -33,6 +34,8 @@ static GROUND: Lock<Option<Ground>> = Lock::new(None);
 
 /// Bytes of slices that are out: what the limit counts.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of slices that were freed and not purged since, about: all of these counters change under the lock.
+static UNPURGED: AtomicUsize = AtomicUsize::new(0);
 /// The most that `IN_USE` ever was.
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 /// Calls that gave memory back to the system, and its bytes.
@@ -99,7 +102,7 @@ pub fn limit() -> usize {
 /// Whether slices that are out, and those that were freed and not yet given back, come near the limit: seven eighths.
 pub fn is_tight() -> bool {
     let limit = limit();
-    limit != usize::MAX && space::mapped() >= limit / 8 * 7
+    limit != usize::MAX && IN_USE.load(Relaxed) + UNPURGED.load(Relaxed) >= limit / 8 * 7
 }
 
 /// Makes window and tables; once. `false` when the system gives no address space.
@@ -121,8 +124,8 @@ pub fn start() -> bool {
 pub fn take(count: usize, align: usize) -> Option<u32> {
     let tables = tables()?;
     let bytes = count.checked_mul(SLICE)?;
-    let in_use = IN_USE.load(Relaxed).checked_add(bytes).filter(|&after| after <= settings::limit())?;
     let mut guard = GROUND.lock();
+    let in_use = IN_USE.load(Relaxed).checked_add(bytes).filter(|&after| after <= settings::limit())?;
     let ground = guard.as_mut()?;
     let request = Request::new(bytes as u64).align(align.max(SLICE) as u64);
     let mut block = ground.range.allocate(request);
@@ -131,8 +134,9 @@ pub fn take(count: usize, align: usize) -> Option<u32> {
     }
     let block = block.ok()?;
     let slice = tables.slice_of(block.address as usize)?;
-    // Several threads may pass the test above at once: the limit is exact to a slice a thread.
-    IN_USE.fetch_add(bytes, Relaxed);
+    IN_USE.store(in_use, Relaxed);
+    // What is taken was free, with memory or without: at most all that waits.
+    UNPURGED.store(UNPURGED.load(Relaxed).saturating_sub(bytes), Relaxed);
     PEAK.fetch_max(in_use, Relaxed);
     mark(tables.idle, slice, count, false);
     let span = tables.span(slice);
@@ -152,11 +156,12 @@ pub fn give(slice: u32, dirty: usize) {
     soil(tables, slice, dirty.min(count * SLICE));
     let mut guard = GROUND.lock();
     let Some(ground) = guard.as_mut() else { return };
-    span.set_block(None);
     if ground.range.free(block, Owner(0)).is_err() {
         return;
     }
+    span.set_block(None);
     IN_USE.fetch_sub(count * SLICE, Relaxed);
+    UNPURGED.fetch_add(count * SLICE, Relaxed);
     mark(tables.idle, slice, count, true);
     mark(tables.young, slice, count, true);
 }
@@ -178,7 +183,7 @@ pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
     }
     let mut resized = ground.range.resize(block, wanted as u64);
     let at_end = tables.base() + ground.mapped == (block.address + block.bytes) as usize;
-    if resized.is_err() && at_end && ground.grow(tables, wanted - before * SLICE, SLICE) {
+    if resized.is_err() && at_end && count > before && ground.grow(tables, wanted - before * SLICE, SLICE) {
         resized = ground.range.resize(block, wanted as u64);
     }
     let Ok(now) = resized else { return false };
@@ -188,6 +193,7 @@ pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
     mark(tables.idle, slice + low as u32, high - low, fewer);
     if fewer {
         mark(tables.young, slice + low as u32, high - low, true);
+        UNPURGED.fetch_add((high - low) * SLICE, Relaxed);
         IN_USE.fetch_sub((high - low) * SLICE, Relaxed);
     } else {
         let in_use = IN_USE.fetch_add((high - low) * SLICE, Relaxed) + (high - low) * SLICE;
@@ -212,6 +218,8 @@ impl Ground {
                 return false;
             }
             if let Some(at) = os::map_at(address, step) {
+                // Blocks are found by address from here on.
+                _ = at.expose_provenance();
                 prepare(at, step);
                 return self.back(tables, step);
             }
@@ -262,40 +270,6 @@ fn release_probe(at: core::ptr::NonNull<u8>) -> bool {
     true
 }
 
-/// Sets or clears the bits of `count` slices.
-pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
-    let (mut at, end) = (slice as usize, slice as usize + count);
-    while at < end {
-        let next = end.min((at / 64 + 1) * 64);
-        let mask = (u64::MAX >> (64 - (next - at))) << (at % 64);
-        if let Some(word) = bits.get(at / 64) {
-            // Looked at first: a word that is right already stays in other processors' caches.
-            match (set, word.load(Relaxed) & mask) {
-                (true, now) if now != mask => _ = word.fetch_or(mask, Relaxed),
-                (false, now) if now != 0 => _ = word.fetch_and(!mask, Relaxed),
-                _ => {}
-            }
-        }
-        at = next;
-    }
-}
-
-/// Says that the first `bytes` bytes from a slice on may hold something.
-pub fn soil(tables: &Tables, slice: u32, bytes: usize) {
-    for (at, pages) in tables.dirty[slice as usize..].iter().take(bytes.div_ceil(SLICE)).enumerate() {
-        let mask = pages_below(bytes - at * SLICE);
-        if pages.load(Relaxed) & mask != mask {
-            pages.fetch_or(mask, Relaxed);
-        }
-    }
-}
-
-/// The bits of the pages that the first `bytes` bytes of a slice touch.
-pub fn pages_below(bytes: usize) -> u16 {
-    let pages = bytes.min(SLICE).div_ceil(PAGE) as u32;
-    (u32::MAX >> (32 - pages.max(1))) as u16 & if pages == 0 { 0 } else { u16::MAX }
-}
-
 /// Gives the memory under free slices back to the system: of those whose bits are set in `which`. In pieces, the lock free
 /// between them, so that nobody waits for more than a millisecond or two.
 pub fn purge(which: impl Fn(usize) -> u64) {
@@ -338,49 +312,8 @@ fn purge_slices(tables: &Tables, first: u32, end: u32) {
     if done {
         dirty.iter().for_each(|pages: &AtomicU16| pages.store(0, Relaxed));
         mark(tables.idle, first, (end - first) as usize, false);
+        UNPURGED.store(UNPURGED.load(Relaxed).saturating_sub(bytes), Relaxed);
         purged(pages as usize * PAGE);
-    }
-}
-
-/// Forgets which of these slices memory was moved to; whether any.
-fn settle_moved(tables: &Tables, first: u32, end: u32) -> bool {
-    let mut count = 0;
-    for word in first / 64..=(end - 1) / 64 {
-        let Some(bits) = tables.moved.get(word as usize) else { continue };
-        let (low, high) = (first.max(word * 64), end.min(word * 64 + 64));
-        let mask = (u64::MAX >> (64 - (high - low))) << (low % 64);
-        if bits.load(Relaxed) & mask != 0 {
-            count += (bits.fetch_and(!mask, Relaxed) & mask).count_ones() as usize;
-        }
-    }
-    if count > 0 {
-        MOVED.fetch_sub(count, Relaxed);
-    }
-    count > 0
-}
-
-/// Mappings that stand alone because memory was moved there: a process may have 65530 in all.
-static MOVED: AtomicUsize = AtomicUsize::new(0);
-const MOST_MOVED: usize = 8192;
-
-/// Whether memory may be moved once more.
-pub fn may_move() -> bool {
-    MOVED.load(Relaxed) < MOST_MOVED
-}
-
-/// Nothing is moved any more.
-pub fn never_move() {
-    MOVED.store(usize::MAX / 2, Relaxed);
-}
-
-/// Says that memory was moved from the slices of one block to those of another.
-pub fn moved(tables: &Tables, from: u32, to: u32) {
-    let bit = |slice: u32| (tables.moved.get(slice as usize / 64), 1u64 << (slice % 64));
-    if let (Some(bits), mask) = bit(to) {
-        MOVED.fetch_add(usize::from(bits.fetch_or(mask, Relaxed) & mask == 0), Relaxed);
-    }
-    if let (Some(bits), mask) = bit(from) {
-        MOVED.fetch_sub(usize::from(bits.fetch_and(!mask, Relaxed) & mask != 0), Relaxed);
     }
 }
 

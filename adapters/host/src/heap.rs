@@ -5,6 +5,7 @@
 //! signal handlers: its calls take locks.
 //! Asks from below: [`Shelves`], [`large`]. It has no thread caches: a call takes a lock and a bit, about 100 instructions.
 
+use crate::bits;
 use crate::class::{self, SLICE};
 use crate::lock::Lock;
 use crate::shelf::{Shelf, Shelves};
@@ -67,7 +68,7 @@ impl Heap {
         };
         // SAFETY: a slice of ours, larger than the shelves and aligned to more.
         unsafe { memory.write(Shelves::new(at as u16 + 1)) };
-        ground::soil(tables, slice, size_of::<Shelves>());
+        bits::soil(tables, slice, size_of::<Shelves>());
         ALL[at].store(memory.as_ptr(), Release);
         // SAFETY: written above; lives until the heap is dropped, which ends every use through it.
         Some(Self { shelves: unsafe { memory.as_ref() }, slice, at })

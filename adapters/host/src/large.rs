@@ -3,6 +3,7 @@
 //! Promises upward: [`allocate`], [`resize`] and [`free_any`] in O(log gaps) and, for zeroed blocks, the pages that are known
 //! to hold something. Asks from below: [`ground`]; the bits of pages.
 
+use crate::bits;
 use crate::class::{self, PAGE, SLICE};
 use crate::report::fatal;
 use crate::space::{Span, Tables, tables};
@@ -74,6 +75,30 @@ pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
     }
 }
 
+/// Copies from one large block to another. Pages of zeros are not written where zeros are: a block that was hardly touched
+/// stays so.
+///
+/// # Safety
+/// Both hold at least `bytes` bytes, and neither is used by anybody else.
+pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    let clean = |offset: usize| {
+        let tables = tables()?;
+        let slice = tables.slice_of(to.addr() + offset)?;
+        Some(tables.pages(slice).load(Relaxed) >> ((to.addr() + offset) % SLICE / PAGE) & 1 == 0)
+    };
+    for offset in (0..bytes).step_by(PAGE) {
+        let count = PAGE.min(bytes - offset);
+        let source = from.wrapping_add(offset);
+        // SAFETY: so many bytes of the old block, which nobody writes to meanwhile.
+        let page = unsafe { core::slice::from_raw_parts(source, count) };
+        if clean(offset) == Some(true) && page.iter().all(|&byte| byte == 0) {
+            continue;
+        }
+        // SAFETY: so many bytes of both blocks, which do not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(source, to.wrapping_add(offset), count) };
+    }
+}
+
 /// Bytes that were asked for, in whole pages.
 fn held(span: &Span) -> usize {
     span.next.load(Relaxed) as usize * PAGE
@@ -138,7 +163,7 @@ fn exchange(count: usize) -> Option<Exchange<'static>> {
 fn stash(tables: &Tables, slice: u32, span: &Span) -> bool {
     let count = span.block().map_or(0, |name| name.bytes as usize / SLICE);
     let Some(exchange) = exchange(count) else { return false };
-    ground::soil(tables, slice, held(span));
+    bits::soil(tables, slice, held(span));
     // No block any more: a second free is found out.
     span.heap.store(STASH, Relaxed);
     exchange.give(&[slice as usize])
@@ -206,7 +231,7 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     if count == ground::bytes_of(name) / SLICE || ground::resize(slice, count, before) {
         span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
         // Pages that it no longer holds may have been written to.
-        ground::soil(tables, slice, before.min(count * SLICE));
+        bits::soil(tables, slice, before.min(count * SLICE));
         if bytes < before {
             purge::note();
         }
@@ -227,7 +252,7 @@ fn take_growing(tables: &Tables, bytes: usize) -> Option<u32> {
 /// Moves the pages of a block that must grow to where there is room.
 fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
     let held = held(tables.span(slice));
-    if held < RELOCATE || !ground::may_move() {
+    if held < RELOCATE || !bits::may_move() {
         return core::ptr::null_mut();
     }
     let Some(to) = take_growing(tables, bytes) else { return core::ptr::null_mut() };
@@ -236,18 +261,21 @@ fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
     // SAFETY: both are blocks of ours, at least so long; nobody needs what the new one holds.
     let os::Relocation::Moved { restored } = (unsafe { os::relocate(source, target, moved) }) else {
         // The new slices stay out for ever, and nothing is moved from now on: this kernel cannot.
-        ground::never_move();
+        bits::never_move();
         return core::ptr::null_mut();
     };
-    ground::soil(tables, to, moved);
-    ground::moved(tables, slice, to);
+    bits::soil(tables, to, moved);
+    bits::moved(tables, slice, to);
     // What was moved is zero there again; pages behind it are as they were.
     for (at, pages) in tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).enumerate() {
-        pages.fetch_and(!ground::pages_below(moved - at * SLICE), Relaxed);
+        pages.fetch_and(!bits::pages_below(moved - at * SLICE), Relaxed);
     }
     // Slices that somebody else has mapped are his: they stay out for ever.
     if restored {
         ground::give(slice, 0);
+    } else {
+        // No block any more, for whoever frees it once more.
+        tables.span(slice).heap.store(STASH, Relaxed);
     }
     NonNull::as_ptr(target)
 }

@@ -24,7 +24,7 @@
 //! | `class` | sizes and classes |
 //! | `tls`, `cache`, `slow`, `thread` | a thread's cache: the word that finds it, the fast paths, the slow ones, start and end |
 //! | `depot`, `shelf`, `ground`, `large` | what is behind it |
-//! | `space`, `purge` | the window and its tables; giving memory back |
+//! | `space`, `place`, `bits`, `purge` | the window and its tables, where they lie, bits of slices and pages; giving memory back |
 //! | `fork`, `signal`, `emergency`, `lock`, `start` | what must hold when a process forks, a signal interrupts, threads wait, nothing is there yet |
 //! | `os` | all that is asked of a system, one file for each |
 //!
@@ -42,6 +42,7 @@
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
+mod bits;
 mod cache;
 pub mod calls;
 pub mod class;
@@ -54,6 +55,7 @@ mod heap;
 mod large;
 mod lock;
 mod os;
+mod place;
 mod purge;
 pub mod report;
 mod settings;

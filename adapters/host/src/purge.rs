@@ -15,7 +15,7 @@
 use crate::class;
 use crate::shelf::SHELVES;
 use crate::space::{Tables, mapped, tables};
-use crate::{class::SLICE, depot, ground, heap, large, os, settings, signal, slow, thread};
+use crate::{class::SLICE, depot, fork, ground, heap, large, os, settings, signal, slow, thread};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64};
@@ -38,7 +38,7 @@ pub fn note() {
     // Near the limit nothing waits.
     let delay = if ground::is_tight() { 0 } else { delay };
     DEADLINE.store(os::milliseconds() + delay, Relaxed);
-    if settings::background() {
+    if settings::background() && !signal::is_inside() {
         if !THREAD.swap(true, Relaxed) && !os::spawn(background) {
             THREAD.store(false, Relaxed);
         }
@@ -106,7 +106,8 @@ pub fn everything() {
 /// Gives back what has been free long enough, or all of it. Where somebody else does so just now, all means after him.
 fn tick(now: u64, all: bool) {
     while TICKING.swap(true, Acquire) {
-        if !all {
+        // Before a fork nobody ticks, and the thread that forks would wait for itself.
+        if !all || fork::is_forking_here() {
             return;
         }
         os::yield_now();

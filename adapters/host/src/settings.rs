@@ -97,17 +97,23 @@ const NAMES: [(&str, &str); 7] = [
     ("TERRACE_HUGE_PAGES", "`default`, `always` or `never`"),
     ("TERRACE_NUMA", "`default`, `local`, `interleave` or `bind:` with node numbers below 64 (bind:0,2)"),
     ("TERRACE_CACHE", "bytes up to 32K"),
-    ("TERRACE_LIMIT", "bytes, at least 1M (512M, 2G), or `none`"),
+    ("TERRACE_LIMIT", "bytes, at least 4M (512M, 2G), or `none`"),
     ("TERRACE_STATS", "0 or 1"),
 ];
+
+/// The answer to a name that is none.
+const UNKNOWN: BadSetting = BadSetting {
+    name: "a setting",
+    expected: "one of the names PURGE_DELAY, BACKGROUND, HUGE_PAGES, NUMA, CACHE, LIMIT, STATS, each after TERRACE_",
+};
 
 impl Setting {
     /// Reads a setting: its name as in the environment, its value as a person writes it.
     ///
     /// # Errors
-    /// What the name takes; for a name that is none, the first one's.
+    /// What the name takes; for a name that is none, which there are.
     pub fn parse(name: &str, value: &str) -> Result<Self, BadSetting> {
-        let at = NAMES.iter().position(|(known, _)| *known == name).unwrap_or(0);
+        let Some(at) = NAMES.iter().position(|(known, _)| *known == name) else { return Err(UNKNOWN) };
         let (name, expected) = NAMES[at];
         let parsed = match at {
             0 => duration(value).map(Self::PurgeDelay),
@@ -158,8 +164,8 @@ impl Setting {
     fn is_sound(self) -> bool {
         match self {
             Self::Cache(bytes) => bytes <= class::LARGEST,
-            // Below a megabyte not even the first span and the first cache would fit.
-            Self::Limit(bytes) => bytes >= 1 << 20,
+            // The reserve for signal handlers is 2 MiB of it, caches and the first spans about one.
+            Self::Limit(bytes) => bytes >= 4 << 20,
             _ => true,
         }
     }

@@ -15,12 +15,13 @@
 //! - a span is in the list of its fullness iff a block in it is free; `used` is its blocks less the bits that are set
 //! - every page that a block was taken from is marked dirty; a purged page has only free blocks on it
 
+use crate::bits;
 use crate::class::{self, Facts, PAGE, SLICE};
-use crate::ground;
 use crate::lock::Lock;
 use crate::os;
 use crate::report::fatal;
 use crate::space::{Span, Tables, tables};
+use crate::{emergency, ground};
 use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::pool::Slab;
 
@@ -86,14 +87,20 @@ impl Shelves {
         let mut shelf = self.shelves[class % class::COUNT].lock();
         let mut at = 0;
         while let Some(&block) = blocks.get(at) {
-            let Some(slice) = tables.slice_of(block.addr()) else {
-                fatal("a free of what was never allocated", block.addr())
+            let slice = tables.slice_of(block.addr());
+            let of_class = |&slice: &u32| {
+                let span = tables.span(slice);
+                usize::from(span.class.load(Relaxed)) == class && span.heap.load(Relaxed) == self.heap
+            };
+            let Some(slice) = slice.filter(of_class) else {
+                // A block that a signal handler got from the reserve, freed by its size; or freed twice, its span gone.
+                if !emergency::free(block) {
+                    fatal("a block was freed twice, or never allocated", block.addr());
+                }
+                at += 1;
+                continue;
             };
             let start = tables.address(slice).addr().get();
-            let span = tables.span(slice);
-            if usize::from(span.class.load(Relaxed)) != class || span.heap.load(Relaxed) != self.heap {
-                fatal("a block was freed twice", block.addr());
-            }
             let same = |block: &&*mut u8| block.addr().wrapping_sub(start) < SLICE;
             let count = blocks[at..].iter().take_while(same).count();
             if shelf.give_to(tables, slice, facts, &blocks[at..at + count]) == 0 {
@@ -213,9 +220,9 @@ impl Shelf {
         span.hint.store(hint as u16, Relaxed);
         if taken > 0 {
             let pages = tables.pages(slice);
-            let below = ground::pages_below(((last + 1) * facts.size) as usize);
+            let below = bits::pages_below(((last + 1) * facts.size) as usize);
             // The page that the first block starts in is touched too.
-            let above = !ground::pages_below((first * facts.size) as usize & !(PAGE - 1));
+            let above = !bits::pages_below((first * facts.size) as usize & !(PAGE - 1));
             pages.store(pages.load(Relaxed) | (below & above), Relaxed);
         }
         let used = span.used.load(Relaxed) + taken as u16;
@@ -248,7 +255,7 @@ impl Shelf {
         let used = span.used.load(Relaxed) - blocks.len() as u16;
         span.used.store(used, Relaxed);
         self.place(tables, slice, used, facts);
-        ground::mark(tables.young, slice, 1, true);
+        bits::mark(tables.young, slice, 1, true);
         used
     }
 
@@ -302,6 +309,7 @@ impl Shelf {
         let span = tables.span(slice);
         let (prev, next) = (span.prev.load(Relaxed), span.next.load(Relaxed));
         let list = span.list.swap(0, Relaxed);
+        debug_assert!(list != 0, "only spans in a list are taken out of one");
         if prev == NONE {
             self.lists[(usize::from(list) + LISTS - 1) % LISTS] = next;
         } else {

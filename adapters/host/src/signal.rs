@@ -36,7 +36,8 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// To be called before the handler's first allocation or free.
+    /// To be called before the handler's first allocation or free, in the handler itself: its frame tells when it was left.
+    #[inline(always)]
     pub fn enter() -> Self {
         let before = tls::get();
         let here = 0u8;
@@ -76,6 +77,7 @@ pub fn is_inside() -> bool {
 /// A jump out of a handler ends in a frame above it. (On a stack of the handler's own that lies above the thread's,
 /// this is never seen, and the thread goes the slow way from then on.)
 #[cold]
+#[inline(never)]
 fn was_left() -> bool {
     let here = 0u8;
     match thread::kept() {
@@ -140,7 +142,8 @@ fn settle_all() {
     while !block.is_null() {
         // SAFETY: a block of the list, whose first word `free` wrote.
         let next = unsafe { block.cast::<*mut u8>().read() };
-        crate::calls::free(block);
+        // SAFETY: the handler's promise when it freed the block.
+        unsafe { crate::calls::free(block) };
         block = next;
     }
 }

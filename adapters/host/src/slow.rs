@@ -14,12 +14,14 @@ use crate::{depot, large, os, purge, settings, signal, thread};
 pub extern "C" fn refill(class: usize) -> *mut u8 {
     // 0 bytes have a block too.
     let class = class.max(1);
-    if let Some(block) = signal::allocate(class::size(class), 1) {
+    if let Some(block) = signal::allocate(class::size(class), class::align(class)) {
         return block;
     }
+    // First the cache, then the mark: a thread's first call gets one.
+    let own = thread::own();
     let _busy = thread::busy();
     purge::poll();
-    let Some(cache) = thread::own() else { return refill_one(class) };
+    let Some(cache) = own else { return refill_one(class) };
     // It has some when it was put aside.
     if let Some(block) = cache.pop(class) {
         return block;
@@ -102,9 +104,10 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
     }
     let mut spilled = false;
     {
+        let own = thread::own();
         let _busy = thread::busy();
         purge::poll();
-        let Some(cache) = thread::own() else { return SHELVES.give(class, &[block]) };
+        let Some(cache) = own else { return SHELVES.give(class, &[block]) };
         // The thread may just have got its cache, or a tick emptied it.
         if cache.count(class) == cache.cap(class) {
             let cap = raised(cache, class);

@@ -17,6 +17,7 @@
 
 use crate::class::SLICE;
 use crate::os;
+use crate::place::{BEFORE, Layout, Place, choose_place, window_slices};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -24,7 +25,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, A
 use terrace_core::{Block, Branch, Slot};
 
 /// Words of a span's bits: blocks of 16 bytes in a slice, a bit each.
-const WORDS: usize = SLICE / 16 / 64;
+pub const WORDS: usize = SLICE / 16 / 64;
 
 /// What is known of a slice that a span or a large block starts at. Which lock guards it: that of the shelf its span belongs
 /// to, or, while it belongs to no span, that of the ground.
@@ -82,7 +83,7 @@ unsafe impl Sync for Words {}
 /// Everything beside the window.
 #[derive(Debug)]
 pub struct Tables {
-    /// The window's first address; its provenance covers what is mapped there.
+    /// The window's first address. Pointers into it take the provenance that each of its mappings exposed (`Ground::grow`).
     base: NonNull<u8>,
     /// Where each table begins, and the bits it has for a slice.
     parts: [(NonNull<u8>, usize); 11],
@@ -115,8 +116,6 @@ unsafe impl Sync for Tables {}
 /// Slices that a window can have at most: 4 TiB, less one, which makes the comparison one instruction. A constant, so that a
 /// free compares with no variable.
 const MOST: usize = (1 << 26) - 1;
-/// How far before the window the table of classes begins.
-const BEFORE: usize = 1 << 26;
 
 /// What the fast paths read: the window's first address, as a pointer into the table of classes, which begins 64 MiB
 /// earlier: the class of slice `i` stands `BEFORE - i` bytes before it. Before the start an address that no block is near.
@@ -182,8 +181,8 @@ impl Tables {
     /// The address of a slice.
     #[inline]
     pub fn address(&self, slice: u32) -> NonNull<u8> {
-        // SAFETY: slices are below the window's count, and the window does not wrap around.
-        unsafe { self.base.add(slice as usize * SLICE) }
+        let address = self.base.addr().saturating_add(slice as usize * SLICE);
+        NonNull::with_exposed_provenance(address)
     }
 
     /// The bits of a span.
@@ -200,7 +199,7 @@ impl Tables {
 
     /// The block at an address in the window.
     pub fn block_at(&self, address: usize) -> *mut u8 {
-        self.base.as_ptr().with_addr(address)
+        core::ptr::with_exposed_provenance_mut(address)
     }
 
     /// The first address of the window.
@@ -320,37 +319,6 @@ impl Tables {
     }
 }
 
-/// Where the other parts of the tables lie. 620 bytes for a slice of 65536: 1 %, of which a program touches what it uses.
-struct Layout {
-    dirty: usize,
-    bits: [usize; 5],
-    spans: usize,
-    words: usize,
-    slots: usize,
-    branches: usize,
-    bytes: usize,
-}
-
-impl Layout {
-    fn of(slices: usize) -> Self {
-        let page = crate::start::page_bytes();
-        // The tables' own record stands in front. Each part has room for what `commit` rounds up to.
-        let mut end = page;
-        let mut take = |bits: usize| {
-            let at = end;
-            end += ((slices + 64).next_multiple_of(1024) * bits / 8 + 64 * bits / 8).next_multiple_of(page);
-            at
-        };
-        let dirty = take(16);
-        let bits = [(); 5].map(|()| take(1));
-        let spans = take(8 * size_of::<Span>());
-        let words = take(8 * size_of::<Words>());
-        let slots = take(8 * size_of::<Slot>());
-        let branches = take(8 * size_of::<Branch>());
-        Self { dirty, bits, spans, words, slots, branches, bytes: end }
-    }
-}
-
 /// A table of zeros. For types for which zeros are a value, and memory as `Tables::start` has it.
 fn zeroed<T>(at: NonNull<T>, count: usize) -> &'static [T] {
     // SAFETY: see `Tables::start`, which alone calls this, once for each part.
@@ -361,50 +329,4 @@ fn zeroed<T>(at: NonNull<T>, count: usize) -> &'static [T] {
 fn zeroed_mut<T>(at: NonNull<T>, count: usize) -> &'static mut [T] {
     // SAFETY: see `Tables::start`, which alone calls this, once for each part.
     unsafe { NonNull::slice_from_raw_parts(at, count).as_mut() }
-}
-
-/// Slices of the window: 8 times the memory of the machine, at least 64 GiB (programs map more than there is), but no more
-/// than the process may map at all: the tables are 1 % of it.
-fn window_slices() -> usize {
-    const LEAST: usize = 64 << 30;
-    let wanted = os::physical_bytes().saturating_mul(8).max(LEAST).min(os::address_limit().max(64 << 20));
-    (wanted / SLICE).next_power_of_two().min(BEFORE / 2)
-}
-
-/// Where the tables lie.
-struct Place {
-    /// The table of classes; the window begins `BEFORE` bytes behind it.
-    classes: NonNull<u8>,
-    /// The others.
-    memory: NonNull<u8>,
-    /// Whether their addresses are reserved.
-    reserved: bool,
-}
-
-/// Chooses addresses that nobody else uses: between the program (which starts low or at 0x55...) and the libraries (0x7f...),
-/// at random. Nothing is reserved there, since reserved addresses count for `ulimit -v`. Where such addresses do not exist
-/// (39-bit systems, sanitizers), or another copy of this allocator has them, the system says where there is room now.
-fn choose_place(slices: usize) -> Option<Place> {
-    let others = Layout::of(slices).bytes.next_multiple_of(SLICE);
-    // 16 TiB, and 2^19 places of 64 MiB from there: up to 48 TiB.
-    let address = (1 << 44) + ((os::random() as usize) & ((1 << 19) - 1)) * (64 << 20);
-    if !cfg!(terrace_sanitizer) && address > others {
-        // The first bytes of both, to see whether they can be had.
-        let classes = os::map_at(address, SLICE);
-        let memory = classes.and_then(|_| os::map_at(address - others, SLICE));
-        for found in [classes, memory].into_iter().flatten() {
-            // SAFETY: mapped a moment ago, used by nobody.
-            unsafe { os::unmap(found, SLICE) };
-        }
-        if let (Some(classes), Some(memory)) = (classes, memory) {
-            return Some(Place { classes, memory, reserved: false });
-        }
-    }
-    // Room for table and window. The table has memory for all of 4 TiB here: others' mappings may lie behind the window.
-    let room = BEFORE + slices * SLICE + SLICE;
-    let found = os::reserve(room)?;
-    // SAFETY: just mapped, used by nobody: it was asked for to see where there is room.
-    unsafe { os::unmap(found, room) };
-    let classes = os::map_at(found.addr().get().next_multiple_of(SLICE), BEFORE)?;
-    Some(Place { classes, memory: os::reserve(others)?, reserved: true })
 }

@@ -5,6 +5,7 @@
 //! Asks from below: [`tls`], a pthread key for the end of a thread (it runs after the destructors of `thread_local`), the
 //! ground for the memory of caches.
 
+use crate::bits;
 use crate::cache::{Cache, EMPTY, is_own};
 use crate::class::SLICE;
 use crate::lock::Lock;
@@ -70,13 +71,12 @@ pub fn lock() -> &'static Lock<Caches> {
 pub fn forked(caches: &mut Caches) {
     caches.spare = null_mut();
     caches.all = null_mut();
-    let own = tls::get();
-    if is_own(own) {
-        caches.all = own;
-        // SAFETY: the running thread's cache.
-        unsafe { &*own }.next.store(null_mut(), Relaxed);
+    let own = kept();
+    if let Some(cache) = own {
+        caches.all = (&raw const *cache).cast_mut();
+        cache.next.store(null_mut(), Relaxed);
     }
-    LIVE.store(usize::from(is_own(own)), Relaxed);
+    LIVE.store(usize::from(own.is_some()), Relaxed);
 }
 
 /// Whether no other thread has a cache.
@@ -150,7 +150,7 @@ fn make() -> Option<&'static Cache> {
     let mut memory = tables.address(slice).cast::<Cache>();
     // Slices that were in use before may hold anything; fresh ones are not touched.
     large::zero(tables, slice, 0, size_of::<Cache>());
-    ground::soil(tables, slice, size_of::<Cache>());
+    bits::soil(tables, slice, size_of::<Cache>());
     // SAFETY: the slices are ours alone, as long as a cache and never given back; zeros are a value of every field.
     unsafe { memory.as_mut() }.start();
     // SAFETY: see above; from here on it is shared.
@@ -176,6 +176,8 @@ extern "C" fn end(value: *mut c_void) {
     tls::set((&raw const EMPTY).cast());
     // SAFETY: the value is the thread's cache: nothing else is set under the key but ENDED.
     let cache = unsafe { &*value.cast::<Cache>() };
+    cache.busy.store(false, Relaxed);
+    cache.handler.store(0, Relaxed);
     let mut caches = CACHES.lock();
     cache.spare.store(caches.spare, Relaxed);
     caches.spare = value.cast();
@@ -229,6 +231,13 @@ pub fn busy() -> Busy {
     let before = cache.is_some_and(|cache| cache.busy.swap(true, Relaxed));
     compiler_fence(SeqCst);
     Busy { cache, before }
+}
+
+/// Ends what a forgotten [`busy`] began.
+pub fn idle() {
+    if let Some(cache) = kept() {
+        cache.busy.store(false, Relaxed);
+    }
 }
 
 /// See [`busy`].

@@ -168,7 +168,7 @@ fn alignments_are_met_up_to_a_gigabyte() {
             // SAFETY: its first and its last byte are ours.
             unsafe { block.write(1) };
             // SAFETY: see above.
-            unsafe { block.add(bytes - 1).write(2) };
+            unsafe { block.wrapping_add(bytes - 1).write(2) };
             // SAFETY: our block, of this layout.
             let block = unsafe { A.realloc(block, layout, bytes * 2) };
             assert!(!block.is_null() && block.addr().trailing_zeros() >= shift, "{bytes} at 2^{shift}, resized");

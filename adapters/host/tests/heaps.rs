@@ -30,7 +30,8 @@ fn a_heap_goes_back_whole_and_leaves_others_alone() {
             // SAFETY: our block, of this layout.
             unsafe { heap.deallocate(block, layout) };
         } else {
-            calls::free(block.as_ptr());
+            // SAFETY: our block.
+            unsafe { calls::free(block.as_ptr()) };
         }
     }
     // What is left is whole.

@@ -5,6 +5,12 @@
 
 use terrace_host::{Setting, calls, class, ready, stats, trim};
 
+/// Frees one of the blocks that this test allocated, each once.
+fn free(block: *mut u8) {
+    // SAFETY: see above.
+    unsafe { calls::free(block) };
+}
+
 #[test]
 fn a_block_goes_the_shortest_way_there_is() {
     Setting::PurgeDelay(None).apply().expect("a setting");
@@ -40,7 +46,7 @@ fn a_block_goes_the_shortest_way_there_is() {
 
     // A freed block is the next one handed out.
     let last = blocks.pop().expect("many");
-    calls::free(last);
+    free(last);
     assert_eq!(calls::allocate(size, 1), last);
     blocks.push(last);
 
@@ -48,7 +54,7 @@ fn a_block_goes_the_shortest_way_there_is() {
     let addresses: Vec<usize> = blocks.iter().map(|block| block.addr()).collect();
     let lent: Vec<usize> = blocks.iter().map(|block| block.expose_provenance()).collect();
     std::thread::spawn(move || {
-        lent.into_iter().for_each(|block| calls::free(std::ptr::with_exposed_provenance_mut(block)));
+        lent.into_iter().for_each(|block| free(std::ptr::with_exposed_provenance_mut(block)));
     })
     .join()
     .expect("no panic");
@@ -59,15 +65,16 @@ fn a_block_goes_the_shortest_way_there_is() {
     let again: Vec<*mut u8> = (0..cached + 200).map(|_| calls::allocate(size, 1)).collect();
     assert!(again.iter().filter(|block| addresses.contains(&block.addr())).count() > 100);
     assert_eq!((stats().spans, stats().mapped), (full.spans, full.mapped));
-    again.into_iter().for_each(calls::free);
+    again.into_iter().for_each(free);
 
     // A large block is slices of its own, grown where it lies, and given back.
     let large = calls::allocate(100_000, 1);
     assert_eq!((stats().large_blocks, stats().live_blocks), (1, 1));
     // SAFETY: our block.
     let grown = unsafe { calls::resize(large, 1 << 20, 1) };
-    assert_eq!((grown, calls::usable(grown)), (large, 1 << 20));
-    calls::free(grown);
+    // SAFETY: our block.
+    assert_eq!((grown, unsafe { calls::usable(grown) }), (large, 1 << 20));
+    free(grown);
 
     // Everything given back: no span, no block; caches stay, empty.
     assert!(trim());

@@ -97,7 +97,7 @@ fn settings_are_read_as_people_write_them() {
         ("TERRACE_PURGE_DELAY", "soon"),
         ("TERRACE_PURGE_DELAY", "-1"),
         ("TERRACE_PURGE_DELAY", "99999999999s"),
-        ("TERRACE_LIMIT", "1K"),
+        ("TERRACE_LIMIT", "1M"),
         ("TERRACE_LIMIT", "99999999T"),
         ("TERRACE_CACHE", "1M"),
         ("TERRACE_NUMA", "bind:64"),

@@ -44,13 +44,14 @@ impl<'a> Slab<'a> {
     /// slab of as many as they have bits.
     pub fn new(words: &'a mut [u64], blocks: u32) -> Self {
         let used = Self::words(blocks).min(words.len());
-        Self { words: &mut words[..used], len: blocks.min(used as u32 * BITS) }
+        let bits = used as u64 * u64::from(BITS);
+        Self { words: &mut words[..used], len: u64::from(blocks).min(bits) as u32 }
     }
 
     /// Makes every block free.
     pub fn release_all(&mut self) {
         self.words.fill(u64::MAX);
-        let stray = self.words.len() as u32 * BITS - self.len;
+        let stray = self.len.wrapping_neg() % BITS;
         if let Some(last) = self.words.last_mut() {
             *last >>= stray;
         }
@@ -120,7 +121,7 @@ impl<'a> Slab<'a> {
     /// # Errors
     /// A bit past the last block is set.
     pub fn check(&self) -> Result<(), Violation> {
-        let stray = self.words.len() as u32 * BITS - self.len;
+        let stray = self.len.wrapping_neg() % BITS;
         let last = self.words.last().copied().unwrap_or(0);
         ensure(stray == 0 || last >> (BITS - stray) == 0, "slab: bits past the block count are clear", self.len)
     }

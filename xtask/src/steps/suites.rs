@@ -15,16 +15,30 @@ use serde_json::Value;
 /// Cases of a property test under `--all`; proptest's own default is 256.
 const CASES_ALL: &str = "4096";
 
+/// Forks under load under `--all`; 300 otherwise.
+const FORKS_ALL: &str = "3000";
+
 /// Features whose tests need nothing that a host lacks; the library's own default is without them.
 pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api2,terrace-embedded/defmt,terrace-embedded/embedded-hal,terrace/global,terrace/allocator-api2";
 
 /// Programs that tests run, and the Debian packages they are in: each test says what it lacks.
-const PROGRAMS: [(&str, &[&str]); 5] = [
+const PROGRAMS: [(&str, &[&str]); 16] = [
     ("cc", &["gcc", "libc6-dev"]),
     ("c++", &["g++"]),
     ("make", &["make"]),
     ("arm-none-eabi-gcc", &["gcc-arm-none-eabi", "libnewlib-arm-none-eabi"]),
     ("qemu-system-arm", &["qemu-system-arm"]),
+    ("objcopy", &["binutils"]),
+    ("python3", &["python3"]),
+    ("perl", &["perl"]),
+    ("git", &["git"]),
+    ("sqlite3", &["sqlite3"]),
+    ("lua5.4", &["lua5.4"]),
+    ("redis-server", &["redis-server", "redis-tools"]),
+    ("z3", &["z3"]),
+    ("gs", &["ghostscript"]),
+    ("valgrind", &["valgrind"]),
+    ("gdb", &["gdb"]),
 ];
 
 /// Runs both.
@@ -35,6 +49,8 @@ pub fn run(options: &Options, report: &mut Report) {
             _ = install::apt(options, packages);
         }
         _ = bare::add(options, "thumbv7em-none-eabihf");
+        // The sanitizers' compiler.
+        _ = install::nightly(options);
     }
     workspace(options, report);
     report.verdict("test::no_default_features", no_default_features());
@@ -58,8 +74,10 @@ fn workspace(options: &Options, report: &mut Report) {
     }
     report.pass("test::build");
     let mut command = cargo(["test", "--workspace", "--features", FEATURES, "--no-fail-fast", "--", "--show-output"]);
+    // The library once more under each sanitizer, which a plain `cargo test` leaves out.
+    command.env("TERRACE_SANITIZERS", "1");
     if options.all {
-        command.env("PROPTEST_CASES", CASES_ALL);
+        command.env("PROPTEST_CASES", CASES_ALL).env("TERRACE_FORKS", FORKS_ALL);
     }
     let tests = execute("test", &mut command);
     let names = suites(&finished.output);

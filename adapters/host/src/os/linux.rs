@@ -115,13 +115,21 @@ pub fn milliseconds() -> u64 {
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
-/// Bits that differ from process to process: eight of the bytes the kernel gave this one.
+/// Bits that differ from process to process, the same for every copy of this code in one: the last eight of the bytes that
+/// the kernel gave it. (The first are the stack's canary.) Mixed, so that addresses give none of them away.
 pub fn random() -> u64 {
     // SAFETY: a query.
     let address = unsafe { libc::getauxval(libc::AT_RANDOM) };
-    let bytes = core::ptr::with_exposed_provenance::<[u8; 8]>(address as usize);
+    let bytes = core::ptr::with_exposed_provenance::<[u8; 16]>(address as usize);
     // SAFETY: 16 bytes that the kernel laid there, or null.
-    unsafe { bytes.as_ref() }.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    unsafe { bytes.as_ref() }.map_or(0, |bytes| mix((u128::from_le_bytes(*bytes) >> 64) as u64))
+}
+
+/// The finaliser of splitmix64 (Steele, Lea and Flood, 2014).
+fn mix(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
 }
 
 /// Whether this process was given rights that its user has not: settings from the environment are then not his to make.

@@ -32,8 +32,10 @@ pub(super) const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 pub(super) fn map_with(address: usize, bytes: usize, flags: i32, protection: i32) -> Option<NonNull<u8>> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let hint = core::ptr::without_provenance_mut(address);
+    let errno = errno();
     // SAFETY: without MAP_FIXED no mapping that exists is changed; the system checks every argument.
     let address = unsafe { libc::mmap(hint, bytes, protection, flags, -1, 0) };
+    set_errno(errno);
     if address == libc::MAP_FAILED { None } else { NonNull::new(address.cast()) }
 }
 
@@ -72,8 +74,10 @@ pub fn address_limit() -> usize {
 
 /// Writes bytes to standard error, in one piece where the system can. Nothing is left to be done about a failure.
 pub fn say(text: &[u8]) {
+    let errno = errno();
     // SAFETY: the bytes are readable.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    set_errno(errno);
 }
 
 /// Ends the process, as glibc does when it finds its heap broken.
@@ -165,6 +169,7 @@ pub fn at_fork(prepare: unsafe extern "C" fn(), parent: unsafe extern "C" fn(), 
 
 /// Starts a thread of its own that nobody waits for, with every signal blocked.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
+    let errno = errno();
     let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `all` is ours to be written.
@@ -182,6 +187,7 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
         // SAFETY: it was just made and is joined by nobody.
         unsafe { libc::pthread_detach(thread) };
     }
+    set_errno(errno);
     !failed
 }
 

@@ -229,8 +229,10 @@ impl Key {
 
     /// This thread's value; null when it has none.
     pub fn get(self) -> *mut c_void {
+        // SAFETY: a query.
+        let error = unsafe { GetLastError() };
         // SAFETY: the slot was made by `new`. The query changes the error number, which is put back.
-        let (error, value) = unsafe { (GetLastError(), FlsGetValue(self.0)) };
+        let value = unsafe { FlsGetValue(self.0) };
         // SAFETY: see above.
         unsafe { SetLastError(error) };
         value
@@ -271,12 +273,6 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     BODY.store(body as *mut (), core::sync::atomic::Ordering::Release);
     // SAFETY: `run` lives as long as the program.
     !unsafe { CreateThread(null(), 0, Some(run), null(), 0, null_mut()) }.is_null()
-}
-
-/// The thread's error number.
-pub fn errno() -> i32 {
-    // SAFETY: a query.
-    unsafe { GetLastError() as i32 }
 }
 
 /// Sets it.

@@ -1,0 +1,84 @@
+//! What is known of slices and pages by a bit each: free, written to, moved.
+//!
+//! Promises upward: O(slices / 64); a bit that is right already is not written, so its word stays in other processors' caches.
+//! Asks from below: the bitmaps of [`Tables`].
+
+use crate::class::{PAGE, SLICE};
+use crate::space::Tables;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Sets or clears the bits of `count` slices.
+pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
+    let (mut at, end) = (slice as usize, slice as usize + count);
+    while at < end {
+        let next = end.min((at / 64 + 1) * 64);
+        let mask = (u64::MAX >> (64 - (next - at))) << (at % 64);
+        if let Some(word) = bits.get(at / 64) {
+            // Looked at first: a word that is right already stays in other processors' caches.
+            match (set, word.load(Relaxed) & mask) {
+                (true, now) if now != mask => _ = word.fetch_or(mask, Relaxed),
+                (false, now) if now != 0 => _ = word.fetch_and(!mask, Relaxed),
+                _ => {}
+            }
+        }
+        at = next;
+    }
+}
+
+/// Says that the first `bytes` bytes from a slice on may hold something.
+pub fn soil(tables: &Tables, slice: u32, bytes: usize) {
+    for (at, pages) in tables.dirty[slice as usize..].iter().take(bytes.div_ceil(SLICE)).enumerate() {
+        let mask = pages_below(bytes - at * SLICE);
+        if pages.load(Relaxed) & mask != mask {
+            pages.fetch_or(mask, Relaxed);
+        }
+    }
+}
+
+/// The bits of the pages that the first `bytes` bytes of a slice touch.
+pub fn pages_below(bytes: usize) -> u16 {
+    let pages = bytes.min(SLICE).div_ceil(PAGE) as u32;
+    (u32::MAX >> (32 - pages.max(1))) as u16 & if pages == 0 { 0 } else { u16::MAX }
+}
+
+/// Forgets which of these slices memory was moved to; whether any.
+pub fn settle_moved(tables: &Tables, first: u32, end: u32) -> bool {
+    let mut count = 0;
+    for word in first / 64..=(end - 1) / 64 {
+        let Some(bits) = tables.moved.get(word as usize) else { continue };
+        let (low, high) = (first.max(word * 64), end.min(word * 64 + 64));
+        let mask = (u64::MAX >> (64 - (high - low))) << (low % 64);
+        if bits.load(Relaxed) & mask != 0 {
+            count += (bits.fetch_and(!mask, Relaxed) & mask).count_ones() as usize;
+        }
+    }
+    if count > 0 {
+        MOVED.fetch_sub(count, Relaxed);
+    }
+    count > 0
+}
+
+/// Mappings that stand alone because memory was moved there: a process may have 65530 in all.
+static MOVED: AtomicUsize = AtomicUsize::new(0);
+const MOST_MOVED: usize = 8192;
+
+/// Whether memory may be moved once more.
+pub fn may_move() -> bool {
+    MOVED.load(Relaxed) < MOST_MOVED
+}
+
+/// Nothing is moved any more.
+pub fn never_move() {
+    MOVED.store(usize::MAX / 2, Relaxed);
+}
+
+/// Says that memory was moved from the slices of one block to those of another.
+pub fn moved(tables: &Tables, from: u32, to: u32) {
+    let bit = |slice: u32| (tables.moved.get(slice as usize / 64), 1u64 << (slice % 64));
+    if let (Some(bits), mask) = bit(to) {
+        MOVED.fetch_add(usize::from(bits.fetch_or(mask, Relaxed) & mask == 0), Relaxed);
+    }
+    if let (Some(bits), mask) = bit(from) {
+        MOVED.fetch_sub(usize::from(bits.fetch_and(!mask, Relaxed) & mask != 0), Relaxed);
+    }
+}
