@@ -78,7 +78,10 @@ impl Held {
     fn each_word(&self, mut each: impl FnMut(*mut u64)) {
         let Some(last) = self.layout.size().checked_sub(8) else { return };
         // Words that end before the last one begins.
-        (0..last.saturating_sub(7)).step_by(4096).chain([last]).for_each(|offset| each(self.at.wrapping_add(offset).cast()));
+        (0..last.saturating_sub(7))
+            .step_by(4096)
+            .chain([last])
+            .for_each(|offset| each(self.at.wrapping_add(offset).cast()));
     }
 
     fn check(&self, upto: usize) {

@@ -58,7 +58,8 @@ extern "C" fn child() {
 }
 
 fn done(is_child: bool) {
-    if FORKER.swap(0, Relaxed) == 0 {
+    // Not ours when a handler forked without taking anything.
+    if FORKER.compare_exchange(os::thread(), 0, Relaxed, Relaxed).is_err() {
         return;
     }
     // SAFETY: `prepare` took this lock and forgot the guard; so for each below.

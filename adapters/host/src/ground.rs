@@ -46,6 +46,9 @@ static FALLBACKS: AtomicUsize = AtomicUsize::new(0);
 
 /// Least step by which the window grows: 64 slices, the span of two huge pages.
 const STEP: usize = 4 << 20;
+/// The first bytes of the window have no huge pages unless they are asked for: a small process would hold megabytes that
+/// it never uses where the system gives them to everybody.
+const SMALL: usize = 16 << 20;
 /// How far to go on where somebody else has mapped something.
 const DETOUR: usize = 256 << 20;
 
@@ -220,6 +223,10 @@ impl Ground {
             if let Some(at) = os::map_at(address, step) {
                 // Blocks are found by address from here on.
                 _ = at.expose_provenance();
+                if self.mapped < SMALL && settings::huge_pages().is_none() {
+                    // SAFETY: mapped a moment ago.
+                    unsafe { os::advise_huge(at, step, false) };
+                }
                 prepare(at, step);
                 return self.back(tables, step);
             }

@@ -230,6 +230,7 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let before = held(span);
     if count == ground::bytes_of(name) / SLICE || ground::resize(slice, count, before) {
         span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
+        purge::waiting(before as isize - bytes as isize);
         // Pages that it no longer holds may have been written to.
         bits::soil(tables, slice, before.min(count * SLICE));
         if bytes < before {
@@ -245,6 +246,7 @@ fn take_growing(tables: &Tables, bytes: usize) -> Option<u32> {
     let Some(to) = take(bytes + bytes / 2, SLICE, false) else { return take(bytes, SLICE, false) };
     if ground::resize(to, bytes.div_ceil(SLICE), 0) {
         tables.span(to).next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
+        purge::waiting((bytes / 2) as isize);
     }
     Some(to)
 }
@@ -266,6 +268,8 @@ fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
     };
     bits::soil(tables, to, moved);
     bits::moved(tables, slice, to);
+    // What moved was taken from nothing that waits.
+    purge::waiting(moved as isize);
     // What was moved is zero there again; pages behind it are as they were.
     for (at, pages) in tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).enumerate() {
         pages.fetch_and(!bits::pages_below(moved - at * SLICE), Relaxed);
