@@ -1,7 +1,8 @@
 //! The host allocator where this machine is not: other systems are type-checked, AArch64 runs under qemu-user, and the
 //! thread's word is found the other way.
 //!
-//! Promises upward: `host::TARGET` for each system, `host::aarch64` and `host::dynamic-tls` for the allocator's tests.
+//! Promises upward: `host::TARGET` for each system, `host::aarch64` and `host::dynamic-tls` for the allocator's tests,
+//! `host::bench` for those of its benchmark's programs.
 //! Asks from below: the targets (see `bare`); a cross compiler and qemu-user for AArch64.
 
 use super::bare::{self, Way};
@@ -32,6 +33,7 @@ pub fn run(options: &Options, report: &mut Report) {
         Err(missing) => report.skip("host::aarch64", &missing),
     }
     report.verdict("host::dynamic-tls", dynamic_tls());
+    report.verdict("host::bench", bench());
 }
 
 fn check(target: &str, way: Way) -> Result<(), String> {
@@ -52,9 +54,19 @@ fn aarch64(way: Way) -> Result<(), String> {
     let mut command = way.cargo(&TESTS, "std,panic_abort");
     command
         .args(["--target-dir", "target/aarch64", "--target", AARCH64])
+        .env("TERRACE_EMULATED", "1")
         .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc")
         .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", "qemu-aarch64 -L /usr/aarch64-linux-gnu");
     execute("host-aarch64", &mut command).verdict()
+}
+
+/// The tests of the programs that `cargo xtask bench host` runs, which are a workspace of their own.
+fn bench() -> Result<(), String> {
+    let mut command = crate::command::cargo(["test", "--manifest-path", "benches/host/Cargo.toml"]);
+    command.args(["--package", "terrace-host-programs", "--package", "terrace-host-steps"]);
+    // One at a time: some look at what the whole process holds.
+    command.args(["--target-dir", "target/bench-host", "--", "--test-threads", "1"]);
+    execute("host-bench", &mut command).verdict()
 }
 
 /// The same tests with the thread's word under a pthread key.
