@@ -85,7 +85,7 @@ fn ours() -> Result<Library, String> {
     command.args(["build", "--release", "--quiet", "--package", "terrace-capi", "--target-dir"]).arg(&target);
     recipes::run(command.current_dir(root))?;
     let path = target.join("release/libterrace_malloc.so");
-    let given = "this working tree; opt-level 3, thin LTO, 4 codegen units (release)";
+    let given = "this working tree; opt-level 3, fat LTO, 1 codegen unit (release)";
     Ok(Library { name: OURS.into(), path: Some(path), given: given.into(), own: true })
 }
 

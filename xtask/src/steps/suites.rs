@@ -19,7 +19,8 @@ const CASES_ALL: &str = "4096";
 const FORKS_ALL: &str = "3000";
 
 /// Features whose tests need nothing that a host lacks; the library's own default is without them.
-pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api2,terrace-embedded/defmt,terrace-embedded/embedded-hal,terrace/global,terrace/allocator-api2";
+pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api2,terrace-embedded/defmt,\
+    terrace-embedded/embedded-hal,terrace/global,terrace/allocator-api2";
 
 /// Programs that tests run, and the Debian packages they are in: each test says what it lacks.
 const PROGRAMS: [(&str, &[&str]); 16] = [
@@ -44,7 +45,9 @@ const PROGRAMS: [(&str, &[&str]); 16] = [
 /// Runs both.
 pub fn run(options: &Options, report: &mut Report) {
     if options.install {
-        for (_, packages) in PROGRAMS.iter().filter(|(program, _)| !works(program, &["--version"])) {
+        // Not every one knows `--version`.
+        let is_here = |program: &str| works("sh", &["-c", &format!("command -v {program}")]);
+        for (_, packages) in PROGRAMS.iter().filter(|(program, _)| !is_here(program)) {
             // Without it the tests that need it skip by name.
             _ = install::apt(options, packages);
         }
