@@ -1,5 +1,8 @@
 //! operator new and delete, under the names of the Itanium C++ ABI (which Linux uses on every processor).
 //!
+//! The forms of `new` that must not throw are the C++ library's own: they call the throwing ones, which are ours, and catch
+//! what those or the program's new-handler throw, which Rust cannot.
+//!
 //! A failed `new` asks the program's new-handler, then throws `std::bad_alloc`; both live in the C++ library, which C
 //! programs need not have.
 
@@ -39,12 +42,11 @@ const THROW: (usize, &CStr) = (1, c"_ZSt17__throw_bad_allocv");
 fn find((at, name): (usize, &CStr)) -> *const c_void {
     // SAFETY: two addresses, written before the program began.
     let linked = unsafe { terrace_malloc_cxx }[at];
-    if linked == 0 { look_up(libc::RTLD_DEFAULT, name) } else { core::ptr::with_exposed_provenance(linked) }
-}
-
-fn look_up(library: *mut c_void, name: &CStr) -> *const c_void {
+    if linked != 0 {
+        return core::ptr::with_exposed_provenance(linked);
+    }
     // SAFETY: a query; the name is a string.
-    unsafe { libc::dlsym(library, name.as_ptr()) }
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
 /// The program's new-handler, if it has one.
@@ -82,31 +84,6 @@ fn new_or_throw(bytes: usize, align: usize) -> *mut c_void {
     }
 }
 
-/// The same for a form that must not throw, though the handler may: the C++ library's own form catches what the
-/// throwing one, which is ours, lets through. `name` is that form's.
-#[cold]
-fn new_or_null(bytes: usize, align: Option<usize>, name: &CStr) -> *mut c_void {
-    if handler().is_none() {
-        return core::ptr::null_mut();
-    }
-    let form = look_up(libc::RTLD_NEXT, name);
-    if form.is_null() {
-        // A program without shared libraries: nobody here could catch what its handler throws, so it is not asked.
-        return core::ptr::null_mut();
-    }
-    let nothing = 0u8;
-    let nothrow = (&raw const nothing).cast::<c_void>();
-    if let Some(align) = align {
-        // SAFETY: `operator new(size_t, align_val_t, nothrow_t const&)` or its array form; the last is never looked at.
-        let form: extern "C-unwind" fn(usize, usize, *const c_void) -> *mut c_void =
-            unsafe { core::mem::transmute(form) };
-        return form(bytes, align, nothrow);
-    }
-    // SAFETY: `operator new(size_t, nothrow_t const&)` or its array form; the last is never looked at.
-    let form: extern "C-unwind" fn(usize, *const c_void) -> *mut c_void = unsafe { core::mem::transmute(form) };
-    form(bytes, nothrow)
-}
-
 #[inline(always)]
 fn new(bytes: usize) -> *mut c_void {
     let block = calls::allocate_small(bytes);
@@ -125,28 +102,10 @@ pub extern "C-unwind" fn _Znwm(bytes: usize) -> *mut c_void {
     new(bytes)
 }
 
-/// `operator new(size_t, nothrow_t const&)`
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn _ZnwmRKSt9nothrow_t(bytes: usize, _: *const c_void) -> *mut c_void {
-    let block = calls::allocate_small(bytes);
-    if block.is_null() { new_or_null(bytes, None, c"_ZnwmRKSt9nothrow_t") } else { block.cast() }
-}
-
 /// `operator new(size_t, align_val_t)`
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _ZnwmSt11align_val_t(bytes: usize, align: usize) -> *mut c_void {
     new_aligned(bytes, align)
-}
-
-/// `operator new(size_t, align_val_t, nothrow_t const&)`
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn _ZnwmSt11align_val_tRKSt9nothrow_t(
-    bytes: usize,
-    align: usize,
-    _: *const c_void,
-) -> *mut c_void {
-    let block = calls::allocate_aligned(bytes, align.max(16));
-    if block.is_null() { new_or_null(bytes, Some(align), c"_ZnwmSt11align_val_tRKSt9nothrow_t") } else { block.cast() }
 }
 
 /// `operator new[](size_t)`
@@ -155,28 +114,10 @@ pub extern "C-unwind" fn _Znam(bytes: usize) -> *mut c_void {
     new(bytes)
 }
 
-/// `operator new[](size_t, nothrow_t const&)`
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn _ZnamRKSt9nothrow_t(bytes: usize, _: *const c_void) -> *mut c_void {
-    let block = calls::allocate_small(bytes);
-    if block.is_null() { new_or_null(bytes, None, c"_ZnamRKSt9nothrow_t") } else { block.cast() }
-}
-
 /// `operator new[](size_t, align_val_t)`
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _ZnamSt11align_val_t(bytes: usize, align: usize) -> *mut c_void {
     new_aligned(bytes, align)
-}
-
-/// `operator new[](size_t, align_val_t, nothrow_t const&)`
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn _ZnamSt11align_val_tRKSt9nothrow_t(
-    bytes: usize,
-    align: usize,
-    _: *const c_void,
-) -> *mut c_void {
-    let block = calls::allocate_aligned(bytes, align.max(16));
-    if block.is_null() { new_or_null(bytes, Some(align), c"_ZnamSt11align_val_tRKSt9nothrow_t") } else { block.cast() }
 }
 
 /// `operator delete(void*)`

@@ -9,7 +9,7 @@
 //! | `c` | malloc, free, calloc, realloc, reallocarray, free_sized, free_aligned_sized |
 //! | `aligned` | aligned_alloc, memalign, posix_memalign, valloc, pvalloc |
 //! | `info` | malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_stats, mallopt |
-//! | `cxx` | operator new and delete, in all sized, aligned, array and nothrow forms |
+//! | `cxx` | operator new and delete, in all sized, aligned and array forms; the nothrow ones call them |
 //! | `signals` | sigaction, signal: the program's signal handlers may allocate |
 //! | `begin` | what runs when the library is loaded and when the process ends |
 //!
