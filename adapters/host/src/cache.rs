@@ -80,26 +80,26 @@ pub struct Empty {
     array: [Place; PLACES],
 }
 
+impl Empty {
+    /// The empty cache that lies at `own`, where all its tops point.
+    const fn new(own: *const Self) -> Self {
+        let end = own.cast::<Place>().cast_mut().wrapping_add(2 * PLACES);
+        let mut tops = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
+        let mut class = 0;
+        while class < COUNT {
+            tops[class] = AtomicPtr::new(end);
+            class += 1;
+        }
+        let array = [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES];
+        Self { head: Head { tops, small: class::SMALL }, rest: [0; ARRAY - size_of::<Head>()], array }
+    }
+}
+
 /// See [`Empty`].
-pub static EMPTY: Empty = Empty {
-    head: Head {
-        tops: [const { AtomicPtr::new((&raw const EMPTY).cast::<Place>().cast_mut().wrapping_add(2 * PLACES)) }; COUNT],
-        small: class::SMALL,
-    },
-    rest: [0; ARRAY - size_of::<Head>()],
-    array: [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES],
-};
+pub static EMPTY: Empty = Empty::new(&raw const EMPTY);
 
 /// The same for a thread in a signal handler.
-pub static IN_SIGNAL: Empty = Empty {
-    head: Head {
-        tops: [const { AtomicPtr::new((&raw const IN_SIGNAL).cast::<Place>().cast_mut().wrapping_add(2 * PLACES)) };
-            COUNT],
-        small: class::SMALL,
-    },
-    rest: [0; ARRAY - size_of::<Head>()],
-    array: [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES],
-};
+pub static IN_SIGNAL: Empty = Empty::new(&raw const IN_SIGNAL);
 
 /// Whether a thread's word names a cache of its own.
 #[inline]

@@ -16,7 +16,7 @@ use crate::{os, settings};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicUsize};
 use terrace_core::range::Use;
-use terrace_core::{Allocator, BestFit, Block, Branch, Owner, Range, Request, Slot};
+use terrace_core::{Allocator, BestFit, Branch, Owner, Range, Request, Slot};
 
 /// Best fit: the smallest gap, the lowest of equals, keeps what is in use together.
 type Slices = Range<&'static mut [Slot], BestFit<&'static mut [Branch]>>;
@@ -209,7 +209,7 @@ impl Ground {
     /// Maps more, so that `bytes` bytes at `align` fit. Larger steps as the window grows, the least that does when the
     /// system refuses them.
     fn grow(&mut self, tables: &Tables, bytes: usize, align: usize) -> bool {
-        // A gap that ends where the window is mapped to is part of what is needed.
+        // As if no free slice lay before what is mapped next.
         let needed = bytes.saturating_add(align.max(SLICE) - SLICE);
         let mut step = needed.max(STEP).max((self.mapped / 8).next_multiple_of(STEP)).next_multiple_of(STEP);
         let mut detours = 0;
@@ -330,9 +330,4 @@ pub fn purged(bytes: usize) {
         PURGES.fetch_add(1, Relaxed);
         PURGED.fetch_add(bytes, Relaxed);
     }
-}
-
-/// The block that a slice starts, as a size in bytes.
-pub fn bytes_of(block: Block) -> usize {
-    block.bytes as usize
 }

@@ -16,7 +16,7 @@ use terrace_core::sync::{AtomicU32, AtomicUsize as Word};
 /// Least size that is moved by page tables: 64 pages. Copying fewer costs less than the two system calls' worth of faults.
 const RELOCATE: usize = 256 << 10;
 
-/// A block of `bytes` bytes at a multiple of `align`, a power of two, for a heap (0: everybody's). Null when there is no memory.
+/// A block of `bytes` bytes at a multiple of `align`, a power of two. Null when there is no memory.
 #[cold]
 #[inline(never)]
 pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
@@ -231,7 +231,7 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     };
     let count = bytes.div_ceil(SLICE);
     let before = held(span);
-    if count == ground::bytes_of(name) / SLICE || ground::resize(slice, count, before) {
+    if count == name.bytes as usize / SLICE || ground::resize(slice, count, before) {
         span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
         purge::waiting(before as isize - bytes as isize);
         // Pages that it no longer holds may have been written to.

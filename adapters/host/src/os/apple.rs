@@ -30,39 +30,6 @@ pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     mapped != libc::MAP_FAILED
 }
 
-/// The same.
-///
-/// # Safety
-/// As for [`purge`].
-pub unsafe fn replace(at: NonNull<u8>, bytes: usize) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { purge(at, bytes) }
-}
-
-/// There is no advice for huge pages.
-///
-/// # Safety
-/// None is needed.
-pub unsafe fn advise_huge(_: NonNull<u8>, _: usize, _: bool) -> bool {
-    false
-}
-
-/// There is one node.
-///
-/// # Safety
-/// None is needed.
-pub unsafe fn bind(_: NonNull<u8>, _: usize, _: i32, _: u64) -> bool {
-    false
-}
-
-/// Pages cannot be moved.
-///
-/// # Safety
-/// None is needed.
-pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> super::Relocation {
-    super::Relocation::Refused
-}
-
 /// Gives the turn away until `word` is no longer `seen`, once: the system's own waiting on words is not public.
 pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     if word.load(Relaxed) != seen {

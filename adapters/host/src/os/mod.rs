@@ -22,6 +22,11 @@ mod apple;
 #[cfg(target_vendor = "apple")]
 pub use apple::*;
 
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod absent;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub use absent::*;
+
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]

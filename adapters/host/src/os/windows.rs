@@ -67,39 +67,6 @@ pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     gone && !unsafe { VirtualAlloc(at.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) }.is_null()
 }
 
-/// The same.
-///
-/// # Safety
-/// As for [`purge`].
-pub unsafe fn replace(at: NonNull<u8>, bytes: usize) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { purge(at, bytes) }
-}
-
-/// Large pages need a right that programs do not have.
-///
-/// # Safety
-/// None is needed.
-pub unsafe fn advise_huge(_: NonNull<u8>, _: usize, _: bool) -> bool {
-    false
-}
-
-/// Nodes are chosen by the system.
-///
-/// # Safety
-/// None is needed.
-pub unsafe fn bind(_: NonNull<u8>, _: usize, _: i32, _: u64) -> bool {
-    false
-}
-
-/// Pages cannot be moved.
-///
-/// # Safety
-/// None is needed.
-pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> super::Relocation {
-    super::Relocation::Refused
-}
-
 /// Sleeps until somebody wakes those that wait at `word`, unless it is no longer `seen`; `milliseconds` 0: as long as it takes.
 pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     let time = if milliseconds == 0 { INFINITE } else { milliseconds };
