@@ -2,7 +2,7 @@
 //!
 //! Promises upward: a block goes back *with* a fence; its owner may take it again at once, others only once
 //! the fence is [`FenceState::Ready`].
-//! Asks from below: tickets of one owner never decrease, and become ready in the order they were given.
+//! Asks from below: tickets of one owner, as long as they are not ready, never decrease, and become ready in the order they were given.
 
 use crate::allocator::Owner;
 
@@ -21,7 +21,8 @@ pub enum FenceState {
 ///
 /// Wakers live in adapters; core only polls.
 pub trait Fence {
-    /// A ticket that covers everything `owner` did so far. Called for blocks that leave the cache, not for every free.
+    /// A ticket that covers everything `owner` did so far. Called for each free that is not cached: a fence that costs
+    /// something is made when the ticket is first polled, and may cover more.
     fn record(&mut self, owner: Owner) -> u64;
 
     /// Whether a ticket can ever be pending: if so, an arena needs room for frees that wait.
@@ -31,6 +32,11 @@ pub trait Fence {
 
     /// Whether all that `ticket` covers is done.
     fn poll(&mut self, owner: Owner, ticket: u64) -> FenceState;
+
+    /// What is known of `ticket` without asking a driver. Called for each free; the default polls.
+    fn peek(&mut self, owner: Owner, ticket: u64) -> FenceState {
+        self.poll(owner, ticket)
+    }
 
     /// Waits until `ticket` is no longer pending. The default polls once and does not wait, for fences that
     /// only time can open (a replay's event clock).

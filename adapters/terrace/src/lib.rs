@@ -1,7 +1,8 @@
 //! terrace: a memory allocator for every place a program keeps bytes.
 //!
 //! This is the crate to name. It re-exports the `no_std` core and adds what needs an operating system:
-//! [`config`] (how much memory, kept how) and [`recording`] (what programs did, to be looked at or replayed).
+//! [`config`] (how much memory, kept how), [`recording`] (what programs did, to be looked at or replayed) and [`device`]
+//! (memory of a GPU).
 //!
 //! ```text
 //!   your program ──► Allocator ──► cache ──► index ──► Source (mmap, device, file, another allocator)
@@ -31,14 +32,15 @@
 
 pub mod buffers;
 pub mod config;
+pub mod device;
 pub mod recording;
 pub mod shared;
-pub mod store;
 pub mod waiting;
 
 pub use config::{Config, ConfigError, Strategy, Values};
-pub use store::{HeapStore, Room, heap_parts};
+pub use device::Device;
 pub use terrace_core::*;
+pub use terrace_device::store::{self, HeapStore, Room, heap_parts};
 
 /// The allocator of a whole program: `#[global_allocator] static A: terrace::Global = terrace::Global::new();`.
 #[cfg(feature = "global")]

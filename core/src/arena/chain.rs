@@ -133,7 +133,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     /// Frees a block for all when its fence is ready (true), lets it wait when not. A failed fence quarantines it: it
     /// stays with the range under a name that nobody has.
     fn settle(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
-        match self.fence.poll(owner, ticket) {
+        match self.fence.peek(owner, ticket) {
             // Never refused: it is live under a name that nobody else has.
             FenceState::Ready => self.ranges[area].free(block, owner).is_ok(),
             FenceState::Failed => {

@@ -2,7 +2,7 @@
 //! thread's word is found the other way.
 //!
 //! Promises upward: `host::TARGET` for each system, `host::aarch64` and `host::dynamic-tls` for the allocator's tests,
-//! `host::bench` for those of its benchmark's programs.
+//! `host::bench` for those of its benchmark's programs, `host::cuda-TARGET` for devices on systems that have CUDA.
 //! Asks from below: the targets (see `bare`); a cross compiler and qemu-user for AArch64.
 
 use super::bare::{self, Way};
@@ -32,6 +32,13 @@ pub fn run(options: &Options, report: &mut Report) {
         Ok(way) => report.verdict("host::aarch64", aarch64(way)),
         Err(missing) => report.skip("host::aarch64", &missing),
     }
+    for target in [AARCH64, "x86_64-pc-windows-gnu"] {
+        let name = format!("host::cuda-{target}");
+        match bare::way(options, target) {
+            Ok(way) => report.verdict(&name, cuda(target, way)),
+            Err(missing) => report.skip(&name, &missing),
+        }
+    }
     report.verdict("host::dynamic-tls", dynamic_tls());
     report.verdict("host::bench", bench());
 }
@@ -41,6 +48,13 @@ fn check(target: &str, way: Way) -> Result<(), String> {
     let mut command = way.cargo(&words, "core,alloc");
     command.args(["--target-dir", "target/bare", "--target", target]);
     execute(&format!("host-{target}"), &mut command).verdict()
+}
+
+/// Devices on the systems that have CUDA, Jetson's among them; nothing of CUDA is needed.
+fn cuda(target: &str, way: Way) -> Result<(), String> {
+    let mut command = way.cargo(&["check", "--package", "terrace-cuda"], "std,panic_abort");
+    command.args(["--target-dir", "target/bare", "--target", target]);
+    execute(&format!("host-cuda-{target}"), &mut command).verdict()
 }
 
 /// Makes sure that programs for AArch64 can be linked and run.

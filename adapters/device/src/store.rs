@@ -44,10 +44,11 @@ impl Default for Room {
 ///
 /// # Example
 /// ```
-/// use terrace::{Arena, BestFit, Fixed, NoFence, Room, heap_parts};
+/// use terrace_core::{Arena, BestFit, Fixed, NoFence};
+/// use terrace_device::store::{Room, heap_parts};
 /// let mut memory = vec![0u64; 1 << 16];
 /// let parts = heap_parts(Room::default(), BestFit::new);
-/// let arena = Arena::new(Fixed::new(&mut memory), NoFence, parts, terrace::arena::Settings::segments());
+/// let arena = Arena::new(Fixed::new(&mut memory), NoFence, parts, terrace_core::arena::Settings::segments());
 /// assert!(arena.is_ok());
 /// ```
 pub fn heap_parts<I: Index>(room: Room, index: impl Fn(Box<[Branch]>) -> I) -> Parts<HeapStore<I>> {

@@ -1,0 +1,265 @@
+//! The backend itself: each call of [`Backend`] is one function of the driver.
+//!
+//! Promises upward: what the trait says. No lock on any path: a call is the driver's, and what must be done around it.
+//! Asks from below: `regions` and `pages` for memory; streams, events and copies are here.
+
+use crate::codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, of_handle};
+use crate::layouts::NO_TIMING;
+use crate::open::{create_stream, destroy_stream, device, stream_name};
+use crate::pages;
+use crate::primary::{Primary, handle, number};
+use crate::regions::{self, absent, size};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use terrace_device::{
+    Backend, Capabilities, Description, Fault, Kind, Memory, Page, RawEvent, RawStream, Reason, meminfo,
+};
+
+/// A CUDA device, and a reference to its primary context.
+///
+/// Everything that was taken from it must be given back before it is dropped: what is left then stays with the context, which
+/// lives until the last library of the process gives it up.
+pub struct Cuda {
+    pub(crate) primary: Primary,
+    /// Our own stream, for the driver's pool and for trials.
+    pub(crate) stream: u64,
+    /// The driver's pool, where the device has [`Capabilities::DRIVER_POOL`].
+    pub(crate) pool: Option<u64>,
+    /// Contexts of other devices by ordinal, from the first use on.
+    pub(crate) peers: Box<[OnceLock<Primary>]>,
+    pub(crate) description: Description,
+}
+
+impl std::fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Cuda").field(&self.description).finish()
+    }
+}
+
+impl Cuda {
+    /// What `memory` of a device that shares the host's says: the driver counts the page cache as used, which the system
+    /// gives up for the asking.
+    fn free(&self, told: u64, total: u64) -> u64 {
+        match meminfo::available() {
+            Some(available) if self.description.capabilities.contains(Capabilities::FREE_IS_AVAILABLE) => {
+                available.min(total)
+            }
+            _ => told,
+        }
+    }
+}
+
+impl Backend for Cuda {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn memory(&self) -> Result<Memory, Fault> {
+        let (mut free, mut total) = (0, 0);
+        self.primary.call("cuMemGetInfo_v2", |core| {
+            // SAFETY: both out parameters live through the call.
+            unsafe { (core.cuMemGetInfo_v2)(&raw mut free, &raw mut total) }
+        })?;
+        Ok(Memory { free: self.free(free as u64, total as u64), total: total as u64 })
+    }
+
+    fn take(&self, kind: Kind, bytes: u64) -> Result<u64, Fault> {
+        regions::take(self, kind, bytes)
+    }
+
+    unsafe fn give_back(&self, kind: Kind, address: u64, _bytes: u64) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { regions::give_back(self, kind, address) }
+    }
+
+    fn trim(&self) -> Result<(), Fault> {
+        regions::trim(self)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<u64, Fault> {
+        pages::reserve(self, bytes)
+    }
+
+    unsafe fn unreserve(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { pages::unreserve(self, address, bytes) }
+    }
+
+    fn create_page(&self) -> Result<Page, Fault> {
+        pages::create(self)
+    }
+
+    fn release_page(&self, page: Page) -> Result<(), Fault> {
+        pages::release(self, page)
+    }
+
+    unsafe fn map(&self, address: u64, page: Page) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { pages::map(self, address, page) }
+    }
+
+    unsafe fn allow(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { pages::allow(self, address, bytes, peers) }
+    }
+
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { pages::unmap(self, address, bytes) }
+    }
+
+    fn create_stream(&self) -> Result<RawStream, Fault> {
+        create_stream(&self.primary).map(RawStream)
+    }
+
+    fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault> {
+        destroy_stream(&self.primary, stream.0)
+    }
+
+    fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+        if !self.description.capabilities.contains(Capabilities::STREAM_NAMES) {
+            return Ok(None);
+        }
+        stream_name(&self.primary, stream.0).map(Some)
+    }
+
+    fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
+        let mut answer = 0;
+        let done = self.primary.relaxed("cuStreamQuery", |core| {
+            // SAFETY: the driver refuses handles that it does not know.
+            answer = unsafe { (core.cuStreamQuery)(handle(stream.0)) };
+            if answer == NOT_READY { 0 } else { answer }
+        });
+        done.map(|()| answer != NOT_READY).map_err(of_handle)
+    }
+
+    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
+        let done = self.primary.relaxed("cuStreamSynchronize", |core| {
+            // SAFETY: the driver refuses handles that it does not know.
+            unsafe { (core.cuStreamSynchronize)(handle(stream.0)) }
+        });
+        done.map_err(of_handle)
+    }
+
+    fn synchronize(&self) -> Result<(), Fault> {
+        self.primary.relaxed("cuCtxSynchronize", |core| {
+            // SAFETY: takes nothing.
+            unsafe { (core.cuCtxSynchronize)() }
+        })
+    }
+
+    fn create_event(&self) -> Result<RawEvent, Fault> {
+        let mut event = null_mut();
+        self.primary.call("cuEventCreate", |core| {
+            // SAFETY: the out parameter lives through the call.
+            unsafe { (core.cuEventCreate)(&raw mut event, NO_TIMING) }
+        })?;
+        Ok(RawEvent(number(event)))
+    }
+
+    fn destroy_event(&self, event: RawEvent) -> Result<(), Fault> {
+        let done = self.primary.call("cuEventDestroy_v2", |core| {
+            // SAFETY: the driver refuses handles that it does not know.
+            unsafe { (core.cuEventDestroy_v2)(handle(event.0)) }
+        });
+        done.map_err(of_handle)
+    }
+
+    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
+        let done = self.primary.call("cuEventRecord", |core| {
+            // SAFETY: the driver refuses handles that it does not know.
+            unsafe { (core.cuEventRecord)(handle(event.0), handle(stream.0)) }
+        });
+        done.map_err(of_handle)
+    }
+
+    fn query(&self, event: RawEvent) -> Result<bool, Fault> {
+        let mut answer = 0;
+        let done = self.primary.relaxed("cuEventQuery", |core| {
+            // SAFETY: the driver refuses handles that it does not know.
+            answer = unsafe { (core.cuEventQuery)(handle(event.0)) };
+            // Not yet is an answer, not a refusal.
+            if answer == NOT_READY { 0 } else { answer }
+        });
+        done.map(|()| answer != NOT_READY).map_err(of_handle)
+    }
+
+    fn wait(&self, event: RawEvent) -> Result<(), Fault> {
+        let done = self.primary.relaxed("cuEventSynchronize", |core| {
+            // SAFETY: the driver refuses handles that it does not know.
+            unsafe { (core.cuEventSynchronize)(handle(event.0)) }
+        });
+        done.map_err(of_handle)
+    }
+
+    fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault> {
+        let done = self.primary.call("cuStreamWaitEvent", |core| {
+            // SAFETY: the driver refuses handles that it does not know.
+            unsafe { (core.cuStreamWaitEvent)(handle(stream.0), handle(event.0), 0) }
+        });
+        done.map_err(of_handle)
+    }
+
+    unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault> {
+        let size = size("cuMemcpyAsync", bytes)?;
+        let done = self.primary.call("cuMemcpyAsync", |core| {
+            // SAFETY: the caller's promise. The driver sees by the addresses which side is the host's.
+            unsafe { (core.cuMemcpyAsync)(to, from, size, handle(stream.0)) }
+        });
+        done.map_err(of_handle)
+    }
+
+    unsafe fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), Fault> {
+        let peers = self.primary.functions.peers.as_ref().map_err(absent)?;
+        let size = size("cuMemcpyPeerAsync", bytes)?;
+        let (own, other) = (self.primary.context(), self.peer(of)?.context());
+        let done = self.primary.call("cuMemcpyPeerAsync", |_| {
+            // SAFETY: the caller's promise; both contexts are kept.
+            unsafe { (peers.cuMemcpyPeerAsync)(to, own, from, other, size, handle(stream.0)) }
+        });
+        done.map_err(of_handle)
+    }
+
+    unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault> {
+        let size = size("cuMemsetD8Async", bytes)?;
+        let done = self.primary.call("cuMemsetD8Async", |core| {
+            // SAFETY: the caller's promise.
+            unsafe { (core.cuMemsetD8Async)(address, value, size, handle(stream.0)) }
+        });
+        done.map_err(of_handle)
+    }
+
+    fn can_reach(&self, ordinal: u32) -> Result<bool, Fault> {
+        if ordinal == self.description.ordinal {
+            return Ok(true);
+        }
+        let Ok(peers) = &self.primary.functions.peers else { return Ok(false) };
+        let mut can = 0;
+        self.primary.at_home("cuDeviceGet")?;
+        let other = device(self.primary.functions, ordinal)?;
+        self.primary.call("cuDeviceCanAccessPeer", |_| {
+            // SAFETY: the out parameter lives through the call.
+            unsafe { (peers.cuDeviceCanAccessPeer)(&raw mut can, self.primary.device, other) }
+        })?;
+        Ok(can != 0)
+    }
+
+    fn reach(&self, ordinal: u32) -> Result<(), Fault> {
+        const CALL: &str = "cuCtxEnablePeerAccess";
+        if ordinal == self.description.ordinal {
+            return Ok(());
+        }
+        let peers = self.primary.functions.peers.as_ref().map_err(absent)?;
+        if !self.can_reach(ordinal)? {
+            return Err(Fault::of(CALL, Reason::Unsupported));
+        }
+        let other = self.peer(ordinal)?.context();
+        self.primary.call(CALL, |_| {
+            // SAFETY: the context is kept.
+            match unsafe { (peers.cuCtxEnablePeerAccess)(other, 0) } {
+                PEER_ACCESS_ALREADY_ENABLED => 0,
+                code => code,
+            }
+        })
+    }
+}

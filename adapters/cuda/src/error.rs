@@ -1,0 +1,151 @@
+//! Why a device could not be opened.
+//!
+//! Promises upward: an error that says what happened, where, and what to install or do; it can be kept, compared and shown
+//! when there is no driver.
+
+use crate::codes;
+use std::fmt;
+use terrace_device::Fault;
+
+/// A version of CUDA: what a driver offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    /// 12 in CUDA 12.8.
+    pub major: u32,
+    /// 8 in CUDA 12.8.
+    pub minor: u32,
+}
+
+impl Version {
+    /// The oldest driver that is worked with: pools and maps of pages came with it or before.
+    pub const NEEDED: Self = Self { major: 11, minor: 4 };
+
+    /// As the driver says it: 12080 is 12.8.
+    pub(crate) fn from_number(number: i32) -> Self {
+        let number = number.unsigned_abs();
+        Self { major: number / 1000, minor: number % 1000 / 10 }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Why a device could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no driver on this machine, or none that this process can load.
+    NoLibrary {
+        /// File names that were looked for, the best known first.
+        searched: Vec<String>,
+    },
+    /// The driver has no such device.
+    NoDevice {
+        /// Which one was asked for.
+        ordinal: u32,
+        /// How many there are.
+        found: u32,
+    },
+    /// The driver is older than what is worked with.
+    DriverTooOld {
+        /// What it offers.
+        version: Version,
+        /// What it must offer.
+        needed: Version,
+    },
+    /// The library lacks a function that nothing goes without.
+    MissingSymbol {
+        /// The function.
+        symbol: &'static str,
+        /// The version of CUDA that brought it.
+        since: &'static str,
+    },
+    /// The driver refused a call.
+    Driver(Fault),
+}
+
+/// What to install: the end of every message about a driver that is absent or too old.
+const INSTALL: &str = "install NVIDIA's driver for CUDA 11.4 or newer (Linux: the distribution's package of the NVIDIA driver; \
+    a container: start it with its devices, `--gpus all`; WSL2: the driver on the Windows side; Jetson: JetPack)";
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLibrary { searched } => {
+                let shown = searched.len().min(3);
+                write!(f, "no CUDA driver: there is no {}", searched[..shown].join(", "))?;
+                match searched.len() - shown {
+                    0 => {}
+                    more => write!(f, " (nor {more} other names)")?,
+                }
+                write!(f, " where this system looks for libraries; {INSTALL}, or use the host backend")
+            }
+            Self::NoDevice { found: 0, .. } => f.write_str(
+                "the CUDA driver sees no device: look at `nvidia-smi -L` and at CUDA_VISIBLE_DEVICES, give a container its \
+                 devices, or use the host backend",
+            ),
+            Self::NoDevice { ordinal, found } => {
+                write!(f, "there is no CUDA device {ordinal}: the driver sees {found}, the last one is {}", found - 1)
+            }
+            Self::DriverTooOld { version, needed } => {
+                write!(f, "the CUDA driver is too old: it offers CUDA {version}, needed is {needed}; {INSTALL}")
+            }
+            Self::MissingSymbol { symbol, since } => {
+                write!(f, "the CUDA driver's library has no function {symbol}, which came with CUDA {since}; {INSTALL}")
+            }
+            Self::Driver(fault) => {
+                write!(f, "the CUDA device could not be opened: {fault}")?;
+                match codes::advice(fault.code) {
+                    "" => Ok(()),
+                    advice => write!(f, "; {advice}"),
+                }
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Driver(fault) => Some(fault),
+            _ => None,
+        }
+    }
+}
+
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        Self::Driver(fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(Version::from_number(12080).to_string(), "12.8");
+        assert_eq!(Version::from_number(11040), Version::NEEDED);
+        assert!(Version::from_number(10020) < Version::NEEDED);
+        assert!(Version::from_number(13000) > Version::NEEDED);
+    }
+
+    #[test]
+    fn messages_say_what_to_do() {
+        let searched = ["a.so", "b.so", "c.so", "d.so"].map(String::from).to_vec();
+        let text = OpenError::NoLibrary { searched }.to_string();
+        assert!(text.contains("no a.so, b.so, c.so (nor 1 other names)") && text.contains("install"), "{text}");
+        assert!(OpenError::NoLibrary { searched: Vec::new() }.to_string().contains("install"));
+        let text = OpenError::NoDevice { ordinal: 3, found: 2 }.to_string();
+        assert!(text.contains("no CUDA device 3") && text.contains("the last one is 1"), "{text}");
+        assert!(OpenError::NoDevice { ordinal: 0, found: 0 }.to_string().contains("CUDA_VISIBLE_DEVICES"));
+        let stub = OpenError::Driver(codes::fault("cuInit", 34)).to_string();
+        for word in ["cuInit", "CUDA_ERROR_STUB_LIBRARY", "`stubs`"] {
+            assert!(stub.contains(word), "{word} in {stub}");
+        }
+    }
+}

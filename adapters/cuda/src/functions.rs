@@ -1,0 +1,207 @@
+//! The driver's functions: pointers found by name, once in a process, in groups that stand for something a device can do.
+//!
+//! Promises upward: a function that the driver lacks is known by name and by the CUDA that brought it. Without one of
+//! [`Core`] no device is opened; any other group is there as a whole, or the capability behind it is not.
+//! Asks from below: the library, by exported names. Names end in `_v2` where the exported ones do: the plain ones are what
+//! programs of CUDA 3 call.
+
+use crate::error::OpenError;
+use crate::layouts::{Access, PageProperties, PoolProperties};
+use crate::library;
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemGenericAllocationHandle, CUmemoryPool, CUstream,
+};
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
+use std::sync::OnceLock;
+
+/// What every function returns: 0, or a code that [`codes`](crate::codes) knows or does not. Not an enum: a driver newer
+/// than this text may return anything.
+pub type Code = c_int;
+
+/// One function that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// The exported name.
+    pub symbol: &'static str,
+    /// The version of CUDA that brought it.
+    pub since: &'static str,
+    /// Whether no device can be opened without it.
+    pub required: bool,
+}
+
+/// A function that the driver does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    pub symbol: &'static str,
+    pub since: &'static str,
+}
+
+macro_rules! group {
+    ($(#[$doc:meta])* $group:ident, required: $required:literal;
+     $($name:ident($($argument:ty),*), $since:literal;)*) => {
+        $(#[$doc])*
+        #[allow(non_snake_case, reason = "each is found by this name")]
+        pub struct $group {
+            $(pub $name: unsafe extern "system" fn($($argument),*) -> Code,)*
+        }
+
+        impl $group {
+            const FUNCTIONS: &'static [Function] =
+                &[$(Function { symbol: stringify!($name), since: $since, required: $required }),*];
+
+            fn find() -> Result<Self, Missing> {
+                // SAFETY: called by `find`, below, when the library is there; the prototypes are those of the driver's header.
+                Ok(Self { $($name: unsafe { library::function(stringify!($name), $since) }?,)* })
+            }
+        }
+    };
+}
+
+group! {
+    /// What a backend cannot do without.
+    Core, required: true;
+    cuInit(c_uint), "2.0";
+    cuDriverGetVersion(*mut c_int), "2.2";
+    cuDeviceGet(*mut CUdevice, c_int), "2.0";
+    cuDeviceGetCount(*mut c_int), "2.0";
+    cuDeviceGetName(*mut c_char, c_int, CUdevice), "2.0";
+    cuDeviceTotalMem_v2(*mut usize, CUdevice), "3.2";
+    cuDeviceGetAttribute(*mut c_int, c_uint, CUdevice), "2.0";
+    cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice), "7.0";
+    cuDevicePrimaryCtxRelease_v2(CUdevice), "11.0";
+    cuCtxGetCurrent(*mut CUcontext), "4.0";
+    cuCtxSetCurrent(CUcontext), "4.0";
+    cuCtxSynchronize(), "2.0";
+    cuMemGetInfo_v2(*mut usize, *mut usize), "3.2";
+    cuMemAlloc_v2(*mut CUdeviceptr, usize), "3.2";
+    cuMemFree_v2(CUdeviceptr), "3.2";
+    cuMemHostAlloc(*mut *mut c_void, usize, c_uint), "2.2";
+    cuMemFreeHost(*mut c_void), "2.0";
+    cuStreamCreate(*mut CUstream, c_uint), "2.0";
+    cuStreamDestroy_v2(CUstream), "4.0";
+    cuStreamQuery(CUstream), "2.0";
+    cuStreamSynchronize(CUstream), "2.0";
+    cuStreamWaitEvent(CUstream, CUevent, c_uint), "3.2";
+    cuEventCreate(*mut CUevent, c_uint), "2.0";
+    cuEventDestroy_v2(CUevent), "4.0";
+    cuEventRecord(CUevent, CUstream), "2.0";
+    cuEventQuery(CUevent), "2.0";
+    cuEventSynchronize(CUevent), "2.0";
+    cuMemcpyAsync(CUdeviceptr, CUdeviceptr, usize, CUstream), "4.0";
+    cuMemsetD8Async(CUdeviceptr, c_uchar, usize, CUstream), "3.2";
+}
+
+group! {
+    /// Address space and pages.
+    Pages, required: false;
+    cuMemGetAllocationGranularity(*mut usize, *const PageProperties, c_uint), "10.2";
+    cuMemAddressReserve(*mut CUdeviceptr, usize, usize, CUdeviceptr, c_ulonglong), "10.2";
+    cuMemAddressFree(CUdeviceptr, usize), "10.2";
+    cuMemCreate(*mut CUmemGenericAllocationHandle, usize, *const PageProperties, c_ulonglong), "10.2";
+    cuMemRelease(CUmemGenericAllocationHandle), "10.2";
+    cuMemMap(CUdeviceptr, usize, usize, CUmemGenericAllocationHandle, c_ulonglong), "10.2";
+    cuMemUnmap(CUdeviceptr, usize), "10.2";
+    cuMemSetAccess(CUdeviceptr, usize, *const Access, usize), "10.2";
+}
+
+group! {
+    /// The driver's own pools.
+    Pools, required: false;
+    cuMemPoolCreate(*mut CUmemoryPool, *const PoolProperties), "11.2";
+    cuMemPoolDestroy(CUmemoryPool), "11.2";
+    cuMemPoolSetAttribute(CUmemoryPool, c_uint, *mut c_void), "11.2";
+    cuMemPoolTrimTo(CUmemoryPool, usize), "11.2";
+    cuMemAllocFromPoolAsync(*mut CUdeviceptr, usize, CUmemoryPool, CUstream), "11.2";
+    cuMemFreeAsync(CUdeviceptr, CUstream), "11.2";
+}
+
+group! {
+    /// Managed memory.
+    Managed, required: false;
+    cuMemAllocManaged(*mut CUdeviceptr, usize, c_uint), "6.0";
+}
+
+group! {
+    /// Memory of the program itself, made usable for devices.
+    Registration, required: false;
+    cuMemHostRegister_v2(*mut c_void, usize, c_uint), "6.5";
+    cuMemHostUnregister(*mut c_void), "4.0";
+}
+
+group! {
+    /// Other devices.
+    Peers, required: false;
+    cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice), "4.0";
+    cuCtxEnablePeerAccess(CUcontext, c_uint), "4.0";
+    cuMemcpyPeerAsync(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream), "4.0";
+}
+
+group! {
+    /// Names of streams that are never used twice.
+    Names, required: false;
+    cuStreamGetId(CUstream, *mut c_ulonglong), "12.0";
+}
+
+group! {
+    /// Being left alone by captures of other threads.
+    Capture, required: false;
+    cuThreadExchangeStreamCaptureMode(*mut c_uint), "10.1";
+}
+
+/// All that was found.
+pub struct Functions {
+    pub core: Core,
+    pub pages: Result<Pages, Missing>,
+    pub pools: Result<Pools, Missing>,
+    pub managed: Result<Managed, Missing>,
+    pub registration: Result<Registration, Missing>,
+    pub peers: Result<Peers, Missing>,
+    pub names: Result<Names, Missing>,
+    pub capture: Result<Capture, Missing>,
+}
+
+/// Every function that is asked for, so that a program (or a test) can say what a driver lacks.
+///
+/// # Example
+/// ```
+/// let new: Vec<_> = terrace_cuda::functions().filter(|function| function.since == "12.0").collect();
+/// assert_eq!(new.len(), 1);
+/// assert_eq!(new[0].symbol, "cuStreamGetId");
+/// assert!(!new[0].required);
+/// ```
+pub fn functions() -> impl Iterator<Item = &'static Function> {
+    let groups = [
+        Core::FUNCTIONS,
+        Pages::FUNCTIONS,
+        Pools::FUNCTIONS,
+        Managed::FUNCTIONS,
+        Registration::FUNCTIONS,
+        Peers::FUNCTIONS,
+        Names::FUNCTIONS,
+        Capture::FUNCTIONS,
+    ];
+    groups.into_iter().flatten()
+}
+
+fn find() -> Result<Functions, OpenError> {
+    if !library::is_there() {
+        return Err(OpenError::NoLibrary { searched: library::searched() });
+    }
+    let core = Core::find().map_err(|Missing { symbol, since }| OpenError::MissingSymbol { symbol, since })?;
+    Ok(Functions {
+        core,
+        pages: Pages::find(),
+        pools: Pools::find(),
+        managed: Managed::find(),
+        registration: Registration::find(),
+        peers: Peers::find(),
+        names: Names::find(),
+        capture: Capture::find(),
+    })
+}
+
+/// The driver's functions. Looked for by the first call; whatever it found, the library or none, holds for the process.
+pub fn loaded() -> Result<&'static Functions, OpenError> {
+    static LOADED: OnceLock<Result<Functions, OpenError>> = OnceLock::new();
+    LOADED.get_or_init(find).as_ref().map_err(Clone::clone)
+}

@@ -1,0 +1,160 @@
+//! Structures and constants of the driver's interface, as its C header lays them out.
+//!
+//! Promises upward: the layouts hold for every driver since CUDA 11.4. A newer driver gives meaning to bytes that are
+//! reserved here, and takes zero in them for "as before".
+//! Asks from below: nothing. The tests compare sizes and places of fields with cudarc's, which are made from the header.
+//!
+//! Not cudarc's own structures: their fields have other names and types from one of its `cuda-` features to the next.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+/// `CUmemLocation`: where memory is, or who may use it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Location {
+    pub kind: c_uint,
+    /// The ordinal of the device.
+    pub id: c_int,
+}
+
+impl Location {
+    /// On a device: `CU_MEM_LOCATION_TYPE_DEVICE`.
+    pub fn device(ordinal: c_int) -> Self {
+        Self { kind: 1, id: ordinal }
+    }
+}
+
+/// `CUmemAllocationProp`: what kind of page `cuMemCreate` makes.
+#[repr(C)]
+pub struct PageProperties {
+    pub kind: c_uint,
+    /// Handles for other processes: none.
+    pub handles: c_uint,
+    pub location: Location,
+    pub security: *mut c_void,
+    /// Compression, RDMA, usage: none.
+    pub flags: [u8; 8],
+}
+
+/// `CUmemPoolProps`: what kind of pool `cuMemPoolCreate` makes.
+#[repr(C)]
+pub struct PoolProperties {
+    pub kind: c_uint,
+    /// Handles for other processes: none.
+    pub handles: c_uint,
+    pub location: Location,
+    pub security: *mut c_void,
+    /// 64 bytes are reserved in CUDA 11.4; newer headers give the first ones to a limit, which 0 leaves open.
+    pub reserved: [u64; 8],
+}
+
+/// `CUmemAccessDesc`: who may use a range, and how.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Access {
+    pub location: Location,
+    pub flags: c_uint,
+}
+
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`: memory that stays where it is.
+const STAYS: c_uint = 1;
+
+impl PageProperties {
+    pub fn on(ordinal: c_int) -> Self {
+        Self { kind: STAYS, handles: 0, location: Location::device(ordinal), security: null_mut(), flags: [0; 8] }
+    }
+}
+
+impl PoolProperties {
+    pub fn on(ordinal: c_int) -> Self {
+        Self { kind: STAYS, handles: 0, location: Location::device(ordinal), security: null_mut(), reserved: [0; 8] }
+    }
+}
+
+impl Access {
+    /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+    pub fn full(ordinal: c_int) -> Self {
+        Self { location: Location::device(ordinal), flags: 3 }
+    }
+}
+
+/// `CU_MEM_ALLOC_GRANULARITY_MINIMUM`: the smallest page, not the recommended one.
+pub const GRANULARITY_MINIMUM: c_uint = 0;
+/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: pinned for every context, with an address on the device. Not
+/// write-combined: the host could hardly read it then.
+pub const PINNED: c_uint = 1 | 2;
+/// `CU_MEM_ATTACH_GLOBAL`: managed memory that every stream may use.
+pub const MANAGED: c_uint = 1;
+/// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream.
+pub const NON_BLOCKING: c_uint = 1;
+/// `CU_EVENT_DISABLE_TIMING`: an event without a clock is cheaper to record.
+pub const NO_TIMING: c_uint = 2;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: this thread may make calls that a capture elsewhere would forbid.
+pub const RELAXED: c_uint = 2;
+/// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: how much unused memory a pool keeps.
+pub const POOL_KEEPS: c_uint = 4;
+
+/// `CUdevice_attribute`, those that are asked for.
+pub mod attribute {
+    use std::ffi::c_uint;
+
+    pub const INTEGRATED: c_uint = 18;
+    pub const UNIFIED_ADDRESSING: c_uint = 41;
+    pub const MANAGED_MEMORY: c_uint = 83;
+    pub const HOST_NATIVE_ATOMICS: c_uint = 86;
+    pub const PAGEABLE_MEMORY: c_uint = 88;
+    pub const CONCURRENT_MANAGED: c_uint = 89;
+    pub const HOST_REGISTER: c_uint = 99;
+    pub const VIRTUAL_MEMORY: c_uint = 102;
+    pub const MEMORY_POOLS: c_uint = 115;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cudarc::driver::sys;
+    use std::mem::{align_of, offset_of, size_of};
+
+    #[test]
+    fn layouts_are_those_of_the_header() {
+        assert_eq!(size_of::<Location>(), size_of::<sys::CUmemLocation>());
+        assert_eq!(size_of::<PageProperties>(), size_of::<sys::CUmemAllocationProp>());
+        assert_eq!(size_of::<PoolProperties>(), size_of::<sys::CUmemPoolProps>());
+        assert_eq!(size_of::<Access>(), size_of::<sys::CUmemAccessDesc>());
+        assert_eq!(align_of::<PageProperties>(), align_of::<sys::CUmemAllocationProp>());
+        assert_eq!(align_of::<PoolProperties>(), align_of::<sys::CUmemPoolProps>());
+        assert_eq!(offset_of!(PageProperties, handles), offset_of!(sys::CUmemAllocationProp, requestedHandleTypes));
+        assert_eq!(offset_of!(PageProperties, location), offset_of!(sys::CUmemAllocationProp, location));
+        assert_eq!(offset_of!(PageProperties, flags), offset_of!(sys::CUmemAllocationProp, allocFlags));
+        assert_eq!(offset_of!(PoolProperties, location), offset_of!(sys::CUmemPoolProps, location));
+        assert_eq!(offset_of!(PoolProperties, security), offset_of!(sys::CUmemPoolProps, win32SecurityAttributes));
+        assert_eq!(offset_of!(Access, flags), offset_of!(sys::CUmemAccessDesc, flags));
+    }
+
+    #[test]
+    fn constants_are_those_of_the_header() {
+        use sys::CUdevice_attribute as Header;
+        let pairs = [
+            (attribute::INTEGRATED, Header::CU_DEVICE_ATTRIBUTE_INTEGRATED),
+            (attribute::UNIFIED_ADDRESSING, Header::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING),
+            (attribute::MANAGED_MEMORY, Header::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY),
+            (attribute::HOST_NATIVE_ATOMICS, Header::CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED),
+            (attribute::PAGEABLE_MEMORY, Header::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS),
+            (attribute::CONCURRENT_MANAGED, Header::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
+            (attribute::HOST_REGISTER, Header::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED),
+            (attribute::VIRTUAL_MEMORY, Header::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+            (attribute::MEMORY_POOLS, Header::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
+        ];
+        for (ours, header) in pairs {
+            assert_eq!(ours, header as c_uint, "{header:?}");
+        }
+        assert_eq!(PINNED, sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP);
+        assert_eq!(MANAGED, sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL as c_uint);
+        assert_eq!(RELAXED, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as c_uint);
+        assert_eq!(POOL_KEEPS, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint);
+        assert_eq!(Access::full(0).flags, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as c_uint);
+        assert_eq!(NO_TIMING, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint);
+        assert_eq!(NON_BLOCKING, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint);
+    }
+}

@@ -1,0 +1,157 @@
+//! Opening a device, and closing it.
+//!
+//! Promises upward: a [`Cuda`] that works, or an [`OpenError`] and nothing held. Dropping it gives back what it holds itself:
+//! its stream, its pool, its references to contexts; never panics, says nothing, and does nothing in a forked child.
+//! Asks from below: the functions, the primary context; `probe` finds out what the device can do.
+
+use crate::backend::Cuda;
+use crate::codes;
+use crate::error::{OpenError, Version};
+use crate::functions::{self, Functions};
+use crate::layouts::NON_BLOCKING;
+use crate::primary::{Primary, checked, handle, insist, number};
+use crate::probe;
+use crate::regions;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use terrace_device::{Capabilities, Description, Fault, fork};
+
+impl Cuda {
+    /// Opens a device: keeps its primary context, and finds out what it can do. Takes some hundred milliseconds where
+    /// nobody used the device before: the context is made.
+    ///
+    /// # Errors
+    /// What kept it from being opened, and what to do about it.
+    pub fn open(ordinal: u32) -> Result<Self, OpenError> {
+        fork::watch();
+        let functions = functions::loaded()?;
+        let (version, found) = start(functions)?;
+        if ordinal >= found {
+            return Err(OpenError::NoDevice { ordinal, found });
+        }
+        let primary = Primary::retain(functions, device(functions, ordinal)?)?;
+        let stream = create_stream(&primary)?;
+        // From here on, dropping `cuda` gives everything back.
+        let mut cuda = Self {
+            stream,
+            pool: None,
+            primary,
+            peers: (0..found).map(|_| OnceLock::new()).collect(),
+            description: describe(ordinal, version),
+        };
+        probe::probe(&mut cuda)?;
+        Ok(cuda)
+    }
+
+    /// How many devices there are; 0 also where the driver says that there is none.
+    ///
+    /// # Errors
+    /// There is no driver, or it does not work.
+    pub fn count() -> Result<u32, OpenError> {
+        start(functions::loaded()?).map(|(_, found)| found)
+    }
+
+    /// The context of another device, kept from its first use on.
+    pub(crate) fn peer(&self, ordinal: u32) -> Result<&Primary, Fault> {
+        if ordinal == self.description.ordinal {
+            return Ok(&self.primary);
+        }
+        let slot = self.peers.get(ordinal as usize).ok_or(codes::fault("cuDeviceGet", codes::INVALID_DEVICE))?;
+        if let Some(peer) = slot.get() {
+            return Ok(peer);
+        }
+        let functions = self.primary.functions;
+        self.primary.at_home("cuDeviceGet")?;
+        let peer = Primary::retain(functions, device(functions, ordinal)?)?;
+        // Of two threads that come here at once, one gives its reference back.
+        Ok(slot.get_or_init(|| peer))
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        if !self.primary.is_at_home() {
+            return;
+        }
+        if let Some(pool) = self.pool.take() {
+            regions::destroy_pool(self, pool);
+        }
+        let _ = insist(|| destroy_stream(&self.primary, self.stream));
+    }
+}
+
+/// Starts the driver; gives its version and how many devices there are.
+fn start(functions: &Functions) -> Result<(Version, u32), OpenError> {
+    let mut number = 0;
+    // SAFETY: the out parameter lives through the call, which is allowed before `cuInit`.
+    let code = unsafe { (functions.core.cuDriverGetVersion)(&raw mut number) };
+    checked("cuDriverGetVersion", code)?;
+    let version = Version::from_number(number);
+    if version < Version::NEEDED {
+        return Err(OpenError::DriverTooOld { version, needed: Version::NEEDED });
+    }
+    // SAFETY: may be called at any time, and again.
+    match unsafe { (functions.core.cuInit)(0) } {
+        codes::NO_DEVICE => return Ok((version, 0)),
+        code => checked("cuInit", code)?,
+    }
+    codes::initialized();
+    let mut found = 0;
+    // SAFETY: the out parameter lives through the call.
+    match unsafe { (functions.core.cuDeviceGetCount)(&raw mut found) } {
+        codes::NO_DEVICE => Ok((version, 0)),
+        code => checked("cuDeviceGetCount", code).map(|()| (version, found.unsigned_abs())).map_err(OpenError::from),
+    }
+}
+
+/// The driver's handle of a device.
+pub fn device(functions: &Functions, ordinal: u32) -> Result<i32, Fault> {
+    let mut device = 0;
+    // SAFETY: the out parameter lives through the call.
+    let code = unsafe { (functions.core.cuDeviceGet)(&raw mut device, ordinal.cast_signed()) };
+    checked("cuDeviceGet", code).map(|()| device)
+}
+
+/// What is known before anything was tried.
+fn describe(ordinal: u32, version: Version) -> Description {
+    Description {
+        backend: "cuda",
+        ordinal,
+        name: String::new(),
+        driver: format!("CUDA {version}"),
+        total: 0,
+        page_bytes: 0,
+        capabilities: Capabilities::empty(),
+        notes: Vec::new(),
+    }
+}
+
+/// A stream that does not wait for the default one.
+pub fn create_stream(primary: &Primary) -> Result<u64, Fault> {
+    let mut stream = null_mut();
+    primary.relaxed("cuStreamCreate", |core| {
+        // SAFETY: the out parameter lives through the call.
+        unsafe { (core.cuStreamCreate)(&raw mut stream, NON_BLOCKING) }
+    })?;
+    Ok(number(stream))
+}
+
+/// Ends a stream. The driver still does what is on it.
+pub fn destroy_stream(primary: &Primary, stream: u64) -> Result<(), Fault> {
+    let done = primary.relaxed("cuStreamDestroy_v2", |core| {
+        // SAFETY: the driver knows its handles, and refuses others.
+        unsafe { (core.cuStreamDestroy_v2)(handle(stream)) }
+    });
+    done.map_err(codes::of_handle)
+}
+
+/// The driver's name for a stream.
+pub fn stream_name(primary: &Primary, stream: u64) -> Result<u64, Fault> {
+    let names = primary.functions.names.as_ref().map_err(regions::absent)?;
+    let mut name = 0;
+    let done = primary.call("cuStreamGetId", |_| {
+        // SAFETY: the out parameter lives through the call; the driver refuses handles that it does not know.
+        unsafe { (names.cuStreamGetId)(handle(stream), &raw mut name) }
+    });
+    done.map(|()| name).map_err(codes::of_handle)
+}

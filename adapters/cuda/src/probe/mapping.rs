@@ -1,0 +1,49 @@
+//! One page, all the way: address space, memory, map, access, a byte written by the device, and everything back.
+//!
+//! Promises upward: success means that the device really mapped and wrote; on failure nothing is left, whichever call it was.
+//! Asks from below: `pages`, as it is used later.
+//!
+//! Each step is a function that undoes its own after the next ones ran.
+
+use crate::backend::Cuda;
+use crate::pages;
+use crate::primary::insist;
+use crate::regions::settle;
+use terrace_device::{Backend, Fault, Page, RawStream};
+
+/// Space, and a page in it.
+pub fn in_space(cuda: &Cuda, bytes: u64) -> Result<(), Fault> {
+    let address = pages::reserve(cuda, bytes)?;
+    let tried = with_page(cuda, address, bytes);
+    // SAFETY: reserved above; the page was taken away again.
+    let back = insist(|| unsafe { pages::unreserve(cuda, address, bytes) });
+    tried.and(back)
+}
+
+/// A page, and its use at an address.
+fn with_page(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
+    let page = pages::create(cuda)?;
+    let tried = mapped(cuda, address, bytes, page);
+    let back = insist(|| pages::release(cuda, page));
+    tried.and(back)
+}
+
+/// A page in its place, and a write to it.
+fn mapped(cuda: &Cuda, address: u64, bytes: u64, page: Page) -> Result<(), Fault> {
+    // SAFETY: space of one page, reserved for this.
+    unsafe { pages::map(cuda, address, page) }?;
+    let tried = written(cuda, address, bytes);
+    // SAFETY: mapped above; what was written is waited for.
+    let back = insist(|| unsafe { pages::unmap(cuda, address, bytes) });
+    tried.and(back)
+}
+
+/// A byte, written by the device.
+fn written(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
+    // SAFETY: mapped by the caller.
+    unsafe { pages::allow(cuda, address, bytes, &[]) }?;
+    // SAFETY: one byte of the page, which stays until the stream is done.
+    unsafe { cuda.fill(address, 1, 1, RawStream(cuda.stream)) }?;
+    // Nothing may be taken away while the byte is still written.
+    insist(|| settle(cuda))
+}

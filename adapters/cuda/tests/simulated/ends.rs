@@ -1,0 +1,162 @@
+//! How a device ends before the program does, or the program before the device: loss, forks, the end of the process.
+
+use crate::child;
+use std::sync::OnceLock;
+use terrace_cuda::{Cuda, OpenError};
+use terrace_device::{Backend, Fault, Kind, RawEvent, RawStream, Reason};
+use terrace_tests::simcuda::Simulator;
+
+const DISCRETE: &str = r#"{"profile":"discrete"}"#;
+
+/// What each function of the backend is refused with, each with a name.
+fn every_refusal(cuda: &Cuda, address: u64) -> Vec<(&'static str, Option<Fault>)> {
+    let (stream, event) = (RawStream(0), RawEvent(16));
+    vec![
+        ("memory", cuda.memory().err()),
+        ("take", cuda.take(Kind::Device, 64).err()),
+        ("take pooled", cuda.take(Kind::Pool, 64).err()),
+        ("take pinned", cuda.take(Kind::Pinned, 64).err()),
+        ("take managed", cuda.take(Kind::Managed, 64).err()),
+        // SAFETY: a live region, used by nobody; it is refused.
+        ("give_back", unsafe { cuda.give_back(Kind::Device, address, 64) }.err()),
+        ("trim", cuda.trim().err()),
+        ("reserve", cuda.reserve(2 << 20).err()),
+        ("create_page", cuda.create_page().err()),
+        ("create_stream", cuda.create_stream().err()),
+        ("stream_name", cuda.stream_name(stream).err()),
+        ("synchronize_stream", cuda.synchronize_stream(stream).err()),
+        ("synchronize", cuda.synchronize().err()),
+        ("create_event", cuda.create_event().err()),
+        ("destroy_event", cuda.destroy_event(event).err()),
+        ("record", cuda.record(event, stream).err()),
+        ("query", cuda.query(event).err()),
+        ("wait", cuda.wait(event).err()),
+        ("order", cuda.order(stream, event).err()),
+        // SAFETY: a live region; it is refused.
+        ("fill", unsafe { cuda.fill(address, 0, 64, stream) }.err()),
+        // SAFETY: as above.
+        ("copy", unsafe { cuda.copy(address, address + 32, 32, stream) }.err()),
+        ("can_reach", cuda.can_reach(1).err()),
+        ("reach", cuda.reach(1).err()),
+    ]
+}
+
+#[test]
+fn a_lost_device_says_so_and_is_dropped_in_silence() {
+    let mut session = Simulator::exclusive(DISCRETE);
+    session.allow_leaks();
+    let cuda = Cuda::open(0).expect("a good device");
+    let address = cuda.take(Kind::Device, 64).expect("memory");
+    session.lose(0, 700);
+    for (call, fault) in every_refusal(&cuda, address) {
+        if !["can_reach", "reach"].contains(&call) {
+            assert_eq!(fault.map(|fault| fault.reason), Some(Reason::Lost), "{call}");
+        }
+    }
+    drop(cuda);
+}
+
+#[test]
+fn a_device_lost_while_it_is_opened_is_not_opened() {
+    let mut session = Simulator::exclusive(DISCRETE);
+    session.allow_leaks();
+    session.fail("cuMemMap", 1, 719);
+    let Err(OpenError::Driver(fault)) = Cuda::open(0) else { panic!("it was lost in the middle") };
+    assert_eq!((fault.call, fault.reason), ("cuMemMap", Reason::Lost));
+}
+
+/// In a child: forks, and in the child of the child nothing may reach the driver.
+pub fn fork_and_tell() {
+    let session = Simulator::exclusive(DISCRETE);
+    let cuda = Cuda::open(0).expect("a good device");
+    let address = cuda.take(Kind::Device, 64).expect("memory");
+    // SAFETY: the child makes calls of the backend, which are refused before they reach a lock of another thread, and ends.
+    match unsafe { libc::fork() } {
+        0 => {
+            let refused = every_refusal(&cuda, address);
+            // No code: the driver, which refuses too, was not asked.
+            let forked = |fault: &Fault| (fault.reason, fault.code) == (Reason::Forked, 0);
+            let wrong = refused.iter().filter(|(_, fault)| !fault.as_ref().is_some_and(forked)).count();
+            let opened = matches!(Cuda::open(0), Err(OpenError::Driver(Fault { reason: Reason::Forked, .. })));
+            drop(cuda);
+            // SAFETY: ends this process, and runs nothing of the parent's.
+            unsafe { libc::_exit(wrong as i32 + if opened { 0 } else { 100 }) }
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: our own child; the out parameter lives through the call.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            println!("forked: {status}");
+        }
+    }
+    // The parent goes on as if nothing had been.
+    crate::workout::workout(&cuda).expect("the parent's device works");
+    // SAFETY: taken above, used by nobody.
+    unsafe { cuda.give_back(Kind::Device, address, 64) }.expect("it is ours");
+    drop(cuda);
+    drop(session);
+    println!("parent: well");
+}
+
+#[test]
+fn a_forked_child_is_refused_and_its_parent_goes_on() {
+    let told = child::run("fork", None).ended_well("fork");
+    assert_eq!(told.value("forked"), Some("0"), "{}{}", told.text, told.errors);
+    assert_eq!(told.value("parent"), Some("well"), "{}", told.text);
+}
+
+/// Alive when the process ends.
+static LEFT: OnceLock<(Cuda, u64)> = OnceLock::new();
+
+/// Runs after the driver shut down: it was registered before the driver was started, and such functions run in reverse.
+extern "C" fn at_the_end() {
+    let Some((cuda, address)) = LEFT.get() else { return };
+    let refused = every_refusal(cuda, *address);
+    let lost = refused.iter().filter(|(_, fault)| fault.map(|fault| fault.reason) == Some(Reason::Lost)).count();
+    println!("at the end: {lost} of {}", refused.len());
+}
+
+/// In a child: ends with a device, memory and a stream in use.
+pub fn end_with_live_objects() {
+    // SAFETY: the function lives as long as the program.
+    assert_eq!(unsafe { libc::atexit(at_the_end) }, 0);
+    let mut session = Simulator::exclusive(DISCRETE);
+    session.allow_leaks();
+    let cuda = Cuda::open(0).expect("a good device");
+    let address = cuda.take(Kind::Device, 64).expect("memory");
+    cuda.create_stream().expect("a stream");
+    std::mem::forget(session);
+    assert!(LEFT.set((cuda, address)).is_ok());
+}
+
+#[test]
+fn a_process_may_end_with_live_objects() {
+    let told = child::run("end", None).ended_well("end");
+    let refused = every_refusal_count();
+    assert_eq!(told.value("at the end"), Some(format!("{refused} of {refused}").as_str()), "{}", told.text);
+}
+
+/// How many functions [`every_refusal`] tries.
+fn every_refusal_count() -> usize {
+    let mut session = Simulator::exclusive(DISCRETE);
+    session.allow_leaks();
+    let cuda = Cuda::open(0).expect("a good device");
+    let address = cuda.take(Kind::Device, 64).expect("memory");
+    session.lose(0, 700);
+    every_refusal(&cuda, address).len()
+}
+
+/// In a child: ends while the device is lost.
+pub fn end_lost() {
+    let mut session = Simulator::exclusive(DISCRETE);
+    session.allow_leaks();
+    let cuda = Cuda::open(0).expect("a good device");
+    session.lose(0, 714);
+    std::mem::forget(session);
+    assert!(LEFT.set((cuda, 256)).is_ok());
+}
+
+#[test]
+fn a_process_may_end_with_a_lost_device() {
+    child::run("lose", None).ended_well("lose");
+}

@@ -1,0 +1,228 @@
+//! What is found on each kind of machine, and that what was found works.
+
+use crate::workout::{with_region, with_stream, workout};
+use terrace_cuda::{Cuda, OpenError, Version};
+use terrace_device::{Backend, Capabilities, Fault, Kind, Reason, meminfo};
+use terrace_tests::simcuda::Simulator;
+
+const MIB: u64 = 1 << 20;
+
+fn profile(name: &str) -> String {
+    format!(r#"{{"profile":"{name}"}}"#)
+}
+
+/// Everything that a device with memory of its own has, where nothing stands in the way.
+fn usual() -> Capabilities {
+    Capabilities::STREAM_NAMES
+        | Capabilities::PAGES
+        | Capabilities::DRIVER_POOL
+        | Capabilities::MANAGED
+        | Capabilities::CONCURRENT_MANAGED
+        | Capabilities::PINNED
+        | Capabilities::REGISTRATION
+}
+
+/// What sharing the host's memory adds.
+fn shared() -> Capabilities {
+    Capabilities::INTEGRATED | Capabilities::FREE_IS_AVAILABLE
+}
+
+#[test]
+fn each_machine_has_what_it_has() {
+    let virtual_machine =
+        Capabilities::PAGES | Capabilities::DRIVER_POOL | Capabilities::MANAGED | Capabilities::CONCURRENT_MANAGED;
+    let machines = [
+        ("discrete", usual()),
+        ("orin", (usual() | shared()) - Capabilities::CONCURRENT_MANAGED),
+        ("thor", usual() | shared() | Capabilities::PAGEABLE),
+        ("gb10", usual() | shared() | Capabilities::PAGEABLE),
+        ("wsl2", usual() - Capabilities::CONCURRENT_MANAGED),
+        ("vgpu", usual() - virtual_machine),
+        ("two-peers", usual() | Capabilities::PEERS),
+        ("two-strangers", usual()),
+        ("old", usual()),
+    ];
+    for (name, expected) in machines {
+        let _session = Simulator::exclusive(&profile(name));
+        let cuda = Cuda::open(0).expect(name);
+        let found = cuda.description();
+        assert_eq!(found.capabilities - Capabilities::HOST_ATOMICS, expected, "{name}: {:#?}", found.notes);
+        assert_eq!(found.page_bytes != 0, expected.contains(Capabilities::PAGES), "{name}");
+        assert_eq!((found.backend, found.ordinal), ("cuda", 0));
+        assert!(found.name.starts_with("Simulated"), "{}", found.name);
+        assert!(found.total >= 1 << 30, "{}", found.total);
+        // One sentence for each thing that it cannot do.
+        let can = found.capabilities.bits().count_ones() as usize;
+        assert_eq!(can + found.notes.len(), 12, "{name}: {:#?}", found.notes);
+        workout(&cuda).expect(name);
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_is_told() {
+    {
+        let _session = Simulator::exclusive(&profile("none"));
+        assert_eq!(Cuda::open(0).expect_err("no device"), OpenError::NoDevice { ordinal: 0, found: 0 });
+        assert_eq!(Cuda::count(), Ok(0));
+    }
+    {
+        let _session = Simulator::exclusive(&profile("two-peers"));
+        assert_eq!(Cuda::count(), Ok(2));
+        assert_eq!(Cuda::open(2).expect_err("two devices"), OpenError::NoDevice { ordinal: 2, found: 2 });
+        assert_eq!(Cuda::open(u32::MAX).expect_err("two devices"), OpenError::NoDevice { ordinal: u32::MAX, found: 2 });
+    }
+    let _session = Simulator::exclusive(r#"{"profile":"old","driver":11030}"#);
+    let version = Version { major: 11, minor: 3 };
+    assert_eq!(Cuda::open(0).expect_err("an old driver"), OpenError::DriverTooOld { version, needed: Version::NEEDED });
+}
+
+#[test]
+fn the_version_is_told_as_people_say_it() {
+    let _session = Simulator::exclusive(&profile("old"));
+    assert_eq!(Cuda::open(0).expect("old enough").description().driver, "CUDA 11.4");
+}
+
+#[test]
+fn pages_are_those_of_the_device_and_at_least_2_mib() {
+    for (granularity, expected) in [(64 << 10, 2 * MIB), (2 * MIB, 2 * MIB), (4 * MIB, 4 * MIB)] {
+        let text =
+            format!(r#"{{"profile":"discrete","granularity":{granularity},"recommended_granularity":{granularity}}}"#);
+        let _session = Simulator::exclusive(&text);
+        let cuda = Cuda::open(0).expect("a good device");
+        assert_eq!(cuda.description().page_bytes, expected);
+        workout(&cuda).expect("pages of any size");
+    }
+}
+
+#[test]
+fn a_capability_that_fails_when_tried_is_not_there() {
+    let cases = [
+        (r#"{"profile":"orin","reservation_limit":1048576}"#, Capabilities::PAGES, "cuMemAddressReserve"),
+        (r#"{"profile":"wsl2","pinned_limit":1024}"#, Capabilities::PINNED, "cuMemHostAlloc"),
+    ];
+    for (text, capability, call) in cases {
+        let _session = Simulator::exclusive(text);
+        let cuda = Cuda::open(0).expect("the rest works");
+        let description = cuda.description();
+        assert!(!description.capabilities.contains(capability), "{capability:?}");
+        assert!(description.notes.iter().any(|note| note.contains(call)), "{:#?}", description.notes);
+        workout(&cuda).expect("the rest works");
+    }
+}
+
+#[test]
+fn what_a_device_has_not_is_refused_by_type() {
+    let _session = Simulator::exclusive(&profile("vgpu"));
+    let cuda = Cuda::open(0).expect("a good device");
+    let reason = |result: Result<u64, Fault>| result.expect_err("it has none").reason;
+    assert_eq!(cuda.description().page_bytes, 0);
+    assert_eq!(reason(cuda.reserve(2 * MIB)), Reason::Unsupported);
+    assert_eq!(cuda.create_page().expect_err("it has none").reason, Reason::Unsupported);
+    assert_eq!(reason(cuda.take(Kind::Pool, 1)), Reason::Unsupported);
+    assert_eq!(reason(cuda.take(Kind::Managed, 1)), Reason::Unsupported);
+    assert_eq!(cuda.trim(), Ok(()), "nothing is kept");
+}
+
+#[test]
+fn free_memory_of_a_shared_device_is_what_the_system_can_give() {
+    for name in ["orin", "thor", "gb10"] {
+        let _session = Simulator::exclusive(&profile(name));
+        let cuda = Cuda::open(0).expect(name);
+        let told = cuda.memory().expect(name);
+        let available = meminfo::available().expect("Linux says it").min(told.total);
+        // The system goes on between the two readings: 2 %.
+        assert!(told.free.abs_diff(available) <= available / 50, "{name}: {} of {available}", told.free);
+    }
+    let _session = Simulator::exclusive(r#"{"profile":"discrete","total":1073741824,"overhead":1048576}"#);
+    let cuda = Cuda::open(0).expect("a device with memory of its own");
+    let before = cuda.memory().expect("it says");
+    assert_eq!(before.total, 1 << 30);
+    let address = cuda.take(Kind::Device, 512 * MIB).expect("half of it");
+    let after = cuda.memory().expect("it says");
+    assert_eq!(before.free - after.free, 512 * MIB);
+    let refused = cuda.take(Kind::Device, 600 * MIB).expect_err("more than is left");
+    assert_eq!(
+        (refused.reason, refused.call, refused.name),
+        (Reason::OutOfMemory, "cuMemAlloc_v2", "CUDA_ERROR_OUT_OF_MEMORY")
+    );
+    // SAFETY: taken above, used by nobody.
+    unsafe { cuda.give_back(Kind::Device, address, 512 * MIB) }.expect("it is ours");
+    assert_eq!(cuda.memory().expect("it says"), before);
+}
+
+#[test]
+fn the_drivers_pool_keeps_memory_until_it_is_trimmed() {
+    let _session = Simulator::exclusive(&profile("discrete"));
+    let cuda = Cuda::open(0).expect("a good device");
+    let free = || cuda.memory().expect("it says").free;
+    let before = free();
+    let address = cuda.take(Kind::Pool, 64 * MIB).expect("memory");
+    // SAFETY: taken above, used by nobody.
+    unsafe { cuda.give_back(Kind::Pool, address, 64 * MIB) }.expect("it is ours");
+    cuda.synchronize().expect("it is idle");
+    assert!(before - free() >= 64 * MIB, "kept for the next one");
+    cuda.trim().expect("it is ours");
+    assert_eq!(free(), before);
+}
+
+#[test]
+fn two_devices_copy_and_reach() {
+    let _session = Simulator::exclusive(&profile("two-peers"));
+    let (first, second) = (Cuda::open(0).expect("the first"), Cuda::open(1).expect("the second"));
+    assert!(first.can_reach(1).expect("it says") && second.can_reach(0).expect("it says"));
+    for _ in 0..2 {
+        first.reach(1).expect("twice is no error");
+    }
+    let copied = with_stream(&second, |theirs| {
+        with_region(&second, Kind::Device, 256, theirs, |from| {
+            // SAFETY: all of the region; the stream is waited for before it goes.
+            unsafe { second.fill(from, 9, 256, theirs) }?;
+            second.synchronize_stream(theirs)?;
+            with_stream(&first, |ours| {
+                with_region(&first, Kind::Pinned, 256, ours, |to| {
+                    // SAFETY: both regions, whole; both stay until the stream is done.
+                    unsafe { first.copy_peer(to, from, 1, 256, ours) }?;
+                    first.synchronize_stream(ours)?;
+                    // SAFETY: pinned memory of the host, 256 bytes, which nobody writes any more.
+                    let seen = unsafe { std::slice::from_raw_parts(to as *const u8, 256) };
+                    assert_eq!(seen, [9; 256]);
+                    Ok(())
+                })
+            })
+        })
+    });
+    copied.expect("both reach each other");
+    assert_eq!(first.can_reach(7).expect_err("no such device").name, "CUDA_ERROR_INVALID_DEVICE");
+    assert_eq!(first.reach(7).expect_err("no such device").name, "CUDA_ERROR_INVALID_DEVICE");
+}
+
+#[test]
+fn strangers_are_told_so() {
+    let _session = Simulator::exclusive(&profile("two-strangers"));
+    let cuda = Cuda::open(0).expect("the first");
+    assert_eq!(cuda.can_reach(1), Ok(false));
+    assert_eq!(cuda.reach(1).expect_err("they are strangers").reason, Reason::Unsupported);
+}
+
+#[test]
+fn pages_can_be_shared_with_a_peer() {
+    let _session = Simulator::exclusive(&profile("two-peers"));
+    let (first, second) = (Cuda::open(0).expect("the first"), Cuda::open(1).expect("the second"));
+    let bytes = first.description().page_bytes;
+    let space = first.reserve(bytes).expect("space");
+    let page = first.create_page().expect("a page");
+    // SAFETY: space of our own, where nothing is mapped.
+    unsafe { first.map(space, page) }.expect("a free place");
+    // SAFETY: mapped above.
+    unsafe { first.allow(space, bytes, &[1]) }.expect("both devices");
+    let used = with_stream(&second, |stream| {
+        // SAFETY: the page, which the other device may use; the stream is waited for.
+        unsafe { second.fill(space, 5, bytes, stream) }
+    });
+    used.expect("the other device may use it");
+    // SAFETY: mapped above; the stream is done.
+    unsafe { first.unmap(space, bytes) }.expect("it is mapped");
+    first.release_page(page).expect("it is ours");
+    // SAFETY: reserved above, and nothing is mapped.
+    unsafe { first.unreserve(space, bytes) }.expect("it is ours");
+}

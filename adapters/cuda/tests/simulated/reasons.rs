@@ -1,0 +1,180 @@
+//! What the driver says, as the layers above hear it; captures of other code, which must not be disturbed.
+
+use crate::contexts::Kept;
+use crate::workout::surely;
+use cudarc::driver::sys;
+use std::ptr::null_mut;
+use terrace_cuda::Cuda;
+use terrace_device::{Backend, Fault, Kind, RawEvent, RawStream, Reason};
+use terrace_tests::simcuda::{Session, Simulator};
+
+const DISCRETE: &str = r#"{"profile":"discrete"}"#;
+
+/// What `call` is refused with when the driver gives `function` a code.
+fn refused<T: std::fmt::Debug>(
+    session: &Session,
+    function: &'static str,
+    code: i32,
+    call: impl FnOnce() -> Result<T, Fault>,
+) -> Reason {
+    session.fail(function, 1, code);
+    let fault = call().expect_err("the driver refuses");
+    assert_eq!((fault.call, fault.code), (function, code));
+    fault.reason
+}
+
+#[test]
+fn codes_have_reasons() {
+    let session = Simulator::exclusive(DISCRETE);
+    let cuda = Cuda::open(0).expect("a good device");
+    let expected = [
+        (2, Reason::OutOfMemory),
+        (801, Reason::Unsupported),
+        (400, Reason::BadHandle),
+        (900, Reason::Capturing),
+        (908, Reason::Capturing),
+        (700, Reason::Lost),
+        (719, Reason::Lost),
+        (214, Reason::Lost),
+        (709, Reason::Lost),
+        (4, Reason::Lost),
+        (3, Reason::Lost),
+        (1, Reason::Other),
+        (999, Reason::Other),
+        (-7, Reason::Other),
+        (123_456, Reason::Other),
+    ];
+    for (code, reason) in expected {
+        assert_eq!(refused(&session, "cuMemAlloc_v2", code, || cuda.take(Kind::Device, 64)), reason, "{code}");
+        assert_eq!(refused(&session, "cuCtxGetCurrent", code, || cuda.take(Kind::Device, 64)), reason, "{code}");
+    }
+}
+
+#[test]
+fn an_invalid_value_is_a_bad_handle_where_only_handles_are_passed() {
+    let session = Simulator::exclusive(DISCRETE);
+    let cuda = Cuda::open(0).expect("a good device");
+    let stream = cuda.create_stream().expect("a stream");
+    let event = cuda.create_event().expect("an event");
+    let bad = Reason::BadHandle;
+    assert_eq!(refused(&session, "cuEventRecord", 1, || cuda.record(event, stream)), bad);
+    assert_eq!(refused(&session, "cuEventQuery", 1, || cuda.query(event)), bad);
+    assert_eq!(refused(&session, "cuEventSynchronize", 1, || cuda.wait(event)), bad);
+    assert_eq!(refused(&session, "cuStreamWaitEvent", 1, || cuda.order(stream, event)), bad);
+    assert_eq!(refused(&session, "cuStreamSynchronize", 1, || cuda.synchronize_stream(stream)), bad);
+    assert_eq!(refused(&session, "cuStreamQuery", 1, || cuda.is_idle(stream)), bad);
+    assert_eq!(refused(&session, "cuStreamGetId", 1, || cuda.stream_name(stream)), bad);
+    assert_eq!(refused(&session, "cuEventDestroy_v2", 1, || cuda.destroy_event(event)), bad);
+    assert_eq!(refused(&session, "cuStreamDestroy_v2", 1, || cuda.destroy_stream(stream)), bad);
+    cuda.destroy_event(event).expect("a refused call changed nothing");
+    cuda.destroy_stream(stream).expect("a refused call changed nothing");
+}
+
+#[test]
+fn handles_that_are_gone_are_refused() {
+    let mut session = Simulator::exclusive(DISCRETE);
+    session.allow_violations();
+    let cuda = Cuda::open(0).expect("a good device");
+    let (stream, event) = (cuda.create_stream().expect("a stream"), cuda.create_event().expect("an event"));
+    cuda.destroy_stream(stream).expect("it is ours");
+    cuda.destroy_event(event).expect("it is ours");
+    let bad = |result: Result<(), Fault>| assert_eq!(result.expect_err("it is gone").reason, Reason::BadHandle);
+    bad(cuda.destroy_stream(stream));
+    bad(cuda.synchronize_stream(stream));
+    bad(cuda.stream_name(stream).map(|_| ()));
+    bad(cuda.destroy_event(event));
+    bad(cuda.record(event, RawStream(0)));
+    bad(cuda.query(event).map(|_| ()));
+    bad(cuda.wait(RawEvent(12)));
+    // SAFETY: the driver refuses an address that is nobody's.
+    bad(unsafe { cuda.give_back(Kind::Device, 4096, 64) });
+}
+
+#[test]
+fn not_yet_is_an_answer() {
+    let session = Simulator::exclusive(DISCRETE);
+    let cuda = Cuda::open(0).expect("a good device");
+    let (stream, event) = (cuda.create_stream().expect("a stream"), cuda.create_event().expect("an event"));
+    let address = cuda.take(Kind::Device, 256).expect("memory");
+    session.hold();
+    // SAFETY: all of the region, which stays until the stream is done.
+    unsafe { cuda.fill(address, 1, 256, stream) }.expect("it waits on the stream");
+    cuda.record(event, stream).expect("behind it");
+    assert_eq!(cuda.query(event), Ok(false));
+    session.release();
+    cuda.wait(event).expect("it happens");
+    assert_eq!(cuda.query(event), Ok(true));
+    cuda.synchronize().expect("it is idle");
+    // SAFETY: taken above; the stream is done.
+    unsafe { cuda.give_back(Kind::Device, address, 256) }.expect("it is ours");
+    cuda.destroy_event(event).expect("it is ours");
+    cuda.destroy_stream(stream).expect("it is ours");
+}
+
+/// Another library of the process captures a graph, in the strictest mode.
+#[test]
+fn a_capture_elsewhere_goes_on() {
+    let _session = Simulator::exclusive(DISCRETE);
+    let cuda = Cuda::open(0).expect("a good device");
+    let (captured, stream) = (cuda.create_stream().expect("a stream"), cuda.create_stream().expect("a stream"));
+    let event = cuda.create_event().expect("an event");
+    let address = cuda.take(Kind::Device, 256).expect("memory");
+    let handle = captured.0 as sys::CUstream;
+    let _kept = Kept::current(0);
+    let global = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: a live stream.
+    unsafe { sys::cuStreamBeginCapture_v2(handle, global) }.result().expect("nothing is captured yet");
+    // SAFETY: memory that stays; captured, not done.
+    unsafe { cuda.fill(address, 1, 256, captured) }.expect("it is captured");
+
+    std::thread::scope(|scope| {
+        scope.spawn(|| disturb(&cuda, stream, event));
+    });
+    disturb(&cuda, stream, event);
+
+    let mut graph = null_mut();
+    // SAFETY: the stream that captures; the out parameter lives through the call.
+    unsafe { sys::cuStreamEndCapture(handle, &raw mut graph) }.result().expect("the capture was left alone");
+    // SAFETY: the graph of this capture, once.
+    unsafe { sys::cuGraphDestroy(graph) }.result().expect("it is ours");
+    cuda.destroy_event(event).expect("it is ours");
+    for stream in [captured, stream] {
+        cuda.destroy_stream(stream).expect("it is ours");
+    }
+    // SAFETY: taken above; what was captured is never done.
+    unsafe { cuda.give_back(Kind::Device, address, 256) }.expect("it is ours");
+}
+
+/// Everything that an allocator does while somebody captures on another stream.
+fn disturb(cuda: &Cuda, stream: RawStream, event: RawEvent) {
+    for kind in crate::workout::kinds(cuda) {
+        let address = cuda.take(kind, 4096).expect("allowed");
+        // SAFETY: taken above, used by nobody.
+        unsafe { cuda.give_back(kind, address, 4096) }.expect("allowed");
+    }
+    cuda.record(event, stream).expect("allowed");
+    cuda.wait(event).expect("allowed");
+    assert_eq!(cuda.query(event), Ok(true));
+    cuda.synchronize_stream(stream).expect("allowed");
+    let page = cuda.create_page().expect("allowed");
+    surely(|| cuda.release_page(page)).expect("allowed");
+}
+
+/// What a capture forbids to everybody is told as such.
+#[test]
+fn what_a_capture_forbids_is_told() {
+    let mut session = Simulator::exclusive(DISCRETE);
+    session.allow_violations();
+    let cuda = Cuda::open(0).expect("a good device");
+    let stream = cuda.create_stream().expect("a stream");
+    let handle = stream.0 as sys::CUstream;
+    let _kept = Kept::current(0);
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: a live stream.
+    unsafe { sys::cuStreamBeginCapture_v2(handle, mode) }.result().expect("nothing is captured yet");
+    assert_eq!(cuda.synchronize_stream(stream).expect_err("it captures").reason, Reason::Capturing);
+    let mut graph = null_mut();
+    // SAFETY: the stream that captures; the out parameter lives through the call. The capture is void now.
+    let _ = unsafe { sys::cuStreamEndCapture(handle, &raw mut graph) };
+    cuda.destroy_stream(stream).expect("it is ours");
+}

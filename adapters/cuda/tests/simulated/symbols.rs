@@ -1,0 +1,76 @@
+//! Drivers that lack functions: each one that is asked for, and whole versions.
+
+use crate::child;
+use std::path::PathBuf;
+use terrace_cuda::{Cuda, OpenError, functions};
+use terrace_device::Backend;
+use terrace_tests::simcuda::{Simulator, without_symbols};
+
+/// In a child: opens the first device and prints what came of it.
+pub fn open_and_tell() {
+    let session = Simulator::exclusive(r#"{"profile":"discrete"}"#);
+    match Cuda::open(0) {
+        Ok(cuda) => {
+            println!("capabilities: {:?}", cuda.description().capabilities);
+            cuda.description().notes.iter().for_each(|note| println!("note: {note}"));
+            crate::workout::workout(&cuda).expect("what it has works");
+            println!("worked: yes");
+        }
+        Err(OpenError::MissingSymbol { symbol, since }) => println!("missing: {symbol} since {since}"),
+        Err(error) => println!("error: {error}"),
+    }
+    drop(session);
+}
+
+/// A copy of the library without some names, removed when dropped.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn without(symbols: &[&str]) -> Self {
+        Self(without_symbols(symbols))
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn each_function_may_be_missing() {
+    for function in functions() {
+        let copy = Copy::without(&[function.symbol]);
+        let told = child::run("open", Some(&copy.0)).ended_well(function.symbol);
+        if function.required {
+            let expected = format!("{} since {}", function.symbol, function.since);
+            assert_eq!(told.value("missing"), Some(expected.as_str()), "{}", told.text);
+        } else {
+            assert_eq!(told.value("worked"), Some("yes"), "{}: {}", function.symbol, told.text);
+            let note = format!("the driver has no {}, which came with CUDA {}", function.symbol, function.since);
+            assert!(told.text.lines().any(|line| line.starts_with("note: ") && line.ends_with(&note)), "{}", told.text);
+        }
+    }
+}
+
+#[test]
+fn drivers_of_every_version_are_opened() {
+    for (version, capabilities) in [
+        ("11.4", vec!["PAGES", "DRIVER_POOL", "MANAGED", "PINNED"]),
+        ("11.8", vec!["PAGES", "DRIVER_POOL", "MANAGED", "PINNED"]),
+        ("12.0", vec!["PAGES", "DRIVER_POOL", "MANAGED", "PINNED", "STREAM_NAMES"]),
+        ("12.8", vec!["PAGES", "DRIVER_POOL", "MANAGED", "PINNED", "STREAM_NAMES"]),
+        ("13.0", vec!["PAGES", "DRIVER_POOL", "MANAGED", "PINNED", "STREAM_NAMES"]),
+    ] {
+        let absent = Simulator::get().symbols_of(version);
+        let absent: Vec<&str> = absent.iter().map(String::as_str).collect();
+        let copy = Copy::without(&absent);
+        let told = child::run("open", Some(&copy.0)).ended_well(version);
+        let found = told.value("capabilities").unwrap_or_else(|| panic!("{version}: {}", told.text)).to_owned();
+        for capability in capabilities {
+            assert!(found.contains(capability), "{version}: {capability} in {found}");
+        }
+        assert_eq!(found.contains("STREAM_NAMES"), !absent.contains(&"cuStreamGetId"), "{version}: {found}");
+        assert_eq!(told.value("worked"), Some("yes"), "{version}: {}", told.text);
+    }
+}

@@ -1,0 +1,159 @@
+//! One use of every function of the backend, which leaves nothing behind however it ends.
+
+use terrace_cuda::Cuda;
+use terrace_device::{Backend, Capabilities, Fault, Kind, RawStream};
+
+/// Does what must be done: a refusal that was for once is overcome.
+pub fn surely<T>(mut call: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
+    call().or_else(|_| call())
+}
+
+/// Every function once.
+pub fn workout(cuda: &Cuda) -> Result<(), Fault> {
+    let memory = cuda.memory()?;
+    assert!(memory.free <= memory.total, "{memory:?}");
+    with_stream(cuda, |stream| {
+        regions(cuda, stream)?;
+        pages(cuda, stream)?;
+        with_stream(cuda, |other| events(cuda, stream, other))?;
+        peers(cuda, stream)?;
+        cuda.synchronize_stream(stream)
+    })?;
+    cuda.trim()?;
+    cuda.synchronize()
+}
+
+pub fn with_stream(cuda: &Cuda, work: impl FnOnce(RawStream) -> Result<(), Fault>) -> Result<(), Fault> {
+    let stream = cuda.create_stream()?;
+    let done = work(stream);
+    let rest = surely(|| cuda.synchronize_stream(stream));
+    let back = surely(|| cuda.destroy_stream(stream));
+    done.and(rest).and(back)
+}
+
+/// A region for some work, given back when the stream is done.
+pub fn with_region(
+    cuda: &Cuda,
+    kind: Kind,
+    bytes: u64,
+    stream: RawStream,
+    work: impl FnOnce(u64) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let address = cuda.take(kind, bytes)?;
+    assert_eq!(address % 256, 0, "{kind:?} at {address:#x}");
+    let done = work(address);
+    let rest = surely(|| cuda.synchronize_stream(stream));
+    // SAFETY: taken above; the stream that used it is done.
+    let back = surely(|| unsafe { cuda.give_back(kind, address, bytes) });
+    done.and(rest).and(back)
+}
+
+/// The kinds that a device has.
+pub fn kinds(cuda: &Cuda) -> Vec<Kind> {
+    let all = [
+        (Kind::Device, Capabilities::empty()),
+        (Kind::Pool, Capabilities::DRIVER_POOL),
+        (Kind::Pinned, Capabilities::PINNED),
+        (Kind::Managed, Capabilities::MANAGED),
+    ];
+    let has = cuda.description().capabilities;
+    all.into_iter().filter(|&(_, needs)| has.contains(needs)).map(|(kind, _)| kind).collect()
+}
+
+/// Bytes written by the device, copied to the host, and read there.
+fn regions(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
+    for kind in kinds(cuda) {
+        with_region(cuda, kind, 4096, stream, |address| {
+            // SAFETY: all of the region, which stays until the stream is done.
+            unsafe { cuda.fill(address, 7, 4096, stream) }?;
+            let mut seen = [0_u8; 64];
+            // SAFETY: the last bytes of the region, to bytes of our own; the stream is waited for before they go.
+            let copied = unsafe { cuda.copy(seen.as_mut_ptr() as u64, address + 4032, 64, stream) };
+            surely(|| cuda.synchronize_stream(stream))?;
+            copied?;
+            assert_eq!(seen, [7; 64], "{kind:?}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn pages(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
+    let page_bytes = cuda.description().page_bytes;
+    if page_bytes == 0 {
+        return Ok(());
+    }
+    let space = cuda.reserve(4 * page_bytes)?;
+    let done = mapped(cuda, space + page_bytes, page_bytes, stream);
+    // SAFETY: reserved above; what was mapped is unmapped.
+    let back = surely(|| unsafe { cuda.unreserve(space, 4 * page_bytes) });
+    done.and(back)
+}
+
+/// Two pages side by side, written across the border, and taken away in one call.
+fn mapped(cuda: &Cuda, address: u64, page_bytes: u64, stream: RawStream) -> Result<(), Fault> {
+    let mut pages = Vec::new();
+    let mut mapped = 0;
+    let done = (|| {
+        for at in 0..2 {
+            let page = cuda.create_page()?;
+            pages.push(page);
+            // SAFETY: nothing is mapped in this space yet.
+            unsafe { cuda.map(address + at * page_bytes, page) }?;
+            mapped += page_bytes;
+        }
+        // SAFETY: both pages are mapped.
+        unsafe { cuda.allow(address, 2 * page_bytes, &[]) }?;
+        // SAFETY: inside the two pages, which stay until the stream is done.
+        unsafe { cuda.fill(address + page_bytes - 8, 3, 16, stream) }
+    })();
+    let rest = surely(|| cuda.synchronize_stream(stream));
+    let unmapped = match mapped {
+        0 => Ok(()),
+        // SAFETY: what was mapped above; the stream is done.
+        bytes => surely(|| unsafe { cuda.unmap(address, bytes) }),
+    };
+    let back = pages.into_iter().try_for_each(|page| surely(|| cuda.release_page(page)));
+    done.and(rest).and(unmapped).and(back)
+}
+
+/// An event on one stream, waited for on another and by the host.
+fn events(cuda: &Cuda, stream: RawStream, other: RawStream) -> Result<(), Fault> {
+    assert_eq!(
+        cuda.stream_name(stream)?.is_some(),
+        cuda.description().capabilities.contains(Capabilities::STREAM_NAMES)
+    );
+    let event = cuda.create_event()?;
+    let done = (|| {
+        cuda.record(event, stream)?;
+        cuda.order(other, event)?;
+        cuda.wait(event)?;
+        assert!(cuda.query(event)?, "it was waited for");
+        assert!(cuda.is_idle(stream)?, "nothing came after it");
+        Ok(())
+    })();
+    let back = surely(|| cuda.destroy_event(event));
+    done.and(back)
+}
+
+/// A copy from the next device that can be reached.
+fn peers(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
+    let own = cuda.description().ordinal;
+    assert!(cuda.can_reach(own)?);
+    cuda.reach(own)?;
+    if !cuda.description().capabilities.contains(Capabilities::PEERS) {
+        return Ok(());
+    }
+    let other = 1 - own;
+    assert!(cuda.can_reach(other)?);
+    cuda.reach(other)?;
+    // The device's own memory as the source: what is copied peer to peer is tried with two devices in `profiles`.
+    with_region(cuda, Kind::Device, 512, stream, |to| {
+        with_region(cuda, Kind::Device, 512, stream, |from| {
+            // SAFETY: both regions, whole; the stream is waited for before they go.
+            unsafe { cuda.fill(from, 1, 512, stream) }?;
+            // SAFETY: as above.
+            unsafe { cuda.copy_peer(to, from, own, 512, stream) }
+        })
+    })
+}

@@ -1,0 +1,284 @@
+//! What is asked of a device: memory, pages, streams, events, copies.
+//!
+//! Promises upward: everything above is written against this trait alone; a backend from elsewhere passes the same suite
+//! (`terrace_tests::device`).
+//! Asks from below: each call is one call of a driver, or a few; it never panics; a refused call changes nothing.
+//!
+//! A backend is a type parameter inside, so that no call that allocates goes through a table; users see
+//! [`Device`](crate::Device), which hides it.
+
+use crate::capability::{Description, Memory};
+use crate::fault::{Fault, Reason};
+
+/// A stream as the driver names it: a handle, which a driver may use again after the stream is destroyed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RawStream(pub u64);
+
+/// An event as the driver names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawEvent(pub u64);
+
+/// One page of physical memory as the driver names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Page(pub u64);
+
+/// Kinds of memory that come in whole regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The device's own.
+    Device,
+    /// The device's own, by way of the driver's pool.
+    Pool,
+    /// The host's, which the device can reach.
+    Pinned,
+    /// Either's, one address.
+    Managed,
+}
+
+const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
+    Err(Fault::of(call, Reason::Unsupported))
+}
+
+/// A device and the driver that works it.
+///
+/// Every call may come from any thread. Addresses are the device's (unified with the host's where it has
+/// [`Capabilities::MANAGED`](crate::Capabilities::MANAGED)). Where a default is given, it refuses: leave the capability
+/// unset then.
+///
+/// # Safety of the calls that take addresses
+/// They are `unsafe`: the caller names memory that the backend gave, whole, within its bounds, and used by no work in
+/// flight unless the call is ordered after that work.
+pub trait Backend: Send + Sync + 'static {
+    /// What it is. Never changes.
+    fn description(&self) -> &Description;
+
+    /// Memory as of now.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn memory(&self) -> Result<Memory, Fault>;
+
+    /// A region of at least `bytes` bytes, whose address is a multiple of 256 at least.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn take(&self, kind: Kind, bytes: u64) -> Result<u64, Fault>;
+
+    /// Gives a region back.
+    ///
+    /// # Errors
+    /// The driver's; the region is still out then.
+    ///
+    /// # Safety
+    /// `address` and `bytes` are what [`take`](Backend::take) gave and was asked, not given back yet, and no work uses it.
+    unsafe fn give_back(&self, kind: Kind, address: u64, bytes: u64) -> Result<(), Fault>;
+
+    /// Gives back to the system what the driver keeps of regions that came back: its pool.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn trim(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Reserves address space; nothing is behind it.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn reserve(&self, bytes: u64) -> Result<u64, Fault> {
+        let _ = bytes;
+        unsupported("reserve")
+    }
+
+    /// Gives address space back.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// It was reserved here, with this many bytes, and nothing is mapped in it.
+    unsafe fn unreserve(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        let _ = (address, bytes);
+        unsupported("unreserve")
+    }
+
+    /// Takes one page of memory, mapped nowhere.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn create_page(&self) -> Result<Page, Fault> {
+        unsupported("create_page")
+    }
+
+    /// Gives a page back. Its memory is free once it is mapped nowhere.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn release_page(&self, page: Page) -> Result<(), Fault> {
+        let _ = page;
+        unsupported("release_page")
+    }
+
+    /// Maps a page at an address. A page may be mapped in two places while it moves.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// The address is a multiple of the page in space reserved here, and nothing is mapped there.
+    unsafe fn map(&self, address: u64, page: Page) -> Result<(), Fault> {
+        let _ = (address, page);
+        unsupported("map")
+    }
+
+    /// Lets this device and those in `peers` (by ordinal) use mapped pages.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// All of the range is mapped.
+    unsafe fn allow(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {
+        let _ = (address, bytes, peers);
+        unsupported("allow")
+    }
+
+    /// Takes the pages under a range away. They live on.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// All of the range is mapped, and no work in flight uses it.
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        let _ = (address, bytes);
+        unsupported("unmap")
+    }
+
+    /// Makes a stream that does not wait for the default one.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn create_stream(&self) -> Result<RawStream, Fault>;
+
+    /// Destroys a stream. Work in flight on it is still done.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault>;
+
+    /// The driver's name for a stream, which it never uses twice; `None` where it has none.
+    ///
+    /// # Errors
+    /// The driver's: of a stream that does not exist, [`Reason::BadHandle`].
+    fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+        let _ = stream;
+        Ok(None)
+    }
+
+    /// Whether everything put on a stream so far is done. The default does not know, and says no: an event is asked then.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
+        let _ = stream;
+        Ok(false)
+    }
+
+    /// Waits until everything on a stream is done.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault>;
+
+    /// Waits until everything on the device is done.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn synchronize(&self) -> Result<(), Fault>;
+
+    /// Makes an event.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn create_event(&self) -> Result<RawEvent, Fault>;
+
+    /// Destroys an event.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn destroy_event(&self, event: RawEvent) -> Result<(), Fault>;
+
+    /// Lets the event happen when everything put on the stream so far is done.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault>;
+
+    /// Whether a recorded event has happened.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn query(&self, event: RawEvent) -> Result<bool, Fault>;
+
+    /// Waits until a recorded event has happened.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn wait(&self, event: RawEvent) -> Result<(), Fault>;
+
+    /// Lets what is put on the stream from now on begin after a recorded event. Does not wait itself.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault>;
+
+    /// Copies within the device, or between device and host where addresses are unified, in stream order.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// Both ranges lie in live memory, do not overlap, and stay alive until the stream is done; host memory is pinned, or
+    /// the caller waits for the stream before it touches it.
+    unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault>;
+
+    /// Copies from a device of the same backend to this one.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// As for [`copy`](Backend::copy).
+    unsafe fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), Fault> {
+        let _ = (to, from, of, bytes, stream);
+        unsupported("copy_peer")
+    }
+
+    /// Sets bytes to a value, in stream order.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// As for [`copy`](Backend::copy).
+    unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault>;
+
+    /// Whether this device can use the memory of another of the same backend.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn can_reach(&self, ordinal: u32) -> Result<bool, Fault> {
+        let _ = ordinal;
+        Ok(false)
+    }
+
+    /// Lets this device use the memory of another of the same backend. Doing it twice is no error.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn reach(&self, ordinal: u32) -> Result<(), Fault> {
+        let _ = ordinal;
+        unsupported("reach")
+    }
+}

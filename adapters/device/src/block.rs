@@ -1,0 +1,250 @@
+//! Blocks: memory of a device that goes back when dropped, behind its fence.
+//!
+//! Promises upward: a block is used on its home stream without more ado, on others after [`DeviceBlock::used_on`] (or the
+//! copies here, which say so themselves); dropping it never waits, never panics, and never lets its memory be used again
+//! before the streams that were named are done with it.
+//! Asks from below: its stream's cache, and the pool behind it.
+
+use crate::backend::RawStream;
+use crate::error::{BlockId, DeviceError};
+use crate::pool::{Host, Place};
+use crate::stream::{Stream, StreamCore};
+use spin::mutex::SpinMutex;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, OnceLock};
+use terrace_core::Block;
+
+/// What most blocks have nothing of.
+pub(crate) struct Extra {
+    pub(crate) place: Place,
+    /// Streams that use the block besides its own.
+    pub(crate) uses: Vec<Arc<StreamCore>>,
+    /// What gives memory back that came from elsewhere.
+    pub(crate) release: Option<Release>,
+}
+
+impl Extra {
+    pub(crate) fn new(place: Place) -> Self {
+        Self { place, uses: Vec::new(), release: None }
+    }
+}
+
+/// Takes memory back that was wrapped: address and bytes.
+pub type Release = Box<dyn FnOnce(u64, u64) + Send + Sync>;
+
+/// Live memory of a device. Dropping it gives it back.
+pub struct DeviceBlock {
+    block: Block,
+    /// Taken out when the block is dropped, and never looked at after that.
+    home: ManuallyDrop<Arc<StreamCore>>,
+    /// Likewise. Empty for a block of the arena that only its own stream uses.
+    extra: ManuallyDrop<OnceLock<Box<SpinMutex<Extra>>>>,
+}
+
+impl DeviceBlock {
+    /// A block of the arena.
+    #[inline]
+    pub(crate) fn new(block: Block, home: Arc<StreamCore>) -> Self {
+        Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(OnceLock::new()) }
+    }
+
+    /// A block from elsewhere.
+    pub(crate) fn with(block: Block, home: Arc<StreamCore>, extra: Extra) -> Self {
+        let extra = OnceLock::from(Box::new(SpinMutex::new(extra)));
+        Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra) }
+    }
+
+    fn place(&self) -> Place {
+        self.extra.get().map_or(Place::Pool, |extra| extra.lock().place)
+    }
+
+    /// The address, in the device's space. It does not change.
+    #[inline]
+    pub fn address(&self) -> u64 {
+        self.block.address
+    }
+
+    /// Bytes it holds: at least what was asked.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.block.bytes
+    }
+
+    /// As errors name it.
+    pub fn id(&self) -> BlockId {
+        BlockId { address: self.block.address, bytes: self.block.bytes }
+    }
+
+    /// Whether it is pinned host memory, given because the device had none left.
+    pub fn is_fallback(&self) -> bool {
+        self.place() == Place::Fallback
+    }
+
+    /// Whether it was wrapped, not allocated.
+    pub fn is_foreign(&self) -> bool {
+        self.place() == Place::Foreign
+    }
+
+    /// Says that work on another stream uses the block: its memory is not given out again before that stream has done
+    /// what was put on it until the block is dropped.
+    ///
+    /// # Errors
+    /// [`DeviceError::OtherDevice`].
+    pub fn used_on(&self, stream: &Stream) -> Result<(), DeviceError> {
+        let home = &self.home;
+        home.service.check_stream(stream.core())?;
+        if home.owner != stream.core().owner {
+            self.note(stream.core());
+        }
+        Ok(())
+    }
+
+    /// Remembers that a stream uses the block.
+    fn note(&self, stream: &Arc<StreamCore>) {
+        let mut extra = self.extra.get_or_init(|| Box::new(SpinMutex::new(Extra::new(Place::Pool)))).lock();
+        let uses = &mut extra.uses;
+        if uses.iter().all(|other| other.owner != stream.owner) {
+            uses.push(Arc::clone(stream));
+        }
+    }
+
+    /// The range as addresses, when it is inside.
+    fn within(&self, offset: u64, bytes: u64) -> Result<u64, DeviceError> {
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes());
+        if inside {
+            Ok(self.address() + offset)
+        } else {
+            Err(DeviceError::OutOfBounds { block: self.id(), offset, bytes })
+        }
+    }
+
+    /// Copies bytes from the host, on the block's stream, and waits for it.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`]; the driver's: then the block's bytes are undefined.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let to = self.within(offset, bytes.len() as u64)?;
+        let home = &self.home;
+        home.service.copy_host(Host::Read(bytes), to, home.raw)
+    }
+
+    /// Copies bytes to the host, after everything put on the block's stream so far.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`]; the driver's: then `bytes` are undefined.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        let from = self.within(offset, bytes.len() as u64)?;
+        let home = &self.home;
+        home.service.copy_host(Host::Write(bytes), from, home.raw)
+    }
+
+    /// Sets bytes to a value, on the block's stream.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`]; the driver's.
+    pub fn fill(&mut self, offset: u64, bytes: u64, value: u8) -> Result<(), DeviceError> {
+        let at = self.within(offset, bytes)?;
+        let home = &self.home;
+        home.service.fill(at, value, bytes, home.raw)
+    }
+
+    /// Copies from another block, on this one's stream, after everything put on the other's so far and before what is put
+    /// on it from now on; also from another device. Says how it went.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`]; the drivers'.
+    pub fn copy_from(&mut self, offset: u64, from: &Self, at: u64, bytes: u64) -> Result<Path, DeviceError> {
+        let (to, source) = (self.within(offset, bytes)?, from.within(at, bytes)?);
+        let (home, other) = (Arc::clone(&self.home), Arc::clone(&from.home));
+        if home.service.is(&*other.service) {
+            let apart = home.owner != other.owner;
+            if apart {
+                home.service.order(home.raw, other.raw)?;
+                // Should the order back fail, the other's memory still waits for this stream.
+                from.note(&home);
+            }
+            home.service.copy(to, source, bytes, home.raw)?;
+            if apart {
+                home.service.order(other.raw, home.raw)?;
+            }
+            return Ok(Path::Local);
+        }
+        let direct = home.service.description().backend == other.service.description().backend
+            && home.service.can_reach(other.service.description().ordinal);
+        // Streams of two devices have no common order here: what was put on the other is waited for.
+        other.service.synchronize_stream(other.raw)?;
+        if direct {
+            home.service.copy_peer(to, source, other.service.description().ordinal, bytes, home.raw)?;
+            home.service.synchronize_stream(home.raw)?;
+            return Ok(Path::Peer);
+        }
+        self.copy_staged(offset, from, at, bytes).map(|()| Path::Staged)
+    }
+
+    /// By way of the host, a piece at a time.
+    fn copy_staged(&mut self, offset: u64, from: &Self, at: u64, bytes: u64) -> Result<(), DeviceError> {
+        /// Bytes of a piece: large enough that a transfer's own cost (10 microseconds) is a few percent of it at 25 GB/s.
+        const PIECE: u64 = 4 << 20;
+        let mut stage = vec![0; bytes.min(PIECE) as usize];
+        for start in (0..bytes).step_by(PIECE as usize) {
+            let piece = &mut stage[..(bytes - start).min(PIECE) as usize];
+            from.read(at + start, piece)?;
+            self.write(offset + start, piece)?;
+        }
+        Ok(())
+    }
+
+    /// The raw stream it belongs to.
+    pub fn raw_stream(&self) -> RawStream {
+        self.home.raw
+    }
+}
+
+/// How bytes got from one block to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// Within the device.
+    Local,
+    /// From device to device.
+    Peer,
+    /// By way of the host.
+    Staged,
+}
+
+impl Drop for DeviceBlock {
+    #[inline]
+    fn drop(&mut self) {
+        if self.home.forked() {
+            // In a child nothing of the driver works, and a lock may be held by a thread that is not here.
+            return;
+        }
+        // SAFETY: taken once: here, when the block is dropped.
+        let mut home = unsafe { ManuallyDrop::take(&mut self.home) };
+        if self.extra.get_mut().is_none() {
+            match home.keep(self.block) {
+                Ok(()) => return,
+                Err(back) => home = back,
+            }
+        }
+        // SAFETY: as above.
+        give_back(home, self.block, unsafe { ManuallyDrop::take(&mut self.extra) });
+    }
+}
+
+/// To the pool, when the stream's cache cannot have it.
+#[cold]
+fn give_back(home: Arc<StreamCore>, block: Block, extra: OnceLock<Box<SpinMutex<Extra>>>) {
+    let extra = extra.into_inner().map(|extra| extra.into_inner());
+    home.service.give_back(&home, block, extra);
+}
+
+impl fmt::Debug for DeviceBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceBlock")
+            .field("address", &format_args!("{:#x}", self.block.address))
+            .field("bytes", &self.block.bytes)
+            .field("place", &self.place())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! Graph capture: allocations that a graph keeps.
+//!
+//! ```text
+//!   let pool = device.graph_pool()?;
+//!   let capture = stream.capture(&pool)?;     allocations on the stream come from the pool from here on
+//!       begin the driver's capture, allocate, launch, drop blocks, end it
+//!   drop(capture);                            and from the device again
+//!   launch the graph as often as wanted; keep `pool` as long
+//! ```
+
+use crate::error::DeviceError;
+use crate::pool::Service;
+use crate::stream::Stream;
+use std::fmt;
+use std::sync::Arc;
+
+/// Memory of one or more graphs; clones are the same. When the last is dropped it goes back once its blocks are: keep one as
+/// long as the graphs.
+#[derive(Clone)]
+pub struct GraphPool(Arc<Owned>);
+
+/// Closes the pool when the last handle goes.
+struct Owned {
+    service: Arc<dyn Service>,
+    id: u32,
+}
+
+impl GraphPool {
+    pub(crate) fn new(service: Arc<dyn Service>) -> Result<Self, DeviceError> {
+        let id = service.open_graph()?;
+        Ok(Self(Arc::new(Owned { service, id })))
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if !self.service.loss().forked() {
+            self.service.close_graph(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for GraphPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GraphPool").field("id", &self.0.id).finish_non_exhaustive()
+    }
+}
+
+/// While it lives, allocations on its stream come from its pool, and no event is asked of the stream.
+#[must_use = "the capture ends when this is dropped"]
+#[derive(Debug)]
+pub struct Capture {
+    stream: Stream,
+    pool: GraphPool,
+}
+
+impl Stream {
+    /// Routes this stream's allocations to a graph's pool. Call it before the driver's capture begins, drop it after it
+    /// ended.
+    ///
+    /// # Errors
+    /// [`DeviceError::Capture`] when the stream is captured already; [`DeviceError::OtherDevice`].
+    pub fn capture(&self, pool: &GraphPool) -> Result<Capture, DeviceError> {
+        let Owned { service, id } = &*pool.0;
+        service.check_stream(self.core())?;
+        service.begin_capture(self.core(), *id)?;
+        Ok(Capture { stream: self.clone(), pool: pool.clone() })
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        if !self.stream.core().forked() {
+            let Owned { service, id } = &*self.pool.0;
+            service.end_capture(self.stream.core(), *id);
+        }
+    }
+}

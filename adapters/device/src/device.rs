@@ -1,0 +1,247 @@
+//! A device as users hold it.
+
+use crate::backend::{Backend, RawStream};
+use crate::block::{DeviceBlock, Extra, Release};
+use crate::capability::{Description, Memory, Visibility};
+use crate::capture::GraphPool;
+use crate::error::{DeviceError, OutOfMemory};
+use crate::host::Host;
+use crate::options::Options;
+use crate::pool::{Place, Pool, Service};
+use crate::stats::DeviceStats;
+use crate::stream::Stream;
+use std::fmt;
+use std::sync::Arc;
+use terrace_core::pressure::{CachePolicy, Level, level};
+use terrace_core::{Block, Request, Violation};
+
+/// One device and its memory. Clones are the same device.
+///
+/// # Example
+/// ```
+/// use terrace_device::Device;
+/// let device = Device::host();
+/// let stream = device.stream()?;
+/// let mut block = device.allocate(&stream, 1 << 20)?;
+/// block.write(0, b"some bytes")?;
+/// let mut back = [0; 4];
+/// block.read(5, &mut back)?;
+/// assert_eq!(&back, b"byte");
+/// drop(block); // the stream may have it again at once, others after its fence
+/// assert_eq!(device.stats().pool.live_blocks, 0);
+/// # Ok::<(), terrace_device::DeviceError>(())
+/// ```
+#[derive(Clone)]
+pub struct Device {
+    service: Arc<dyn Service>,
+}
+
+impl Device {
+    /// A device over any backend.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadOption`]; what the backend says.
+    pub fn open(backend: impl Backend, options: Options) -> Result<Self, DeviceError> {
+        Ok(Self { service: Pool::open(backend, options)? })
+    }
+
+    /// The host's memory behind the same face. Work is done at once, in order.
+    pub fn host() -> Self {
+        // The defaults are within their bounds, and the host backend asks nothing that can be refused at the start.
+        match Self::open(Host::new(), Options::default()) {
+            Ok(device) => device,
+            Err(error) => unreachable!("the host backend opens with default options: {error}"),
+        }
+    }
+
+    /// What it is and can do.
+    pub fn description(&self) -> &Description {
+        self.service.description()
+    }
+
+    /// Its name, as the driver says it.
+    pub fn name(&self) -> &str {
+        &self.description().name
+    }
+
+    /// Makes a stream.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn stream(&self) -> Result<Stream, DeviceError> {
+        self.service.open_stream().map(Stream::new)
+    }
+
+    /// The stream of a handle that another library made. Asked twice for the same, it gives the same.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// The handle is a live stream of this device, and stays one until every clone of the result is dropped; a stream that
+    /// was destroyed before costs a wait for the whole device, not more.
+    pub unsafe fn adopt_stream(&self, raw: RawStream) -> Result<Stream, DeviceError> {
+        self.service.adopt_stream(raw).map(Stream::new)
+    }
+
+    /// Memory for work on a stream: at least `bytes` bytes, aligned to the granule (256 unless told otherwise).
+    ///
+    /// A size that the stream freed before costs a look-up; no driver call, no event.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`] when nothing helped; [`DeviceError::BadRequest`]; [`DeviceError::OtherDevice`].
+    #[inline]
+    pub fn allocate(&self, stream: &Stream, bytes: u64) -> Result<DeviceBlock, DeviceError> {
+        self.request(stream, Request::new(bytes))
+    }
+
+    /// Memory at an alignment (bytes, a power of two up to 2 MiB).
+    ///
+    /// # Errors
+    /// As for [`Device::allocate`].
+    #[inline]
+    pub fn allocate_aligned(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
+        self.request(stream, Request::new(bytes).align(align))
+    }
+
+    #[inline]
+    fn request(&self, stream: &Stream, request: Request) -> Result<DeviceBlock, DeviceError> {
+        let home = stream.core();
+        if std::ptr::addr_eq(Arc::as_ptr(&self.service), Arc::as_ptr(&home.service))
+            && let Some((block, home)) = home.hit(request)
+        {
+            return Ok(DeviceBlock::new(block, home));
+        }
+        self.miss(stream, request)
+    }
+
+    #[cold]
+    fn miss(&self, stream: &Stream, request: Request) -> Result<DeviceBlock, DeviceError> {
+        self.service.check_stream(stream.core())?;
+        self.service.serve(stream.core(), request)
+    }
+
+    /// Memory that came from elsewhere, as a block of this device. Dropped, it is handed to `release` once its streams are
+    /// done; without one it stays its owner's.
+    ///
+    /// # Errors
+    /// [`DeviceError::OtherDevice`]; [`DeviceError::BadRequest`] for no bytes.
+    ///
+    /// # Safety
+    /// The range is memory that this device can use, for as long as the block lives and its streams use it; nobody else
+    /// writes to it meanwhile but in stream order.
+    pub unsafe fn wrap(
+        &self,
+        stream: &Stream,
+        address: u64,
+        bytes: u64,
+        release: Option<Release>,
+    ) -> Result<DeviceBlock, DeviceError> {
+        self.service.check_stream(stream.core())?;
+        if bytes == 0 || address.checked_add(bytes).is_none() {
+            let rule = "wrapped memory has at least one byte and an end";
+            return Err(DeviceError::BadRequest { bytes, align: 1, rule });
+        }
+        let block = Block { address, bytes, slot: u32::MAX, region: 0, ticket: 0 };
+        let extra = Extra { release, ..Extra::new(Place::Foreign) };
+        Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
+    }
+
+    /// Memory of the device as of now. On devices that share the host's, what the system calls available.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn memory(&self) -> Result<Memory, DeviceError> {
+        self.service.memory()
+    }
+
+    /// How full the pool's share of the device is.
+    pub fn pressure(&self) -> Level {
+        let pool = self.stats().pool;
+        level(pool.in_use, pool.capacity)
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> DeviceStats {
+        self.service.stats()
+    }
+
+    /// Empties the streams' caches into the pool.
+    pub fn clear(&self) {
+        self.service.trim(false);
+    }
+
+    /// Gives everything unused back to the driver; waits for what is in flight. Returns the bytes given back.
+    pub fn trim(&self) -> u64 {
+        self.service.trim(true)
+    }
+
+    /// Gives unused memory back if more than `bytes` are taken from the driver. Returns the bytes given back.
+    pub fn shrink(&self, bytes: u64) -> u64 {
+        if self.stats().pool.reserved > bytes { self.trim() } else { 0 }
+    }
+
+    /// Lets the streams' caches follow the pressure: smaller above 80 %, larger below 30 %.
+    pub fn adapt(&self) {
+        let options = self.service.options();
+        let (least, most) = (options.cached / 16, options.cached.saturating_mul(16));
+        self.service.adapt(&CachePolicy { least, most, ..CachePolicy::default() });
+    }
+
+    /// Changes the most bytes to take from the driver; 0: no limit. What is over it stays.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.service.set_capacity(bytes);
+    }
+
+    /// Sets what is called when memory ran out: it may drop blocks, and says whether to try again.
+    pub fn on_out_of_memory(&self, hook: impl Fn(&OutOfMemory) -> bool + Send + Sync + 'static) {
+        self.service.set_hook(Some(Arc::new(hook)));
+    }
+
+    /// Turns the fallback to pinned host memory on or off. Blocks that it gave stay.
+    pub fn set_fallback(&self, on: bool) {
+        self.service.set_fallback(on);
+    }
+
+    /// A private pool for captured graphs.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    pub fn graph_pool(&self) -> Result<GraphPool, DeviceError> {
+        GraphPool::new(Arc::clone(&self.service))
+    }
+
+    /// Whether this device can use another's memory without going through the host.
+    pub fn can_reach(&self, other: &Self) -> bool {
+        let (mine, theirs) = (self.description(), other.description());
+        mine.backend == theirs.backend && mine.ordinal != theirs.ordinal && self.service.can_reach(theirs.ordinal)
+    }
+
+    /// Lets kernels on this device use another's blocks, now and later.
+    ///
+    /// # Errors
+    /// The driver's: for devices that cannot reach each other, that it is not supported.
+    pub fn reach(&self, other: &Self) -> Result<(), DeviceError> {
+        self.service.reach(other.description().ordinal)?;
+        other.service.share(self.description().ordinal)
+    }
+
+    /// How far a write is seen without a copy.
+    pub fn visibility(&self) -> Visibility {
+        self.description().capabilities.visibility()
+    }
+
+    /// Checks every invariant. O(n); for tests.
+    ///
+    /// # Errors
+    /// The clause that does not hold.
+    pub fn check(&self) -> Result<(), Violation> {
+        self.service.check()
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("name", &self.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,88 @@
+//! What a driver says when it refuses a call.
+//!
+//! Promises upward: a small `Copy` value that names the call, the driver's code and what kind of refusal it is; nothing
+//! here asks a driver anything, so an error can be shown when there is no driver.
+//! Asks from below: backends translate their codes once.
+
+use std::fmt;
+use terrace_core::SourceError;
+
+/// What kind of refusal a code is: all that the layers above decide by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The device has not that much memory left.
+    OutOfMemory,
+    /// This device or driver cannot do that.
+    Unsupported,
+    /// A stream, event or address that the driver does not know (any more).
+    BadHandle,
+    /// Not now: the call would disturb a graph capture.
+    Capturing,
+    /// The context is gone for good: a kernel faulted, the device fell off the bus, the process ends.
+    Lost,
+    /// A driver does not work in a child of the process that opened it.
+    Forked,
+    /// The driver has no such function.
+    Missing,
+    /// Anything else.
+    Other,
+}
+
+/// A refused call of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fault {
+    /// The function that was called.
+    pub call: &'static str,
+    /// The driver's own code; 0 when it has none.
+    pub code: i32,
+    /// The driver's name for the code; empty when it has none.
+    pub name: &'static str,
+    /// What kind it is.
+    pub reason: Reason,
+}
+
+impl Fault {
+    /// A refusal that has no code: of `call`, for `reason`.
+    pub const fn of(call: &'static str, reason: Reason) -> Self {
+        Self { call, code: 0, name: "", reason }
+    }
+
+    /// Whether the device cannot be used any more.
+    pub const fn is_fatal(&self) -> bool {
+        matches!(self.reason, Reason::Lost | Reason::Forked)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.reason {
+            Reason::OutOfMemory => "out of memory",
+            Reason::Unsupported => "not supported by this device or driver",
+            Reason::BadHandle => "a stream, event or address that the driver does not know",
+            Reason::Capturing => "not allowed while a graph is captured",
+            Reason::Lost => "the device is lost; open it again in a new process",
+            Reason::Forked => "not usable in a forked child; open the device in the child before anything else",
+            Reason::Missing => "this driver has no such function",
+            Reason::Other => "failed",
+        };
+        write!(f, "{}: {what}", self.call)?;
+        match (self.code, self.name) {
+            (0, _) => Ok(()),
+            (code, "") => write!(f, " (code {code})"),
+            (code, name) => write!(f, " ({name}, code {code})"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl From<Fault> for SourceError {
+    /// As the core's structures see it: memory that is not there, or a source that failed.
+    fn from(fault: Fault) -> Self {
+        match fault.reason {
+            Reason::OutOfMemory => Self::OutOfMemory { available: 0 },
+            Reason::Unsupported | Reason::Missing => Self::Unsupported,
+            _ => Self::Failed { code: fault.code },
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! One stream's events.
+//!
+//! Promises upward: tickets rise by one with each event; what is done never goes back.
+//! Asks from below: nothing.
+
+use crate::backend::{RawEvent, RawStream};
+use std::collections::VecDeque;
+
+/// What is known of one stream.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) raw: RawStream,
+    /// The ticket of the last event recorded.
+    pub(super) recorded: u64,
+    /// Everything up to this ticket has happened; at most `recorded`.
+    pub(super) done: u64,
+    /// Events recorded and not seen to happen: tickets `done + 1` to `recorded`, unless the driver lost them.
+    events: VecDeque<(u64, RawEvent)>,
+    /// Whether work can still be put on it.
+    pub(super) open: bool,
+    /// Whether a graph is captured on it.
+    pub(super) capturing: bool,
+}
+
+impl Line {
+    pub(super) fn new(raw: RawStream) -> Self {
+        Self { raw, recorded: 0, done: 0, events: VecDeque::new(), open: true, capturing: false }
+    }
+
+    /// Adds the next event.
+    pub(super) fn push(&mut self, event: RawEvent) {
+        self.recorded += 1;
+        self.events.push_back((self.recorded, event));
+    }
+
+    /// Everything put on the stream so far is seen to be done: as if the next event had happened.
+    pub(super) fn idle(&mut self) -> Vec<RawEvent> {
+        self.recorded += 1;
+        self.reached(self.recorded)
+    }
+
+    /// The oldest event that was not seen to happen.
+    pub(super) fn oldest(&self) -> Option<(u64, RawEvent)> {
+        self.events.front().copied()
+    }
+
+    /// The first event that covers a ticket; `None` when it was seen to happen.
+    pub(super) fn event(&self, ticket: u64) -> Option<RawEvent> {
+        self.events.iter().find(|(covers, _)| *covers >= ticket).map(|(_, event)| *event)
+    }
+
+    /// An event has happened, and all before it: gives them back to be used again.
+    pub(super) fn reached(&mut self, ticket: u64) -> Vec<RawEvent> {
+        self.done = self.done.max(ticket);
+        let count = self.events.partition_point(|(covers, _)| *covers <= ticket);
+        self.events.drain(..count).map(|(_, event)| event).collect()
+    }
+
+    /// Whether everything put on it is done.
+    pub(super) fn is_idle(&self) -> bool {
+        self.done >= self.recorded
+    }
+}

@@ -1,0 +1,385 @@
+//! When memory freed on one stream may be used on another: events of the driver, asked for as rarely as can be.
+//!
+//! Promises upward: a free costs no driver call; an event is recorded when somebody polls or waits, one for all that a
+//! stream freed until then; while a device has a single stream there are no events at all.
+//! Asks from below: a stream does its work in order; [`Backend::record`], [`query`](Backend::query),
+//! [`wait`](Backend::wait), [`order`](Backend::order).
+//!
+//! ```text
+//!   one stream      free ──► range at once: whoever asks next asks on the same stream
+//!   a second one    is made to wait for the first (on the device), once: what is free now is free for both
+//!   many            free ──► waits with a ticket ──► poll: an event, asked ──► range
+//! ```
+//!
+//! Tickets count a stream's events: a free gets the number of the next event, which is recorded by the first poll that needs
+//! it. It may cover more than the free, never less.
+
+mod line;
+
+use crate::backend::{Backend, RawEvent, RawStream};
+use crate::fault::{Fault, Reason};
+use crate::loss::Loss;
+use line::Line;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use terrace_core::{Fence, FenceState, Owner};
+
+/// No stream is the only one.
+const NOBODY: u32 = u32::MAX;
+
+/// The fence of everything on one device. Clones are the same.
+pub(crate) struct Fences<B: Backend>(Arc<Shared<B>>);
+
+struct Shared<B: Backend> {
+    backend: Arc<B>,
+    loss: Arc<Loss>,
+    /// The only stream, as long as there is one and no other's work is in flight; changed with `lines` locked.
+    sole: AtomicU32,
+    /// Whether the only stream freed something since it was last waited for: what is free may still be written to.
+    dirty: AtomicBool,
+    lines: Mutex<Lines>,
+}
+
+struct Lines {
+    /// Streams that are open, or closed with work in flight. One that is not here has done everything.
+    by_owner: BTreeMap<u32, Line>,
+    /// Events that nobody waits for.
+    spare: Vec<RawEvent>,
+    /// The event that covers what was free when the second stream came: pages under it may not move before.
+    bridge: Option<(u32, u64)>,
+    /// Events recorded so far.
+    recorded: u64,
+}
+
+impl<B: Backend> Clone for Fences<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<B: Backend> Fences<B> {
+    pub(crate) fn new(backend: Arc<B>, loss: Arc<Loss>) -> Self {
+        let lines = Lines { by_owner: BTreeMap::new(), spare: Vec::new(), bridge: None, recorded: 0 };
+        let (sole, dirty, lines) = (AtomicU32::new(NOBODY), AtomicBool::new(false), Mutex::new(lines));
+        Self(Arc::new(Shared { backend, loss, sole, dirty, lines }))
+    }
+
+    /// Lines are whole between any two calls, so those a panicking thread left are.
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn is_sole(&self, owner: Owner) -> bool {
+        self.0.sole.load(Ordering::Relaxed) == owner.0
+    }
+
+    /// Events recorded so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.lines().recorded
+    }
+
+    /// A stream begins to use the device's memory.
+    ///
+    /// # Errors
+    /// The driver's, when the stream cannot be made to wait for the others; it is not known here then.
+    pub(crate) fn open(&self, owner: Owner, raw: RawStream) -> Result<(), Fault> {
+        let mut lines = self.lines();
+        self.reap(&mut lines);
+        if lines.by_owner.is_empty() && lines.bridge.is_none() {
+            self.0.sole.store(owner.0, Ordering::Relaxed);
+        } else {
+            self.join(&mut lines, raw)?;
+        }
+        lines.by_owner.insert(owner.0, Line::new(raw));
+        Ok(())
+    }
+
+    /// Lets a new stream begin after what is behind the memory that is free now.
+    fn join(&self, lines: &mut Lines, raw: RawStream) -> Result<(), Fault> {
+        let first = self.0.sole.load(Ordering::Relaxed);
+        if first != NOBODY && self.0.dirty.load(Ordering::Relaxed) {
+            let ticket = lines.next(first);
+            self.record_event(lines, first)?;
+            lines.bridge = Some((first, ticket));
+        }
+        if let Some((owner, ticket)) = lines.bridge {
+            let event = lines.by_owner.get(&owner).and_then(|line| line.event(ticket));
+            event.map_or(Ok(()), |event| self.0.backend.order(raw, event))?;
+        }
+        self.0.dirty.store(false, Ordering::Relaxed);
+        self.0.sole.store(NOBODY, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A stream is about to be destroyed: what it did is covered by one last event.
+    pub(crate) fn close(&self, owner: Owner) {
+        let mut lines = self.lines();
+        let last = lines.next(owner.0);
+        let covered = self.record_event(&mut lines, owner.0);
+        if self.is_sole(owner) {
+            self.0.sole.store(NOBODY, Ordering::Relaxed);
+            if self.0.dirty.swap(false, Ordering::Relaxed) {
+                lines.bridge = Some((owner.0, last));
+            }
+        }
+        if let Some(line) = lines.by_owner.get_mut(&owner.0) {
+            if covered.is_err() {
+                // No event can be had of it: the device is waited for instead, when somebody asks.
+                line.recorded += 1;
+            }
+            line.open = false;
+        }
+        self.reap(&mut lines);
+    }
+
+    /// A graph is captured on the stream (or no longer): no event may be asked meanwhile.
+    pub(crate) fn capture(&self, owner: Owner, begins: bool) {
+        if let Some(line) = self.lines().by_owner.get_mut(&owner.0) {
+            line.capturing = begins;
+        }
+    }
+
+    /// The ticket that covers everything a stream did so far, also while it is the only one.
+    pub(crate) fn ticket(&self, owner: Owner) -> u64 {
+        self.lines().next(owner.0)
+    }
+
+    /// How far a stream has come, asked of the driver, also while it is the only one. With `wait`, waits for it.
+    pub(crate) fn reached(&self, owner: Owner, ticket: u64, wait: bool) -> FenceState {
+        if self.0.loss.check().is_err() {
+            return FenceState::Failed;
+        }
+        let mut lines = self.lines();
+        if wait {
+            // A call that fails for a reason that passes is made once more; then the block waits on.
+            let _ = self.wait_for(&mut lines, owner.0, ticket).or_else(|_| self.wait_for(&mut lines, owner.0, ticket));
+        } else if lines.by_owner.get(&owner.0).is_some_and(|line| !line.capturing && line.done < ticket) {
+            if lines.by_owner.get(&owner.0).is_some_and(|line| line.recorded < ticket) && !self.is_idle(&mut lines, owner.0) {
+                // Refused: it is asked for again at the next poll.
+                let _ = self.record_event(&mut lines, owner.0);
+            }
+            self.ask(&mut lines, owner.0);
+        }
+        self.reap(&mut lines);
+        if self.0.loss.check().is_err() { FenceState::Failed } else { self.state(&lines, owner, ticket) }
+    }
+
+    /// Waits until nothing is in flight on memory that is free: before pages under it move or go.
+    ///
+    /// # Errors
+    /// The driver's; a fault for [`Reason::Capturing`] while the stream to wait for is captured.
+    pub(crate) fn quiesce(&self) -> Result<(), Fault> {
+        let mut lines = self.lines();
+        if let Some((owner, ticket)) = lines.bridge {
+            self.wait_for(&mut lines, owner, ticket)?;
+            lines.bridge = None;
+        }
+        let sole = self.0.sole.load(Ordering::Relaxed);
+        if sole != NOBODY && self.0.dirty.load(Ordering::Relaxed) {
+            let ticket = lines.next(sole);
+            self.wait_for(&mut lines, sole, ticket)?;
+            self.0.dirty.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Waits for everything that any stream was given: before the device itself goes.
+    pub(crate) fn finish(&self) {
+        let mut lines = self.lines();
+        let owners: Vec<u32> = lines.by_owner.keys().copied().collect();
+        for owner in owners {
+            let ticket = lines.next(owner);
+            // A call that fails for a reason that passes is made once more.
+            let _ = self.wait_for(&mut lines, owner, ticket).or_else(|_| self.wait_for(&mut lines, owner, ticket));
+        }
+        self.0.dirty.store(false, Ordering::Relaxed);
+        lines.bridge = None;
+    }
+
+    fn wait_for(&self, lines: &mut Lines, owner: u32, ticket: u64) -> Result<(), Fault> {
+        let Some(line) = lines.by_owner.get(&owner) else { return Ok(()) };
+        if line.done >= ticket {
+            return Ok(());
+        }
+        if !line.open && line.oldest().is_none() {
+            self.ask(lines, owner);
+            return Ok(());
+        }
+        if line.capturing {
+            return Err(Fault::of("wait for a stream", Reason::Capturing));
+        }
+        if line.recorded < ticket {
+            self.record_event(lines, owner)?;
+        }
+        let Some(event) = lines.by_owner.get(&owner).and_then(|line| line.event(ticket)) else { return Ok(()) };
+        self.0.backend.wait(event).map_err(|fault| self.0.loss.note(fault))?;
+        lines.reached(owner, ticket);
+        Ok(())
+    }
+
+    /// Records the next event of a stream.
+    fn record_event(&self, lines: &mut Lines, owner: u32) -> Result<(), Fault> {
+        let Some(raw) = lines.by_owner.get(&owner).filter(|line| line.open).map(|line| line.raw) else { return Ok(()) };
+        if lines.by_owner.get(&owner).is_some_and(|line| line.capturing) {
+            return Err(Fault::of("record an event", Reason::Capturing));
+        }
+        let event = match lines.spare.pop() {
+            Some(event) => event,
+            None => self.0.backend.create_event().map_err(|fault| self.0.loss.note(fault))?,
+        };
+        if let Err(fault) = self.0.backend.record(event, raw) {
+            lines.spare.push(event);
+            return self.without_event(lines, owner, self.0.loss.note(fault));
+        }
+        lines.recorded += 1;
+        if let Some(line) = lines.by_owner.get_mut(&owner) {
+            line.push(event);
+        }
+        Ok(())
+    }
+
+    /// A stream that the driver does not know any more was destroyed behind our back: the device is waited for.
+    fn without_event(&self, lines: &mut Lines, owner: u32, fault: Fault) -> Result<(), Fault> {
+        if fault.reason != Reason::BadHandle {
+            return Err(fault);
+        }
+        self.wait_for_all(lines)?;
+        if let Some(line) = lines.by_owner.get_mut(&owner) {
+            line.recorded += u64::from(line.open);
+            line.open = false;
+            let recorded = line.recorded;
+            lines.reached(owner, recorded);
+        }
+        Ok(())
+    }
+
+    /// Waits for the whole device; not while a graph is captured on any stream.
+    fn wait_for_all(&self, lines: &Lines) -> Result<(), Fault> {
+        if lines.by_owner.values().any(|line| line.capturing) {
+            return Err(Fault::of("wait for the device", Reason::Capturing));
+        }
+        self.0.backend.synchronize().map_err(|fault| self.0.loss.note(fault))
+    }
+
+    /// Whether an open stream has done everything: then no event is needed. Refused: an event is asked, which says more.
+    fn is_idle(&self, lines: &mut Lines, owner: u32) -> bool {
+        let Some(line) = lines.by_owner.get_mut(&owner).filter(|line| line.open) else { return false };
+        let idle = self.0.backend.is_idle(line.raw).unwrap_or(false);
+        if idle {
+            lines.spare.extend(line.idle());
+        }
+        idle
+    }
+
+    /// Asks for the stream's events, the oldest first, up to one that has not happened. A closed stream that has none left
+    /// and is not done could not be covered: the device is waited for.
+    fn ask(&self, lines: &mut Lines, owner: u32) {
+        if let Some(line) = lines.by_owner.get(&owner)
+            && !line.open
+            && line.oldest().is_none()
+            && !line.is_idle()
+        {
+            let recorded = line.recorded;
+            if self.wait_for_all(lines).is_ok() {
+                lines.reached(owner, recorded);
+            }
+            return;
+        }
+        while let Some((ticket, event)) = lines.by_owner.get(&owner).and_then(Line::oldest) {
+            match self.0.backend.query(event) {
+                Ok(true) => lines.reached(owner, ticket),
+                Ok(false) => return,
+                Err(fault) => {
+                    self.0.loss.note(fault);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Forgets closed streams that have done everything; a stream that is left alone needs no events any more.
+    fn reap(&self, lines: &mut Lines) {
+        let closed: Vec<u32> = lines.by_owner.iter().filter(|(_, line)| !line.open).map(|(&owner, _)| owner).collect();
+        for owner in closed {
+            if !lines.by_owner.get(&owner).is_some_and(|line| line.capturing) {
+                self.ask(lines, owner);
+            }
+            if lines.by_owner.get(&owner).is_some_and(Line::is_idle) {
+                lines.by_owner.remove(&owner);
+            }
+        }
+        if lines.bridge.is_some_and(|(owner, ticket)| lines.by_owner.get(&owner).is_none_or(|line| line.done >= ticket))
+        {
+            lines.bridge = None;
+        }
+        let mut left = lines.by_owner.iter();
+        if let (Some((&owner, line)), None, None) = (left.next(), left.next(), lines.bridge)
+            && line.open
+            && self.0.sole.load(Ordering::Relaxed) == NOBODY
+        {
+            // What waits for its own fences is free for it now, and may be in flight.
+            self.0.dirty.store(true, Ordering::Relaxed);
+            self.0.sole.store(owner, Ordering::Relaxed);
+        }
+    }
+
+    fn state(&self, lines: &Lines, owner: Owner, ticket: u64) -> FenceState {
+        match lines.by_owner.get(&owner.0) {
+            Some(line) if line.done < ticket => FenceState::Pending,
+            _ => FenceState::Ready,
+        }
+    }
+}
+
+impl Lines {
+    /// The ticket of a stream's next event.
+    fn next(&self, owner: u32) -> u64 {
+        self.by_owner.get(&owner).map_or(0, |line| line.recorded + u64::from(line.open))
+    }
+
+    /// A stream's event has happened, and all before it.
+    fn reached(&mut self, owner: u32, ticket: u64) {
+        if let Some(line) = self.by_owner.get_mut(&owner) {
+            self.spare.extend(line.reached(ticket));
+        }
+    }
+}
+
+impl<B: Backend> Fence for Fences<B> {
+    fn record(&mut self, owner: Owner) -> u64 {
+        if self.is_sole(owner) {
+            self.0.dirty.store(true, Ordering::Relaxed);
+            return 0;
+        }
+        self.lines().next(owner.0)
+    }
+
+    fn peek(&mut self, owner: Owner, ticket: u64) -> FenceState {
+        if self.0.loss.check().is_err() {
+            return FenceState::Failed;
+        }
+        if self.is_sole(owner) { FenceState::Ready } else { self.state(&self.lines(), owner, ticket) }
+    }
+
+    fn poll(&mut self, owner: Owner, ticket: u64) -> FenceState {
+        let known = self.peek(owner, ticket);
+        if known == FenceState::Pending { self.reached(owner, ticket, false) } else { known }
+    }
+
+    fn wait(&mut self, owner: Owner, ticket: u64) -> FenceState {
+        let known = self.peek(owner, ticket);
+        if known == FenceState::Pending { self.reached(owner, ticket, true) } else { known }
+    }
+}
+
+impl<B: Backend> Drop for Shared<B> {
+    fn drop(&mut self) {
+        let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let waiting = lines.by_owner.values_mut().flat_map(|line| line.reached(u64::MAX));
+        for event in waiting.chain(lines.spare.drain(..)) {
+            let _ = crate::loss::insist(|| self.backend.destroy_event(event));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The host as a device: the same face over ordinary memory, for programs and tests without one.
+//!
+//! Promises upward: work is done before its call returns, in order of call, so nothing is ever in flight; what it cannot do
+//! (pages, peers) it refuses like any device that cannot.
+//! Asks from below: the global allocator.
+
+use crate::backend::{Backend, Kind, RawEvent, RawStream};
+use crate::capability::{Capabilities, Description, Memory};
+use crate::fault::{Fault, Reason};
+use crate::meminfo;
+use std::alloc::Layout;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Regions start at a page.
+const ALIGN: usize = 4096;
+
+/// Ordinary memory.
+#[derive(Debug)]
+pub struct Host {
+    description: Description,
+    /// Streams and events made so far: their names.
+    names: AtomicU64,
+    /// Bytes out.
+    taken: AtomicU64,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Host {
+    /// All of the host's memory.
+    pub fn new() -> Self {
+        // Where the system does not say, nothing is refused before the global allocator refuses it.
+        Self::with_total(meminfo::total().unwrap_or(1 << 46))
+    }
+
+    /// A device of `total` bytes.
+    pub fn with_total(total: u64) -> Self {
+        let capabilities = Capabilities::SYNCHRONOUS
+            | Capabilities::MANAGED
+            | Capabilities::CONCURRENT_MANAGED
+            | Capabilities::PINNED
+            | Capabilities::INTEGRATED
+            | Capabilities::PAGEABLE
+            | Capabilities::HOST_ATOMICS
+            | Capabilities::FREE_IS_AVAILABLE
+            | Capabilities::STREAM_NAMES;
+        let description = Description {
+            backend: "host",
+            ordinal: 0,
+            name: "host memory".into(),
+            driver: "none".into(),
+            total,
+            page_bytes: 0,
+            capabilities,
+            notes: vec!["no pages: memory comes in segments".into()],
+        };
+        Self { description, names: AtomicU64::new(1), taken: AtomicU64::new(0) }
+    }
+
+    fn layout(bytes: u64) -> Option<Layout> {
+        Layout::from_size_align(usize::try_from(bytes).ok()?, ALIGN).ok().filter(|layout| layout.size() > 0)
+    }
+}
+
+impl Backend for Host {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn memory(&self) -> Result<Memory, Fault> {
+        let total = self.description.total;
+        let own = total.saturating_sub(self.taken.load(Ordering::Relaxed));
+        Ok(Memory { free: meminfo::available().unwrap_or(own).min(own), total })
+    }
+
+    fn take(&self, _: Kind, bytes: u64) -> Result<u64, Fault> {
+        let refused = Fault::of("alloc", Reason::OutOfMemory);
+        let layout = Self::layout(bytes).ok_or(refused)?;
+        let total = self.description.total;
+        let taken = self.taken.try_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+            taken.checked_add(bytes).filter(|&taken| taken <= total)
+        });
+        taken.map_err(|_| refused)?;
+        // SAFETY: `layout` has a size above 0.
+        let region = unsafe { std::alloc::alloc(layout) };
+        if region.is_null() {
+            self.taken.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(refused);
+        }
+        Ok(region.expose_provenance() as u64)
+    }
+
+    unsafe fn give_back(&self, _: Kind, address: u64, bytes: u64) -> Result<(), Fault> {
+        let layout = Self::layout(bytes).ok_or(Fault::of("dealloc", Reason::BadHandle))?;
+        let region = std::ptr::with_exposed_provenance_mut(address as usize);
+        // SAFETY: the caller gives back what `take` gave, with the size it was asked: the same layout.
+        unsafe { std::alloc::dealloc(region, layout) };
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn create_stream(&self) -> Result<RawStream, Fault> {
+        Ok(RawStream(self.names.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn destroy_stream(&self, _: RawStream) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+        Ok(Some(stream.0))
+    }
+
+    fn is_idle(&self, _: RawStream) -> Result<bool, Fault> {
+        Ok(true)
+    }
+
+    fn synchronize_stream(&self, _: RawStream) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn create_event(&self) -> Result<RawEvent, Fault> {
+        Ok(RawEvent(self.names.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn destroy_event(&self, _: RawEvent) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn record(&self, _: RawEvent, _: RawStream) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn query(&self, _: RawEvent) -> Result<bool, Fault> {
+        Ok(true)
+    }
+
+    fn wait(&self, _: RawEvent) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn order(&self, _: RawStream, _: RawEvent) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    unsafe fn copy(&self, to: u64, from: u64, bytes: u64, _: RawStream) -> Result<(), Fault> {
+        let from: *const u8 = std::ptr::with_exposed_provenance(from as usize);
+        let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
+        // SAFETY: the caller names live memory on both sides that does not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes as usize) };
+        Ok(())
+    }
+
+    unsafe fn fill(&self, address: u64, value: u8, bytes: u64, _: RawStream) -> Result<(), Fault> {
+        let to: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
+        // SAFETY: the caller names live memory.
+        unsafe { std::ptr::write_bytes(to, value, bytes as usize) };
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Device memory on terrace: one face for every backend, streams with caches, blocks that go back behind their fence.
+//!
+//! ```text
+//!   device.allocate(&stream, bytes)                                drop(block)
+//!        │                                                            │
+//!   ┌────v──────────────────── a stream's cache ──────────────────────v────┐   exact sizes, a lock nobody waits for:
+//!   │  64K: b b b    256: b b b b    1K: b                                 │   no driver call, no event
+//!   └────┬────────────────────────────────────────────────────────────┬────┘
+//!    miss│                                                            │too large, full, or used on other streams
+//!   ┌────v──────── arena: the core's range, best fit ─────────────────v────┐   fences: what one stream freed, others
+//!   │  live │ free │ live │ waits │ free                                   │   get after its event; one stream alone
+//!   └────┬────────────────────────────────────────────────────────────┬────┘   needs no events
+//!        v                                                            v
+//!     Backend: pages mapped, moved, unmapped; or segments; streams, events, copies
+//! ```
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `front` | a stream's cache |
+//! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `error` | what users hold and see |
+//! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
+//! | `fences`, `source` | who may have what when; pages and segments |
+//! | `backend`, `capability`, `fault` | what is asked of a device, what it can do, what it says when it refuses |
+//! | `host` | the host as a device |
+//! | `loss`, `fork` | devices that are gone, processes that forked |
+//!
+//! # Example
+//! ```
+//! use terrace_device::Device;
+//! let device = Device::host();
+//! let (first, second) = (device.stream()?, device.stream()?);
+//! let block = device.allocate(&first, 4096)?;
+//! let address = block.address();
+//! drop(block);
+//! // Work on the first stream is in order, so its memory is its own again at once; another stream gets other memory.
+//! assert_eq!(device.allocate(&first, 4096)?.address(), address);
+//! assert_ne!(device.allocate(&second, 4096)?.address(), address);
+//! # Ok::<(), terrace_device::DeviceError>(())
+//! ```
+
+mod backend;
+mod block;
+mod capability;
+mod capture;
+mod device;
+mod error;
+mod fault;
+mod fences;
+pub mod fork;
+mod front;
+mod host;
+mod loss;
+pub mod meminfo;
+mod options;
+mod pool;
+mod source;
+mod stats;
+pub mod store;
+mod stream;
+
+pub use backend::{Backend, Kind, Page, RawEvent, RawStream};
+pub use block::{DeviceBlock, Path, Release};
+pub use capability::{Capabilities, Description, Memory, Visibility};
+pub use capture::{Capture, GraphPool};
+pub use device::Device;
+pub use error::{BlockId, DeviceError, OutOfMemory};
+pub use fault::{Fault, Reason};
+pub use host::Host;
+pub use options::{Options, Origin};
+pub use pool::Hook;
+pub use stats::DeviceStats;
+pub use stream::Stream;

@@ -1,0 +1,52 @@
+//! Whether the device is still there.
+//!
+//! Promises upward: once a driver said that a device is lost, every call fails with that same fault, and nothing that lay on
+//! the device is handed out again.
+//! Asks from below: faults that say so themselves ([`Fault::is_fatal`]).
+
+use crate::fault::{Fault, Reason};
+use crate::fork;
+use std::sync::OnceLock;
+
+/// Seen by everything that belongs to one device.
+#[derive(Debug)]
+pub(crate) struct Loss {
+    fault: OnceLock<Fault>,
+    /// Forks that had happened when the device was opened.
+    generation: u32,
+}
+
+impl Loss {
+    pub(crate) fn new() -> Self {
+        fork::watch();
+        Self { fault: OnceLock::new(), generation: fork::generation() }
+    }
+
+    /// Fails when the device is lost, or this process is a child of the one that opened it. A load or two.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        if self.forked() {
+            return Err(Fault::of("fork", Reason::Forked));
+        }
+        self.fault.get().map_or(Ok(()), |fault| Err(*fault))
+    }
+
+    /// Whether this process is a child of the one that opened the device.
+    pub(crate) fn forked(&self) -> bool {
+        self.generation != fork::generation()
+    }
+
+    /// Remembers a fault that is for good. Gives it on.
+    pub(crate) fn note(&self, fault: Fault) -> Fault {
+        if fault.is_fatal() {
+            let _ = self.fault.set(fault);
+        }
+        fault
+    }
+}
+
+/// Calls that give something back are made again when they fail for a reason that may pass: what they leave behind would be
+/// lost until the process ends.
+pub(crate) fn insist<T>(mut call: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
+    call().or_else(|fault| if fault.is_fatal() { Err(fault) } else { call() })
+}

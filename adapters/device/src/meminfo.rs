@@ -1,0 +1,38 @@
+//! The host's memory, as the system says it.
+//!
+//! Promises upward: `MemAvailable` (what programs can still have, page cache included), not `MemFree`; `None` where the
+//! system does not say.
+//! Asks from below: `/proc/meminfo`.
+
+/// Bytes that can still be had without swapping.
+pub fn available() -> Option<u64> {
+    field(&read()?, "MemAvailable:")
+}
+
+/// Bytes in all.
+pub fn total() -> Option<u64> {
+    field(&read()?, "MemTotal:")
+}
+
+fn read() -> Option<String> {
+    std::fs::read_to_string("/proc/meminfo").ok()
+}
+
+/// Bytes of a line of `/proc/meminfo`, which are in kB.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::field;
+
+    #[test]
+    fn lines_are_read_in_kilobytes_and_bad_ones_are_none() {
+        let text = "MemTotal:       24737204 kB\nMemFree:  12 kB\nMemAvailable:   23000000 kB\nOdd: 12\nHuge: 99999999999999999999 kB\n";
+        assert_eq!(field(text, "MemTotal:"), Some(24_737_204 * 1024));
+        assert_eq!(field(text, "MemAvailable:"), Some(23_000_000 * 1024));
+        assert_eq!([field(text, "Odd:"), field(text, "Huge:"), field(text, "None:")], [None; 3]);
+    }
+}

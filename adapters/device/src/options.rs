@@ -1,0 +1,102 @@
+//! How a device's memory is kept.
+
+use terrace_core::arena::Settings;
+
+/// Where memory comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Pages where the device can map them, else segments.
+    #[default]
+    Auto,
+    /// Pages: opening the device fails where it cannot map them.
+    Pages,
+    /// Segments, each one allocation of the driver.
+    Segments,
+    /// Segments out of the driver's own pool.
+    DriverPool,
+    /// Segments of managed memory: one address for host and device.
+    Managed,
+}
+
+/// Options of a device. All sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Where memory comes from.
+    pub origin: Origin,
+    /// The most to take; 0: `fraction` of what the device has.
+    pub capacity: u64,
+    /// Share of the device's memory to take at most, where `capacity` is 0; above 0, at most 1.
+    pub fraction: f64,
+    /// Left to others on devices that share the host's memory.
+    pub min_free: u64,
+    /// Smallest step of size and least alignment, a power of two. 256: what a driver's own allocation is aligned to.
+    pub granule: u64,
+    /// Sizes up to this one go through their stream's cache.
+    pub small: u64,
+    /// Most bytes a stream keeps in its cache.
+    pub cached: u64,
+    /// Most blocks of one size a stream keeps in its cache.
+    pub per_size: u32,
+    /// Bytes of a segment taken for smaller requests.
+    pub segment: u64,
+    /// Whether fresh memory is filled with zeros.
+    pub zero_fresh: bool,
+    /// Whether pinned host memory is given when the device has none left. Counted; off by default: kernels get slow.
+    pub fallback: bool,
+    /// The most blocks in each of the two areas, small and large.
+    pub blocks: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let arena = Settings::growing();
+        Self {
+            origin: Origin::Auto,
+            capacity: 0,
+            fraction: 0.9,
+            min_free: 512 << 20,
+            granule: 256,
+            small: arena.small,
+            cached: 1 << 20,
+            per_size: 64,
+            segment: arena.segment_bytes,
+            zero_fresh: false,
+            fallback: false,
+            blocks: 1 << 18,
+        }
+    }
+}
+
+impl Options {
+    /// Refuses what no device can work with.
+    ///
+    /// # Errors
+    /// The rule that is broken.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if !self.granule.is_power_of_two() || !(64..=2 << 20).contains(&self.granule) {
+            return Err("granule is a power of two from 64 bytes to 2 MiB");
+        }
+        if !(self.fraction > 0.0 && self.fraction <= 1.0) {
+            return Err("fraction is above 0 and at most 1");
+        }
+        if self.segment < self.granule || self.segment > 1 << 48 {
+            return Err("segment is at least a granule and at most 2^48 bytes");
+        }
+        if self.blocks == 0 || self.blocks > 1 << 30 {
+            return Err("blocks is from 1 to 2^30");
+        }
+        if self.small > self.granule << 16 {
+            return Err("small is at most 2^16 granules");
+        }
+        Ok(())
+    }
+
+    /// The settings of the arena over pages or segments.
+    pub(crate) fn arena(&self, pages: bool) -> Settings {
+        // Caching is the streams' affair: the arena merges at once, as far as fences allow.
+        let coalesce = terrace_core::arena::Coalesce::AtOnce;
+        let base = if pages { Settings::growing() } else { Settings::segments() };
+        let (granule, small, segment_bytes) = (self.granule, self.small, self.segment);
+        Settings { granule, small, segment_bytes, coalesce, zero_fresh: self.zero_fresh, ..base }
+    }
+}

@@ -1,0 +1,212 @@
+//! The pool of one device: arena, fences, streams, held blocks, fallback, private pools of graphs.
+//!
+//! Promises upward: [`Service`], which hides the backend; a call holds one lock; a failed allocation is true: before it,
+//! caches were emptied, fences waited for, unused memory given back, and the user's hook was asked.
+//! Asks from below: the core's arena over a [`DeviceSource`] and [`Fences`].
+//!
+//! Locks: the pool's, then a stream's; never the other way round. Fences have one of their own below both.
+
+mod bytes;
+mod chain;
+mod graphs;
+mod open;
+mod service;
+
+pub(crate) use bytes::Host;
+pub(crate) use service::Service;
+
+use crate::backend::Backend;
+use crate::block::Release;
+use crate::error::{DeviceError, OutOfMemory};
+use crate::fault::Fault;
+use crate::fences::Fences;
+use crate::options::Options;
+use crate::source::{DeviceSource, Ground};
+use crate::store::HeapStore;
+use crate::stream::{Handle, StreamCore};
+use graphs::Graph;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use terrace_core::{Allocator, Arena, BestFit, Block, Branch, FenceState, Owner};
+
+/// The arena of a device: best fit, records on the heap.
+type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<BestFit<Box<[Branch]>>>>;
+
+/// Which part of the pool a block came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// The arena.
+    Pool,
+    /// Pinned host memory.
+    Fallback,
+    /// A graph's private pool.
+    Graph(u32),
+    /// Elsewhere: it was wrapped.
+    Foreign,
+}
+
+/// Called when memory ran out, without any lock: may free blocks, and says whether to try again.
+pub type Hook = Arc<dyn Fn(&OutOfMemory) -> bool + Send + Sync>;
+
+/// One device.
+pub(crate) struct Pool<B: Backend> {
+    ground: Ground<B>,
+    options: Options,
+    inner: Mutex<Inner<B>>,
+    hook: Mutex<Option<Hook>>,
+    /// Itself, for streams to hold.
+    me: Weak<Self>,
+}
+
+/// What the pool's lock guards.
+struct Inner<B: Backend> {
+    arena: DeviceArena<B>,
+    /// What all the arenas here wait with.
+    fences: Fences<B>,
+    /// Made when it is first needed.
+    fallback: Option<DeviceArena<B>>,
+    graphs: BTreeMap<u32, Graph<B>>,
+    next_graph: u32,
+    /// Streams whose caches may hold something.
+    streams: Vec<Weak<StreamCore>>,
+    /// Streams of others, by handle and the driver's name.
+    adopted: HashMap<(u64, Option<u64>), Weak<Handle>>,
+    /// The next stream's owner; never used twice.
+    next_owner: u32,
+    held: Vec<Held>,
+    /// Wrapped memory that may go, to be released without the lock.
+    released: Vec<(Release, Block)>,
+    /// Frees since fences were last polled.
+    frees: u32,
+    /// Hits of the caches of streams that are closed.
+    hits: u64,
+    /// Requests that failed in every part.
+    failed: u64,
+    fallback_on: bool,
+}
+
+/// A block that was dropped while other streams use it.
+struct Held {
+    block: Block,
+    place: Place,
+    owner: Owner,
+    /// What each of the others has to have done.
+    others: Vec<(Owner, u64)>,
+    /// Called when it may go.
+    release: Option<Release>,
+}
+
+/// Frees after which fences are polled without need: an event for 64 blocks costs each a few percent of a free, and keeps
+/// short the list of what waits.
+const FREES_A_POLL: u32 = 64;
+
+impl<B: Backend> Pool<B> {
+    /// Every structure in there is whole between any two of its calls, also after a thread panicked.
+    fn inner(&self) -> MutexGuard<'_, Inner<B>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name(&self) -> String {
+        self.ground.backend.description().name.clone()
+    }
+
+    /// A fault as users see it.
+    fn driver(&self, fault: Fault) -> DeviceError {
+        let fault = self.ground.loss.note(fault);
+        if fault.is_fatal() {
+            DeviceError::Lost { device: self.name(), fault, block: None }
+        } else {
+            DeviceError::Driver { device: self.name(), fault }
+        }
+    }
+
+    /// Lets go of the lock, then of what was wrapped: its releases may call anything.
+    fn unlock(&self, mut inner: MutexGuard<'_, Inner<B>>) {
+        let released = std::mem::take(&mut inner.released);
+        drop(inner);
+        for (release, block) in released {
+            release(block.address, block.bytes);
+        }
+    }
+
+    /// Fails when the device is lost or the process forked.
+    fn usable(&self) -> Result<(), DeviceError> {
+        self.ground.loss.check().map_err(|fault| self.driver(fault))
+    }
+}
+
+impl<B: Backend> Inner<B> {
+    /// Takes a block back that no other stream uses. A block of a graph's pool stays there.
+    fn free(&mut self, block: Block, place: Place, owner: Owner) {
+        // Refused only for a name that is not live, and each block has one owner, who gives it back once.
+        let _ = match place {
+            Place::Pool => self.arena.free(block, owner),
+            Place::Fallback => self.fallback.as_mut().map_or(Ok(()), |arena| arena.free(block, owner)),
+            Place::Graph(id) => self.graphs.get_mut(&id).map_or(Ok(()), |graph| graph.arena.free(block, owner)),
+            Place::Foreign => Ok(()),
+        };
+        self.frees += 1;
+        if self.frees >= FREES_A_POLL {
+            self.poll();
+        }
+    }
+
+    /// Frees everything whose fence is ready.
+    fn poll(&mut self) -> bool {
+        self.frees = 0;
+        let held = self.sweep(false);
+        let fallback = self.fallback.as_mut().is_some_and(Arena::poll_fences);
+        self.arena.poll_fences() | held | fallback
+    }
+
+    /// Waits for the streams that use blocks which were dropped. True when one came free.
+    fn wait_for_held(&mut self) -> bool {
+        self.sweep(true)
+    }
+
+    /// Frees the held blocks whose other users are done.
+    fn sweep(&mut self, wait: bool) -> bool {
+        let (mut freed, mut kept) = (false, Vec::new());
+        for mut held in std::mem::take(&mut self.held) {
+            // A failed fence never opens: the block is nobody's any more.
+            held.others.retain(|&(owner, ticket)| self.fences.reached(owner, ticket, wait) != FenceState::Ready);
+            if !held.others.is_empty() {
+                kept.push(held);
+                continue;
+            }
+            self.released.extend(held.release.map(|release| (release, held.block)));
+            self.free(held.block, held.place, held.owner);
+            freed = true;
+        }
+        self.held.extend(kept);
+        freed
+    }
+
+    /// Empties the caches of all streams into the arena. True when something was in them.
+    fn drain(&mut self) -> bool {
+        let mut drained = false;
+        let Self { streams, arena, .. } = self;
+        streams.retain(|stream| stream.strong_count() > 0);
+        for stream in streams.iter().filter_map(Weak::upgrade) {
+            // Never refused: cached blocks are live for the arena.
+            drained |= stream.drain(|block, owner| _ = arena.free(block, owner));
+        }
+        drained
+    }
+}
+
+impl<B: Backend> Drop for Pool<B> {
+    /// Waits for what is in flight: memory goes back to the driver, and what was wrapped to its owner.
+    fn drop(&mut self) {
+        if self.ground.loss.forked() {
+            return;
+        }
+        self.ground.fences.finish();
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        inner.wait_for_held();
+        let lost = inner.held.drain(..).filter_map(|held| Some((held.release?, held.block)));
+        for (release, block) in inner.released.drain(..).chain(lost) {
+            release(block.address, block.bytes);
+        }
+    }
+}

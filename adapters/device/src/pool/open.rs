@@ -1,0 +1,164 @@
+//! How a pool begins, and how streams come to it and leave it.
+
+use super::{DeviceArena, Inner, Pool};
+use crate::backend::{Backend, Kind, RawStream};
+use crate::capability::{Capabilities, Description};
+use crate::error::DeviceError;
+use crate::fault::{Fault, Reason};
+use crate::fences::Fences;
+use crate::loss::{Loss, insist};
+use crate::options::{Options, Origin};
+use crate::source::{DeviceSource, Ground, Pages, Regions};
+use crate::store::{Room, heap_parts};
+use crate::stream::{Handle, StreamCore};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, Weak};
+use terrace_core::arena::Settings;
+use terrace_core::{Arena, BestFit, Owner};
+
+/// The address space asked for first, as a multiple of the device's memory, for each of the two areas.
+const SPACE: u64 = 4;
+
+impl<B: Backend> Pool<B> {
+    /// A pool over a backend.
+    pub(crate) fn open(backend: B, options: Options) -> Result<Arc<Self>, DeviceError> {
+        options.check().map_err(DeviceError::BadOption)?;
+        let (backend, loss) = (Arc::new(backend), Arc::new(Loss::new()));
+        let fences = Fences::new(Arc::clone(&backend), Arc::clone(&loss));
+        let ground = Ground { backend, fences: fences.clone(), loss, min_free: options.min_free };
+        let arena = arena(&ground, &options).map_err(|fault| {
+            let device = ground.backend.description().name.clone();
+            DeviceError::Driver { device, fault }
+        })?;
+        let inner = Inner {
+            arena,
+            fences,
+            fallback: None,
+            graphs: BTreeMap::new(),
+            next_graph: 0,
+            streams: Vec::new(),
+            adopted: HashMap::new(),
+            next_owner: 0,
+            held: Vec::new(),
+            released: Vec::new(),
+            frees: 0,
+            failed: 0,
+            hits: 0,
+            fallback_on: options.fallback,
+        };
+        Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
+            ground,
+            options,
+            inner: Mutex::new(inner),
+            hook: Mutex::new(None),
+            me: me.clone(),
+        }))
+    }
+
+    /// A stream begins to use the pool.
+    pub(super) fn register(&self, raw: RawStream, owned: bool) -> Result<Arc<Handle>, DeviceError> {
+        // Only a pool that is held by somebody is asked.
+        let service = self.me.upgrade().ok_or(DeviceError::BadOption("the device was dropped"))?;
+        let mut inner = self.inner();
+        let owner = Owner(inner.next_owner);
+        inner.fences.open(owner, raw).map_err(|fault| self.driver(fault))?;
+        inner.next_owner += 1;
+        let core = Arc::new(StreamCore::new(service, owner, raw, owned));
+        inner.streams.retain(|stream| stream.strong_count() > 0);
+        inner.streams.push(Arc::downgrade(&core));
+        Ok(Arc::new(Handle { core }))
+    }
+
+    /// The stream of a raw handle that somebody else made. The same handle is the same stream as long as the driver says so.
+    pub(super) fn adopt(&self, raw: RawStream) -> Result<Arc<Handle>, DeviceError> {
+        self.usable()?;
+        let name = self.ground.backend.stream_name(raw).map_err(|fault| self.driver(fault))?;
+        let known = self.inner().adopted.get(&(raw.0, name)).and_then(Weak::upgrade);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let handle = self.register(raw, false)?;
+        let mut inner = self.inner();
+        inner.adopted.retain(|_, known| known.strong_count() > 0);
+        inner.adopted.insert((raw.0, name), Arc::downgrade(&handle));
+        Ok(handle)
+    }
+
+    /// The user's last handle of a stream is gone.
+    pub(super) fn close(&self, stream: &Arc<StreamCore>) {
+        let mut inner = self.inner();
+        stream.close_front();
+        let place = super::Place::Pool;
+        let mut cached = Vec::new();
+        stream.drain(|block, owner| cached.push((block, owner)));
+        for (block, owner) in cached {
+            inner.free(block, place, owner);
+        }
+        inner.hits += stream.counts().hits;
+        inner.streams.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(stream)));
+        if self.ground.loss.check().is_ok() {
+            inner.fences.close(stream.owner);
+            if stream.owned {
+                let _ = insist(|| self.ground.backend.destroy_stream(stream.raw));
+            }
+        }
+        self.unlock(inner);
+    }
+}
+
+/// The arena that the options ask for.
+fn arena<B: Backend>(ground: &Ground<B>, options: &Options) -> Result<DeviceArena<B>, Fault> {
+    let description = ground.backend.description();
+    let capacity = capacity(description, options);
+    let missing = |call| Fault::of(call, Reason::Unsupported);
+    let has = |bit| description.capabilities.contains(bit);
+    let kind = match options.origin {
+        Origin::Auto | Origin::Pages => {
+            if has(Capabilities::PAGES) {
+                match paged(ground, options, capacity) {
+                    Ok(arena) => return Ok(arena),
+                    Err(fault) if options.origin == Origin::Pages || fault.is_fatal() => return Err(fault),
+                    Err(_) => {}
+                }
+            } else if options.origin == Origin::Pages {
+                return Err(missing("map pages"));
+            }
+            Kind::Device
+        }
+        Origin::Segments => Kind::Device,
+        Origin::DriverPool if has(Capabilities::DRIVER_POOL) => Kind::Pool,
+        Origin::DriverPool => return Err(missing("allocate from the driver's pool")),
+        Origin::Managed if has(Capabilities::MANAGED) => Kind::Managed,
+        Origin::Managed => return Err(missing("allocate managed memory")),
+    };
+    let source = DeviceSource::Regions(Regions::new(ground.clone(), kind, capacity));
+    build(source, ground, options, options.arena(false))
+}
+
+fn paged<B: Backend>(ground: &Ground<B>, options: &Options, capacity: u64) -> Result<DeviceArena<B>, Fault> {
+    let description = ground.backend.description();
+    let most = u64::from(u32::MAX) * options.granule;
+    let page = description.page_bytes;
+    // Both areas together; less than the memory itself is of no use.
+    let wanted = (SPACE * description.total).min(most).next_power_of_two() * 2;
+    let space = Pages::reservable(ground, wanted, 2 * description.total.next_multiple_of(page))? / 2;
+    let settings = Settings { space: space.min(most) & !(page - 1), ..options.arena(true) };
+    build(DeviceSource::Pages(Pages::new(ground.clone(), capacity)), ground, options, settings)
+}
+
+fn build<B: Backend>(
+    source: DeviceSource<B>,
+    ground: &Ground<B>,
+    options: &Options,
+    settings: Settings,
+) -> Result<DeviceArena<B>, Fault> {
+    // The arena's own cache is off: the streams have theirs.
+    let room = Room { slots: options.blocks, bins: 4, entries: 0, segments: 1 << 12 };
+    Arena::new(source, ground.fences.clone(), heap_parts(room, BestFit::new), settings)
+        .map_err(|_| Fault::of("reserve address space", Reason::OutOfMemory))
+}
+
+/// The most bytes to take.
+fn capacity(description: &Description, options: &Options) -> u64 {
+    if options.capacity != 0 { options.capacity } else { (description.total as f64 * options.fraction) as u64 }
+}

@@ -1,0 +1,294 @@
+//! One face for all backends: what devices, streams and blocks ask of their pool.
+
+use super::{Held, Hook, Host, Place, Pool};
+use crate::backend::{Backend, RawStream};
+use crate::block::{DeviceBlock, Extra};
+use crate::capability::{Description, Memory};
+use crate::error::DeviceError;
+use crate::loss::{Loss, insist};
+use crate::options::Options;
+use crate::stats::DeviceStats;
+use crate::stream::{Handle, StreamCore};
+use std::sync::{Arc, PoisonError, Weak};
+use terrace_core::pressure::CachePolicy;
+use terrace_core::{Allocator, Block, Request, Stats, Violation};
+
+/// A pool, whatever its backend.
+pub(crate) trait Service: Send + Sync {
+    fn options(&self) -> &Options;
+    fn description(&self) -> &Description;
+    fn loss(&self) -> Arc<Loss>;
+    /// Whether it is this very pool.
+    fn is(&self, other: &dyn Service) -> bool;
+    fn memory(&self) -> Result<Memory, DeviceError>;
+    fn stats(&self) -> DeviceStats;
+    fn check(&self) -> Result<(), Violation>;
+
+    fn serve(&self, home: &Arc<StreamCore>, request: Request) -> Result<DeviceBlock, DeviceError>;
+    fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>);
+    /// Empties caches; with `all`, gives everything unused back to the driver too. Bytes given back.
+    fn trim(&self, all: bool) -> u64;
+    fn adapt(&self, policy: &CachePolicy);
+    fn set_capacity(&self, bytes: u64);
+    fn set_hook(&self, hook: Option<Hook>);
+    fn set_fallback(&self, on: bool);
+
+    fn open_stream(&self) -> Result<Arc<Handle>, DeviceError>;
+    fn adopt_stream(&self, raw: RawStream) -> Result<Arc<Handle>, DeviceError>;
+    fn close_stream(&self, stream: &Arc<StreamCore>);
+    /// Refuses a stream of another device.
+    fn check_stream(&self, stream: &StreamCore) -> Result<(), DeviceError>;
+    fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
+    fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError>;
+
+    fn copy_host(&self, host: Host<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError>;
+    fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), DeviceError>;
+    fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), DeviceError>;
+    fn fill(&self, at: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), DeviceError>;
+    fn can_reach(&self, ordinal: u32) -> bool;
+    fn reach(&self, ordinal: u32) -> Result<(), DeviceError>;
+    fn share(&self, ordinal: u32) -> Result<(), DeviceError>;
+
+    fn open_graph(&self) -> Result<u32, DeviceError>;
+    fn close_graph(&self, id: u32);
+    fn begin_capture(&self, stream: &StreamCore, graph: u32) -> Result<(), DeviceError>;
+    fn end_capture(&self, stream: &StreamCore, graph: u32);
+}
+
+impl<B: Backend> Service for Pool<B> {
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn description(&self) -> &Description {
+        self.ground.backend.description()
+    }
+
+    fn loss(&self) -> Arc<Loss> {
+        Arc::clone(&self.ground.loss)
+    }
+
+    fn is(&self, other: &dyn Service) -> bool {
+        std::ptr::addr_eq(self, other)
+    }
+
+    fn memory(&self) -> Result<Memory, DeviceError> {
+        self.usable()?;
+        self.ground.backend.memory().map_err(|fault| self.driver(fault))
+    }
+
+    fn stats(&self) -> DeviceStats {
+        let inner = self.inner();
+        let mut pool = inner.arena.stats();
+        let mut stats = DeviceStats { held: inner.held.len() as u64, ..DeviceStats::default() };
+        for stream in inner.streams.iter().filter_map(Weak::upgrade) {
+            let counts = stream.counts();
+            pool.in_use -= counts.bytes;
+            pool.requested -= counts.bytes;
+            pool.pooled += counts.bytes;
+            pool.live_blocks -= counts.blocks;
+            stats.cache_hits += counts.hits;
+            stats.streams += 1;
+        }
+        stats.cache_hits += inner.hits;
+        pool.allocations += stats.cache_hits;
+        pool.hits += stats.cache_hits;
+        pool.frees = pool.allocations - pool.live_blocks;
+        pool.failed = inner.failed;
+        stats.fallback = inner.fallback.as_ref().map_or(Stats::default(), Allocator::stats);
+        pool.fallbacks = stats.fallback.allocations;
+        stats.graphs = inner.graphs.values().map(|graph| graph.arena.stats()).fold(Stats::default(), add);
+        stats.events = inner.fences.events();
+        stats.pool = pool;
+        stats
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        let inner = self.inner();
+        inner.arena.check()?;
+        inner.fallback.as_ref().map_or(Ok(()), Allocator::check)?;
+        inner.graphs.values().try_for_each(|graph| graph.arena.check())
+    }
+
+    fn serve(&self, home: &Arc<StreamCore>, request: Request) -> Result<DeviceBlock, DeviceError> {
+        let (block, place) = Pool::serve(self, home, request)?;
+        let home = Arc::clone(home);
+        Ok(match place {
+            Place::Pool => DeviceBlock::new(block, home),
+            place => DeviceBlock::with(block, home, Extra::new(place)),
+        })
+    }
+
+    fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>) {
+        let mut inner = self.inner();
+        // The streams themselves go after the lock: the last handle of one takes the pool with it.
+        let (place, uses, release) =
+            extra.map_or((Place::Pool, Vec::new(), None), |extra| (extra.place, extra.uses, extra.release));
+        // Wrapped memory waits for its own stream as well: nobody here reuses it.
+        let own = (place == Place::Foreign).then_some(home);
+        let others = uses.iter().chain(own).map(|stream| (stream.owner, inner.fences.ticket(stream.owner)));
+        let others: Vec<_> = others.collect();
+        if others.is_empty() {
+            inner.free(block, place, home.owner);
+        } else {
+            inner.held.push(Held { block, place, owner: home.owner, others, release });
+        }
+        if place == Place::Foreign {
+            inner.poll();
+        }
+        if matches!(place, Place::Graph(_)) {
+            inner.reap_graphs();
+        }
+        self.unlock(inner);
+    }
+
+    fn trim(&self, all: bool) -> u64 {
+        let mut inner = self.inner();
+        inner.drain();
+        let mut given = 0;
+        if all {
+            inner.wait_for_held();
+            given = inner.arena.trim() + inner.fallback.as_mut().map_or(0, Allocator::trim);
+            given += inner.graphs.values_mut().map(|graph| graph.arena.trim()).sum::<u64>();
+            inner.reap_graphs();
+        }
+        self.unlock(inner);
+        if all && self.usable().is_ok() {
+            // What the driver's own pool keeps of what it got back. Refused: it goes with the device.
+            let _ = self.ground.backend.trim().map_err(|fault| self.ground.loss.note(fault));
+        }
+        given
+    }
+
+    fn adapt(&self, policy: &CachePolicy) {
+        self.inner().adapt(policy);
+    }
+
+    fn set_capacity(&self, bytes: u64) {
+        self.inner().arena.source_mut().set_capacity(bytes);
+    }
+
+    fn set_hook(&self, hook: Option<Hook>) {
+        *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = hook;
+    }
+
+    fn set_fallback(&self, on: bool) {
+        self.inner().fallback_on = on;
+    }
+
+    fn open_stream(&self) -> Result<Arc<Handle>, DeviceError> {
+        self.usable()?;
+        let backend = &self.ground.backend;
+        let raw = backend.create_stream().map_err(|fault| self.driver(fault))?;
+        self.register(raw, true).inspect_err(|_| _ = insist(|| backend.destroy_stream(raw)))
+    }
+
+    fn adopt_stream(&self, raw: RawStream) -> Result<Arc<Handle>, DeviceError> {
+        self.adopt(raw)
+    }
+
+    fn close_stream(&self, stream: &Arc<StreamCore>) {
+        self.close(stream);
+    }
+
+    fn check_stream(&self, stream: &StreamCore) -> Result<(), DeviceError> {
+        if self.is(&*stream.service) {
+            return Ok(());
+        }
+        let of = stream.service.description().name.clone();
+        Err(DeviceError::OtherDevice { block: None, of, asked: self.name() })
+    }
+
+    fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError> {
+        self.usable()?;
+        self.ground.backend.synchronize_stream(stream).map_err(|fault| self.driver(fault))
+    }
+
+    fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError> {
+        self.usable()?;
+        let backend = &self.ground.backend;
+        let event = backend.create_event().map_err(|fault| self.driver(fault))?;
+        let ordered = backend.record(event, first).and_then(|()| backend.order(later, event));
+        let _ = insist(|| backend.destroy_event(event));
+        ordered.map_err(|fault| self.driver(fault))
+    }
+
+    fn copy_host(&self, host: Host<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError> {
+        self.transfer(host, device, stream)
+    }
+
+    fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), DeviceError> {
+        self.usable()?;
+        // SAFETY: both ranges lie in live blocks of this device, two blocks or not the same bytes; freed memory is not used
+        // again before this stream has done what was put on it.
+        unsafe { self.ground.backend.copy(to, from, bytes, stream) }.map_err(|fault| self.driver(fault))
+    }
+
+    fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), DeviceError> {
+        self.usable()?;
+        // SAFETY: as in `copy`; the caller waits for the stream.
+        unsafe { self.ground.backend.copy_peer(to, from, of, bytes, stream) }.map_err(|fault| self.driver(fault))
+    }
+
+    fn fill(&self, at: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), DeviceError> {
+        self.usable()?;
+        // SAFETY: the range lies in a live block that the caller borrows for writing.
+        unsafe { self.ground.backend.fill(at, value, bytes, stream) }.map_err(|fault| self.driver(fault))
+    }
+
+    fn can_reach(&self, ordinal: u32) -> bool {
+        self.usable().is_ok() && self.ground.backend.can_reach(ordinal).unwrap_or(false)
+    }
+
+    fn reach(&self, ordinal: u32) -> Result<(), DeviceError> {
+        self.usable()?;
+        self.ground.backend.reach(ordinal).map_err(|fault| self.driver(fault))
+    }
+
+    fn share(&self, ordinal: u32) -> Result<(), DeviceError> {
+        self.usable()?;
+        self.inner().arena.source_mut().share(ordinal).map_err(|fault| self.driver(fault))
+    }
+
+    fn open_graph(&self) -> Result<u32, DeviceError> {
+        Pool::open_graph(self)
+    }
+
+    fn close_graph(&self, id: u32) {
+        Pool::close_graph(self, id);
+    }
+
+    fn begin_capture(&self, stream: &StreamCore, graph: u32) -> Result<(), DeviceError> {
+        Pool::begin_capture(self, stream, graph)
+    }
+
+    fn end_capture(&self, stream: &StreamCore, graph: u32) {
+        Pool::end_capture(self, stream, graph);
+    }
+}
+
+/// Counters of two pools as those of one. Peaks are sums, an upper bound.
+fn add(a: Stats, b: Stats) -> Stats {
+    Stats {
+        capacity: 0,
+        reserved: a.reserved + b.reserved,
+        peak_reserved: a.peak_reserved + b.peak_reserved,
+        in_use: a.in_use + b.in_use,
+        peak_in_use: a.peak_in_use + b.peak_in_use,
+        requested: a.requested + b.requested,
+        pooled: a.pooled + b.pooled,
+        largest_free: a.largest_free.max(b.largest_free),
+        metadata: a.metadata + b.metadata,
+        live_blocks: a.live_blocks + b.live_blocks,
+        peak_live_blocks: a.peak_live_blocks + b.peak_live_blocks,
+        allocations: a.allocations + b.allocations,
+        frees: a.frees + b.frees,
+        hits: a.hits + b.hits,
+        misses: a.misses + b.misses,
+        failed: a.failed + b.failed,
+        fallbacks: a.fallbacks + b.fallbacks,
+        returns: a.returns + b.returns,
+        source_calls: a.source_calls + b.source_calls,
+        handles: a.handles + b.handles,
+    }
+}

@@ -1,0 +1,145 @@
+//! Memory of a backend as a source for the core's arena: pages where the device can map them, whole regions elsewhere.
+//!
+//! Promises upward: the core's contract of [`Source`]; a limit in bytes that holds; the driver's last refusal is kept for the
+//! error that users see; before memory moves or goes, nothing is in flight on it.
+//! Asks from below: a [`Backend`], and [`Fences`] that know what is in flight.
+
+mod pages;
+mod regions;
+
+pub(crate) use pages::Pages;
+pub(crate) use regions::Regions;
+
+use crate::backend::Backend;
+use crate::capability::Capabilities;
+use crate::fault::Fault;
+use crate::fences::Fences;
+use crate::loss::Loss;
+use std::sync::Arc;
+use terrace_core::{Region, Source, SourceError, Usage};
+
+/// What both kinds of source share.
+pub(crate) struct Ground<B: Backend> {
+    pub(crate) backend: Arc<B>,
+    pub(crate) fences: Fences<B>,
+    pub(crate) loss: Arc<Loss>,
+    /// Bytes of the device to leave to others, where it shares the host's memory.
+    pub(crate) min_free: u64,
+}
+
+impl<B: Backend> Clone for Ground<B> {
+    fn clone(&self) -> Self {
+        let Self { backend, fences, loss, min_free } = self;
+        Self { backend: Arc::clone(backend), fences: fences.clone(), loss: Arc::clone(loss), min_free: *min_free }
+    }
+}
+
+impl<B: Backend> Ground<B> {
+    /// Refuses memory that the machine has not got: where device and host share it, the driver gives more than there is,
+    /// and the system then kills somebody.
+    fn afford(&self, bytes: u64) -> Result<(), SourceError> {
+        if !self.backend.description().capabilities.contains(Capabilities::FREE_IS_AVAILABLE) {
+            return Ok(());
+        }
+        let free = self.backend.memory().map_err(|fault| self.loss.note(fault))?.free;
+        let available = free.saturating_sub(self.min_free);
+        if bytes <= available { Ok(()) } else { Err(SourceError::OutOfMemory { available }) }
+    }
+}
+
+/// Counts what a source gave.
+fn give(usage: &mut Usage, bytes: u64, handles: u64) {
+    usage.calls += 1;
+    usage.handles += handles;
+    usage.reserved += bytes;
+    usage.peak_reserved = usage.peak_reserved.max(usage.reserved);
+}
+
+/// What is left below the limit.
+fn left(usage: &Usage) -> u64 {
+    if usage.capacity == 0 { u64::MAX } else { usage.capacity.saturating_sub(usage.reserved) }
+}
+
+/// The source of an arena on a device.
+pub(crate) enum DeviceSource<B: Backend> {
+    Pages(Pages<B>),
+    Regions(Regions<B>),
+}
+
+impl<B: Backend> DeviceSource<B> {
+    /// The driver's last refusal, once.
+    pub(crate) fn take_fault(&mut self) -> Option<Fault> {
+        match self {
+            Self::Pages(source) => source.fault.take(),
+            Self::Regions(source) => source.fault.take(),
+        }
+    }
+
+    /// Changes the limit in bytes; 0: none. What is over it stays.
+    pub(crate) fn set_capacity(&mut self, bytes: u64) {
+        match self {
+            Self::Pages(source) => source.usage.capacity = bytes,
+            Self::Regions(source) => source.usage.capacity = bytes,
+        }
+    }
+
+    /// Lets another device use this memory, now and later.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(crate) fn share(&mut self, ordinal: u32) -> Result<(), Fault> {
+        match self {
+            Self::Pages(source) => source.share(ordinal),
+            // The driver opens whole contexts to each other.
+            Self::Regions(_) => Ok(()),
+        }
+    }
+}
+
+/// Each call, of whichever it is.
+macro_rules! both {
+    ($self:ident, $source:ident => $call:expr) => {
+        match $self {
+            Self::Pages($source) => $call,
+            Self::Regions($source) => $call,
+        }
+    };
+}
+
+impl<B: Backend> Source for DeviceSource<B> {
+    fn take(&mut self, bytes: u64) -> Result<Region, SourceError> {
+        both!(self, source => source.take(bytes))
+    }
+
+    fn give_back(&mut self, region: Region) -> Result<(), SourceError> {
+        both!(self, source => source.give_back(region))
+    }
+
+    fn page_bytes(&self) -> u64 {
+        both!(self, source => source.page_bytes())
+    }
+
+    fn reserve(&mut self, bytes: u64) -> Result<Region, SourceError> {
+        both!(self, source => source.reserve(bytes))
+    }
+
+    fn map(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
+        both!(self, source => source.map(region, offset, bytes))
+    }
+
+    fn unmap(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
+        both!(self, source => source.unmap(region, offset, bytes))
+    }
+
+    fn shift(&mut self, region: Region, from: u64, to: u64, bytes: u64) -> Result<(), SourceError> {
+        both!(self, source => source.shift(region, from, to, bytes))
+    }
+
+    fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
+        both!(self, source => source.zero(address, bytes))
+    }
+
+    fn usage(&self) -> Usage {
+        both!(self, source => source.usage())
+    }
+}

@@ -1,0 +1,255 @@
+//! Pages under reserved address space: one handle of the driver for each.
+//!
+//! Promises upward: a refused call changes nothing; a page that moves is mapped at its new place before it leaves the old
+//! one, so that a failure half way can be undone; everything is given back when the source is dropped.
+//! Asks from below: [`Backend::reserve`], [`create_page`](Backend::create_page), [`map`](Backend::map),
+//! [`allow`](Backend::allow), [`unmap`](Backend::unmap), [`release_page`](Backend::release_page).
+
+use super::{Ground, give, left};
+use crate::backend::{Backend, Page, RawStream};
+use crate::fault::Fault;
+use crate::loss::insist;
+use std::collections::BTreeMap;
+use terrace_core::{Region, Source, SourceError, Usage};
+
+/// Address space, and the pages in it.
+pub(crate) struct Pages<B: Backend> {
+    ground: Ground<B>,
+    /// Bytes of a page.
+    page: u64,
+    pub(super) usage: Usage,
+    pub(super) fault: Option<Fault>,
+    /// Address space that was reserved, by base.
+    spaces: BTreeMap<u64, Region>,
+    /// What is mapped, by address. `page` bytes each; together `usage.reserved`.
+    mapped: BTreeMap<u64, Page>,
+    /// Other devices that may use the pages.
+    peers: Vec<u32>,
+}
+
+impl<B: Backend> Pages<B> {
+    /// `capacity`: the most bytes to map, 0 for no limit.
+    pub(crate) fn new(ground: Ground<B>, capacity: u64) -> Self {
+        let page = ground.backend.description().page_bytes;
+        let usage = Usage { capacity, ..Usage::default() };
+        let (spaces, mapped) = (BTreeMap::new(), BTreeMap::new());
+        Self { ground, page, usage, fault: None, spaces, mapped, peers: Vec::new() }
+    }
+
+    /// The largest part of `bytes` (halved until it works, not below `least`) of address space that the driver reserves.
+    pub(crate) fn reservable(ground: &Ground<B>, mut bytes: u64, least: u64) -> Result<u64, Fault> {
+        loop {
+            match ground.backend.reserve(bytes) {
+                Ok(base) => {
+                    // SAFETY: reserved a moment ago with this size; nothing was mapped.
+                    insist(|| unsafe { ground.backend.unreserve(base, bytes) })?;
+                    return Ok(bytes);
+                }
+                Err(fault) if fault.is_fatal() || bytes / 2 < least => return Err(fault),
+                Err(_) => bytes /= 2,
+            }
+        }
+    }
+
+    fn refused(&mut self, fault: Fault) -> SourceError {
+        self.fault = Some(self.ground.loss.note(fault));
+        fault.into()
+    }
+
+    /// Whether a range is whole pages of a space, all mapped or none.
+    fn judge(&self, region: Region, offset: u64, bytes: u64, mapped: bool) -> Result<u64, SourceError> {
+        if self.spaces.get(&region.base) != Some(&region) {
+            return Err(SourceError::Misuse("the address space was reserved here and not given back"));
+        }
+        let end = offset.checked_add(bytes).filter(|&end| end <= region.bytes && bytes > 0);
+        if end.is_none() || !offset.is_multiple_of(self.page) || !bytes.is_multiple_of(self.page) {
+            return Err(SourceError::Misuse("a range is whole pages inside the address space"));
+        }
+        let start = region.base + offset;
+        let count = self.mapped.range(start..start + bytes).count() as u64;
+        match (mapped, count) {
+            (true, count) if count * self.page != bytes => Err(SourceError::Misuse("the whole range is mapped")),
+            (false, 1..) => Err(SourceError::Misuse("nothing is mapped in the range")),
+            _ => Ok(start),
+        }
+    }
+
+    /// Maps pages in order from an address on and opens them to all who may use them. All or none.
+    fn put(&self, start: u64, pages: &[Page]) -> Result<(), Fault> {
+        let backend = &self.ground.backend;
+        for (i, &page) in pages.iter().enumerate() {
+            let bytes = i as u64 * self.page;
+            // SAFETY: `judge` found nothing mapped in the range, which is whole pages of reserved space.
+            if let Err(fault) = unsafe { backend.map(start + bytes, page) } {
+                self.take_out(start, bytes);
+                return Err(fault);
+            }
+        }
+        let bytes = pages.len() as u64 * self.page;
+        // SAFETY: all of it was mapped in the loop above.
+        let allowed = unsafe { backend.allow(start, bytes, &self.peers) };
+        allowed.inspect_err(|_| self.take_out(start, bytes))
+    }
+
+    /// Undoes [`Self::put`].
+    fn take_out(&self, start: u64, bytes: u64) {
+        if bytes > 0 {
+            // SAFETY: mapped by `put`, a moment ago, and never used.
+            let _ = insist(|| unsafe { self.ground.backend.unmap(start, bytes) });
+        }
+    }
+
+    fn release(&self, pages: &[Page]) {
+        for &page in pages {
+            let _ = insist(|| self.ground.backend.release_page(page));
+        }
+    }
+
+    fn create(&self, count: u64) -> Result<Vec<Page>, Fault> {
+        let mut pages = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            match self.ground.backend.create_page() {
+                Ok(page) => pages.push(page),
+                Err(fault) => {
+                    self.release(&pages);
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Lets another device use the pages.
+    ///
+    /// # Errors
+    /// The driver's; pages that were opened already stay open.
+    pub(super) fn share(&mut self, ordinal: u32) -> Result<(), Fault> {
+        if self.peers.contains(&ordinal) {
+            return Ok(());
+        }
+        let peers: Vec<u32> = self.peers.iter().copied().chain([ordinal]).collect();
+        for &start in self.mapped.keys() {
+            // SAFETY: a page is mapped there.
+            unsafe { self.ground.backend.allow(start, self.page, &peers) }
+                .map_err(|fault| self.ground.loss.note(fault))?;
+        }
+        self.peers = peers;
+        Ok(())
+    }
+
+    /// Takes pages out of the table; they were there.
+    fn forget(&mut self, start: u64, bytes: u64) -> Vec<Page> {
+        let pages = (start..start + bytes).step_by(self.page as usize);
+        pages.filter_map(|address| self.mapped.remove(&address)).collect()
+    }
+
+    fn remember(&mut self, start: u64, pages: &[Page]) {
+        let page = self.page;
+        self.mapped.extend(pages.iter().enumerate().map(|(i, &handle)| (start + i as u64 * page, handle)));
+    }
+}
+
+impl<B: Backend> Source for Pages<B> {
+    fn take(&mut self, _: u64) -> Result<Region, SourceError> {
+        Err(SourceError::Unsupported)
+    }
+
+    fn give_back(&mut self, region: Region) -> Result<(), SourceError> {
+        if self.spaces.get(&region.base) != Some(&region) {
+            return Err(SourceError::Misuse("the address space was reserved here and not given back"));
+        }
+        while let Some(&start) = self.mapped.range(region.base..region.base + region.bytes).next().map(|(at, _)| at) {
+            self.unmap(region, start - region.base, self.page)?;
+        }
+        // SAFETY: reserved by `reserve` with this size; the loop left nothing mapped in it.
+        let gone = insist(|| unsafe { self.ground.backend.unreserve(region.base, region.bytes) });
+        gone.map_err(|fault| self.refused(fault))?;
+        self.spaces.remove(&region.base);
+        Ok(())
+    }
+
+    fn page_bytes(&self) -> u64 {
+        self.page
+    }
+
+    fn reserve(&mut self, bytes: u64) -> Result<Region, SourceError> {
+        let base = self.ground.backend.reserve(bytes).map_err(|fault| self.refused(fault))?;
+        let region = Region { id: base, base, bytes };
+        self.spaces.insert(base, region);
+        Ok(region)
+    }
+
+    fn map(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
+        let start = self.judge(region, offset, bytes, false)?;
+        let available = left(&self.usage);
+        if bytes > available {
+            return Err(SourceError::OutOfMemory { available });
+        }
+        self.ground.loss.check().map_err(|fault| self.refused(fault))?;
+        self.ground.afford(bytes)?;
+        let pages = self.create(bytes / self.page).map_err(|fault| self.refused(fault))?;
+        if let Err(fault) = self.put(start, &pages) {
+            self.release(&pages);
+            return Err(self.refused(fault));
+        }
+        self.remember(start, &pages);
+        give(&mut self.usage, bytes, pages.len() as u64);
+        Ok(())
+    }
+
+    fn unmap(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
+        let start = self.judge(region, offset, bytes, true)?;
+        self.ground.loss.check().map_err(|fault| self.refused(fault))?;
+        self.ground.fences.quiesce().map_err(|fault| self.refused(fault))?;
+        let backend = &self.ground.backend;
+        // SAFETY: `judge` found all of it mapped; the arena unmaps only what is free, and `quiesce` waited for what was in
+        // flight there.
+        insist(|| unsafe { backend.unmap(start, bytes) }).map_err(|fault| self.refused(fault))?;
+        let pages = self.forget(start, bytes);
+        self.release(&pages);
+        self.usage.calls += 1;
+        self.usage.reserved -= bytes;
+        Ok(())
+    }
+
+    fn shift(&mut self, region: Region, from: u64, to: u64, bytes: u64) -> Result<(), SourceError> {
+        let source = self.judge(region, from, bytes, true)?;
+        let target = self.judge(region, to, bytes, false)?;
+        self.ground.loss.check().map_err(|fault| self.refused(fault))?;
+        self.ground.fences.quiesce().map_err(|fault| self.refused(fault))?;
+        let pages: Vec<Page> = self.mapped.range(source..source + bytes).map(|(_, &page)| page).collect();
+        self.put(target, &pages).map_err(|fault| self.refused(fault))?;
+        let backend = &self.ground.backend;
+        // SAFETY: as in `unmap`.
+        if let Err(fault) = insist(|| unsafe { backend.unmap(source, bytes) }) {
+            self.take_out(target, bytes);
+            return Err(self.refused(fault));
+        }
+        self.forget(source, bytes);
+        self.remember(target, &pages);
+        self.usage.calls += 1;
+        Ok(())
+    }
+
+    fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
+        let backend = &self.ground.backend;
+        // SAFETY: the arena names pages that it just mapped, which nobody uses yet.
+        let filled = unsafe { backend.fill(address, 0, bytes, RawStream::default()) };
+        let done = filled.and_then(|()| insist(|| backend.synchronize_stream(RawStream::default())));
+        done.map_err(|fault| self.refused(fault))
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
+    }
+}
+
+impl<B: Backend> Drop for Pages<B> {
+    fn drop(&mut self) {
+        for region in self.spaces.clone().into_values() {
+            if self.ground.loss.check().is_ok() && self.give_back(region).is_err() {
+                let _ = self.give_back(region);
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Whole regions: one call of the driver takes one, one gives it back.
+//!
+//! Promises upward: a region is out once; what is still out when the source is dropped is given back then.
+//! Asks from below: [`Backend::take`] and [`Backend::give_back`] of one kind of memory.
+
+use super::{Ground, give, left};
+use crate::backend::{Backend, Kind, RawStream};
+use crate::fault::Fault;
+use crate::loss::insist;
+use std::collections::BTreeMap;
+use terrace_core::{Region, Source, SourceError, Usage};
+
+/// Regions of one kind.
+pub(crate) struct Regions<B: Backend> {
+    ground: Ground<B>,
+    kind: Kind,
+    pub(super) usage: Usage,
+    pub(super) fault: Option<Fault>,
+    /// Regions that are out, by id. Their bytes add up to `usage.reserved`.
+    out: BTreeMap<u64, Region>,
+    /// The next region's id.
+    next: u64,
+}
+
+impl<B: Backend> Regions<B> {
+    /// `capacity`: the most bytes to take, 0 for no limit.
+    pub(crate) fn new(ground: Ground<B>, kind: Kind, capacity: u64) -> Self {
+        let usage = Usage { capacity, ..Usage::default() };
+        Self { ground, kind, usage, fault: None, out: BTreeMap::new(), next: 1 }
+    }
+
+    /// Remembers the driver's refusal, and tells the core.
+    fn refused(&mut self, fault: Fault) -> SourceError {
+        self.fault = Some(self.ground.loss.note(fault));
+        fault.into()
+    }
+}
+
+impl<B: Backend> Source for Regions<B> {
+    fn take(&mut self, bytes: u64) -> Result<Region, SourceError> {
+        let available = left(&self.usage);
+        if bytes > available {
+            return Err(SourceError::OutOfMemory { available });
+        }
+        self.ground.loss.check().map_err(|fault| self.refused(fault))?;
+        self.ground.afford(bytes)?;
+        let base = self.ground.backend.take(self.kind, bytes).map_err(|fault| self.refused(fault))?;
+        let region = Region { id: self.next, base, bytes };
+        self.next += 1;
+        self.out.insert(region.id, region);
+        give(&mut self.usage, bytes, 1);
+        Ok(region)
+    }
+
+    fn give_back(&mut self, region: Region) -> Result<(), SourceError> {
+        if self.out.get(&region.id) != Some(&region) {
+            return Err(SourceError::Misuse("a region is given back once, to the source it came from"));
+        }
+        self.ground.loss.check().map_err(|fault| self.refused(fault))?;
+        self.ground.fences.quiesce().map_err(|fault| self.refused(fault))?;
+        let backend = &self.ground.backend;
+        // SAFETY: the region is in `out`, so it was taken and not given back; the arena gives back only regions in which
+        // nothing is live or waits, and `quiesce` waited for the rest.
+        let given = insist(|| unsafe { backend.give_back(self.kind, region.base, region.bytes) });
+        given.map_err(|fault| self.refused(fault))?;
+        self.out.remove(&region.id);
+        self.usage.calls += 1;
+        self.usage.reserved -= region.bytes;
+        Ok(())
+    }
+
+    fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
+        let backend = &self.ground.backend;
+        // SAFETY: the arena names memory of a region that it just took, which nobody uses yet.
+        let filled = unsafe { backend.fill(address, 0, bytes, RawStream::default()) };
+        let done = filled.and_then(|()| insist(|| backend.synchronize_stream(RawStream::default())));
+        done.map_err(|fault| self.refused(fault))
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
+    }
+}
+
+impl<B: Backend> Drop for Regions<B> {
+    fn drop(&mut self) {
+        for region in std::mem::take(&mut self.out).into_values() {
+            let gone = self.ground.loss.check().and_then(|()| insist(|| self.ground.fences.quiesce()));
+            if gone.is_ok() {
+                // SAFETY: as in `give_back`; the arena, and with it every block, is gone.
+                let _ = insist(|| unsafe { self.ground.backend.give_back(self.kind, region.base, region.bytes) });
+            }
+        }
+    }
+}

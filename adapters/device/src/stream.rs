@@ -1,0 +1,182 @@
+//! Streams: the order in which a device works, and the cache of what was freed in that order.
+//!
+//! Promises upward: a hit costs a lock that nobody else waits for, a look-up and two counters: no driver call, no event.
+//! Asks from below: a [`Service`] that serves misses.
+//!
+//! What a stream freed it may have again at once, because its work is done in order. So freed blocks of small sizes stay
+//! with their stream: live for the arena behind, free here. Each block holds a reference to its stream; a cached block's is
+//! kept as a bare count until the block is handed out again, so that a hit and its free count nothing.
+
+use crate::backend::RawStream;
+use crate::error::DeviceError;
+use crate::front::{Counts, Front};
+use crate::loss::Loss;
+use crate::pool::Service;
+use spin::mutex::SpinMutex;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use terrace_core::pressure::CachePolicy;
+use terrace_core::{Block, Owner, Request};
+
+/// The route of a stream on which nothing is captured.
+pub(crate) const NO_ROUTE: u32 = u32::MAX;
+
+/// An order of work on a device. Clones are the same stream; when the last one is dropped the stream is destroyed, if
+/// terrace made it; work in flight is still done.
+#[derive(Clone)]
+pub struct Stream {
+    handle: Arc<Handle>,
+}
+
+/// Closes the stream when the user's last clone goes.
+pub(crate) struct Handle {
+    pub(crate) core: Arc<StreamCore>,
+}
+
+/// What blocks know of their stream.
+pub(crate) struct StreamCore {
+    pub(crate) service: Arc<dyn Service>,
+    loss: Arc<Loss>,
+    pub(crate) owner: Owner,
+    pub(crate) raw: RawStream,
+    /// Whether the stream is destroyed with its last handle.
+    pub(crate) owned: bool,
+    /// The private pool that allocations go to while a graph is captured, or [`NO_ROUTE`].
+    route: AtomicU32,
+    /// Bytes of a granule, 2^`shift`.
+    granule: u64,
+    shift: u32,
+    /// Largest size that is cached.
+    small: u64,
+    /// Blocks that are live for the arena and free here. For each there is one reference to the stream that nobody holds.
+    front: SpinMutex<Front>,
+}
+
+impl StreamCore {
+    pub(crate) fn new(service: Arc<dyn Service>, owner: Owner, raw: RawStream, owned: bool) -> Self {
+        let options = *service.options();
+        let front = Front::new(options.small / options.granule, options.cached, options.per_size);
+        let loss = service.loss();
+        let (route, front) = (AtomicU32::new(NO_ROUTE), SpinMutex::new(front));
+        let (granule, shift, small) = (options.granule, options.granule.trailing_zeros(), options.small);
+        Self { service, loss, owner, raw, owned, route, granule, shift, small, front }
+    }
+
+    /// A block from the cache, with its reference to the stream.
+    #[inline]
+    pub(crate) fn hit(self: &Arc<Self>, request: Request) -> Option<(Block, Arc<Self>)> {
+        let cached = request.bytes <= self.small && request.bytes > 0 && request.align <= self.granule;
+        if !cached || self.route.load(Ordering::Relaxed) != NO_ROUTE || self.loss.check().is_err() {
+            return None;
+        }
+        let granules = (request.bytes + self.granule - 1) >> self.shift;
+        let block = self.front.lock().get(granules)?;
+        // SAFETY: `keep` left one reference uncounted for each block in the cache; this block has left it, and its
+        // reference is taken up here, once.
+        Some((block, unsafe { Arc::from_raw(Arc::as_ptr(self)) }))
+    }
+
+    /// Keeps a block, and the reference that it held, for the next request of its size.
+    ///
+    /// # Errors
+    /// The reference, when the block is too large, the cache is full, or the stream is closed.
+    #[inline]
+    pub(crate) fn keep(self: Arc<Self>, block: Block) -> Result<(), Arc<Self>> {
+        let this = ManuallyDrop::new(self);
+        let granules = block.bytes >> this.shift;
+        let kept = this.front.lock().put(granules, block);
+        if kept { Ok(()) } else { Err(ManuallyDrop::into_inner(this)) }
+    }
+
+    /// Empties the cache into `to`. True when something was in it.
+    pub(crate) fn drain(self: &Arc<Self>, mut to: impl FnMut(Block, Owner)) -> bool {
+        let blocks = self.front.lock().take_all();
+        let drained = !blocks.is_empty();
+        for block in blocks {
+            // SAFETY: as in `hit`. It is not the last one: `self` is another.
+            drop(unsafe { Arc::from_raw(Arc::as_ptr(self)) });
+            to(block, self.owner);
+        }
+        drained
+    }
+
+    /// Nothing is kept from now on.
+    pub(crate) fn close_front(&self) {
+        self.front.lock().close();
+    }
+
+    /// Lets the cache's cap follow pressure: `used` of `capacity` bytes.
+    pub(crate) fn adapt(&self, policy: &CachePolicy, used: u64, capacity: u64) {
+        self.front.lock().adapt(policy, used, capacity);
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.front.lock().counts()
+    }
+
+    /// The private pool that allocations go to, or [`NO_ROUTE`].
+    pub(crate) fn route(&self) -> u32 {
+        self.route.load(Ordering::Relaxed)
+    }
+
+    /// Routes allocations to a private pool, or back. False when they go to one already.
+    pub(crate) fn set_route(&self, from: u32, to: u32) -> bool {
+        self.route.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether this process is a child of the one that opened the device: then no lock may be waited for.
+    pub(crate) fn forked(&self) -> bool {
+        self.loss.forked()
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(handle: Arc<Handle>) -> Self {
+        Self { handle }
+    }
+
+    #[inline]
+    pub(crate) fn core(&self) -> &Arc<StreamCore> {
+        &self.handle.core
+    }
+
+    /// The driver's handle: for launches through other libraries, while this stream lives.
+    pub fn raw(&self) -> RawStream {
+        self.core().raw
+    }
+
+    /// Waits until everything on the stream is done.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`] and [`DeviceError::Lost`]: also what work on the stream did wrong.
+    pub fn synchronize(&self) -> Result<(), DeviceError> {
+        self.core().service.synchronize_stream(self.raw())
+    }
+
+    /// What is put on this stream from now on begins after what was put on `other` so far. Does not wait itself.
+    ///
+    /// # Errors
+    /// [`DeviceError::OtherDevice`]; the driver's.
+    pub fn wait_for(&self, other: &Self) -> Result<(), DeviceError> {
+        let service = &self.core().service;
+        service.check_stream(other.core())?;
+        service.order(self.raw(), other.raw())
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !self.core.forked() {
+            self.core.service.close_stream(&self.core);
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let core = self.core();
+        f.debug_struct("Stream").field("raw", &core.raw).field("owner", &core.owner).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,130 @@
+//! Devices: memory of a GPU, or of the host behind the same face.
+//!
+//! Promises upward: [`Device`] opens a device by name of its backend; everything else is `terrace-device`'s, which this
+//! module re-exports.
+//! Asks from below: a backend for each feature.
+
+pub use terrace_device::*;
+
+#[cfg(feature = "cuda")]
+pub use terrace_cuda::OpenError;
+
+use crate::config::Config;
+use std::ops::Deref;
+
+/// One device and its memory: [`terrace_device::Device`], and the ways to open one. Clones are the same device.
+///
+/// # Example
+/// ```
+/// let device = terrace::Device::host();
+/// let stream = device.stream()?;
+/// let block = device.allocate(&stream, 1 << 20)?;
+/// println!("{} has {block:?}", device.name());
+/// # Ok::<(), terrace::device::DeviceError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Device(terrace_device::Device);
+
+impl Device {
+    /// The host's memory. Work is done at once, in order.
+    pub fn host() -> Self {
+        Self(terrace_device::Device::host())
+    }
+
+    /// A CUDA device. The driver is loaded now; nothing of CUDA is needed to build.
+    ///
+    /// # Errors
+    /// [`OpenError`]: no driver, no such device, a driver that is too old or broken; each says what to install or do.
+    ///
+    /// # Example
+    /// ```no_run
+    /// let device = terrace::Device::cuda(0)?;
+    /// let stream = device.stream()?;
+    /// let mut weights = device.allocate(&stream, 1 << 30)?;
+    /// weights.fill(0, 1 << 30, 0)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "cuda")]
+    pub fn cuda(ordinal: u32) -> Result<Self, CudaError> {
+        Self::cuda_with(ordinal, Options::default())
+    }
+
+    /// A CUDA device, with options.
+    ///
+    /// # Errors
+    /// As for [`Device::cuda`]; [`DeviceError::BadOption`].
+    #[cfg(feature = "cuda")]
+    pub fn cuda_with(ordinal: u32, options: Options) -> Result<Self, CudaError> {
+        Ok(Self::open(terrace_cuda::Cuda::open(ordinal)?, options)?)
+    }
+
+    /// A device over a backend of your own.
+    ///
+    /// # Errors
+    /// As [`terrace_device::Device::open`].
+    pub fn open(backend: impl Backend, options: Options) -> Result<Self, DeviceError> {
+        terrace_device::Device::open(backend, options).map(Self)
+    }
+}
+
+impl Deref for Device {
+    type Target = terrace_device::Device;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// Why a CUDA device could not be opened.
+#[cfg(feature = "cuda")]
+#[derive(Clone, Debug, PartialEq)]
+pub enum CudaError {
+    /// The driver or the device.
+    Open(OpenError),
+    /// The pool on it.
+    Device(DeviceError),
+}
+
+#[cfg(feature = "cuda")]
+impl std::fmt::Display for CudaError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(f),
+            Self::Device(error) => error.fmt(f),
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl std::error::Error for CudaError {}
+
+#[cfg(feature = "cuda")]
+impl From<OpenError> for CudaError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl From<DeviceError> for CudaError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+/// A configuration as a device's options. What it does not speak of is as in [`Options::default`].
+impl From<&Config> for Options {
+    fn from(config: &Config) -> Self {
+        Self {
+            capacity: config.capacity,
+            fraction: config.device_fraction,
+            min_free: config.min_free,
+            granule: config.granule.max(256),
+            small: config.small_threshold,
+            per_size: config.pooled_per_bucket,
+            segment: config.segment,
+            zero_fresh: config.zero_fresh,
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Structures as `cuda.h` lays them out. `tests.rs` compares size and place of each field with cudarc's.
+//!
+//! Upward: plain values, good with any bytes in them.
+
+use super::c_int;
+
+/// `CUmemLocation`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Location {
+    /// `CUmemLocationType`: 1 is a device.
+    pub kind: c_int,
+    /// Which one.
+    pub id: c_int,
+}
+
+/// `CUmemAllocationProp`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Properties {
+    /// `CUmemAllocationType`: 1 is pinned.
+    pub kind: c_int,
+    /// Ways to share it with other processes, one bit each.
+    pub handle_types: c_int,
+    /// Where the memory is.
+    pub location: Location,
+    /// For Windows; a pointer in C.
+    pub security: usize,
+    /// Compression wanted.
+    pub compression: u8,
+    /// Reachable by network cards.
+    pub rdma: u8,
+    /// Bits of `CU_MEM_CREATE_USAGE_*`.
+    pub usage: u16,
+    /// Zeros.
+    pub reserved: [u8; 4],
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// Who.
+    pub location: Location,
+    /// 0 nothing, 1 reads, 3 reads and writes.
+    pub flags: c_int,
+}
+
+/// `CUmemPoolProps`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PoolProperties {
+    /// `CUmemAllocationType`: 1 is pinned.
+    pub kind: c_int,
+    /// Ways to share it with other processes, one bit each.
+    pub handle_types: c_int,
+    /// Where the memory is.
+    pub location: Location,
+    /// For Windows; a pointer in C.
+    pub security: usize,
+    /// From CUDA 12.2 on: the most bytes the pool may hold, 0 for no limit. Zeros before that.
+    pub max_size: usize,
+    /// Zeros.
+    pub reserved: [u8; 56],
+}
+
+/// `CUuuid`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Uuid(pub [u8; 16]);

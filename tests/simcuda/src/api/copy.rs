@@ -1,0 +1,130 @@
+//! Copies.
+//!
+//! Copies without a stream run on the legacy default stream. Those from or to the host return when they are done; those
+//! between places of devices do not. Copies on a stream from host memory that nobody registered take the bytes before
+//! they return; those to such memory return when they are done.
+
+use crate::abi::codes::INVALID_CONTEXT;
+use crate::abi::{In, Out, Outcome};
+use crate::gate::exports;
+use crate::machine::context::Here;
+use crate::machine::{Fault, Held, World};
+use crate::memory::Arena;
+use crate::memory::check::Hand;
+use crate::order::{Lane, Touch};
+use crate::streams::{Node, Work, synchronise};
+use std::sync::Arc;
+
+exports! {
+    /// From anywhere to anywhere.
+    Context fn cuMemcpy(world, here, to: u64, from: u64, bytes: usize) {
+        let wait = on_host(world, to) || on_host(world, from);
+        copy(world, here, "cuMemcpy", to, from, bytes as u64, wait)
+    }
+
+    /// From the host.
+    Context fn cuMemcpyHtoD_v2(world, here, to: u64, from: In<u8>, bytes: usize) {
+        copy(world, here, "cuMemcpyHtoD", to, from.address(), bytes as u64, true)
+    }
+
+    /// To the host.
+    Context fn cuMemcpyDtoH_v2(world, here, to: Out<u8>, from: u64, bytes: usize) {
+        copy(world, here, "cuMemcpyDtoH", to.address(), from, bytes as u64, true)
+    }
+
+    /// On the device: returns before it is done.
+    Context fn cuMemcpyDtoD_v2(world, here, to: u64, from: u64, bytes: usize) {
+        copy(world, here, "cuMemcpyDtoD", to, from, bytes as u64, false)
+    }
+
+    /// Between contexts: returns before it is done.
+    Context fn cuMemcpyPeer(world, here, to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize) {
+        peers(world, "cuMemcpyPeer", [(to, to_context), (from, from_context)])?;
+        copy(world, here, "cuMemcpyPeer", to, from, bytes as u64, false)
+    }
+
+    /// From anywhere to anywhere, on a stream.
+    Context fn cuMemcpyAsync(world, here, to: u64, from: In<u8>, bytes: usize, stream: u64) {
+        let lane = world.lane_here(here, stream, "cuMemcpyAsync")?;
+        on_stream(world, lane, "cuMemcpyAsync", to, from, bytes)
+    }
+
+    /// From the host, on a stream.
+    Context fn cuMemcpyHtoDAsync_v2(world, here, to: u64, from: In<u8>, bytes: usize, stream: u64) {
+        let lane = world.lane_here(here, stream, "cuMemcpyHtoDAsync")?;
+        on_stream(world, lane, "cuMemcpyHtoDAsync", to, from, bytes)
+    }
+
+    /// To the host, on a stream.
+    Context fn cuMemcpyDtoHAsync_v2(world, here, to: u64, from: In<u8>, bytes: usize, stream: u64) {
+        let lane = world.lane_here(here, stream, "cuMemcpyDtoHAsync")?;
+        on_stream(world, lane, "cuMemcpyDtoHAsync", to, from, bytes)
+    }
+
+    /// On the device, on a stream.
+    Context fn cuMemcpyDtoDAsync_v2(world, here, to: u64, from: In<u8>, bytes: usize, stream: u64) {
+        let lane = world.lane_here(here, stream, "cuMemcpyDtoDAsync")?;
+        on_stream(world, lane, "cuMemcpyDtoDAsync", to, from, bytes)
+    }
+
+    /// Between contexts, on a stream.
+    Context fn cuMemcpyPeerAsync(
+        world, here, to: u64, to_context: u64, from: In<u8>, from_context: u64, bytes: usize, stream: u64,
+    ) {
+        let lane = world.lane_here(here, stream, "cuMemcpyPeerAsync")?;
+        peers(world, "cuMemcpyPeerAsync", [(to, to_context), (from.address(), from_context)])?;
+        on_stream(world, lane, "cuMemcpyPeerAsync", to, from, bytes)
+    }
+}
+
+/// Whether an address is the host's: pinned, registered or neither.
+fn on_host(world: &World, address: u64) -> bool {
+    world.block_at(address).map_or(!Arena::has(address), |(_, block)| block.is_host())
+}
+
+/// Whether it is the host's and the driver does not know it.
+fn pageable(world: &World, address: u64) -> bool {
+    !Arena::has(address) && world.block_at(address).is_none()
+}
+
+fn node(name: &'static str, to: u64, from: u64, bytes: u64) -> Node {
+    let touches = vec![Touch::read(from, bytes), Touch::write(to, bytes)];
+    Node::new(name, Hand::Copy, touches, Work::Copy { to, from, bytes })
+}
+
+fn copy(held: &mut Held, here: Here, name: &'static str, to: u64, from: u64, bytes: u64, wait: bool) -> Outcome {
+    let lane = held.streams.legacy_of(here.context, here.device);
+    let sequence = held.submit(lane, node(name, to, from, bytes))?;
+    if wait {
+        synchronise(held, &[(lane, sequence)], name)?;
+    }
+    held.here(here.context).map(drop)
+}
+
+fn on_stream(held: &mut Held, lane: Lane, name: &'static str, to: u64, from: In<u8>, bytes: usize) -> Outcome {
+    let captures = held.streams.all.get(&lane).is_some_and(|stream| stream.capture.is_some());
+    let mut node = node(name, to, from.address(), bytes as u64);
+    // A graph reads what stands there when it is replayed.
+    if !captures && bytes > 0 && !from.is_null() && pageable(held, from.address()) {
+        node.touches.remove(0);
+        node.work = Work::Put { to, staged: Arc::new(from.stage(bytes)) };
+    }
+    let sequence = held.submit(lane, node)?;
+    if !captures && bytes > 0 && pageable(held, to) {
+        synchronise(held, &[(lane, sequence)], name)?;
+    }
+    Ok(())
+}
+
+/// Each address must be of the context that the caller says it is.
+fn peers(world: &mut World, call: &str, ends: [(u64, u64); 2]) -> Outcome {
+    for (address, context) in ends {
+        let device = world.contexts.get(context).ok_or(INVALID_CONTEXT)?.device;
+        let other = world.block_at(address).filter(|(_, block)| !block.is_host() && block.device != device);
+        let Some(what) = other.map(|(start, block)| block.describe(start)) else { continue };
+        let text = format!("{call} says that {what} is memory of device {device}");
+        world.report.add(Fault::WrongContext, text);
+        return super::valid(false);
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! The driver's functions, one file per family.
+//!
+//! Upward: C functions, by name. Each says what it refuses; what it does is in `machine`, `memory` and `streams`.
+//! From below: [`crate::gate::exports`] makes C functions of safe bodies.
+
+mod capture;
+mod context;
+mod copy;
+mod device;
+mod event;
+mod host;
+mod launch;
+mod managed;
+mod memory;
+mod peer;
+mod pointer;
+mod pool;
+mod set;
+mod start;
+mod stream;
+mod vmm;
+
+pub use capture::*;
+pub use context::*;
+use context::{offered, valid};
+pub use copy::*;
+pub use device::*;
+pub use event::*;
+pub use host::*;
+pub use launch::*;
+pub use managed::*;
+pub use memory::*;
+pub use peer::*;
+pub use pointer::*;
+pub use pool::*;
+pub use set::*;
+pub use start::*;
+pub use stream::*;
+pub use vmm::*;

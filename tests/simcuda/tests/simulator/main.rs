@@ -1,0 +1,22 @@
+//! The simulated driver's promises: what it does as the real one does, and that it sees each kind of wrong use.
+//!
+//! Tests call the C functions by name, as programs do. One at a time has the machine.
+#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
+
+mod calls;
+mod capture;
+mod crowd;
+mod cudarc;
+mod driver;
+mod faults;
+mod host;
+mod lost;
+mod machine;
+mod memory;
+mod missing;
+mod order;
+mod peers;
+mod pools;
+mod process;
+mod streams;
+mod vmm;

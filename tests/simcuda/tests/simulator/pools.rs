@@ -1,0 +1,125 @@
+//! Stream-ordered memory.
+
+use crate::driver::{call, make, *};
+use crate::machine::Machine;
+use std::ffi::c_int;
+
+const MIB: usize = 1 << 20;
+
+fn take(bytes: usize, stream: u64) -> Done<u64> {
+    make!(cuMemAllocAsync -> u64; bytes => usize, stream => u64)
+}
+
+fn give(pointer: u64, stream: u64) -> Done {
+    call!(cuMemFreeAsync(pointer => u64, stream => u64))
+}
+
+fn default_pool() -> u64 {
+    make!(cuDeviceGetDefaultMemPool -> u64; 0 => c_int).expect("a pool")
+}
+
+/// An attribute of the default pool: 5 reserved, 7 used, 6 and 8 the most of each.
+fn pool(number: c_int) -> u64 {
+    let mut value = 0_u64;
+    call!(cuMemPoolGetAttribute(default_pool() => u64, number => c_int, &mut value => *mut u64)).expect("an attribute");
+    value
+}
+
+fn set_pool(number: c_int, value: u64) -> Done {
+    call!(cuMemPoolSetAttribute(default_pool() => u64, number => c_int, &value => *const u64))
+}
+
+#[test]
+fn a_pool_keeps_what_its_threshold_lets_it() {
+    let _machine = Machine::discrete();
+    let stream = stream(1).expect("a stream");
+    let (before, _) = info().expect("a context");
+    let block = take(4 * MIB, stream).expect("memory");
+    assert_eq!((pool(5), pool(7)), (4 << 20, 4 << 20));
+    give(block, stream).expect("a block");
+    assert_eq!((pool(5), pool(7)), (4 << 20, 0));
+    assert_eq!(take(4 * MIB, stream), Ok(block), "the same stream has it again at once");
+    give(block, stream).and(stream_sync(stream)).expect("a block");
+    assert_eq!((pool(5), info().map(|(free, _)| free)), (0, Ok(before)), "a wait gives back what is above 0");
+    set_pool(4, 64 << 20).expect("a threshold");
+    give(take(4 * MIB, stream).expect("memory"), stream).and(stream_sync(stream)).expect("a block");
+    assert_eq!((pool(5), pool(6), pool(8)), (4 << 20, 4 << 20, 4 << 20));
+    call!(cuMemPoolTrimTo(default_pool() => u64, 0 => usize)).expect("a pool");
+    assert_eq!(pool(5), 0);
+    set_pool(6, 0).and(set_pool(8, 0)).expect("marks");
+    assert_eq!((pool(6), pool(8), set_pool(8, 1)), (0, 0, Err(INVALID_VALUE)));
+    stream_destroy(stream).expect("a stream");
+}
+
+#[test]
+fn other_streams_have_a_block_when_its_free_is_done() {
+    let machine = Machine::discrete();
+    set_pool(4, 64 << 20).expect("a threshold");
+    let (a, b) = (stream(1).expect("stream"), stream(1).expect("stream"));
+    let block = take(4 * MIB, a).expect("memory");
+    stream_sync(a).expect("a stream");
+    machine.hold();
+    set(block, 1, 64, a).and(give(block, a)).expect("a block");
+    let other = take(4 * MIB, b).expect("memory");
+    assert_ne!(other, block, "the free is still to come");
+    machine.release();
+    give(other, b).and(sync()).expect("a block");
+    let again = take(4 * MIB, b).expect("memory");
+    assert!([block, other].contains(&again));
+    set(again, 2, 64, b).and(give(again, b)).and(sync()).expect("nobody races with the past");
+    stream_destroy(a).and(stream_destroy(b)).expect("streams");
+}
+
+#[test]
+fn wrong_frees_are_told_apart() {
+    let machine = Machine::discrete();
+    let block = take(64, 0).expect("memory");
+    give(block, 0).expect("a block");
+    assert_eq!(give(block, 0), Err(INVALID_VALUE));
+    machine.caught("double-free");
+    assert_eq!(set(block, 0, 1, 0), Err(INVALID_VALUE));
+    assert!(machine.caught("use-after-free").contains("cuMemFreeAsync #2"));
+    let plain = alloc(64).expect("memory");
+    assert_eq!(give(plain, 0), Err(INVALID_VALUE));
+    machine.caught("bad-handle");
+    free(plain).expect("a block");
+    // The other way round is allowed: it waits.
+    free(take(64, 0).expect("memory")).expect("a block");
+    assert_eq!(pool(7), 0);
+}
+
+/// `CUmemPoolProps`, for memory of device 0.
+#[repr(C)]
+struct Properties {
+    words: [c_int; 4],
+    security: usize,
+    max: usize,
+    rest: [u8; 56],
+}
+
+#[test]
+fn pools_of_ones_own_have_limits_and_an_end() {
+    let machine = Machine::discrete();
+    let wanted = Properties { words: [1, 0, 1, 0], security: 0, max: 4 * MIB, rest: [0; 56] };
+    let mine = make!(cuMemPoolCreate -> u64; &wanted => *const Properties).expect("a pool");
+    let from = |bytes: usize| make!(cuMemAllocFromPoolAsync -> u64; bytes => usize, mine => u64, 0 => u64);
+    let block = from(3 * MIB).expect("memory");
+    assert_eq!(from(3 * MIB), Err(OUT_OF_MEMORY));
+    assert_eq!(call!(cuMemPoolDestroy(mine => u64)), Err(INVALID_VALUE));
+    machine.caught("free-while-pending");
+    give(block, 0).and(sync()).and(call!(cuMemPoolDestroy(mine => u64))).expect("an empty pool");
+    assert_eq!(from(8), Err(INVALID_HANDLE));
+    machine.caught("bad-handle");
+    assert_eq!(call!(cuMemPoolDestroy(default_pool() => u64)), Err(INVALID_VALUE));
+}
+
+#[test]
+fn a_full_device_takes_back_what_pools_keep() {
+    let _machine = Machine::new(r#"{"total": 16777216, "overhead": 0}"#);
+    set_pool(4, u64::MAX).expect("a threshold");
+    let block = take(12 * MIB, 0).expect("memory");
+    give(block, 0).and(sync()).expect("a block");
+    assert_eq!(pool(5), 12 << 20);
+    free(alloc(12 * MIB).expect("the pool's memory")).expect("a block");
+    assert_eq!(pool(5), 0);
+}

@@ -1,0 +1,39 @@
+//! Devices over the simulated CUDA driver: the suite on every profile, every call of the driver failing once, what a hit
+//! costs, loss, peers, shared memory.
+//!
+//! Each test has the driver to itself, and ends with "nothing used wrongly, nothing left behind".
+#![cfg(target_os = "linux")]
+
+mod faults;
+mod hits;
+mod journey;
+mod loss;
+mod memory;
+mod peers;
+mod streams;
+
+use terrace_cuda::Cuda;
+use terrace_device::{Device, DeviceError, Options};
+use terrace_tests::device::World;
+use terrace_tests::simcuda::Simulator;
+
+/// A device over the driver.
+fn open(ordinal: u32, options: Options) -> Result<Device, DeviceError> {
+    let cuda = Cuda::open(ordinal).unwrap_or_else(|error| panic!("the simulated driver opens: {error}"));
+    Device::open(cuda, options)
+}
+
+/// Small and quick.
+fn small() -> Options {
+    Options { capacity: 256 << 20, blocks: 1 << 14, ..Options::default() }
+}
+
+fn world(case: &dyn Fn(&World<'_>)) {
+    for profile in ["discrete", "orin", "wsl2", "vgpu"] {
+        println!("profile {profile}");
+        let _session = Simulator::exclusive(&format!(r#"{{"profile": "{profile}"}}"#));
+        case(&World { open: &|options| open(0, options), bytes: true });
+    }
+}
+
+terrace_tests::device_suite!(world);

@@ -1,0 +1,62 @@
+//! How much memory there is, and where it comes from.
+
+use super::{open, small};
+use terrace_device::{Capabilities, Options, Origin, meminfo};
+use terrace_tests::simcuda::Simulator;
+
+/// Devices that share the host's memory: the driver calls the page cache used. A file's worth of cache is made, and what we
+/// say stays what the system calls available.
+#[test]
+fn shared_memory_is_what_the_system_calls_available() {
+    let total = meminfo::total().expect("Linux says");
+    let _session = Simulator::exclusive(&format!(r#"{{"profile": "orin", "total": {total}}}"#));
+    let device = open(0, Options { blocks: 1 << 10, ..Options::default() }).expect("a device");
+    assert!(device.description().capabilities.contains(Capabilities::INTEGRATED | Capabilities::FREE_IS_AVAILABLE));
+    // A gigabyte in the page cache.
+    let file = std::env::temp_dir().join(format!("terrace-page-cache-{}", std::process::id()));
+    std::fs::write(&file, vec![1u8; 1 << 30]).expect("room for a gigabyte in the temporary folder");
+    let said = device.memory().map(|memory| memory.free);
+    let available = meminfo::available().expect("Linux says");
+    std::fs::remove_file(&file).expect("it was there");
+    let said = said.expect("the driver answers");
+    let off = said.abs_diff(available) as f64 / available as f64;
+    assert!(off < 0.02, "free is {said}, available {available}: {:.1} % off", off * 100.0);
+}
+
+#[test]
+fn a_device_without_pages_takes_segments_and_says_why() {
+    let session = Simulator::exclusive(r#"{"profile": "vgpu"}"#);
+    let device = open(0, small()).expect("a device");
+    let description = device.description().clone();
+    assert!(!description.capabilities.contains(Capabilities::PAGES), "{description:?}");
+    assert!(!description.notes.is_empty(), "a note says why there are no pages");
+    let stream = device.stream().expect("a stream");
+    drop(device.allocate(&stream, 1 << 20).expect("a block"));
+    assert!(session.calls(Some("cuMemAlloc_v2")) > 0 && session.calls(Some("cuMemMap")) == 0);
+}
+
+#[test]
+fn address_space_that_is_refused_is_asked_for_in_halves() {
+    let _session = Simulator::exclusive(r#"{"profile": "orin"}"#);
+    let device = open(0, small()).expect("a device");
+    let stream = device.stream().expect("a stream");
+    drop(device.allocate(&stream, 100 << 20).expect("a block"));
+    assert!(device.stats().pool.reserved > 0);
+}
+
+#[test]
+fn every_origin_asks_its_own_function() {
+    for (origin, function) in [
+        (Origin::Pages, "cuMemMap"),
+        (Origin::Segments, "cuMemAlloc_v2"),
+        (Origin::DriverPool, "cuMemAllocFromPoolAsync"),
+        (Origin::Managed, "cuMemAllocManaged"),
+    ] {
+        let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+        let device = open(0, Options { origin, ..small() }).expect("a device");
+        let stream = device.stream().expect("a stream");
+        let before = session.calls(Some(function));
+        drop(device.allocate(&stream, 1 << 20).expect("a block"));
+        assert!(session.calls(Some(function)) > before, "{origin:?} calls {function}");
+    }
+}

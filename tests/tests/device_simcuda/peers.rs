@@ -1,0 +1,47 @@
+//! Several devices: reached directly, or by way of the host.
+
+use super::{open, small};
+use terrace_device::Path;
+use terrace_tests::simcuda::Simulator;
+
+fn copied(profile: &str, direct: bool, origin: terrace_device::Origin) {
+    let _session = Simulator::exclusive(&format!(r#"{{"profile": "{profile}"}}"#));
+    let options = terrace_device::Options { origin, ..small() };
+    let (first, second) = (open(0, options).expect("a device"), open(1, options).expect("another"));
+    let (here, there) = (first.stream().expect("a stream"), second.stream().expect("a stream"));
+    let bytes: Vec<u8> = (0..5 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut from = first.allocate(&here, 5 << 20).expect("a block");
+    from.write(0, &bytes).expect("written");
+    assert_eq!(second.can_reach(&first), direct);
+    assert_eq!(second.reach(&first).is_ok(), direct, "reaching each other");
+    let mut to = second.allocate(&there, 5 << 20).expect("a block");
+    let way = to.copy_from(0, &from, 0, 5 << 20).expect("copied");
+    assert_eq!(way, if direct { Path::Peer } else { Path::Staged });
+    let mut back = vec![0; 5 << 20];
+    to.read(0, &mut back).expect("read");
+    assert!(back == bytes, "{profile}: copied bytes");
+    // Pages that come later are open to the other device too.
+    drop(first.allocate(&here, 40 << 20).expect("more pages"));
+}
+
+#[test]
+fn peers_copy_directly() {
+    copied("two-peers", true, terrace_device::Origin::Pages);
+    copied("two-peers", true, terrace_device::Origin::Segments);
+}
+
+#[test]
+fn strangers_copy_by_way_of_the_host() {
+    copied("two-strangers", false, terrace_device::Origin::Auto);
+}
+
+#[test]
+fn a_block_of_another_device_is_named() {
+    let _session = Simulator::exclusive(r#"{"profile": "two-peers"}"#);
+    let (first, second) = (open(0, small()).expect("a device"), open(1, small()).expect("another"));
+    let there = second.stream().expect("a stream");
+    let here = first.stream().expect("a stream");
+    let block = first.allocate(&here, 100).expect("a block");
+    let error = block.used_on(&there).expect_err("a stream of another device");
+    assert!(matches!(error, terrace_device::DeviceError::OtherDevice { .. }), "{error:?}");
+}

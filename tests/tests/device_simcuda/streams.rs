@@ -1,0 +1,164 @@
+//! Streams of the driver: in flight, shared, destroyed by others, captured.
+
+use super::{open, small};
+use cudarc_free::raw;
+use terrace_device::RawStream;
+use terrace_tests::simcuda::Simulator;
+
+/// Calls of the driver that a program makes itself.
+mod cudarc_free {
+    use terrace_tests::simcuda::Simulator;
+
+    /// A function of the driver by name, with one pointer-sized argument and an out pointer or flags.
+    pub fn raw<F: Copy>(name: &str) -> F {
+        let library = Simulator::get().library();
+        // SAFETY: the caller names the function's own type; the library is never unloaded.
+        let symbol = unsafe { library.get::<F>(name.as_bytes()) };
+        *symbol.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+/// Makes the first device's context this thread's; gives back what lets go of it.
+fn enter() -> impl Drop {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            let release: unsafe extern "C" fn(i32) -> i32 = raw("cuDevicePrimaryCtxRelease_v2");
+            // SAFETY: retained by `enter`.
+            assert_eq!(unsafe { release(0) }, 0);
+        }
+    }
+    let retain: unsafe extern "C" fn(*mut u64, i32) -> i32 = raw("cuDevicePrimaryCtxRetain");
+    let enter: unsafe extern "C" fn(u64) -> i32 = raw("cuCtxSetCurrent");
+    let mut context = 0;
+    // SAFETY: the driver writes one handle.
+    assert_eq!(unsafe { retain(&mut context, 0) }, 0);
+    // SAFETY: the context just retained.
+    assert_eq!(unsafe { enter(context) }, 0);
+    Leave
+}
+
+/// Runs a closure in a forked child; whether it returned true.
+pub fn in_child(work: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child calls nothing that needs another thread, and ends by `_exit`.
+    match unsafe { libc::fork() } {
+        0 => {
+            let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!fine)) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: waits for the child just made.
+            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+            waited == child && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+        }
+    }
+}
+
+/// Work in flight on one stream: another stream does not get the memory; once it is done, it does.
+#[test]
+fn memory_in_flight_goes_to_others_after_its_event() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let (one, two) = (device.stream().expect("a stream"), device.stream().expect("another"));
+    session.hold();
+    let mut block = device.allocate(&one, 10 << 20).expect("a block");
+    block.fill(0, 10 << 20, 1).expect("queued");
+    let address = block.address();
+    drop(block);
+    let mut other = device.allocate(&two, 10 << 20).expect("other memory");
+    assert_ne!(other.address(), address, "memory that a queued fill will write to");
+    other.fill(0, 10 << 20, 2).expect("queued");
+    drop(other);
+    session.release();
+    one.synchronize().expect("done");
+    two.synchronize().expect("done");
+    let blocks =
+        [device.allocate(&two, 10 << 20), device.allocate(&two, 10 << 20)].map(|block| block.expect("a block"));
+    assert!(blocks.iter().any(|block| block.address() == address), "memory whose event has happened");
+}
+
+/// A block that another stream still reads is not given out again, even to its own stream.
+#[test]
+fn a_block_used_elsewhere_is_held_until_that_is_done() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let (one, two) = (device.stream().expect("a stream"), device.stream().expect("another"));
+    let mut block = device.allocate(&one, 1 << 20).expect("a block");
+    block.fill(0, 1 << 20, 1).expect("queued");
+    let mut copy = device.allocate(&two, 1 << 20).expect("a block");
+    session.hold();
+    copy.copy_from(0, &block, 0, 1 << 20).expect("queued on the second stream");
+    block.used_on(&two).expect("said so");
+    let address = block.address();
+    drop(block);
+    assert_eq!(device.stats().held, 1);
+    let mut again = device.allocate(&one, 1 << 20).expect("other memory");
+    assert_ne!(again.address(), address);
+    again.fill(0, 1 << 20, 3).expect("queued");
+    session.release();
+    two.synchronize().expect("done");
+    let mut back = vec![0; 1 << 20];
+    copy.read(0, &mut back).expect("read");
+    assert!(back.iter().all(|&byte| byte == 1), "the copy has what the block had");
+}
+
+/// Streams that somebody else made; destroyed behind our back, they cost a wait and no more.
+#[test]
+fn a_foreign_stream_is_one_stream_and_may_be_destroyed() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let own = device.stream().expect("a stream");
+    let _entered = enter();
+    let create: unsafe extern "C" fn(*mut u64, u32) -> i32 = raw("cuStreamCreate");
+    let destroy: unsafe extern "C" fn(u64) -> i32 = raw("cuStreamDestroy_v2");
+    let mut handle = 0;
+    // SAFETY: the driver writes one handle; the device's context is current on this thread since it was opened.
+    assert_eq!(unsafe { create(&mut handle, 1) }, 0);
+    // SAFETY: a live stream of this device; what happens when it dies is what is tested.
+    let foreign = unsafe { device.adopt_stream(RawStream(handle)) }.expect("adopted");
+    // SAFETY: as above.
+    let twice = unsafe { device.adopt_stream(RawStream(handle)) }.expect("adopted");
+    assert_eq!(device.stats().streams, 2, "asked twice, it is one stream");
+    drop(twice);
+    let mut block = device.allocate(&foreign, 5 << 20).expect("a block");
+    block.fill(0, 5 << 20, 1).expect("queued");
+    // SAFETY: the handle is live; nothing is put on it afterwards.
+    assert_eq!(unsafe { destroy(handle) }, 0);
+    drop(block);
+    drop(foreign);
+    drop(device.allocate(&own, 200 << 20).expect("what the dead stream had serves as well"));
+    session.forget(); // asking the driver for an event on a dead stream is how one learns that it is dead
+}
+
+/// While a graph is captured nothing is asked of its stream, and its memory stays its own.
+#[test]
+fn a_captured_stream_is_left_alone() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let (stream, other) = (device.stream().expect("a stream"), device.stream().expect("another"));
+    let _entered = enter();
+    let begin: unsafe extern "C" fn(u64, i32) -> i32 = raw("cuStreamBeginCapture_v2");
+    let end: unsafe extern "C" fn(u64, *mut u64) -> i32 = raw("cuStreamEndCapture");
+    let destroy: unsafe extern "C" fn(u64) -> i32 = raw("cuGraphDestroy");
+    let pool = device.graph_pool().expect("a pool");
+    let capture = stream.capture(&pool).expect("routed");
+    // SAFETY: a live stream; mode 0 is global, the strictest.
+    assert_eq!(unsafe { begin(stream.raw().0, 0) }, 0);
+    let mut inside = device.allocate(&stream, 1 << 20).expect("allocated during a capture");
+    inside.fill(0, 1 << 20, 5).expect("captured");
+    drop(inside);
+    // Allocations elsewhere, frees and polls go on meanwhile.
+    for i in 0..100u64 {
+        drop(device.allocate(&other, 50_000 + i * 1000).expect("a block on another stream"));
+    }
+    let mut graph = 0;
+    // SAFETY: the capture begun above; the driver writes one handle.
+    assert_eq!(unsafe { end(stream.raw().0, &mut graph) }, 0, "the capture was not disturbed");
+    drop(capture);
+    // SAFETY: the graph just made.
+    assert_eq!(unsafe { destroy(graph) }, 0);
+    drop(pool);
+    assert!(session.violations().is_empty(), "{:?}", session.violations());
+}
