@@ -124,9 +124,13 @@ impl DeviceBlock {
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the driver's: then the block's bytes are undefined.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.write_shared(offset, bytes)
+    }
+
+    /// As [`Self::write`], for who has this part alone.
+    pub(crate) fn write_shared(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let to = self.within(offset, bytes.len() as u64)?;
-        let home = &self.home;
-        home.service.copy_host(Host::Read(bytes), to, home.raw)
+        self.home.service.copy_host(Host::Read(bytes), to, self.home.raw)
     }
 
     /// Copies bytes to the host, after everything put on the block's stream so far.
@@ -135,8 +139,7 @@ impl DeviceBlock {
     /// [`DeviceError::OutOfBounds`]; the driver's: then `bytes` are undefined.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
         let from = self.within(offset, bytes.len() as u64)?;
-        let home = &self.home;
-        home.service.copy_host(Host::Write(bytes), from, home.raw)
+        self.home.service.copy_host(Host::Write(bytes), from, self.home.raw)
     }
 
     /// Sets bytes to a value, on the block's stream.
@@ -144,9 +147,22 @@ impl DeviceBlock {
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the driver's.
     pub fn fill(&mut self, offset: u64, bytes: u64, value: u8) -> Result<(), DeviceError> {
+        self.fill_shared(offset, bytes, value)
+    }
+
+    /// As [`Self::fill`], for who has this part alone.
+    pub(crate) fn fill_shared(&self, offset: u64, bytes: u64, value: u8) -> Result<(), DeviceError> {
         let at = self.within(offset, bytes)?;
-        let home = &self.home;
-        home.service.fill(at, value, bytes, home.raw)
+        self.home.service.fill(at, value, bytes, self.home.raw)
+    }
+
+    /// Copies from one part to another, which do not overlap, for who has both alone.
+    pub(crate) fn copy_within(&self, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
+        let (target, source) = (self.within(to, bytes)?, self.within(from, bytes)?);
+        if to.abs_diff(from) < bytes {
+            return Err(DeviceError::OutOfBounds { block: self.id(), offset: to, bytes });
+        }
+        self.home.service.copy(target, source, bytes, self.home.raw)
     }
 
     /// Copies from another block, on this one's stream, after everything put on the other's so far and before what is put
@@ -155,14 +171,19 @@ impl DeviceBlock {
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the drivers'.
     pub fn copy_from(&mut self, offset: u64, from: &Self, at: u64, bytes: u64) -> Result<Path, DeviceError> {
+        self.copy_shared(offset, from, at, bytes)
+    }
+
+    /// As [`Self::copy_from`], for who has this part alone.
+    pub(crate) fn copy_shared(&self, offset: u64, from: &Self, at: u64, bytes: u64) -> Result<Path, DeviceError> {
         let (to, source) = (self.within(offset, bytes)?, from.within(at, bytes)?);
-        let (home, other) = (Arc::clone(&self.home), Arc::clone(&from.home));
+        let (home, other) = (&self.home, &from.home);
         if home.service.is(&*other.service) {
             let apart = home.owner != other.owner;
             if apart {
                 home.service.order(home.raw, other.raw)?;
                 // Should the order back fail, the other's memory still waits for this stream.
-                from.note(&home);
+                from.note(home);
             }
             home.service.copy(to, source, bytes, home.raw)?;
             if apart {
@@ -183,16 +204,43 @@ impl DeviceBlock {
     }
 
     /// By way of the host, a piece at a time.
-    fn copy_staged(&mut self, offset: u64, from: &Self, at: u64, bytes: u64) -> Result<(), DeviceError> {
+    fn copy_staged(&self, offset: u64, from: &Self, at: u64, bytes: u64) -> Result<(), DeviceError> {
         /// Bytes of a piece: large enough that a transfer's own cost (10 microseconds) is a few percent of it at 25 GB/s.
         const PIECE: u64 = 4 << 20;
         let mut stage = vec![0; bytes.min(PIECE) as usize];
         for start in (0..bytes).step_by(PIECE as usize) {
             let piece = &mut stage[..(bytes - start).min(PIECE) as usize];
             from.read(at + start, piece)?;
-            self.write(offset + start, piece)?;
+            self.write_shared(offset + start, piece)?;
         }
         Ok(())
+    }
+
+    /// Copies to this block from pinned memory, or the other way, on this block's stream; does not wait. The pinned block
+    /// waits for that stream when it is dropped.
+    pub(crate) fn copy_pinned(&self, pinned: &Self, bytes: u64, to_device: bool) -> Result<(), DeviceError> {
+        let (here, there) = (self.within(0, bytes)?, pinned.within(0, bytes)?);
+        let home = &self.home;
+        if !home.service.is(&*pinned.home.service) {
+            let (of, asked) = (pinned.home.service.description(), home.service.description());
+            let (of, asked) = (of.name.clone(), asked.name.clone());
+            return Err(DeviceError::OtherDevice { block: Some(pinned.id()), of, asked });
+        }
+        if home.owner != pinned.home.owner {
+            pinned.note(home);
+        }
+        let (to, from) = if to_device { (here, there) } else { (there, here) };
+        home.service.copy(to, from, bytes, home.raw)
+    }
+
+    /// Waits until everything on the block's stream is done.
+    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
+        self.home.service.synchronize_stream(self.home.raw)
+    }
+
+    /// The stream itself, for who keeps it.
+    pub(crate) fn stream_core(&self) -> Arc<StreamCore> {
+        Arc::clone(&self.home)
     }
 
     /// The raw stream it belongs to.

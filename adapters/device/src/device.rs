@@ -104,6 +104,27 @@ impl Device {
         self.request(stream, Request::new(bytes).align(align))
     }
 
+    /// Pinned host memory for a stream's copies, out of a pool of its own.
+    ///
+    /// # Errors
+    /// As for [`Device::allocate`]; that the device has none.
+    pub(crate) fn allocate_pinned(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
+        self.side(stream, Request::new(bytes).align(align), Place::Pinned)
+    }
+
+    /// Managed memory for a stream, out of a pool of its own.
+    ///
+    /// # Errors
+    /// As for [`Device::allocate`]; that the device has none.
+    pub(crate) fn allocate_managed(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
+        self.side(stream, Request::new(bytes).align(align), Place::Managed)
+    }
+
+    fn side(&self, stream: &Stream, request: Request, place: Place) -> Result<DeviceBlock, DeviceError> {
+        self.service.check_stream(stream.core())?;
+        self.service.serve_side(stream.core(), request, place)
+    }
+
     #[inline]
     fn request(&self, stream: &Stream, request: Request) -> Result<DeviceBlock, DeviceError> {
         let home = stream.core();

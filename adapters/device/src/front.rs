@@ -131,6 +131,6 @@ mod tests {
             front.take_all();
             count
         };
-        assert_eq!([fits(50), fits(90), fits(90), fits(90), fits(10), fits(10)], [4, 2, 1, 1, 2, 3]);
+        assert_eq!([fits(50), fits(90), fits(90), fits(90), fits(10), fits(10)], [4, 2, 1, 1, 1, 2]);
     }
 }

@@ -18,6 +18,7 @@
 //! | --- | --- |
 //! | `front` | a stream's cache |
 //! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `error` | what users hold and see |
+//! | `buffer` | elements instead of bytes: on the device, pinned, managed |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
 //! | `fences`, `source` | who may have what when; pages and segments |
 //! | `backend`, `capability`, `fault` | what is asked of a device, what it can do, what it says when it refuses |
@@ -40,6 +41,7 @@
 
 mod backend;
 mod block;
+mod buffer;
 mod capability;
 mod capture;
 mod device;
@@ -60,6 +62,7 @@ mod stream;
 
 pub use backend::{Backend, Kind, Page, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path, Release};
+pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, InFlight, PinnedBuffer, UnifiedBuffer, UnifiedLease};
 pub use capability::{Capabilities, Description, Memory, Visibility};
 pub use capture::{Capture, GraphPool};
 pub use device::Device;

@@ -99,4 +99,9 @@ impl Options {
         let (granule, small, segment_bytes) = (self.granule, self.small, self.segment);
         Settings { granule, small, segment_bytes, coalesce, zero_fresh: self.zero_fresh, ..base }
     }
+
+    /// The settings of arenas over host memory: regions as small as their blocks, little beyond what is in use.
+    pub(crate) fn side(&self) -> Settings {
+        Settings { slack: 40, segment_bytes: 2 << 20, grain: self.granule.max(64 << 10), ..self.arena(false) }
+    }
 }

@@ -5,10 +5,12 @@ use terrace_core::Stats;
 /// Counters of one device. Bytes unless named otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
-    /// The pool: streams' caches and arena together, and the fallback's blocks.
+    /// The pool: streams' caches and arena together. `fallbacks` counts what pinned memory served instead.
     pub pool: Stats,
-    /// The host memory given in place of the device's; its blocks are counted in `pool` as well.
-    pub fallback: Stats,
+    /// Pinned host memory: what was asked for as such, and what was given in place of the device's.
+    pub pinned: Stats,
+    /// Managed memory that was asked for as such.
+    pub managed: Stats,
     /// The private pools of graphs.
     pub graphs: Stats,
     /// Streams that are open.

@@ -23,16 +23,25 @@ use terrace_core::{Block, Owner, Request};
 /// The route of a stream on which nothing is captured.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 
-/// An order of work on a device. Clones are the same stream; when the last one is dropped the stream is destroyed, if
-/// terrace made it; work in flight is still done.
+/// An order of work on a device. Clones are the same stream. It lives as long as a clone or a block of it does; then it is
+/// destroyed, if terrace made it; work in flight is still done.
 #[derive(Clone)]
 pub struct Stream {
     handle: Arc<Handle>,
 }
 
-/// Closes the stream when the user's last clone goes.
+/// Empties the stream's cache when the user's last clone goes.
 pub(crate) struct Handle {
     pub(crate) core: Arc<StreamCore>,
+}
+
+/// What is left of a stream to close.
+pub(crate) struct Closing {
+    pub(crate) owner: Owner,
+    pub(crate) raw: RawStream,
+    pub(crate) owned: bool,
+    /// Blocks its cache served.
+    pub(crate) hits: u64,
 }
 
 /// What blocks know of their stream.
@@ -41,7 +50,7 @@ pub(crate) struct StreamCore {
     loss: Arc<Loss>,
     pub(crate) owner: Owner,
     pub(crate) raw: RawStream,
-    /// Whether the stream is destroyed with its last handle.
+    /// Whether terrace made the stream, and destroys it.
     pub(crate) owned: bool,
     /// The private pool that allocations go to while a graph is captured, or [`NO_ROUTE`].
     route: AtomicU32,
@@ -169,7 +178,16 @@ impl Stream {
 impl Drop for Handle {
     fn drop(&mut self) {
         if !self.core.forked() {
-            self.core.service.close_stream(&self.core);
+            self.core.service.retire_stream(&self.core);
+        }
+    }
+}
+
+impl Drop for StreamCore {
+    fn drop(&mut self) {
+        if !self.forked() {
+            let hits = self.front.get_mut().counts().hits;
+            self.service.close_stream(Closing { owner: self.owner, raw: self.raw, owned: self.owned, hits });
         }
     }
 }

@@ -55,6 +55,11 @@ pub(super) fn outlives(world: &World<'_>) -> Result<(), String> {
     drop(blocks.remove(0));
     drop(stream);
     drop(blocks.remove(0));
+    // Its stream lives as long as it does.
+    ok(blocks[0].fill(0, 1000, 7))?;
+    let mut back = [0; 1000];
+    ok(blocks[0].read(0, &mut back))?;
+    ensure(!world.bytes || back == [7; 1000], "a block without its stream's handle")?;
     let watched = device.clone();
     drop(device);
     drop(blocks);

@@ -15,6 +15,7 @@
 //! ```
 
 mod blocks;
+mod buffers;
 mod bytes;
 mod limits;
 mod streams;
@@ -56,6 +57,11 @@ pub const CASES: &[(&str, Case)] = &[
     ("streams_of_other_devices_are_refused", streams::foreign),
     ("a_graph_keeps_its_memory", streams::graphs),
     ("blocks_used_elsewhere_are_held", streams::held),
+    ("buffers_hold_elements", buffers::elements),
+    ("views_stay_inside_their_buffer", buffers::views_stay_inside),
+    ("pinned_memory_is_the_host_s_after_the_copy", buffers::pinned_copies),
+    ("pinned_memory_is_not_rounded_to_powers_of_two", buffers::pinned_sizes),
+    ("unified_memory_is_seen_by_both", buffers::unified),
 ];
 
 /// `Ok` when it holds.
@@ -101,7 +107,9 @@ macro_rules! device_suite {
             capacity_holds_and_the_error_says_what_there_was the_hook_is_asked_last_and_can_help
             the_fallback_is_counted_and_can_be_turned_off caches_are_emptied_before_a_request_fails
             caches_follow_pressure a_stream_has_its_own_memory_again_at_once streams_of_other_devices_are_refused
-            a_graph_keeps_its_memory blocks_used_elsewhere_are_held
+            a_graph_keeps_its_memory blocks_used_elsewhere_are_held buffers_hold_elements views_stay_inside_their_buffer
+            pinned_memory_is_the_host_s_after_the_copy pinned_memory_is_not_rounded_to_powers_of_two
+            unified_memory_is_seen_by_both
         }
     };
     ($world:expr; $($name:ident)*) => {

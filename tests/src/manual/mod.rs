@@ -71,7 +71,8 @@ impl Manual {
             driver: "none".into(),
             total,
             page_bytes,
-            capabilities: Capabilities::PINNED | Capabilities::DRIVER_POOL | capability,
+            // No pinned memory: its bytes would have to be there.
+            capabilities: Capabilities::DRIVER_POOL | capability,
             notes: Vec::new(),
         };
         let state = State {

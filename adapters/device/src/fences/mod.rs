@@ -156,7 +156,9 @@ impl<B: Backend> Fences<B> {
             // A call that fails for a reason that passes is made once more; then the block waits on.
             let _ = self.wait_for(&mut lines, owner.0, ticket).or_else(|_| self.wait_for(&mut lines, owner.0, ticket));
         } else if lines.by_owner.get(&owner.0).is_some_and(|line| !line.capturing && line.done < ticket) {
-            if lines.by_owner.get(&owner.0).is_some_and(|line| line.recorded < ticket) && !self.is_idle(&mut lines, owner.0) {
+            if lines.by_owner.get(&owner.0).is_some_and(|line| line.recorded < ticket)
+                && !self.is_idle(&mut lines, owner.0)
+            {
                 // Refused: it is asked for again at the next poll.
                 let _ = self.record_event(&mut lines, owner.0);
             }

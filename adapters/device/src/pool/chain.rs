@@ -9,10 +9,11 @@
 //!     none ─► an error that says what was asked and what there was
 //! ```
 
-use super::{Inner, Place, Pool};
+use super::{DeviceArena, HOST, Inner, Place, Pool};
 use crate::backend::{Backend, Kind};
+use crate::capability::Capabilities;
 use crate::error::{DeviceError, OutOfMemory};
-use crate::fault::Fault;
+use crate::fault::{Fault, Reason};
 use crate::source::{DeviceSource, Regions};
 use crate::store::{Room, heap_parts};
 use crate::stream::{NO_ROUTE, StreamCore};
@@ -45,9 +46,9 @@ impl<B: Backend> Pool<B> {
                 continue;
             }
             let mut inner = self.inner();
-            return match inner.fall_back(self, request) {
-                Some(block) if memory => Ok((block, Place::Fallback)),
-                _ => {
+            return match memory.then(|| inner.fall_back(self, request)).flatten() {
+                Some(block) => Ok((block, Place::Fallback)),
+                None => {
                     inner.failed += 1;
                     Err(DeviceError::OutOfMemory(Box::new(what)))
                 }
@@ -55,8 +56,42 @@ impl<B: Backend> Pool<B> {
         }
     }
 
+    /// Memory of another kind than the device's own.
+    pub(super) fn serve_side(
+        &self,
+        home: &Arc<StreamCore>,
+        request: Request,
+        place: Place,
+    ) -> Result<Block, DeviceError> {
+        self.usable()?;
+        let (kind, owner, capability) = match place {
+            Place::Managed => (Kind::Managed, home.owner, Capabilities::MANAGED),
+            _ => (Kind::Pinned, HOST, Capabilities::PINNED),
+        };
+        if !self.ground.backend.description().capabilities.contains(capability) {
+            return Err(self.driver(Fault::of("allocate host memory", Reason::Unsupported)));
+        }
+        self.judge_shape(request)?;
+        let mut inner = self.inner();
+        let mut served = inner.side(self, kind).allocate(request.owner(owner));
+        if served.is_err() && inner.wait_for_held() {
+            served = inner.side(self, kind).allocate(request.owner(owner));
+        }
+        let served = served.map_err(|error| inner.describe_side(kind, error));
+        self.unlock(inner);
+        served.map_err(|what| DeviceError::OutOfMemory(Box::new(what)))
+    }
+
     /// Refuses what can never be met.
     fn judge(&self, request: Request) -> Result<(), DeviceError> {
+        self.judge_shape(request)?;
+        let Request { bytes, align, .. } = request;
+        let rule = "that is more than the device has in all";
+        let fits = bytes <= self.ground.backend.description().total;
+        if fits { Ok(()) } else { Err(DeviceError::BadRequest { bytes, align, rule }) }
+    }
+
+    fn judge_shape(&self, request: Request) -> Result<(), DeviceError> {
         let Request { bytes, align, .. } = request;
         let bad = |rule| Err(DeviceError::BadRequest { bytes, align, rule });
         if bytes == 0 {
@@ -65,9 +100,8 @@ impl<B: Backend> Pool<B> {
         if !align.is_power_of_two() {
             return bad("an alignment is a power of two");
         }
-        let total = self.ground.backend.description().total;
-        if bytes > total {
-            return bad("that is more than the device has in all");
+        if bytes > 1 << 62 {
+            return bad("that is more than any memory has");
         }
         // A segment starts where the driver likes, at least at a multiple of its own grain.
         if align > 2 << 20 {
@@ -80,6 +114,16 @@ impl<B: Backend> Pool<B> {
     fn ask(&self, what: &OutOfMemory) -> bool {
         let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
         hook.is_some_and(|hook| hook(what))
+    }
+}
+
+/// An arena that could not be made for want of memory serves nothing.
+struct Side<'a, B: Backend>(Option<&'a mut DeviceArena<B>>);
+
+impl<B: Backend> Side<'_, B> {
+    fn allocate(self, request: Request) -> Result<Block, AllocError> {
+        let none = AllocError::new(Cause::OutOfSlots, request.bytes);
+        self.0.map_or(Err(none), |arena| arena.allocate(request))
     }
 }
 
@@ -115,32 +159,31 @@ impl<B: Backend> Inner<B> {
 
     /// A failure as users see it.
     fn describe(&mut self, error: AllocError) -> OutOfMemory {
-        let stats = self.arena.stats();
-        let fault: Option<Fault> = self.arena.source_mut().take_fault();
-        OutOfMemory {
-            asked: error.asked,
-            largest_free: error.largest_free,
-            reserved: stats.reserved,
-            in_use: stats.in_use,
-            capacity: stats.capacity,
-            cause: error.cause,
-            fault,
-        }
+        describe(&mut self.arena, error)
+    }
+
+    fn describe_side(&mut self, kind: Kind, error: AllocError) -> OutOfMemory {
+        let side = if kind == Kind::Managed { &mut self.managed } else { &mut self.pinned };
+        describe(side.as_mut().unwrap_or(&mut self.arena), error)
     }
 
     /// Host memory that the device can reach, where that is allowed.
     fn fall_back(&mut self, pool: &Pool<B>, request: Request) -> Option<Block> {
-        if !self.fallback_on {
-            return None;
-        }
-        if self.fallback.is_none() {
-            let source = DeviceSource::Regions(Regions::new(pool.ground.clone(), Kind::Pinned, 0));
+        let block = self.fallback_on.then(|| self.side(pool, Kind::Pinned).allocate(request).ok()).flatten()?;
+        self.fallbacks += 1;
+        Some(block)
+    }
+
+    /// The arena of another kind of memory, made now if there is none.
+    fn side(&mut self, pool: &Pool<B>, kind: Kind) -> Side<'_, B> {
+        let Self { fences, pinned, managed, .. } = self;
+        let place = if kind == Kind::Managed { managed } else { pinned };
+        if place.is_none() {
+            let source = DeviceSource::Regions(Regions::new(pool.ground.clone(), kind, 0));
             let room = Room { slots: pool.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 12 };
-            let parts = heap_parts(room, BestFit::new);
-            let arena = Arena::new(source, self.fences.clone(), parts, pool.options.arena(false));
-            self.fallback = arena.ok();
+            *place = Arena::new(source, fences.clone(), heap_parts(room, BestFit::new), pool.options.side()).ok();
         }
-        self.fallback.as_mut()?.allocate(request).ok()
+        Side(place.as_mut())
     }
 
     /// Lets the caps of all caches follow the pressure on the device.
@@ -148,6 +191,20 @@ impl<B: Backend> Inner<B> {
         let stats = self.arena.stats();
         for stream in self.streams.iter().filter_map(std::sync::Weak::upgrade) {
             stream.adapt(policy, stats.in_use, stats.capacity);
+            self.parting.push(stream);
         }
+    }
+}
+
+fn describe<B: Backend>(arena: &mut DeviceArena<B>, error: AllocError) -> OutOfMemory {
+    let stats = arena.stats();
+    OutOfMemory {
+        asked: error.asked,
+        largest_free: error.largest_free,
+        reserved: stats.reserved,
+        in_use: stats.in_use,
+        capacity: stats.capacity,
+        cause: error.cause,
+        fault: arena.source_mut().take_fault(),
     }
 }

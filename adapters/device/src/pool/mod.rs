@@ -37,8 +37,12 @@ type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<BestFit<Box<[B
 pub(crate) enum Place {
     /// The arena.
     Pool,
-    /// Pinned host memory.
+    /// Pinned host memory in the device's place: used in stream order.
     Fallback,
+    /// Pinned host memory that the host uses: nothing may be in flight on it when it is given out.
+    Pinned,
+    /// Managed memory: the host uses it after waiting for the stream.
+    Managed,
     /// A graph's private pool.
     Graph(u32),
     /// Elsewhere: it was wrapped.
@@ -63,8 +67,9 @@ struct Inner<B: Backend> {
     arena: DeviceArena<B>,
     /// What all the arenas here wait with.
     fences: Fences<B>,
-    /// Made when it is first needed.
-    fallback: Option<DeviceArena<B>>,
+    /// Pinned host memory, and managed memory. Made when they are first needed.
+    pinned: Option<DeviceArena<B>>,
+    managed: Option<DeviceArena<B>>,
     graphs: BTreeMap<u32, Graph<B>>,
     next_graph: u32,
     /// Streams whose caches may hold something.
@@ -76,12 +81,16 @@ struct Inner<B: Backend> {
     held: Vec<Held>,
     /// Wrapped memory that may go, to be released without the lock.
     released: Vec<(Release, Block)>,
+    /// Streams that were looked at: let go of without the lock, which the last handle of one asks for.
+    parting: Vec<Arc<StreamCore>>,
     /// Frees since fences were last polled.
     frees: u32,
     /// Hits of the caches of streams that are closed.
     hits: u64,
     /// Requests that failed in every part.
     failed: u64,
+    /// Requests that pinned memory served in the device's place.
+    fallbacks: u64,
     fallback_on: bool,
 }
 
@@ -95,6 +104,9 @@ struct Held {
     /// Called when it may go.
     release: Option<Release>,
 }
+
+/// Who has pinned memory that the host uses: no stream, so nothing that a stream freed is its own before the fence.
+const HOST: Owner = Owner(u32::MAX - 1);
 
 /// Frees after which fences are polled without need: an event for 64 blocks costs each a few percent of a free, and keeps
 /// short the list of what waits.
@@ -120,10 +132,12 @@ impl<B: Backend> Pool<B> {
         }
     }
 
-    /// Lets go of the lock, then of what was wrapped: its releases may call anything.
+    /// Lets go of the lock, then of what was wrapped (its releases may call anything) and of streams.
     fn unlock(&self, mut inner: MutexGuard<'_, Inner<B>>) {
         let released = std::mem::take(&mut inner.released);
+        let parting = std::mem::take(&mut inner.parting);
         drop(inner);
+        drop(parting);
         for (release, block) in released {
             release(block.address, block.bytes);
         }
@@ -141,7 +155,10 @@ impl<B: Backend> Inner<B> {
         // Refused only for a name that is not live, and each block has one owner, who gives it back once.
         let _ = match place {
             Place::Pool => self.arena.free(block, owner),
-            Place::Fallback => self.fallback.as_mut().map_or(Ok(()), |arena| arena.free(block, owner)),
+            Place::Fallback => self.pinned.as_mut().map_or(Ok(()), |arena| arena.free(block, owner)),
+            // Its stream was waited for: it is free for all.
+            Place::Pinned => self.pinned.as_mut().map_or(Ok(()), |arena| arena.free(block, HOST)),
+            Place::Managed => self.managed.as_mut().map_or(Ok(()), |arena| arena.free(block, owner)),
             Place::Graph(id) => self.graphs.get_mut(&id).map_or(Ok(()), |graph| graph.arena.free(block, owner)),
             Place::Foreign => Ok(()),
         };
@@ -155,8 +172,9 @@ impl<B: Backend> Inner<B> {
     fn poll(&mut self) -> bool {
         self.frees = 0;
         let held = self.sweep(false);
-        let fallback = self.fallback.as_mut().is_some_and(Arena::poll_fences);
-        self.arena.poll_fences() | held | fallback
+        let sides = [&mut self.pinned, &mut self.managed].into_iter().flatten();
+        let freed = sides.fold(false, |freed, arena| arena.poll_fences() | freed);
+        self.arena.poll_fences() | held | freed
     }
 
     /// Waits for the streams that use blocks which were dropped. True when one came free.
@@ -185,11 +203,12 @@ impl<B: Backend> Inner<B> {
     /// Empties the caches of all streams into the arena. True when something was in them.
     fn drain(&mut self) -> bool {
         let mut drained = false;
-        let Self { streams, arena, .. } = self;
+        let Self { streams, arena, parting, .. } = self;
         streams.retain(|stream| stream.strong_count() > 0);
         for stream in streams.iter().filter_map(Weak::upgrade) {
             // Never refused: cached blocks are live for the arena.
             drained |= stream.drain(|block, owner| _ = arena.free(block, owner));
+            parting.push(stream);
         }
         drained
     }

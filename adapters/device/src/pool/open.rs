@@ -1,6 +1,6 @@
 //! How a pool begins, and how streams come to it and leave it.
 
-use super::{DeviceArena, Inner, Pool};
+use super::{DeviceArena, Inner, Place, Pool};
 use crate::backend::{Backend, Kind, RawStream};
 use crate::capability::{Capabilities, Description};
 use crate::error::DeviceError;
@@ -10,7 +10,7 @@ use crate::loss::{Loss, insist};
 use crate::options::{Options, Origin};
 use crate::source::{DeviceSource, Ground, Pages, Regions};
 use crate::store::{Room, heap_parts};
-use crate::stream::{Handle, StreamCore};
+use crate::stream::{Closing, Handle, StreamCore};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 use terrace_core::arena::Settings;
@@ -33,7 +33,8 @@ impl<B: Backend> Pool<B> {
         let inner = Inner {
             arena,
             fences,
-            fallback: None,
+            pinned: None,
+            managed: None,
             graphs: BTreeMap::new(),
             next_graph: 0,
             streams: Vec::new(),
@@ -41,8 +42,10 @@ impl<B: Backend> Pool<B> {
             next_owner: 0,
             held: Vec::new(),
             released: Vec::new(),
+            parting: Vec::new(),
             frees: 0,
             failed: 0,
+            fallbacks: 0,
             hits: 0,
             fallback_on: options.fallback,
         };
@@ -84,22 +87,28 @@ impl<B: Backend> Pool<B> {
         Ok(handle)
     }
 
-    /// The user's last handle of a stream is gone.
-    pub(super) fn close(&self, stream: &Arc<StreamCore>) {
+    /// The user's last handle of a stream is gone: blocks may still be there.
+    pub(super) fn retire(&self, stream: &Arc<StreamCore>) {
         let mut inner = self.inner();
         stream.close_front();
-        let place = super::Place::Pool;
         let mut cached = Vec::new();
         stream.drain(|block, owner| cached.push((block, owner)));
         for (block, owner) in cached {
-            inner.free(block, place, owner);
+            inner.free(block, Place::Pool, owner);
         }
-        inner.hits += stream.counts().hits;
-        inner.streams.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(stream)));
+        self.unlock(inner);
+    }
+
+    /// So is its last block.
+    pub(super) fn close(&self, stream: Closing) {
+        let Closing { owner, raw, owned, hits } = stream;
+        let mut inner = self.inner();
+        inner.hits += hits;
+        inner.streams.retain(|other| other.strong_count() > 0);
         if self.ground.loss.check().is_ok() {
-            inner.fences.close(stream.owner);
-            if stream.owned {
-                let _ = insist(|| self.ground.backend.destroy_stream(stream.raw));
+            inner.fences.close(owner);
+            if owned {
+                let _ = insist(|| self.ground.backend.destroy_stream(raw));
             }
         }
         self.unlock(inner);

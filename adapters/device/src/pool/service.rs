@@ -8,7 +8,7 @@ use crate::error::DeviceError;
 use crate::loss::{Loss, insist};
 use crate::options::Options;
 use crate::stats::DeviceStats;
-use crate::stream::{Handle, StreamCore};
+use crate::stream::{Closing, Handle, StreamCore};
 use std::sync::{Arc, PoisonError, Weak};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
@@ -25,6 +25,8 @@ pub(crate) trait Service: Send + Sync {
     fn check(&self) -> Result<(), Violation>;
 
     fn serve(&self, home: &Arc<StreamCore>, request: Request) -> Result<DeviceBlock, DeviceError>;
+    /// Memory of another kind than the device's own.
+    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, place: Place) -> Result<DeviceBlock, DeviceError>;
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>);
     /// Empties caches; with `all`, gives everything unused back to the driver too. Bytes given back.
     fn trim(&self, all: bool) -> u64;
@@ -35,7 +37,10 @@ pub(crate) trait Service: Send + Sync {
 
     fn open_stream(&self) -> Result<Arc<Handle>, DeviceError>;
     fn adopt_stream(&self, raw: RawStream) -> Result<Arc<Handle>, DeviceError>;
-    fn close_stream(&self, stream: &Arc<StreamCore>);
+    /// The user's last handle of a stream is gone: its cache is emptied.
+    fn retire_stream(&self, stream: &Arc<StreamCore>);
+    /// A stream's last block is gone too. Called without any lock.
+    fn close_stream(&self, stream: Closing);
     /// Refuses a stream of another device.
     fn check_stream(&self, stream: &StreamCore) -> Result<(), DeviceError>;
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
@@ -78,10 +83,13 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn stats(&self) -> DeviceStats {
+        // Outlives the lock: the last handle of a stream asks for it.
+        let streams: Vec<Arc<StreamCore>>;
         let inner = self.inner();
+        streams = inner.streams.iter().filter_map(Weak::upgrade).collect();
         let mut pool = inner.arena.stats();
         let mut stats = DeviceStats { held: inner.held.len() as u64, ..DeviceStats::default() };
-        for stream in inner.streams.iter().filter_map(Weak::upgrade) {
+        for stream in &streams {
             let counts = stream.counts();
             pool.in_use -= counts.bytes;
             pool.requested -= counts.bytes;
@@ -95,8 +103,9 @@ impl<B: Backend> Service for Pool<B> {
         pool.hits += stats.cache_hits;
         pool.frees = pool.allocations - pool.live_blocks;
         pool.failed = inner.failed;
-        stats.fallback = inner.fallback.as_ref().map_or(Stats::default(), Allocator::stats);
-        pool.fallbacks = stats.fallback.allocations;
+        stats.pinned = inner.pinned.as_ref().map_or(Stats::default(), Allocator::stats);
+        stats.managed = inner.managed.as_ref().map_or(Stats::default(), Allocator::stats);
+        pool.fallbacks = inner.fallbacks;
         stats.graphs = inner.graphs.values().map(|graph| graph.arena.stats()).fold(Stats::default(), add);
         stats.events = inner.fences.events();
         stats.pool = pool;
@@ -106,7 +115,7 @@ impl<B: Backend> Service for Pool<B> {
     fn check(&self) -> Result<(), Violation> {
         let inner = self.inner();
         inner.arena.check()?;
-        inner.fallback.as_ref().map_or(Ok(()), Allocator::check)?;
+        inner.pinned.iter().chain(&inner.managed).try_for_each(Allocator::check)?;
         inner.graphs.values().try_for_each(|graph| graph.arena.check())
     }
 
@@ -119,13 +128,18 @@ impl<B: Backend> Service for Pool<B> {
         })
     }
 
+    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, place: Place) -> Result<DeviceBlock, DeviceError> {
+        let block = Pool::serve_side(self, home, request, place)?;
+        Ok(DeviceBlock::with(block, Arc::clone(home), Extra::new(place)))
+    }
+
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>) {
         let mut inner = self.inner();
         // The streams themselves go after the lock: the last handle of one takes the pool with it.
         let (place, uses, release) =
             extra.map_or((Place::Pool, Vec::new(), None), |extra| (extra.place, extra.uses, extra.release));
-        // Wrapped memory waits for its own stream as well: nobody here reuses it.
-        let own = (place == Place::Foreign).then_some(home);
+        // Wrapped and pinned memory waits for its own stream as well: who has it next may be the host.
+        let own = matches!(place, Place::Foreign | Place::Pinned).then_some(home);
         let others = uses.iter().chain(own).map(|stream| (stream.owner, inner.fences.ticket(stream.owner)));
         let others: Vec<_> = others.collect();
         if others.is_empty() {
@@ -133,7 +147,7 @@ impl<B: Backend> Service for Pool<B> {
         } else {
             inner.held.push(Held { block, place, owner: home.owner, others, release });
         }
-        if place == Place::Foreign {
+        if own.is_some() {
             inner.poll();
         }
         if matches!(place, Place::Graph(_)) {
@@ -148,7 +162,9 @@ impl<B: Backend> Service for Pool<B> {
         let mut given = 0;
         if all {
             inner.wait_for_held();
-            given = inner.arena.trim() + inner.fallback.as_mut().map_or(0, Allocator::trim);
+            given = inner.arena.trim();
+            given +=
+                inner.pinned.as_mut().map_or(0, Allocator::trim) + inner.managed.as_mut().map_or(0, Allocator::trim);
             given += inner.graphs.values_mut().map(|graph| graph.arena.trim()).sum::<u64>();
             inner.reap_graphs();
         }
@@ -161,7 +177,9 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn adapt(&self, policy: &CachePolicy) {
-        self.inner().adapt(policy);
+        let mut inner = self.inner();
+        inner.adapt(policy);
+        self.unlock(inner);
     }
 
     fn set_capacity(&self, bytes: u64) {
@@ -187,7 +205,11 @@ impl<B: Backend> Service for Pool<B> {
         self.adopt(raw)
     }
 
-    fn close_stream(&self, stream: &Arc<StreamCore>) {
+    fn retire_stream(&self, stream: &Arc<StreamCore>) {
+        self.retire(stream);
+    }
+
+    fn close_stream(&self, stream: Closing) {
         self.close(stream);
     }
 

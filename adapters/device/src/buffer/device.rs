@@ -1,0 +1,147 @@
+//! Elements in a device's memory.
+
+use super::{DeviceSlice, DeviceSliceMut, bytes_of};
+use crate::block::{DeviceBlock, Path};
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::stream::Stream;
+use bytemuck::Pod;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+
+/// Elements in a device's memory. Dropped, its memory goes back behind its fence.
+///
+/// # Example
+/// ```
+/// use terrace_device::{Device, DeviceBuffer};
+/// let device = Device::host();
+/// let stream = device.stream()?;
+/// let mut numbers = DeviceBuffer::from_slice(&device, &stream, &[1u32, 2, 3, 4])?;
+/// numbers.slice_mut(1..3)?.fill(9)?;
+/// assert_eq!(numbers.to_vec()?, [1, 9, 9, 4]);
+/// # Ok::<(), terrace_device::DeviceError>(())
+/// ```
+pub struct DeviceBuffer<T> {
+    block: DeviceBlock,
+    /// Elements; their bytes are at most the block's.
+    len: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Pod> DeviceBuffer<T> {
+    /// `len` elements of any value.
+    ///
+    /// # Errors
+    /// As [`Device::allocate`]; [`DeviceError::BadRequest`] for none.
+    pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
+        let block = device.allocate_aligned(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
+        Ok(Self { block, len, of: PhantomData })
+    }
+
+    /// `len` elements of zeros.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::new`]; the driver's.
+    pub fn zeroed(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
+        let mut buffer = Self::new(device, stream, len)?;
+        buffer.as_slice_mut().fill(T::zeroed())?;
+        Ok(buffer)
+    }
+
+    /// The elements of a slice.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::new`]; the driver's.
+    pub fn from_slice(device: &Device, stream: &Stream, elements: &[T]) -> Result<Self, DeviceError> {
+        let mut buffer = Self::new(device, stream, elements.len())?;
+        buffer.as_slice_mut().write(elements)?;
+        Ok(buffer)
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a buffer has at least one element.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the elements.
+    pub fn bytes(&self) -> u64 {
+        (self.len * size_of::<T>()) as u64
+    }
+
+    /// The address of the first element, in the device's space.
+    pub fn address(&self) -> u64 {
+        self.block.address()
+    }
+
+    /// The memory under it: to say that other streams use it, or how it was given.
+    pub fn block(&self) -> &DeviceBlock {
+        &self.block
+    }
+
+    /// All elements.
+    pub fn as_slice(&self) -> DeviceSlice<'_, T> {
+        DeviceSlice::new(&self.block, 0, self.len)
+    }
+
+    /// All elements, to write.
+    pub fn as_slice_mut(&mut self) -> DeviceSliceMut<'_, T> {
+        DeviceSliceMut::new(&self.block, 0, self.len)
+    }
+
+    /// Some elements.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`].
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<DeviceSlice<'_, T>, DeviceError> {
+        self.as_slice().slice(range)
+    }
+
+    /// Some elements, to write.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`].
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<DeviceSliceMut<'_, T>, DeviceError> {
+        self.as_slice_mut().into_slice(range)
+    }
+
+    /// A copy of all elements, after everything put on the stream so far.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn to_vec(&self) -> Result<Vec<T>, DeviceError> {
+        self.as_slice().to_vec()
+    }
+
+    /// Copies all elements from another buffer of the same length, also of another device. Says how it went.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`] for another length; the drivers'.
+    pub fn copy_from(&mut self, from: &Self) -> Result<Path, DeviceError> {
+        self.as_slice_mut().copy_from(&from.as_slice())
+    }
+
+    /// The same bytes as elements of another type.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadRequest`] when the bytes are not whole elements of it; the buffer is lost then.
+    pub fn cast<U: Pod>(self) -> Result<DeviceBuffer<U>, DeviceError> {
+        let bytes = self.bytes();
+        if size_of::<U>() == 0 || !bytes.is_multiple_of(size_of::<U>() as u64) {
+            let rule = "a cast needs whole elements of the other type";
+            return Err(DeviceError::BadRequest { bytes, align: align_of::<U>() as u64, rule });
+        }
+        Ok(DeviceBuffer { len: bytes as usize / size_of::<U>(), block: self.block, of: PhantomData })
+    }
+}
+
+impl<T> fmt::Debug for DeviceBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceBuffer").field("len", &self.len).field("block", &self.block).finish()
+    }
+}

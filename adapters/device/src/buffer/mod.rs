@@ -1,0 +1,61 @@
+//! Typed buffers: elements instead of bytes, slices that share memory, bounds that are checked.
+//!
+//! Promises upward: only plain data ([`bytemuck::Pod`]), so any bytes are elements; a call that returns has been done or
+//! is ordered on the buffer's stream; each buffer keeps its device and its stream alive.
+//! Asks from below: [`DeviceBlock`].
+//!
+//! | type | memory | the CPU reads it |
+//! | --- | --- | --- |
+//! | [`DeviceBuffer`] | the device's | by copies |
+//! | [`PinnedBuffer`] | the host's, pinned; the device reaches it | as a slice |
+//! | [`UnifiedBuffer`] | managed: one address for both | as a slice, under a lease that waits for the stream |
+
+mod device;
+mod pinned;
+mod slice;
+mod unified;
+
+pub use device::DeviceBuffer;
+pub use pinned::{InFlight, PinnedBuffer};
+pub use slice::{DeviceSlice, DeviceSliceMut};
+pub use unified::{UnifiedBuffer, UnifiedLease};
+
+use crate::block::DeviceBlock;
+use crate::error::DeviceError;
+use bytemuck::Pod;
+use std::ops::{Bound, RangeBounds};
+
+/// Bytes of `len` elements.
+fn bytes_of<T: Pod>(len: usize) -> Result<u64, DeviceError> {
+    let bytes = (len as u64).checked_mul(size_of::<T>() as u64);
+    let rule = "a buffer has at least one byte and less than 2^64";
+    let bad = DeviceError::BadRequest { bytes: bytes.unwrap_or(u64::MAX), align: align_of::<T>() as u64, rule };
+    bytes.filter(|&bytes| bytes > 0).ok_or(bad)
+}
+
+/// The elements of a range, as (first, count), when it is inside.
+fn within<T>(
+    block: &DeviceBlock,
+    from: usize,
+    len: usize,
+    range: impl RangeBounds<usize>,
+) -> Result<(usize, usize), DeviceError> {
+    let first = match range.start_bound() {
+        Bound::Included(&first) => Some(first),
+        Bound::Excluded(&before) => before.checked_add(1),
+        Bound::Unbounded => Some(0),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.checked_add(1),
+        Bound::Excluded(&end) => Some(end),
+        Bound::Unbounded => Some(len),
+    };
+    let inside = first.zip(end).filter(|(first, end)| first <= end && *end <= len);
+    let (offset, bytes) = (first.unwrap_or(usize::MAX), end.unwrap_or(usize::MAX).saturating_sub(first.unwrap_or(0)));
+    let outside = DeviceError::OutOfBounds {
+        block: block.id(),
+        offset: (from as u64).saturating_add(offset as u64).saturating_mul(size_of::<T>() as u64),
+        bytes: (bytes as u64).saturating_mul(size_of::<T>() as u64),
+    };
+    inside.map(|(first, end)| (from + first, end - first)).ok_or(outside)
+}

@@ -1,0 +1,123 @@
+//! Elements in pinned host memory: a slice for the CPU, an address for the device.
+
+use super::{DeviceBuffer, bytes_of};
+use crate::block::DeviceBlock;
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::stream::{Stream, StreamCore};
+use bytemuck::Pod;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// Elements in pinned host memory, out of the device's pinned pool: sizes are rounded to the granule, not to powers of two.
+///
+/// # Example
+/// ```
+/// use terrace_device::{Device, DeviceBuffer, PinnedBuffer};
+/// let device = Device::host();
+/// let stream = device.stream()?;
+/// let mut staging = PinnedBuffer::<f32>::new(&device, &stream, 1000)?;
+/// staging.fill(0.5);
+/// let mut on_device = DeviceBuffer::new(&device, &stream, 1000)?;
+/// let transfer = staging.copy_to(&mut on_device)?; // on the stream, nobody waits
+/// let staging = transfer.wait()?; // and the memory is ours again
+/// assert_eq!(on_device.to_vec()?, *staging);
+/// # Ok::<(), terrace_device::DeviceError>(())
+/// ```
+pub struct PinnedBuffer<T> {
+    block: DeviceBlock,
+    /// Elements; their bytes are at most the block's. No work in flight uses them.
+    len: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Pod> PinnedBuffer<T> {
+    /// `len` elements of zeros.
+    ///
+    /// # Errors
+    /// As [`Device::allocate`]; [`DeviceError::BadRequest`] for none.
+    pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
+        let block = device.allocate_pinned(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
+        let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(block.address() as usize);
+        // SAFETY: a fresh block of the host's memory with at least these bytes, which nobody else has; what was in flight on
+        // it is done, or the pool would not have given it to the CPU.
+        unsafe { pointer.write_bytes(0, len * size_of::<T>()) };
+        Ok(Self { block, len, of: PhantomData })
+    }
+
+    /// The address of the first element, for the device as for the host.
+    pub fn address(&self) -> u64 {
+        self.block.address()
+    }
+
+    /// Copies all elements to a buffer, on the buffer's stream; does not wait.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's. The elements are lost then.
+    pub fn copy_to(self, to: &mut DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
+        to.block().copy_pinned(&self.block, (self.len * size_of::<T>()) as u64, true)?;
+        Ok(InFlight { buffer: self, stream: to.block().stream_core() })
+    }
+
+    /// Copies as many elements from a buffer, on the buffer's stream; does not wait.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's. The elements are lost then.
+    pub fn copy_from(self, from: &DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
+        from.block().copy_pinned(&self.block, (self.len * size_of::<T>()) as u64, false)?;
+        Ok(InFlight { buffer: self, stream: from.block().stream_core() })
+    }
+}
+
+impl<T: Pod> Deref for PinnedBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        let pointer = std::ptr::with_exposed_provenance(self.block.address() as usize);
+        // SAFETY: the block is host memory of `len` elements at least, aligned to the element, initialised by `new`, plain
+        // data whatever was copied into it, and no work in flight uses it.
+        unsafe { std::slice::from_raw_parts(pointer, self.len) }
+    }
+}
+
+impl<T: Pod> DerefMut for PinnedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        let pointer = std::ptr::with_exposed_provenance_mut(self.block.address() as usize);
+        // SAFETY: as above, and borrowed for writing.
+        unsafe { std::slice::from_raw_parts_mut(pointer, self.len) }
+    }
+}
+
+impl<T> fmt::Debug for PinnedBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PinnedBuffer").field("len", &self.len).field("block", &self.block).finish()
+    }
+}
+
+/// A copy on its way, and the memory that it uses. Dropped or forgotten, the memory is not used again before the copy is
+/// done.
+#[must_use = "the memory comes back by wait()"]
+pub struct InFlight<T> {
+    buffer: PinnedBuffer<T>,
+    /// The stream the copy is on, which lives as long as this does.
+    stream: Arc<StreamCore>,
+}
+
+impl<T> fmt::Debug for InFlight<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InFlight").field("buffer", &self.buffer).finish_non_exhaustive()
+    }
+}
+
+impl<T: Pod> InFlight<T> {
+    /// Waits for the copy, and gives the memory back.
+    ///
+    /// # Errors
+    /// The driver's: also what earlier work on the stream did wrong. The memory goes back to the pool behind its fence.
+    pub fn wait(self) -> Result<PinnedBuffer<T>, DeviceError> {
+        self.stream.service.synchronize_stream(self.stream.raw)?;
+        Ok(self.buffer)
+    }
+}
