@@ -68,6 +68,7 @@ pub mod pool;
 pub mod pressure;
 pub mod range;
 pub mod residence;
+pub mod ring;
 pub mod source;
 pub mod stats;
 pub mod sync;

@@ -3,6 +3,7 @@
 //! Promises upward: values of the right kind; anything else ends with a usage text and exit code 2.
 //! Asks from below: names of pools from the registry.
 
+use crate::gpu::{DriverArgs, GpuArgs};
 use crate::pools;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -26,6 +27,18 @@ pub enum Command {
     /// Work with recordings.
     #[command(subcommand)]
     Record(RecordCommand),
+    /// Say what was found on this machine, what is missing, and what to install.
+    Doctor(DoctorArgs),
+    /// Measure.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Five scenarios on a device, beside the policy of PyTorch's allocator.
+    Gpu(GpuArgs),
 }
 
 /// Work with recordings.
@@ -134,6 +147,25 @@ pub enum Switch {
     On,
     /// No.
     Off,
+}
+
+const DOCTOR_HELP: &str = "\
+Examples:
+  terrace doctor
+  terrace doctor --json | jq '.devices[] | [.name, .total_bytes, .capabilities.pages]'
+
+Exit code: 0 when it ran, also where there is no GPU.";
+
+/// Arguments of `terrace doctor`.
+#[derive(Args, Debug)]
+#[command(after_help = DOCTOR_HELP)]
+pub struct DoctorArgs {
+    /// Print JSON in place of the text.
+    #[arg(long)]
+    pub json: bool,
+    /// Which driver to use.
+    #[command(flatten)]
+    pub driver: DriverArgs,
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

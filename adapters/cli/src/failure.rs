@@ -24,6 +24,8 @@ pub enum Failure {
         /// What happened.
         what: String,
     },
+    /// A device that cannot be used: what was asked of it, and why not.
+    Device(String, String),
     /// Nobody reads standard output any more.
     ReaderGone,
 }
@@ -54,7 +56,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) | Self::Usage(_) => 2,
-            Self::Output(..) | Self::Pool { .. } => 1,
+            Self::Output(..) | Self::Pool { .. } | Self::Device(..) => 1,
             Self::ReaderGone => 0,
         }
     }
@@ -77,6 +79,7 @@ impl fmt::Display for Failure {
             Self::Pool { pool, what } => {
                 write!(f, "pool {pool}: {what}; this is a fault of the pool, please report it")
             }
+            Self::Device(what, why) => write!(f, "{what}: {why}"),
             Self::ReaderGone => write!(f, "standard output was closed"),
         }
     }

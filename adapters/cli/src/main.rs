@@ -4,20 +4,23 @@
 //! codes: 0 done (also when the reader of standard output went away), 1 something could not be written or an
 //! allocator misbehaved, 2 bad input or usage. After bad input nothing is written at all.
 //! Asks from below: `terrace` for recordings, the pools of the registry.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod args;
 mod convert;
+mod doctor;
 mod failure;
+mod gpu;
 mod input;
 mod picture;
 mod pools;
 mod replay;
 mod report;
 mod steps;
+mod system;
 mod timeline;
 
-use args::{Cli, Command, RecordCommand};
+use args::{BenchCommand, Cli, Command, RecordCommand};
 use clap::Parser;
 use failure::Failure;
 use std::io::Write;
@@ -27,6 +30,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Replay(args) => replay::run(&args),
         Command::Record(RecordCommand::Convert { input, output }) => convert::run(&input, &output),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Bench(BenchCommand::Gpu(args)) => gpu::run(&args),
     };
     match done {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,

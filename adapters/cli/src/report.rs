@@ -142,13 +142,15 @@ pub fn paths(args: &ReplayArgs, pictures: &[PathBuf]) -> Result<(), Failure> {
     print(&pictures.iter().map(|path| format!("{}\n", path.display())).collect::<String>())
 }
 
-fn file(path: &Path, text: &str) -> io::Result<()> {
+/// Writes a file that is whole or absent.
+pub fn file(path: &Path, text: &str) -> io::Result<()> {
     let (partial, mut file) = Partial::create(path)?;
     file.write_all(text.as_bytes())?;
     partial.keep()
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+/// Writes to standard output, whole.
+pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::standard_output)
 }

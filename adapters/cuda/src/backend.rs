@@ -49,6 +49,9 @@ impl Cuda {
     }
 }
 
+/// CUDA's handle for each thread's own default stream.
+const PER_THREAD: u64 = 2;
+
 impl Backend for Cuda {
     fn description(&self) -> &Description {
         &self.description
@@ -117,6 +120,10 @@ impl Backend for Cuda {
     }
 
     fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+        if stream.0 == PER_THREAD {
+            // Another stream on every thread: whoever polls would ask its own.
+            return Err(Fault { code: 400, ..Fault::of("adopt the per-thread default stream", Reason::BadHandle) });
+        }
         if !self.description.capabilities.contains(Capabilities::STREAM_NAMES) {
             return Ok(None);
         }
@@ -126,7 +133,7 @@ impl Backend for Cuda {
     fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
         let mut answer = 0;
         let done = self.primary.relaxed("cuStreamQuery", |core| {
-            // SAFETY: the driver refuses handles that it does not know.
+            // SAFETY: the handle is live: whoever calls holds the stream or event.
             answer = unsafe { (core.cuStreamQuery)(handle(stream.0)) };
             if answer == NOT_READY { 0 } else { answer }
         });
@@ -135,7 +142,7 @@ impl Backend for Cuda {
 
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
         let done = self.primary.relaxed("cuStreamSynchronize", |core| {
-            // SAFETY: the driver refuses handles that it does not know.
+            // SAFETY: the handle is live: whoever calls holds the stream or event.
             unsafe { (core.cuStreamSynchronize)(handle(stream.0)) }
         });
         done.map_err(of_handle)
@@ -159,7 +166,7 @@ impl Backend for Cuda {
 
     fn destroy_event(&self, event: RawEvent) -> Result<(), Fault> {
         let done = self.primary.call("cuEventDestroy_v2", |core| {
-            // SAFETY: the driver refuses handles that it does not know.
+            // SAFETY: the handle is live: whoever calls holds the stream or event.
             unsafe { (core.cuEventDestroy_v2)(handle(event.0)) }
         });
         done.map_err(of_handle)
@@ -167,7 +174,7 @@ impl Backend for Cuda {
 
     fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
         let done = self.primary.call("cuEventRecord", |core| {
-            // SAFETY: the driver refuses handles that it does not know.
+            // SAFETY: the handle is live: whoever calls holds the stream or event.
             unsafe { (core.cuEventRecord)(handle(event.0), handle(stream.0)) }
         });
         done.map_err(of_handle)
@@ -176,7 +183,7 @@ impl Backend for Cuda {
     fn query(&self, event: RawEvent) -> Result<bool, Fault> {
         let mut answer = 0;
         let done = self.primary.relaxed("cuEventQuery", |core| {
-            // SAFETY: the driver refuses handles that it does not know.
+            // SAFETY: the handle is live: whoever calls holds the stream or event.
             answer = unsafe { (core.cuEventQuery)(handle(event.0)) };
             // Not yet is an answer, not a refusal.
             if answer == NOT_READY { 0 } else { answer }
@@ -186,7 +193,7 @@ impl Backend for Cuda {
 
     fn wait(&self, event: RawEvent) -> Result<(), Fault> {
         let done = self.primary.relaxed("cuEventSynchronize", |core| {
-            // SAFETY: the driver refuses handles that it does not know.
+            // SAFETY: the handle is live: whoever calls holds the stream or event.
             unsafe { (core.cuEventSynchronize)(handle(event.0)) }
         });
         done.map_err(of_handle)
@@ -194,7 +201,7 @@ impl Backend for Cuda {
 
     fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault> {
         let done = self.primary.call("cuStreamWaitEvent", |core| {
-            // SAFETY: the driver refuses handles that it does not know.
+            // SAFETY: the handle is live: whoever calls holds the stream or event.
             unsafe { (core.cuStreamWaitEvent)(handle(stream.0), handle(event.0), 0) }
         });
         done.map_err(of_handle)

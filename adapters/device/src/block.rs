@@ -6,9 +6,10 @@
 //! Asks from below: its stream's cache, and the pool behind it.
 
 use crate::backend::RawStream;
+use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
 use crate::pool::{Host, Place};
-use crate::stream::{Stream, StreamCore};
+use crate::stream::{NO_ROUTE, Stream, StreamCore};
 use spin::mutex::SpinMutex;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -100,6 +101,12 @@ impl DeviceBlock {
         Ok(())
     }
 
+    /// Refuses to wait for a stream on which a graph is captured: the capture would be lost.
+    fn not_captured(&self) -> Result<(), DeviceError> {
+        let rule = "bytes are read and written by waiting, which a captured stream may not; copy on the device, or later";
+        if self.home.route() == NO_ROUTE { Ok(()) } else { Err(DeviceError::Capture(rule)) }
+    }
+
     /// Remembers that a stream uses the block.
     fn note(&self, stream: &Arc<StreamCore>) {
         let mut extra = self.extra.get_or_init(|| Box::new(SpinMutex::new(Extra::new(Place::Pool)))).lock();
@@ -130,6 +137,7 @@ impl DeviceBlock {
     /// As [`Self::write`], for who has this part alone.
     pub(crate) fn write_shared(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let to = self.within(offset, bytes.len() as u64)?;
+        self.not_captured()?;
         self.home.service.copy_host(Host::Read(bytes), to, self.home.raw)
     }
 
@@ -139,6 +147,7 @@ impl DeviceBlock {
     /// [`DeviceError::OutOfBounds`]; the driver's: then `bytes` are undefined.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
         let from = self.within(offset, bytes.len() as u64)?;
+        self.not_captured()?;
         self.home.service.copy_host(Host::Write(bytes), from, self.home.raw)
     }
 
@@ -197,7 +206,6 @@ impl DeviceBlock {
         other.service.synchronize_stream(other.raw)?;
         if direct {
             home.service.copy_peer(to, source, other.service.description().ordinal, bytes, home.raw)?;
-            home.service.synchronize_stream(home.raw)?;
             return Ok(Path::Peer);
         }
         self.copy_staged(offset, from, at, bytes).map(|()| Path::Staged)
@@ -233,9 +241,14 @@ impl DeviceBlock {
         home.service.copy(to, from, bytes, home.raw)
     }
 
-    /// Waits until everything on the block's stream is done.
-    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
-        self.home.service.synchronize_stream(self.home.raw)
+    /// Waits until the host may touch managed memory: for the block's stream, or for the whole device where both may not
+    /// touch managed memory at once.
+    pub(crate) fn host_turn(&self) -> Result<(), DeviceError> {
+        let service = &self.home.service;
+        match service.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED) {
+            true => service.synchronize_stream(self.home.raw),
+            false => service.synchronize(),
+        }
     }
 
     /// The stream itself, for who keeps it.

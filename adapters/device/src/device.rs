@@ -5,6 +5,7 @@ use crate::block::{DeviceBlock, Extra, Release};
 use crate::capability::{Description, Memory, Visibility};
 use crate::capture::GraphPool;
 use crate::error::{DeviceError, OutOfMemory};
+use crate::fault::{Fault, Reason};
 use crate::host::Host;
 use crate::options::Options;
 use crate::pool::{Place, Pool, Service};
@@ -150,7 +151,8 @@ impl Device {
     ///
     /// # Safety
     /// The range is memory that this device can use, for as long as the block lives and its streams use it; nobody else
-    /// writes to it meanwhile but in stream order.
+    /// writes to it meanwhile but in stream order. `release` is called by a later call on the device, without a lock; it must
+    /// not own a block of the device.
     pub unsafe fn wrap(
         &self,
         stream: &Stream,
@@ -214,9 +216,16 @@ impl Device {
         self.service.set_capacity(bytes);
     }
 
-    /// Sets what is called when memory ran out: it may drop blocks, and says whether to try again.
+    /// Sets what is called when memory ran out: it may drop blocks, and says whether to try again. It is asked again as long
+    /// as memory came free; requests that it makes itself do not ask it. What it owns lives until another is set: let it own
+    /// no blocks or devices but through a `Weak`, or call [`Device::forget_hook`].
     pub fn on_out_of_memory(&self, hook: impl Fn(&OutOfMemory) -> bool + Send + Sync + 'static) {
         self.service.set_hook(Some(Arc::new(hook)));
+    }
+
+    /// No hook is called from now on; what it owned is dropped.
+    pub fn forget_hook(&self) {
+        self.service.set_hook(None);
     }
 
     /// Turns the fallback to pinned host memory on or off. Blocks that it gave stay.
@@ -243,6 +252,10 @@ impl Device {
     /// # Errors
     /// The driver's: for devices that cannot reach each other, that it is not supported.
     pub fn reach(&self, other: &Self) -> Result<(), DeviceError> {
+        if self.description().backend != other.description().backend {
+            let fault = Fault::of("reach a device of another kind", Reason::Unsupported);
+            return Err(DeviceError::Driver { device: self.name().into(), fault });
+        }
         self.service.reach(other.description().ordinal)?;
         other.service.share(self.description().ordinal)
     }

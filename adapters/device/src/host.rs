@@ -11,8 +11,10 @@ use crate::meminfo;
 use std::alloc::Layout;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Regions start at a page.
-const ALIGN: usize = 4096;
+/// Regions start at a multiple of the largest power of two that is not above their size, within a page and a large page.
+fn align(bytes: usize) -> usize {
+    (1usize << bytes.max(1).ilog2()).clamp(4096, 2 << 20)
+}
 
 /// Ordinary memory.
 #[derive(Debug)]
@@ -62,7 +64,7 @@ impl Host {
     }
 
     fn layout(bytes: u64) -> Option<Layout> {
-        Layout::from_size_align(usize::try_from(bytes).ok()?, ALIGN).ok().filter(|layout| layout.size() > 0)
+        usize::try_from(bytes).ok().and_then(|bytes| Layout::from_size_align(bytes, align(bytes)).ok()).filter(|layout| layout.size() > 0)
     }
 }
 
@@ -85,8 +87,9 @@ impl Backend for Host {
             taken.checked_add(bytes).filter(|&taken| taken <= total)
         });
         taken.map_err(|_| refused)?;
+        // Zeroed: who reads before writing reads bytes. Large regions are zero when the system gives them.
         // SAFETY: `layout` has a size above 0.
-        let region = unsafe { std::alloc::alloc(layout) };
+        let region = unsafe { std::alloc::alloc_zeroed(layout) };
         if region.is_null() {
             self.taken.fetch_sub(bytes, Ordering::Relaxed);
             return Err(refused);
@@ -154,8 +157,9 @@ impl Backend for Host {
     unsafe fn copy(&self, to: u64, from: u64, bytes: u64, _: RawStream) -> Result<(), Fault> {
         let from: *const u8 = std::ptr::with_exposed_provenance(from as usize);
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
-        // SAFETY: the caller names live memory on both sides that does not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes as usize) };
+        // Wrapped memory may overlap other blocks.
+        // SAFETY: the caller names live memory on both sides.
+        unsafe { std::ptr::copy(from, to, bytes as usize) };
         Ok(())
     }
 

@@ -55,6 +55,7 @@ mod loss;
 pub mod meminfo;
 mod options;
 mod pool;
+mod ring;
 mod source;
 mod stats;
 pub mod store;
@@ -71,5 +72,9 @@ pub use fault::{Fault, Reason};
 pub use host::Host;
 pub use options::{Options, Origin};
 pub use pool::Hook;
+pub use ring::{
+    DeviceLink, DeviceReceiver, DeviceSender, RingLease, RingOptions, SeenByHost, Strategy, UnifiedRing, receive_ring,
+    send_ring, sleep,
+};
 pub use stats::DeviceStats;
 pub use stream::Stream;

@@ -77,6 +77,7 @@ impl StreamCore {
     #[inline]
     pub(crate) fn hit(self: &Arc<Self>, request: Request) -> Option<(Block, Arc<Self>)> {
         let cached = request.bytes <= self.small && request.bytes > 0 && request.align <= self.granule;
+        let cached = cached && request.align.is_power_of_two();
         if !cached || self.route.load(Ordering::Relaxed) != NO_ROUTE || self.loss.check().is_err() {
             return None;
         }

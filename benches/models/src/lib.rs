@@ -4,6 +4,7 @@
 //!   on demand; [`Delay`], a fence that opens a number of events later.
 //! - [`pytorch`], [`rmm`], [`bfc`]: the policies of PyTorch's CUDA caching allocator, RAPIDS RMM's pool and the
 //!   best-fit-with-coalescing allocator of TensorFlow and XLA, restated from their sources in our own code.
+//! - [`scenarios`]: lists of operations, the same for every allocator, and what came of them.
 //!
 //! Promises upward: each model is a [`terrace_core::Allocator`]: same contract, same statistics, over any
 //! [`terrace_core::Source`] and [`terrace_core::Fence`]. A model decides as its original does: same sizes, same
@@ -31,6 +32,7 @@ mod counters;
 pub mod pytorch;
 mod request;
 pub mod rmm;
+pub mod scenarios;
 pub mod sim;
 
 pub use bfc::{Bfc, BfcOptions};

@@ -89,6 +89,9 @@ pub struct Arena<S, F, M: Store> {
 const SMALL: usize = 0;
 /// The area of all others.
 const LARGE: usize = 1;
+/// Where slack grows, what is small grows with the memory in use: below a 2^13th of the peak, 1 MiB of 8 GiB. Blocks so much smaller than the
+/// rest leave gaps between large ones that are filled only by moving pages.
+const SMALL_LOG2: u32 = 13;
 
 /// What the arena counts itself. Bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -209,7 +212,9 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     /// The area that a request is served from.
     #[inline]
     fn area(&self, bytes: u64) -> usize {
-        if self.space.is_some() && bytes <= self.settings.small { SMALL } else { LARGE }
+        let grown = if self.settings.earns() { self.tally.peak_in_use >> SMALL_LOG2 } else { 0 };
+        let small = self.settings.small.max(grown);
+        if self.space.is_some() && bytes <= small { SMALL } else { LARGE }
     }
 
     /// The area that a block says it is from. Whether it is, its ticket shows.

@@ -22,6 +22,12 @@ use crate::index::{Index, Slots};
 use crate::range::{Extent, Range, Use};
 use crate::source::{Source, SourceError};
 
+/// A call takes 10 us where memory is cheap; 16 of them for a thousandth of the memory.
+const CALLS_A_PERMILLE: u64 = 16;
+
+/// The fourth part of what may still be reserved is mapped with what is asked for.
+const AHEAD: u64 = 4;
+
 /// Where a block will go: into one vacancy, over some of its holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Plan {
@@ -54,19 +60,25 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     /// Puts pages under the plan's holes: moved ones as far as fresh ones would pass the slack, then fresh ones, and
     /// fresh ones again when no more can be moved.
     fn fill(&mut self, area: usize, plan: &Plan, size: u64, page: u64) -> Result<(), SourceError> {
-        let wanted = self.tally.peak_in_use.max(self.tally.in_use + size);
-        let budget = wanted.saturating_add((u128::from(wanted) * u128::from(self.settings.slack) / 1000) as u64);
-        let fresh = budget.saturating_sub(self.reserved()).min(plan.missing) & !(page - 1);
+        let fresh = self.spare(self.tally.in_use + size).min(plan.missing) & !(page - 1);
         let mut to_move = plan.missing - fresh;
         let end = plan.start + size;
         while let Some((hole, from, bytes)) = next_missing(&self.ranges[area], plan, end, page) {
-            let moved = self.move_pages(area, plan, &hole, from, bytes.min(to_move), page)?;
+            // A source that cannot move pages now (work in flight on a stream that may not be waited for) may map fresh ones.
+            let moved = self.move_pages(area, plan, &hole, from, bytes.min(to_move), page).unwrap_or(0);
             to_move -= moved;
             if moved > 0 {
                 continue;
             }
             to_move = 0;
-            if let Err(error) = self.map_pages(area, &hole, from, bytes) {
+            // A part of what may be reserved anyway comes in the same call, where the hole goes on.
+            let spare = if self.settings.earns() { self.spare(self.tally.in_use + size) } else { 0 };
+            let ahead = (spare / AHEAD).min(hole.end() - from) & !(page - 1);
+            let mapped = match self.map_pages(area, &hole, from, bytes.max(ahead)) {
+                Err(_) if ahead > bytes => self.map_pages(area, &hole, from, bytes),
+                mapped => mapped,
+            };
+            if let Err(error) = mapped {
                 // Over the source's capacity: what can still be moved may do.
                 if self.move_pages(area, plan, &hole, from, bytes, page)? == 0 {
                     return Err(error);
@@ -74,6 +86,17 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
             }
         }
         Ok(())
+    }
+
+    /// Bytes that may still be taken from the source: what the slack allows beyond the peak, `wanted` counted in. The slack
+    /// grows with the calls made, a permille for every [`CALLS_A_PERMILLE`].
+    fn spare(&self, wanted: u64) -> u64 {
+        let wanted = self.tally.peak_in_use.max(wanted);
+        let earned = self.source.usage().calls / CALLS_A_PERMILLE;
+        let slack = u64::from(self.settings.slack);
+        let slack = slack.saturating_add(earned).min(slack.max(self.settings.slack_most.into()));
+        let beyond = (u128::from(wanted) * u128::from(slack) / 1000) as u64;
+        wanted.saturating_add(beyond).saturating_sub(self.reserved())
     }
 
     /// Maps pages under part of a hole. One call.

@@ -10,7 +10,7 @@ use super::pages::NO_SLOT;
 use super::store::Store;
 use super::{Arena, LARGE};
 use crate::allocator::{Block, Request};
-use crate::error::{AllocError, Violation, ensure};
+use crate::error::{AllocError, Cause, Violation, ensure};
 use crate::fence::Fence;
 use crate::range::{Extent, RegionId, Use};
 use crate::source::{Region, Source, SourceError};
@@ -52,7 +52,8 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     pub(super) fn grow_segments(&mut self, request: Request) -> Result<Block, AllocError> {
         let grain = self.settings.grain;
         let least = request.bytes.checked_next_multiple_of(grain).ok_or(self.spent(request))?;
-        let usual = least.max(self.settings.segment_bytes.next_multiple_of(grain));
+        let several = request.bytes.saturating_mul(self.settings.several.into()).checked_next_multiple_of(grain);
+        let usual = several.unwrap_or(least).max(least).max(self.settings.segment_bytes.next_multiple_of(grain));
         let bytes = self.fit_budget(least, usual);
         let mut taken = self.take_segment(bytes);
         if taken.is_err() && self.trim_segments() {
@@ -62,15 +63,25 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
             taken = self.take_segment(least);
         }
         taken.map_err(|error| self.refused(error, request))?;
-        self.search(request)
+        match self.search(request) {
+            // The segment starts where the source likes: an alignment may need more room than the size.
+            Err(error) if error.cause == Cause::OutOfMemory && request.align > self.settings.granule => {
+                let more = least.checked_add(request.align).and_then(|bytes| bytes.checked_next_multiple_of(grain));
+                let more = more.ok_or(self.spent(request))?;
+                self.take_segment(more).map_err(|error| self.refused(error, request))?;
+                self.search(request)
+            }
+            found => found,
+        }
     }
 
     /// Gives vacant segments back until `usual` more bytes are within the slack of the peak; what is still over is
     /// taken off the new segment, down to `least`.
     fn fit_budget(&mut self, least: u64, usual: u64) -> u64 {
         let wanted = self.tally.peak_in_use.max(self.tally.in_use + least);
-        let budget = wanted + (u128::from(wanted) * u128::from(self.settings.slack) / 1000) as u64;
-        let over = |arena: &Self| (arena.reserved() + usual).saturating_sub(budget);
+        let slack = (u128::from(wanted) * u128::from(self.settings.slack) / 1000) as u64;
+        let budget = wanted.saturating_add(slack.max(least.saturating_mul(self.settings.spare.into())));
+        let over = |arena: &Self| arena.reserved().saturating_add(usual).saturating_sub(budget);
         while over(self) > 0 {
             let Some(at) = self.vacant_for(over(self)) else { break };
             if !self.give_segment(at) {

@@ -29,8 +29,17 @@ pub struct Settings {
     /// Permille of the peak in use that may be reserved beyond it before memory is taken from elsewhere in the arena
     /// (pages moved, vacant segments returned) instead of from the source.
     pub slack: u32,
+    /// Growing sources: up to how many permille the slack grows, one for every 16 calls to the source; not above `slack`: it
+    /// stays. Where moves are rare every page counts; where they go on, a little more memory saves most of them.
+    pub slack_most: u32,
     /// Fixed sources: the segment taken for requests that are smaller.
     pub segment_bytes: u64,
+    /// Fixed sources: how many of what it is taken for a segment holds, at least 1. More of them: fewer calls, as what comes
+    /// next is often alike; and more reserved where it is not.
+    pub several: u32,
+    /// Fixed sources: how many of what is asked for may be reserved beyond the peak, should that be more than `slack` is. A
+    /// pool of a few large blocks otherwise gives a segment back and takes another with every one.
+    pub spare: u32,
     /// Fixed sources: segments are multiples of this, a power of two.
     pub grain: u64,
     /// Growing sources: address space for each area, 0 for all that the granule can express (2^32 - 1 granules).
@@ -54,7 +63,10 @@ impl Settings {
             per_bin: 8,
             coalesce: Coalesce::Lazy,
             slack: 5,
+            slack_most: 5,
             segment_bytes: 16 << 20,
+            several: 1,
+            spare: 0,
             grain: 2 << 20,
             space: 0,
             zero_fresh: false,
@@ -64,6 +76,11 @@ impl Settings {
     /// For sources that give segments: 10 % beyond the peak, then vacant segments are returned.
     pub const fn segments() -> Self {
         Self { slack: 100, ..Self::growing() }
+    }
+
+    /// Whether the slack grows with calls: then fewer calls are worth some memory.
+    pub(super) fn earns(&self) -> bool {
+        self.slack_most > self.slack
     }
 
     /// Refuses what no arena can work with. `page`: bytes of the source's page, 0 for fixed sources.

@@ -10,8 +10,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Elements in managed memory. The CPU sees them under a lease, which waits for the stream first; on devices where both
-/// may not touch managed memory at once, nothing may be put on the device while it lasts.
+/// Elements in managed memory. The CPU sees them under a lease, which waits for the stream first; where host and device may
+/// not touch managed memory at once, for the whole device, and no kernel may be launched while the lease lasts.
 ///
 /// # Example
 /// ```
@@ -63,7 +63,7 @@ impl<T: Pod> UnifiedBuffer<T> {
     /// # Errors
     /// The driver's: also what work on the stream did wrong.
     pub fn lease(&mut self) -> Result<UnifiedLease<'_, T>, DeviceError> {
-        self.block.synchronize()?;
+        self.block.host_turn()?;
         Ok(UnifiedLease { buffer: self })
     }
 }

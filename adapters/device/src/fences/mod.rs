@@ -105,8 +105,11 @@ impl<B: Backend> Fences<B> {
             lines.bridge = Some((first, ticket));
         }
         if let Some((owner, ticket)) = lines.bridge {
-            let event = lines.by_owner.get(&owner).and_then(|line| line.event(ticket));
-            event.map_or(Ok(()), |event| self.0.backend.order(raw, event))?;
+            match lines.by_owner.get(&owner).and_then(|line| line.event(ticket)) {
+                Some(event) => self.0.backend.order(raw, event)?,
+                // No event stands for it: it is done, or the host waits.
+                None => self.wait_for(lines, owner, ticket)?,
+            }
         }
         self.0.dirty.store(false, Ordering::Relaxed);
         self.0.sole.store(NOBODY, Ordering::Relaxed);
@@ -139,6 +142,17 @@ impl<B: Backend> Fences<B> {
         if let Some(line) = self.lines().by_owner.get_mut(&owner.0) {
             line.capturing = begins;
         }
+    }
+
+    /// Whether a stream is known and work can be put on it.
+    pub(crate) fn is_open(&self, owner: Owner) -> bool {
+        self.lines().by_owner.get(&owner.0).is_some_and(|line| line.open)
+    }
+
+    /// Tickets that cover everything on the device so far.
+    pub(crate) fn everything(&self) -> Vec<(Owner, u64)> {
+        let lines = self.lines();
+        lines.by_owner.keys().map(|&owner| (Owner(owner), lines.next(owner))).collect()
     }
 
     /// The ticket that covers everything a stream did so far, also while it is the only one.
@@ -194,7 +208,10 @@ impl<B: Backend> Fences<B> {
         for owner in owners {
             let ticket = lines.next(owner);
             // A call that fails for a reason that passes is made once more.
-            let _ = self.wait_for(&mut lines, owner, ticket).or_else(|_| self.wait_for(&mut lines, owner, ticket));
+            let waited = self.wait_for(&mut lines, owner, ticket).or_else(|_| self.wait_for(&mut lines, owner, ticket));
+            if waited.is_err() {
+                return;
+            }
         }
         self.0.dirty.store(false, Ordering::Relaxed);
         lines.bridge = None;
@@ -207,7 +224,8 @@ impl<B: Backend> Fences<B> {
         }
         if !line.open && line.oldest().is_none() {
             self.ask(lines, owner);
-            return Ok(());
+            let done = lines.by_owner.get(&owner).is_none_or(|line| line.done >= ticket);
+            return if done { Ok(()) } else { Err(Fault::of("wait for a stream that is gone", Reason::Other)) };
         }
         if line.capturing {
             return Err(Fault::of("wait for a stream", Reason::Capturing));

@@ -3,7 +3,7 @@
 use super::Pool;
 use crate::backend::{Backend, RawStream};
 use crate::error::DeviceError;
-use crate::fault::Fault;
+use crate::source::wait;
 
 /// The host's side of a copy.
 pub(crate) enum Host<'a> {
@@ -13,39 +13,25 @@ pub(crate) enum Host<'a> {
     Write(&'a mut [u8]),
 }
 
-/// Tries to wait for a stream; a wait that fails for a reason that passes must not let go of memory that a copy still uses.
-const TRIES: usize = 4;
-
 impl<B: Backend> Pool<B> {
     /// Copies between host and device and waits. The device's range is inside a live block, which the caller borrows.
     pub(super) fn transfer(&self, host: Host<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
         let backend = &self.ground.backend;
-        let copied = match &host {
+        let copied = match host {
             Host::Read(bytes) => {
                 let from = bytes.as_ptr().expose_provenance() as u64;
                 // SAFETY: `from` is borrowed until this function has waited, `device` lies in a block that is borrowed too.
                 unsafe { backend.copy(device, from, bytes.len() as u64, stream) }
             }
             Host::Write(bytes) => {
-                let to = bytes.as_ptr().expose_provenance() as u64;
+                let to = bytes.as_mut_ptr().expose_provenance() as u64;
                 // SAFETY: as above; `bytes` is borrowed for writing.
                 unsafe { backend.copy(to, device, bytes.len() as u64, stream) }
             }
         };
         // Also after a refusal: the driver may have begun.
-        let waited = self.wait(stream);
+        let waited = wait(&**backend, stream);
         copied.and(waited).map_err(|fault| self.driver(fault))
-    }
-
-    fn wait(&self, stream: RawStream) -> Result<(), Fault> {
-        let mut last = self.ground.backend.synchronize_stream(stream);
-        for _ in 1..TRIES {
-            match last {
-                Err(fault) if !fault.is_fatal() => last = self.ground.backend.synchronize_stream(stream),
-                _ => break,
-            }
-        }
-        last
     }
 }

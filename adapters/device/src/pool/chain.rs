@@ -17,9 +17,20 @@ use crate::fault::{Fault, Reason};
 use crate::source::{DeviceSource, Regions};
 use crate::store::{Room, heap_parts};
 use crate::stream::{NO_ROUTE, StreamCore};
+use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
+use std::thread::LocalKey;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{AllocError, Allocator, Arena, BestFit, Block, Cause, Request};
+
+/// The hook is done, also when it panicked.
+struct Asked(&'static LocalKey<Cell<bool>>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
 
 impl<B: Backend> Pool<B> {
     /// A block for a stream, when its cache had none.
@@ -27,8 +38,13 @@ impl<B: Backend> Pool<B> {
         self.usable()?;
         self.judge(request)?;
         let request = request.owner(home.owner);
+        let mut asked_at = None;
         loop {
             let mut inner = self.inner();
+            if !inner.held.is_empty() {
+                // What others are done with comes before fresh memory.
+                inner.sweep(false);
+            }
             let route = home.route();
             let place = if route == NO_ROUTE { Place::Pool } else { Place::Graph(route) };
             let served = inner.attempt(place, request).map(|block| (block, place));
@@ -37,16 +53,20 @@ impl<B: Backend> Pool<B> {
                     self.unlock(inner);
                     return Ok(served);
                 }
-                Err(error) => inner.describe(error),
+                Err(error) => inner.describe_side(place, error),
             };
             self.unlock(inner);
             let memory = matches!(what.cause, Cause::OutOfMemory | Cause::SourceFailed | Cause::OutOfSlots);
             self.usable()?;
-            if memory && self.ask(&what) {
+            // A hook that says it helped, and did not, is not asked for ever.
+            let helped = asked_at.is_none_or(|in_use| what.in_use < in_use);
+            asked_at = Some(what.in_use);
+            if memory && helped && self.ask(&what) {
                 continue;
             }
             let mut inner = self.inner();
-            return match memory.then(|| inner.fall_back(self, request)).flatten() {
+            // A graph keeps its memory; the fallback's is shared.
+            return match (memory && route == NO_ROUTE).then(|| inner.fall_back(self, request)).flatten() {
                 Some(block) => Ok((block, Place::Fallback)),
                 None => {
                     inner.failed += 1;
@@ -64,20 +84,20 @@ impl<B: Backend> Pool<B> {
         place: Place,
     ) -> Result<Block, DeviceError> {
         self.usable()?;
-        let (kind, owner, capability) = match place {
-            Place::Managed => (Kind::Managed, home.owner, Capabilities::MANAGED),
-            _ => (Kind::Pinned, HOST, Capabilities::PINNED),
+        let (owner, capability) = match place {
+            Place::Managed => (home.owner, Capabilities::MANAGED),
+            _ => (HOST, Capabilities::PINNED),
         };
         if !self.ground.backend.description().capabilities.contains(capability) {
             return Err(self.driver(Fault::of("allocate host memory", Reason::Unsupported)));
         }
         self.judge_shape(request)?;
         let mut inner = self.inner();
-        let mut served = inner.side(self, kind).allocate(request.owner(owner));
+        let mut served = inner.side(self, place).allocate(request.owner(owner));
         if served.is_err() && inner.wait_for_held() {
-            served = inner.side(self, kind).allocate(request.owner(owner));
+            served = inner.side(self, place).allocate(request.owner(owner));
         }
-        let served = served.map_err(|error| inner.describe_side(kind, error));
+        let served = served.map_err(|error| inner.describe_side(place, error));
         self.unlock(inner);
         served.map_err(|what| DeviceError::OutOfMemory(Box::new(what)))
     }
@@ -110,10 +130,17 @@ impl<B: Backend> Pool<B> {
         Ok(())
     }
 
-    /// Calls the user's hook, without a lock.
+    /// Calls the user's hook, without a lock; not from within itself.
     fn ask(&self, what: &OutOfMemory) -> bool {
-        let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        hook.is_some_and(|hook| hook(what))
+        thread_local! {
+            static ASKING: Cell<bool> = const { Cell::new(false) };
+        }
+        let Some(hook) = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return false };
+        if ASKING.replace(true) {
+            return false;
+        }
+        let _asked = Asked(&ASKING);
+        hook(what)
     }
 }
 
@@ -157,30 +184,35 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// A failure as users see it.
-    fn describe(&mut self, error: AllocError) -> OutOfMemory {
-        describe(&mut self.arena, error)
-    }
-
-    fn describe_side(&mut self, kind: Kind, error: AllocError) -> OutOfMemory {
-        let side = if kind == Kind::Managed { &mut self.managed } else { &mut self.pinned };
-        describe(side.as_mut().unwrap_or(&mut self.arena), error)
+    /// A failure as users see it, with the figures of the arena that failed.
+    fn describe_side(&mut self, place: Place, error: AllocError) -> OutOfMemory {
+        let side = match place {
+            Place::Managed => self.managed.as_mut(),
+            Place::Graph(id) => self.graphs.get_mut(&id).map(|graph| &mut graph.arena),
+            Place::Pool => None,
+            _ => self.pinned.as_mut(),
+        };
+        describe(side.unwrap_or(&mut self.arena), error)
     }
 
     /// Host memory that the device can reach, where that is allowed.
     fn fall_back(&mut self, pool: &Pool<B>, request: Request) -> Option<Block> {
-        let block = self.fallback_on.then(|| self.side(pool, Kind::Pinned).allocate(request).ok()).flatten()?;
+        let block = self.fallback_on.then(|| self.side(pool, Place::Fallback).allocate(request).ok()).flatten()?;
         self.fallbacks += 1;
         Some(block)
     }
 
     /// The arena of another kind of memory, made now if there is none.
-    fn side(&mut self, pool: &Pool<B>, kind: Kind) -> Side<'_, B> {
-        let Self { fences, pinned, managed, .. } = self;
-        let place = if kind == Kind::Managed { managed } else { pinned };
+    fn side(&mut self, pool: &Pool<B>, place: Place) -> Side<'_, B> {
+        let Self { fences, fallback, pinned, managed, .. } = self;
+        let (place, kind) = match place {
+            Place::Managed => (managed, Kind::Managed),
+            Place::Fallback => (fallback, Kind::Pinned),
+            _ => (pinned, Kind::Pinned),
+        };
         if place.is_none() {
             let source = DeviceSource::Regions(Regions::new(pool.ground.clone(), kind, 0));
-            let room = Room { slots: pool.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 12 };
+            let room = Room { slots: pool.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 13 };
             *place = Arena::new(source, fences.clone(), heap_parts(room, BestFit::new), pool.options.side()).ok();
         }
         Side(place.as_mut())

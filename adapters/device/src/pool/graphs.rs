@@ -11,21 +11,22 @@ use crate::source::{DeviceSource, Regions};
 use crate::store::{Room, heap_parts};
 use crate::stream::{NO_ROUTE, StreamCore};
 use terrace_core::arena::Settings;
-use terrace_core::{Allocator, Arena, BestFit};
+use terrace_core::{Allocator, Arena, BestFit, FenceState, Owner};
 
 /// The pool of one or more graphs.
 pub(super) struct Graph<B: Backend> {
     pub(super) arena: DeviceArena<B>,
-    /// The user's handle is gone: what is free goes back to the driver, and when nothing is live the pool goes.
-    pub(super) closed: bool,
+    /// The user's handle is gone: what each stream has to have done before memory goes back. A launch is no free: no ticket
+    /// covers it but these.
+    pub(super) closing: Option<Vec<(Owner, u64)>>,
 }
 
 impl<B: Backend> Pool<B> {
     pub(super) fn open_graph(&self) -> Result<u32, DeviceError> {
         self.usable()?;
-        let source = DeviceSource::Regions(Regions::new(self.ground.clone(), Kind::Device, 0));
+        let source = DeviceSource::Regions(Regions::new(self.ground.clone(), Kind::Device, 0).kept());
         let parts = heap_parts(
-            Room { slots: self.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 12 },
+            Room { slots: self.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 13 },
             BestFit::new,
         );
         // Small segments: a graph's memory is not shared with anybody.
@@ -35,16 +36,18 @@ impl<B: Backend> Pool<B> {
         let arena = arena.map_err(|_| DeviceError::BadOption("a graph's pool needs a granule of at most 2 MiB"))?;
         let id = inner.next_graph;
         inner.next_graph += 1;
-        inner.graphs.insert(id, Graph { arena, closed: false });
+        inner.graphs.insert(id, Graph { arena, closing: None });
         Ok(id)
     }
 
     pub(super) fn close_graph(&self, id: u32) {
         let mut inner = self.inner();
+        let everything = inner.fences.everything();
         if let Some(graph) = inner.graphs.get_mut(&id) {
-            graph.closed = true;
+            graph.closing = Some(everything);
         }
-        inner.reap_graphs();
+        inner.reap_graphs(false);
+        self.unlock(inner);
     }
 
     pub(super) fn begin_capture(&self, stream: &StreamCore, graph: u32) -> Result<(), DeviceError> {
@@ -66,13 +69,20 @@ impl<B: Backend> Pool<B> {
 }
 
 impl<B: Backend> super::Inner<B> {
-    /// Gives the memory of pools back that nobody uses any more.
-    pub(super) fn reap_graphs(&mut self) {
-        self.graphs.retain(|_, graph| {
-            if graph.closed {
-                graph.arena.trim();
+    /// Gives the memory of closed pools back once every stream has done what was put on it before; with `wait`, waits.
+    pub(super) fn reap_graphs(&mut self, wait: bool) -> u64 {
+        let Self { graphs, fences, .. } = self;
+        let mut given = 0;
+        graphs.retain(|_, graph| {
+            let Some(closing) = &mut graph.closing else { return true };
+            closing.retain(|&(owner, ticket)| fences.reached(owner, ticket, wait) != FenceState::Ready);
+            if !closing.is_empty() {
+                return true;
             }
-            !(graph.closed && graph.arena.stats().live_blocks == 0 && graph.arena.stats().reserved == 0)
+            graph.arena.source_mut().let_go();
+            given += graph.arena.trim();
+            graph.arena.stats().live_blocks > 0 || graph.arena.stats().reserved > 0
         });
+        given
     }
 }

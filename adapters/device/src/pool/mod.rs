@@ -9,10 +9,12 @@
 mod bytes;
 mod chain;
 mod graphs;
+mod marks;
 mod open;
 mod service;
 
 pub(crate) use bytes::Host;
+pub(crate) use marks::Marks;
 pub(crate) use service::Service;
 
 use crate::backend::Backend;
@@ -58,6 +60,8 @@ pub(crate) struct Pool<B: Backend> {
     options: Options,
     inner: Mutex<Inner<B>>,
     hook: Mutex<Option<Hook>>,
+    /// One handle is adopted at a time, so that it becomes one stream.
+    adopting: Mutex<()>,
     /// Itself, for streams to hold.
     me: Weak<Self>,
 }
@@ -67,7 +71,9 @@ struct Inner<B: Backend> {
     arena: DeviceArena<B>,
     /// What all the arenas here wait with.
     fences: Fences<B>,
-    /// Pinned host memory, and managed memory. Made when they are first needed.
+    /// Pinned host memory in the device's place, pinned memory that the host uses, managed memory. Made when they are first
+    /// needed.
+    fallback: Option<DeviceArena<B>>,
     pinned: Option<DeviceArena<B>>,
     managed: Option<DeviceArena<B>>,
     graphs: BTreeMap<u32, Graph<B>>,
@@ -155,7 +161,7 @@ impl<B: Backend> Inner<B> {
         // Refused only for a name that is not live, and each block has one owner, who gives it back once.
         let _ = match place {
             Place::Pool => self.arena.free(block, owner),
-            Place::Fallback => self.pinned.as_mut().map_or(Ok(()), |arena| arena.free(block, owner)),
+            Place::Fallback => self.fallback.as_mut().map_or(Ok(()), |arena| arena.free(block, owner)),
             // Its stream was waited for: it is free for all.
             Place::Pinned => self.pinned.as_mut().map_or(Ok(()), |arena| arena.free(block, HOST)),
             Place::Managed => self.managed.as_mut().map_or(Ok(()), |arena| arena.free(block, owner)),
@@ -172,7 +178,7 @@ impl<B: Backend> Inner<B> {
     fn poll(&mut self) -> bool {
         self.frees = 0;
         let held = self.sweep(false);
-        let sides = [&mut self.pinned, &mut self.managed].into_iter().flatten();
+        let sides = [&mut self.fallback, &mut self.pinned, &mut self.managed].into_iter().flatten();
         let freed = sides.fold(false, |freed, arena| arena.poll_fences() | freed);
         self.arena.poll_fences() | held | freed
     }

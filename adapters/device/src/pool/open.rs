@@ -12,9 +12,12 @@ use crate::source::{DeviceSource, Ground, Pages, Regions};
 use crate::store::{Room, heap_parts};
 use crate::stream::{Closing, Handle, StreamCore};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use terrace_core::arena::Settings;
 use terrace_core::{Arena, BestFit, Owner};
+
+/// Segments the pool can take: 128 GiB of the smallest.
+const SEGMENTS: usize = 1 << 15;
 
 /// The address space asked for first, as a multiple of the device's memory, for each of the two areas.
 const SPACE: u64 = 4;
@@ -24,8 +27,9 @@ impl<B: Backend> Pool<B> {
     pub(crate) fn open(backend: B, options: Options) -> Result<Arc<Self>, DeviceError> {
         options.check().map_err(DeviceError::BadOption)?;
         let (backend, loss) = (Arc::new(backend), Arc::new(Loss::new()));
+        let min_free = options.min_free.min(backend.description().total / 8);
         let fences = Fences::new(Arc::clone(&backend), Arc::clone(&loss));
-        let ground = Ground { backend, fences: fences.clone(), loss, min_free: options.min_free };
+        let ground = Ground { backend, fences: fences.clone(), loss, min_free };
         let arena = arena(&ground, &options).map_err(|fault| {
             let device = ground.backend.description().name.clone();
             DeviceError::Driver { device, fault }
@@ -33,6 +37,7 @@ impl<B: Backend> Pool<B> {
         let inner = Inner {
             arena,
             fences,
+            fallback: None,
             pinned: None,
             managed: None,
             graphs: BTreeMap::new(),
@@ -54,6 +59,7 @@ impl<B: Backend> Pool<B> {
             options,
             inner: Mutex::new(inner),
             hook: Mutex::new(None),
+            adopting: Mutex::new(()),
             me: me.clone(),
         }))
     }
@@ -76,8 +82,10 @@ impl<B: Backend> Pool<B> {
     pub(super) fn adopt(&self, raw: RawStream) -> Result<Arc<Handle>, DeviceError> {
         self.usable()?;
         let name = self.ground.backend.stream_name(raw).map_err(|fault| self.driver(fault))?;
+        let _one_at_a_time = self.adopting.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.inner().adopted.get(&(raw.0, name)).and_then(Weak::upgrade);
-        if let Some(known) = known {
+        // Destroyed behind our back, and its handle in use again: that is another stream.
+        if let Some(known) = known.filter(|known| self.inner().fences.is_open(known.core.owner)) {
             return Ok(known);
         }
         let handle = self.register(raw, false)?;
@@ -162,12 +170,12 @@ fn build<B: Backend>(
     settings: Settings,
 ) -> Result<DeviceArena<B>, Fault> {
     // The arena's own cache is off: the streams have theirs.
-    let room = Room { slots: options.blocks, bins: 4, entries: 0, segments: 1 << 12 };
+    let room = Room { slots: options.blocks, bins: 4, entries: 0, segments: SEGMENTS };
     Arena::new(source, ground.fences.clone(), heap_parts(room, BestFit::new), settings)
         .map_err(|_| Fault::of("reserve address space", Reason::OutOfMemory))
 }
 
 /// The most bytes to take.
 fn capacity(description: &Description, options: &Options) -> u64 {
-    if options.capacity != 0 { options.capacity } else { (description.total as f64 * options.fraction) as u64 }
+    if options.capacity != 0 { options.capacity } else { ((description.total as f64 * options.fraction) as u64).max(1) }
 }

@@ -1,12 +1,13 @@
 //! One face for all backends: what devices, streams and blocks ask of their pool.
 
-use super::{Held, Hook, Host, Place, Pool};
+use super::{FREES_A_POLL, Held, Hook, Host, Marks, Place, Pool};
 use crate::backend::{Backend, RawStream};
 use crate::block::{DeviceBlock, Extra};
 use crate::capability::{Description, Memory};
 use crate::error::DeviceError;
 use crate::loss::{Loss, insist};
 use crate::options::Options;
+use crate::source::wait;
 use crate::stats::DeviceStats;
 use crate::stream::{Closing, Handle, StreamCore};
 use std::sync::{Arc, PoisonError, Weak};
@@ -14,7 +15,7 @@ use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
 
 /// A pool, whatever its backend.
-pub(crate) trait Service: Send + Sync {
+pub(crate) trait Service: Marks + Send + Sync {
     fn options(&self) -> &Options;
     fn description(&self) -> &Description;
     fn loss(&self) -> Arc<Loss>;
@@ -45,6 +46,8 @@ pub(crate) trait Service: Send + Sync {
     fn check_stream(&self, stream: &StreamCore) -> Result<(), DeviceError>;
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
     fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError>;
+    /// Waits for everything on the device.
+    fn synchronize(&self) -> Result<(), DeviceError>;
 
     fn copy_host(&self, host: Host<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError>;
     fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), DeviceError>;
@@ -83,6 +86,10 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn stats(&self) -> DeviceStats {
+        if self.ground.loss.forked() {
+            // A lock may be held by a thread that is not in this child.
+            return DeviceStats::default();
+        }
         // Outlives the lock: the last handle of a stream asks for it.
         let streams: Vec<Arc<StreamCore>>;
         let inner = self.inner();
@@ -103,7 +110,7 @@ impl<B: Backend> Service for Pool<B> {
         pool.hits += stats.cache_hits;
         pool.frees = pool.allocations - pool.live_blocks;
         pool.failed = inner.failed;
-        stats.pinned = inner.pinned.as_ref().map_or(Stats::default(), Allocator::stats);
+        stats.pinned = inner.pinned.iter().chain(&inner.fallback).map(Allocator::stats).fold(Stats::default(), add);
         stats.managed = inner.managed.as_ref().map_or(Stats::default(), Allocator::stats);
         pool.fallbacks = inner.fallbacks;
         stats.graphs = inner.graphs.values().map(|graph| graph.arena.stats()).fold(Stats::default(), add);
@@ -113,9 +120,13 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn check(&self) -> Result<(), Violation> {
+        if self.ground.loss.forked() {
+            return Ok(());
+        }
         let inner = self.inner();
         inner.arena.check()?;
-        inner.pinned.iter().chain(&inner.managed).try_for_each(Allocator::check)?;
+        let sides = inner.fallback.iter().chain(&inner.pinned).chain(&inner.managed);
+        sides.into_iter().try_for_each(Allocator::check)?;
         inner.graphs.values().try_for_each(|graph| graph.arena.check())
     }
 
@@ -146,17 +157,21 @@ impl<B: Backend> Service for Pool<B> {
             inner.free(block, place, home.owner);
         } else {
             inner.held.push(Held { block, place, owner: home.owner, others, release });
+            inner.frees += 1;
         }
-        if own.is_some() {
+        if own.is_some() || inner.frees >= FREES_A_POLL {
             inner.poll();
         }
         if matches!(place, Place::Graph(_)) {
-            inner.reap_graphs();
+            inner.reap_graphs(false);
         }
         self.unlock(inner);
     }
 
     fn trim(&self, all: bool) -> u64 {
+        if self.ground.loss.forked() {
+            return 0;
+        }
         let mut inner = self.inner();
         inner.drain();
         let mut given = 0;
@@ -165,8 +180,7 @@ impl<B: Backend> Service for Pool<B> {
             given = inner.arena.trim();
             given +=
                 inner.pinned.as_mut().map_or(0, Allocator::trim) + inner.managed.as_mut().map_or(0, Allocator::trim);
-            given += inner.graphs.values_mut().map(|graph| graph.arena.trim()).sum::<u64>();
-            inner.reap_graphs();
+            given += inner.fallback.as_mut().map_or(0, Allocator::trim) + inner.reap_graphs(true);
         }
         self.unlock(inner);
         if all && self.usable().is_ok() {
@@ -177,13 +191,18 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn adapt(&self, policy: &CachePolicy) {
+        if self.ground.loss.forked() {
+            return;
+        }
         let mut inner = self.inner();
         inner.adapt(policy);
         self.unlock(inner);
     }
 
     fn set_capacity(&self, bytes: u64) {
-        self.inner().arena.source_mut().set_capacity(bytes);
+        if !self.ground.loss.forked() {
+            self.inner().arena.source_mut().set_capacity(bytes);
+        }
     }
 
     fn set_hook(&self, hook: Option<Hook>) {
@@ -191,7 +210,9 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn set_fallback(&self, on: bool) {
-        self.inner().fallback_on = on;
+        if !self.ground.loss.forked() {
+            self.inner().fallback_on = on;
+        }
     }
 
     fn open_stream(&self) -> Result<Arc<Handle>, DeviceError> {
@@ -226,6 +247,11 @@ impl<B: Backend> Service for Pool<B> {
         self.ground.backend.synchronize_stream(stream).map_err(|fault| self.driver(fault))
     }
 
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        self.usable()?;
+        self.ground.backend.synchronize().map_err(|fault| self.driver(fault))
+    }
+
     fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
         let backend = &self.ground.backend;
@@ -248,8 +274,11 @@ impl<B: Backend> Service for Pool<B> {
 
     fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
-        // SAFETY: as in `copy`; the caller waits for the stream.
-        unsafe { self.ground.backend.copy_peer(to, from, of, bytes, stream) }.map_err(|fault| self.driver(fault))
+        // SAFETY: as in `copy`; it is waited for below.
+        let copied = unsafe { self.ground.backend.copy_peer(to, from, of, bytes, stream) };
+        // The source's own device knows nothing of this stream: its memory must not go before the copy is done.
+        let waited = wait(&*self.ground.backend, stream);
+        copied.and(waited).map_err(|fault| self.driver(fault))
     }
 
     fn fill(&self, at: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), DeviceError> {

@@ -10,11 +10,11 @@ mod regions;
 pub(crate) use pages::Pages;
 pub(crate) use regions::Regions;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, RawStream};
 use crate::capability::Capabilities;
 use crate::fault::Fault;
 use crate::fences::Fences;
-use crate::loss::Loss;
+use crate::loss::{Loss, insist};
 use std::sync::Arc;
 use terrace_core::{Region, Source, SourceError, Usage};
 
@@ -47,6 +47,40 @@ impl<B: Backend> Ground<B> {
     }
 }
 
+impl<B: Backend> Ground<B> {
+    /// Fills fresh memory with zeros, on a stream of its own (the default one waits for others, and they for it), and waits.
+    ///
+    /// # Safety
+    /// The range is memory of the backend that nobody uses yet.
+    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        let backend = &*self.backend;
+        let stream = backend.create_stream().map_err(|fault| self.loss.note(fault))?;
+        // SAFETY: the caller's promise.
+        let filled = unsafe { backend.fill(address, 0, bytes, stream) };
+        let waited = wait(backend, stream);
+        let _ = insist(|| backend.destroy_stream(stream));
+        filled.and(waited)
+    }
+}
+
+/// Waits for a stream. Who lets go of memory after it must not do so while work is in flight: a wait that fails for a
+/// reason that passes is made again, in the end for the whole device.
+///
+/// # Errors
+/// The driver's, each time.
+pub(crate) fn wait<B: Backend>(backend: &B, stream: RawStream) -> Result<(), Fault> {
+    /// Waits for the stream alone.
+    const TRIES: usize = 4;
+    let mut last = backend.synchronize_stream(stream);
+    for _ in 1..TRIES {
+        match last {
+            Err(fault) if !fault.is_fatal() => last = backend.synchronize_stream(stream),
+            last => return last,
+        }
+    }
+    last.or_else(|fault| if fault.is_fatal() { Err(fault) } else { insist(|| backend.synchronize()) })
+}
+
 /// Counts what a source gave.
 fn give(usage: &mut Usage, bytes: u64, handles: u64) {
     usage.calls += 1;
@@ -72,6 +106,13 @@ impl<B: Backend> DeviceSource<B> {
         match self {
             Self::Pages(source) => source.fault.take(),
             Self::Regions(source) => source.fault.take(),
+        }
+    }
+
+    /// What was kept goes back from now on.
+    pub(crate) fn let_go(&mut self) {
+        if let Self::Regions(source) = self {
+            source.let_go();
         }
     }
 

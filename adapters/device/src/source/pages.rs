@@ -6,7 +6,7 @@
 //! [`allow`](Backend::allow), [`unmap`](Backend::unmap), [`release_page`](Backend::release_page).
 
 use super::{Ground, give, left};
-use crate::backend::{Backend, Page, RawStream};
+use crate::backend::{Backend, Page};
 use crate::fault::Fault;
 use crate::loss::insist;
 use std::collections::BTreeMap;
@@ -232,11 +232,8 @@ impl<B: Backend> Source for Pages<B> {
     }
 
     fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
-        let backend = &self.ground.backend;
         // SAFETY: the arena names pages that it just mapped, which nobody uses yet.
-        let filled = unsafe { backend.fill(address, 0, bytes, RawStream::default()) };
-        let done = filled.and_then(|()| insist(|| backend.synchronize_stream(RawStream::default())));
-        done.map_err(|fault| self.refused(fault))
+        unsafe { self.ground.zero(address, bytes) }.map_err(|fault| self.refused(fault))
     }
 
     fn usage(&self) -> Usage {

@@ -4,7 +4,7 @@
 //! Asks from below: [`Backend::take`] and [`Backend::give_back`] of one kind of memory.
 
 use super::{Ground, give, left};
-use crate::backend::{Backend, Kind, RawStream};
+use crate::backend::{Backend, Kind};
 use crate::fault::Fault;
 use crate::loss::insist;
 use std::collections::BTreeMap;
@@ -20,13 +20,27 @@ pub(crate) struct Regions<B: Backend> {
     out: BTreeMap<u64, Region>,
     /// The next region's id.
     next: u64,
+    /// Nothing goes back before [`Regions::let_go`]: a graph may be launched that uses it.
+    kept: bool,
 }
 
 impl<B: Backend> Regions<B> {
     /// `capacity`: the most bytes to take, 0 for no limit.
     pub(crate) fn new(ground: Ground<B>, kind: Kind, capacity: u64) -> Self {
         let usage = Usage { capacity, ..Usage::default() };
-        Self { ground, kind, usage, fault: None, out: BTreeMap::new(), next: 1 }
+        Self { ground, kind, usage, fault: None, out: BTreeMap::new(), next: 1, kept: false }
+    }
+
+    /// Keeps everything until it is let go.
+    pub(crate) fn kept(self) -> Self {
+        let mut kept = self;
+        kept.kept = true;
+        kept
+    }
+
+    /// From now on regions go back.
+    pub(super) fn let_go(&mut self) {
+        self.kept = false;
     }
 
     /// Remembers the driver's refusal, and tells the core.
@@ -56,6 +70,9 @@ impl<B: Backend> Source for Regions<B> {
         if self.out.get(&region.id) != Some(&region) {
             return Err(SourceError::Misuse("a region is given back once, to the source it came from"));
         }
+        if self.kept {
+            return Err(SourceError::Unsupported);
+        }
         self.ground.loss.check().map_err(|fault| self.refused(fault))?;
         self.ground.fences.quiesce().map_err(|fault| self.refused(fault))?;
         let backend = &self.ground.backend;
@@ -70,11 +87,8 @@ impl<B: Backend> Source for Regions<B> {
     }
 
     fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
-        let backend = &self.ground.backend;
         // SAFETY: the arena names memory of a region that it just took, which nobody uses yet.
-        let filled = unsafe { backend.fill(address, 0, bytes, RawStream::default()) };
-        let done = filled.and_then(|()| insist(|| backend.synchronize_stream(RawStream::default())));
-        done.map_err(|fault| self.refused(fault))
+        unsafe { self.ground.zero(address, bytes) }.map_err(|fault| self.refused(fault))
     }
 
     fn usage(&self) -> Usage {

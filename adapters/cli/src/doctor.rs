@@ -1,0 +1,161 @@
+//! `terrace doctor`: what is here, what is missing, and what to do about it.
+//!
+//! Promises upward: it runs everywhere and ends with 0, whatever is missing; the keys of its JSON are stable, and what is
+//! not known is `null`.
+//! Asks from below: the system's own words ([`system`](crate::system)), and devices, each opened once.
+
+use crate::args::DoctorArgs;
+use crate::failure::Failure;
+use crate::report::{bytes, print};
+use crate::system::{self, System};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use terrace::Device;
+use terrace::device::{Capabilities, CudaError, OpenError};
+
+/// Everything that was found. The names are the JSON keys.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// Version of this command.
+    terrace: &'static str,
+    system: System,
+    cuda: Cuda,
+    /// The host, then each CUDA device.
+    devices: Vec<Found>,
+}
+
+/// The CUDA driver.
+#[derive(Debug, Default, Serialize)]
+struct Cuda {
+    /// Whether at least one device can be used.
+    usable: bool,
+    /// The driver and its version, where a device told it.
+    driver: Option<String>,
+    /// What is missing and what to install, where nothing can be used.
+    missing: Option<String>,
+}
+
+/// A device.
+#[derive(Debug, Serialize)]
+struct Found {
+    /// As `terrace bench gpu --device` takes it.
+    device: String,
+    /// Its own name; `null` for one that could not be opened.
+    name: Option<String>,
+    driver: Option<String>,
+    total_bytes: u64,
+    /// What could be had now, where the driver says it.
+    free_bytes: Option<u64>,
+    /// Bytes of a page that can be mapped; 0 where none can.
+    page_bytes: u64,
+    /// By name, every one there is.
+    capabilities: BTreeMap<String, bool>,
+    /// Why it cannot do the rest.
+    notes: Vec<String>,
+    /// Why it could not be opened.
+    problem: Option<String>,
+}
+
+/// Looks, and prints.
+pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    args.driver.load()?;
+    let report = look();
+    if !args.json {
+        return print(&text(&report).map_err(|error| Failure::output(Path::new("the text"), error))?);
+    }
+    let json = serde_json::to_string_pretty(&report).map_err(|error| Failure::output(Path::new("JSON"), error))?;
+    print(&(json + "\n"))
+}
+
+fn look() -> Report {
+    let mut devices = vec![found("host".into(), &Device::host())];
+    let mut cuda = Cuda::default();
+    for ordinal in 0.. {
+        let device = format!("cuda:{ordinal}");
+        match Device::cuda(ordinal) {
+            Ok(opened) => {
+                cuda.usable = true;
+                cuda.driver = Some(opened.description().driver.clone());
+                devices.push(found(device, &opened));
+            }
+            // One past the last.
+            Err(CudaError::Open(OpenError::NoDevice { found, .. })) if found > 0 => break,
+            Err(error) => {
+                // Without a driver, or before the first device is known, there is none that could be named.
+                let one = matches!(&error, CudaError::Device(_) | CudaError::Open(OpenError::Driver(_)));
+                cuda.missing.get_or_insert(error.to_string());
+                if !one || ordinal >= LAST {
+                    break;
+                }
+                devices.push(closed(device, error.to_string()));
+            }
+        }
+    }
+    if cuda.usable {
+        cuda.missing = None;
+    }
+    Report { terrace: env!("CARGO_PKG_VERSION"), system: System::look(), cuda, devices }
+}
+
+/// A driver that refuses every device does not say how many there are: looking ends behind 16, what the largest machines of
+/// today have.
+const LAST: u32 = 15;
+
+fn found(device: String, opened: &Device) -> Found {
+    let description = opened.description();
+    let has = description.capabilities;
+    let all = Capabilities::all();
+    Found {
+        device,
+        name: Some(description.name.clone()),
+        driver: Some(description.driver.clone()),
+        total_bytes: description.total,
+        free_bytes: opened.memory().ok().map(|memory| memory.free),
+        page_bytes: description.page_bytes,
+        capabilities: all.iter_names().map(|(name, bit)| (name.to_lowercase(), has.contains(bit))).collect(),
+        notes: description.notes.clone(),
+        problem: None,
+    }
+}
+
+fn closed(device: String, problem: String) -> Found {
+    let (name, driver, free_bytes, capabilities, notes) = (None, None, None, BTreeMap::new(), Vec::new());
+    let problem = Some(problem);
+    Found { device, name, driver, total_bytes: 0, free_bytes, page_bytes: 0, capabilities, notes, problem }
+}
+
+/// For people.
+fn text(report: &Report) -> Result<String, std::fmt::Error> {
+    let mut text = format!("terrace {}\n\n", report.terrace);
+    system::text(&report.system, &mut text)?;
+    match (&report.cuda.driver, &report.cuda.missing) {
+        (Some(driver), _) => writeln!(text, "cuda      driver for {driver}")?,
+        (None, Some(missing)) => writeln!(text, "cuda      {missing}")?,
+        (None, None) => writeln!(text, "cuda      no device")?,
+    }
+    for device in &report.devices {
+        writeln!(text)?;
+        describe(device, &mut text)?;
+    }
+    Ok(text)
+}
+
+fn describe(device: &Found, text: &mut String) -> std::fmt::Result {
+    if let Some(problem) = &device.problem {
+        return writeln!(text, "{}  cannot be opened: {problem}", device.device);
+    }
+    writeln!(text, "{}  {}", device.device, device.name.as_deref().unwrap_or_default())?;
+    let free = device.free_bytes.map_or("unknown".into(), bytes);
+    writeln!(text, "  driver  {}", device.driver.as_deref().unwrap_or_default())?;
+    writeln!(text, "  memory  {} in all, {free} free", bytes(device.total_bytes))?;
+    if device.page_bytes > 0 {
+        writeln!(text, "  pages   of {}", bytes(device.page_bytes))?;
+    }
+    let width = device.capabilities.keys().map(String::len).max().unwrap_or(0);
+    for (name, has) in &device.capabilities {
+        writeln!(text, "  {name:width$}  {}", if *has { "yes" } else { "no" })?;
+    }
+    device.notes.iter().try_for_each(|note| writeln!(text, "  note: {note}"))
+}

@@ -1,0 +1,78 @@
+//! The device that was asked for, or the first there is.
+//!
+//! Promises upward: a device that cannot be opened is an error that says what to do; a choice that was made for the user
+//! is told.
+//! Asks from below: [`Device`], by host and by CUDA.
+
+use crate::failure::Failure;
+use std::fmt;
+use terrace::Device;
+use terrace::device::{Host, Options};
+
+/// A device, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The host's memory.
+    Host,
+    /// A CUDA device, by number.
+    Cuda(u32),
+}
+
+impl Which {
+    /// `host`, `cuda:N`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("cuda:").and_then(|number| number.parse().ok())) {
+            ("host", _) => Ok(Self::Host),
+            ("cuda", _) => Ok(Self::Cuda(0)),
+            (_, Some(number)) => Ok(Self::Cuda(number)),
+            _ => Err("give host or cuda:N".into()),
+        }
+    }
+
+    /// Opens it.
+    pub fn open(self, options: Options) -> Result<Device, Failure> {
+        match self {
+            Self::Host => Device::open(Host::new(), options).map_err(|error| self.fail(error)),
+            Self::Cuda(ordinal) => Device::cuda_with(ordinal, options).map_err(|error| self.fail(error)),
+        }
+    }
+
+    /// Why it cannot be used.
+    pub fn fail(self, error: impl fmt::Display) -> Failure {
+        Failure::Device(self.to_string(), error.to_string())
+    }
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("host"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+/// The device to measure; where none was asked for and there is no CUDA device, why it is the host.
+pub fn choose(asked: Option<Which>) -> Result<(Which, Option<String>), Failure> {
+    let which = asked.unwrap_or(Which::Cuda(0));
+    match (which.open(Options::default()), asked) {
+        (Ok(_), _) => Ok((which, None)),
+        (Err(failure), None) => Ok((Which::Host, Some(failure.to_string()))),
+        (Err(failure), Some(_)) => Err(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Which;
+
+    #[test]
+    fn names_are_read_back_and_others_refused() {
+        for which in [Which::Host, Which::Cuda(0), Which::Cuda(7)] {
+            assert_eq!(Which::parse(&which.to_string()), Ok(which));
+        }
+        for bad in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "host:0"] {
+            assert!(Which::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Table, JSON, file.
+//!
+//! Promises upward: with `--json` nothing but JSON is on standard output; a file is whole or absent.
+//! Asks from below: rows.
+
+use super::GpuArgs;
+use super::measure::{Report, Row};
+use crate::failure::Failure;
+use crate::report::{bytes, file, print, thousands};
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use std::fmt::Write;
+use std::path::Path;
+use terrace::recording::Partial;
+
+/// Finds out whether a file can be written to the folder, before anything is measured.
+pub fn probe(folder: &Path) -> Result<(), Failure> {
+    let probed = std::fs::create_dir_all(folder).and_then(|()| Partial::probe(&folder.join("probe.json")));
+    probed.map_err(|error| Failure::output(folder, error))
+}
+
+/// Prints, and writes the file that was asked for.
+pub fn write(args: &GpuArgs, report: &Report) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(report).map_err(|error| Failure::output(Path::new("JSON"), error))? + "\n";
+    let printed = if args.json { print(&json) } else { print(&table(report)) };
+    if let Some(folder) = &args.out {
+        let name = format!("{}-{}.json", report.device.replace(':', ""), report.unix_seconds);
+        let path = folder.join(name);
+        file(&path, &json).map_err(|error| Failure::output(&path, error))?;
+        if !args.json {
+            print(&format!("{}\n", path.display()))?;
+        }
+    }
+    printed
+}
+
+fn table(report: &Report) -> String {
+    let mut text = String::new();
+    let Report { device, name, driver, total_bytes, free_bytes, hit_ns, hit_ns_p50, .. } = report;
+    if let Some(why) = &report.chosen_because {
+        // The error ends with what to install.
+        let _ = writeln!(text, "on the host's memory, since there is no CUDA device: {why}\n");
+    }
+    let (total, free) = (bytes(*total_bytes), bytes(*free_bytes));
+    let _ = writeln!(text, "{device}: {name}, driver {driver}, {total} in all, {free} free");
+    let _ = writeln!(
+        text,
+        "allocate + drop on a hit of the stream's cache: {hit_ns:.1} ns (half of the batches: {hit_ns_p50:.1})"
+    );
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header([
+        "scenario",
+        "subject",
+        "ns per\noperation",
+        "calls",
+        "handles",
+        "peak\nreserved",
+        "utilisation",
+        "failed",
+    ]);
+    // Rows of one scenario belong together: no lines between them.
+    for part in [
+        TableComponent::HorizontalLines,
+        TableComponent::LeftBorderIntersections,
+        TableComponent::RightBorderIntersections,
+    ] {
+        table.remove_style(part);
+    }
+    for row in &report.rows {
+        table.add_row(cells(row));
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let _ = writeln!(text, "{table}");
+    text
+}
+
+fn cells(row: &Row) -> [String; 8] {
+    let scaled = if row.divided_by == 1 { String::new() } else { format!(" (sizes / {})", row.divided_by) };
+    [
+        format!("{}{scaled}", row.scenario),
+        row.subject.to_owned(),
+        row.ns_per_operation.map_or("-".into(), |ns| format!("{ns:.0}")),
+        thousands(row.calls),
+        thousands(row.handles),
+        bytes(row.peak_reserved_bytes),
+        format!("{:.3}", row.utilisation),
+        thousands(row.failed),
+    ]
+}

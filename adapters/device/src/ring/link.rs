@@ -1,0 +1,118 @@
+//! Copies between a shadow and the device's ring, on one stream.
+//!
+//! Promises upward: copies are done in the order they were begun; the three strategies differ in who waits, and where.
+//! Asks from below: [`Service::copy`](crate::pool::Service), events.
+//!
+//! Nothing waits when a link is dropped: the block goes back behind its stream's fence, the shadow's pinned memory too.
+
+use super::Strategy;
+use crate::backend::RawEvent;
+use crate::block::DeviceBlock;
+use crate::error::DeviceError;
+use crate::stream::Stream;
+use std::fmt;
+use terrace_core::ring::bridge::Link;
+use terrace_core::sync::AtomicU32;
+
+/// The way to a ring in a device's memory. Made by [`send_ring`](super::send_ring) and
+/// [`receive_ring`](super::receive_ring) alone: what it copies is theirs.
+pub struct DeviceLink {
+    /// The device's ring.
+    block: DeviceBlock,
+    /// Where copies are put.
+    stream: Stream,
+    strategy: Strategy,
+    /// What is looked at, for [`Strategy::Polled`].
+    event: Option<RawEvent>,
+    /// Whether something was put on the stream after the event.
+    behind: bool,
+}
+
+impl DeviceLink {
+    pub(super) fn new(block: DeviceBlock, stream: Stream, strategy: Strategy) -> Result<Self, DeviceError> {
+        let polled = strategy == Strategy::Polled;
+        let event = polled.then(|| stream.core().service.make_mark()).transpose()?;
+        Ok(Self { block, stream, strategy, event, behind: false })
+    }
+
+    /// Where the device finds the ring.
+    pub fn address(&self) -> u64 {
+        self.block.address()
+    }
+
+    /// Bytes of the ring, at least.
+    pub fn bytes(&self) -> u64 {
+        self.block.bytes()
+    }
+
+    /// How it copies.
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// Addresses of some words in the ring and of as many here, and their bytes.
+    fn range(&self, at: usize, words: &[AtomicU32]) -> Result<(u64, u64, u64), DeviceError> {
+        let word = size_of::<u32>() as u64;
+        let (offset, bytes) = (at as u64 * word, words.len() as u64 * word);
+        if offset + bytes > self.block.bytes() {
+            return Err(DeviceError::OutOfBounds { block: self.block.id(), offset, bytes });
+        }
+        Ok((self.block.address() + offset, words.as_ptr().expose_provenance() as u64, bytes))
+    }
+
+    fn copy(&mut self, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.behind = true;
+        let core = self.stream.core();
+        let copied = core.service.copy(to, from, bytes, core.raw);
+        match self.strategy {
+            Strategy::Synchronous => copied.and(self.stream.synchronize()),
+            Strategy::Stream | Strategy::Polled => copied,
+        }
+    }
+}
+
+impl Link for DeviceLink {
+    type Error = DeviceError;
+
+    fn put(&mut self, at: usize, words: &[AtomicU32]) -> Result<(), DeviceError> {
+        let (device, host, bytes) = self.range(at, words)?;
+        self.copy(device, host, bytes)
+    }
+
+    fn get(&mut self, at: usize, words: &[AtomicU32]) -> Result<(), DeviceError> {
+        let (device, host, bytes) = self.range(at, words)?;
+        self.copy(host, device, bytes)
+    }
+
+    fn poll(&mut self) -> Result<bool, DeviceError> {
+        let core = self.stream.core();
+        match (self.strategy, self.event) {
+            (Strategy::Synchronous, _) => Ok(true),
+            (Strategy::Polled, Some(event)) => {
+                if self.behind {
+                    core.service.mark(event, core.raw)?;
+                    self.behind = false;
+                }
+                core.service.marked(event)
+            }
+            (Strategy::Stream | Strategy::Polled, _) => self.stream.synchronize().map(|()| true),
+        }
+    }
+}
+
+impl Drop for DeviceLink {
+    fn drop(&mut self) {
+        if let Some(event) = self.event {
+            self.stream.core().service.drop_mark(event);
+        }
+    }
+}
+
+impl fmt::Debug for DeviceLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceLink")
+            .field("block", &self.block)
+            .field("strategy", &self.strategy)
+            .finish_non_exhaustive()
+    }
+}

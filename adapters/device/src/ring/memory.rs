@@ -1,0 +1,81 @@
+//! Memory of a ring that the host reads and writes by address: pinned or managed.
+//!
+//! Promises upward: a header and words that are there as long as this is.
+//! Asks from below: a block of memory that the host reaches, zeroed here once.
+//!
+//! Invariants:
+//! - the block has at least a header and `words` words, and starts at a multiple of [`ALIGN`]
+//! - it is only used by atomic words: by this process, by copies, by kernels
+
+use crate::block::DeviceBlock;
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::stream::Stream;
+use std::fmt;
+use terrace_core::ring::{Header, RingMemory};
+use terrace_core::sync::AtomicU32;
+
+/// A header starts at a multiple of its own alignment.
+pub(super) const ALIGN: u64 = align_of::<Header>() as u64;
+
+/// Bytes of a ring with that many words.
+fn bytes(words: u64) -> u64 {
+    Header::BYTES as u64 + words * size_of::<u32>() as u64
+}
+
+/// A ring, or the shadow of one, where the host reaches it.
+pub struct SeenByHost {
+    block: DeviceBlock,
+    words: usize,
+}
+
+impl SeenByHost {
+    /// In pinned memory.
+    pub(super) fn pinned(device: &Device, stream: &Stream, words: u64) -> Result<Self, DeviceError> {
+        Self::new(device.allocate_pinned(stream, bytes(words), ALIGN)?, words)
+    }
+
+    /// In managed memory. The stream was waited for, where the device needs that.
+    pub(super) fn managed(device: &Device, stream: &Stream, words: u64) -> Result<Self, DeviceError> {
+        let block = device.allocate_managed(stream, bytes(words), ALIGN)?;
+        // What the block's last user put on the stream.
+        stream.synchronize()?;
+        Self::new(block, words)
+    }
+
+    fn new(block: DeviceBlock, words: u64) -> Result<Self, DeviceError> {
+        let (bytes, align) = (bytes(words), ALIGN);
+        let rule = "a ring fits into the host's address space";
+        let Ok(length) = usize::try_from(bytes) else { return Err(DeviceError::BadRequest { bytes, align, rule }) };
+        let start: *mut u8 = std::ptr::with_exposed_provenance_mut(block.address() as usize);
+        // SAFETY: pinned or managed memory, which the host reaches; the block has `length` bytes, and nobody else has it.
+        unsafe { start.write_bytes(0, length) };
+        Ok(Self { block, words: words as usize })
+    }
+
+    /// The block.
+    pub(super) fn block(&self) -> &DeviceBlock {
+        &self.block
+    }
+}
+
+impl RingMemory for SeenByHost {
+    fn header(&self) -> &Header {
+        let header: *const Header = std::ptr::with_exposed_provenance(self.block.address() as usize);
+        // SAFETY: the first invariant; the block lives as long as `self`, was zeroed, and any words are a header; nobody
+        // writes to it but by atomic words (the second).
+        unsafe { &*header }
+    }
+
+    fn words(&self) -> &[AtomicU32] {
+        let first = self.block.address() as usize + Header::BYTES;
+        // SAFETY: as in `header`, for the words behind it.
+        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(first), self.words) }
+    }
+}
+
+impl fmt::Debug for SeenByHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SeenByHost").field("block", &self.block).field("words", &self.words).finish()
+    }
+}

@@ -1,0 +1,114 @@
+//! Rings of messages between the host and a device: the core's ring, over a device's memory.
+//!
+//! Promises upward: what the core's ring promises, whatever the device writes into it; nothing here uses memory that is not
+//! its own any more: copies are in order on one stream, and both the ring's memory and its shadow go back behind that
+//! stream's fence.
+//! Asks from below: blocks, pinned and managed memory, copies in stream order, events.
+//!
+//! | strategy | the host's call | for |
+//! | --- | --- | --- |
+//! | [`Strategy::Synchronous`] | waits for each copy | few messages, seen at once |
+//! | [`Strategy::Stream`] | puts copies on the stream; waits where it needs an answer | many messages, in order with other work |
+//! | [`Strategy::Polled`] | as `Stream`, but looks at an event with sleeps between instead of waiting in the driver | hosts with other things to do; timeouts |
+//! | [`UnifiedRing`] | reads and writes the very memory | devices that see the host's writes |
+//!
+//! The device finds the ring at its address: a header of 256 bytes ([`Control`](terrace_core::ring::Control) says what
+//! stands where), then the slots. A kernel that waits for messages belongs on another stream than the ring's copies.
+//!
+//! # Example
+//! ```
+//! use terrace_core::ring::{NoDelay, Patience, Shape};
+//! use terrace_device::{Device, RingOptions, Strategy, send_ring};
+//! let device = Device::host();
+//! let stream = device.stream()?;
+//! let options = RingOptions { shape: Shape::new(16, 256)?, strategy: Strategy::Stream, patience: Patience::SECOND };
+//! let mut sender = send_ring(&device, &stream, options, NoDelay)?;
+//! sender.push(b"a message")?; // into the shadow
+//! sender.push(b"and another")?;
+//! sender.flush()?; // both, in one copy of slots and one of a counter
+//! println!("the device reads at {:#x}", sender.link().address());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod link;
+mod memory;
+mod unified;
+
+pub use link::DeviceLink;
+pub use memory::SeenByHost;
+pub use unified::{RingLease, UnifiedRing};
+
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::stream::Stream;
+use terrace_core::ring::bridge::{BridgeError, Receiver, Sender, shadow_words};
+use terrace_core::ring::{Delay, Patience, Shape};
+
+/// How copies are made and waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// Each copy is waited for at once.
+    Synchronous,
+    /// Copies are put on the stream; it is waited for when an answer is needed.
+    #[default]
+    Stream,
+    /// As `Stream`, but nobody waits in the driver: an event is looked at, with sleeps between.
+    Polled,
+}
+
+/// What a ring is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingOptions {
+    /// Slots and their bytes.
+    pub shape: Shape,
+    /// How it is copied.
+    pub strategy: Strategy,
+    /// How long a call waits: for room, for a message, for a copy.
+    pub patience: Patience,
+}
+
+/// Sends messages to a device.
+pub type DeviceSender<D> = Sender<SeenByHost, DeviceLink, D>;
+
+/// Receives messages from a device.
+pub type DeviceReceiver<D> = Receiver<SeenByHost, DeviceLink, D>;
+
+/// Sleeps in the system: a [`Delay`] for hosts, `&mut sleep`.
+pub fn sleep(nanoseconds: u32) {
+    std::thread::sleep(std::time::Duration::from_nanos(nanoseconds.into()));
+}
+
+/// A ring in the device's memory that the host writes. Copies go over `stream`.
+///
+/// # Errors
+/// [`DeviceError`]s: no memory, no pinned memory, a stream of another device, a copy that failed; `Late`.
+pub fn send_ring<D: Delay>(
+    device: &Device,
+    stream: &Stream,
+    options: RingOptions,
+    delay: D,
+) -> Result<DeviceSender<D>, BridgeError<DeviceError>> {
+    let (memory, link) = parts(device, stream, options).map_err(BridgeError::Link)?;
+    Sender::create(memory, options.shape, link, delay, options.patience)
+}
+
+/// A ring in the device's memory that the host reads. Copies go over `stream`.
+///
+/// # Errors
+/// As for [`send_ring`].
+pub fn receive_ring<D: Delay>(
+    device: &Device,
+    stream: &Stream,
+    options: RingOptions,
+    delay: D,
+) -> Result<DeviceReceiver<D>, BridgeError<DeviceError>> {
+    let (memory, link) = parts(device, stream, options).map_err(BridgeError::Link)?;
+    Receiver::create(memory, options.shape, link, delay, options.patience)
+}
+
+/// A shadow in pinned memory, and the link to the device's ring.
+fn parts(device: &Device, stream: &Stream, options: RingOptions) -> Result<(SeenByHost, DeviceLink), DeviceError> {
+    let shadow = SeenByHost::pinned(device, stream, shadow_words(options.shape))?;
+    let block = device.allocate_aligned(stream, options.shape.bytes(), memory::ALIGN)?;
+    Ok((shadow, DeviceLink::new(block, stream.clone(), options.strategy)?))
+}

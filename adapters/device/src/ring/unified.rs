@@ -1,0 +1,98 @@
+//! A ring in managed memory: host and device read and write the very same words, and nothing is copied.
+//!
+//! Promises upward: where both may do so at once ([`Visibility::System`]), the ring is shared as between two cores; where
+//! they take turns ([`Visibility::Device`]), the host gets it under a lease that waits for the stream; elsewhere making one
+//! is refused.
+//! Asks from below: managed memory.
+
+use super::memory::SeenByHost;
+use crate::capability::Visibility;
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::stream::Stream;
+use std::sync::Arc;
+use terrace_core::ring::bridge::BridgeError;
+use terrace_core::ring::{Header, RingMemory, Shape, create};
+use terrace_core::sync::AtomicU32;
+
+/// A ring that host and device see alike. One direction: make two for both.
+///
+/// # Example
+/// ```
+/// use terrace_core::ring::{Consumer, Producer, Shape};
+/// use terrace_device::{Device, UnifiedRing};
+/// let device = Device::host();
+/// let mut ring = UnifiedRing::new(&device, &device.stream()?, Shape::new(8, 64)?)?;
+/// let shared = ring.shared()?;
+/// let (mut producer, mut consumer) = (Producer::open(&*shared)?, Consumer::open(&*shared)?);
+/// producer.push(b"no copy")?;
+/// assert_eq!(consumer.peek()?.len(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct UnifiedRing {
+    memory: Arc<SeenByHost>,
+    stream: Stream,
+    visibility: Visibility,
+}
+
+impl UnifiedRing {
+    /// An empty ring. The device uses it by work on `stream`, or, where it may while the host does, by any work.
+    ///
+    /// # Errors
+    /// [`DeviceError`]s: no managed memory, none left, a stream of another device.
+    pub fn new(device: &Device, stream: &Stream, shape: Shape) -> Result<Self, BridgeError<DeviceError>> {
+        let memory = SeenByHost::managed(device, stream, shape.words()).map_err(BridgeError::Link)?;
+        create(&memory, shape)?;
+        Ok(Self { memory: Arc::new(memory), stream: stream.clone(), visibility: device.visibility() })
+    }
+
+    /// Where the device finds it.
+    pub fn address(&self) -> u64 {
+        self.memory.block().address()
+    }
+
+    /// The ring, for a host and a device that use it at once.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadOption`] where they may not: ask for a [`lease`](UnifiedRing::lease).
+    pub fn shared(&self) -> Result<Arc<SeenByHost>, DeviceError> {
+        match self.visibility {
+            Visibility::System => Ok(Arc::clone(&self.memory)),
+            Visibility::Device | Visibility::Copies => {
+                Err(DeviceError::BadOption("host and device take turns with this device's memory: use a lease"))
+            }
+        }
+    }
+
+    /// The ring, for the host alone: waits for the stream. While the lease lives the program puts no work on the device,
+    /// unless the device has [`Visibility::System`].
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn lease(&mut self) -> Result<RingLease<'_>, DeviceError> {
+        self.stream.synchronize()?;
+        Ok(RingLease { ring: self })
+    }
+}
+
+impl std::fmt::Debug for UnifiedRing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UnifiedRing").field("memory", &self.memory).field("visibility", &self.visibility).finish()
+    }
+}
+
+/// The host's turn. A producer or consumer goes on where the last one stopped: open one on `&lease`.
+#[derive(Debug)]
+pub struct RingLease<'r> {
+    ring: &'r UnifiedRing,
+}
+
+impl RingMemory for RingLease<'_> {
+    fn header(&self) -> &Header {
+        self.ring.memory.header()
+    }
+
+    fn words(&self) -> &[AtomicU32] {
+        self.ring.memory.words()
+    }
+}

@@ -1,0 +1,145 @@
+//! The host's side of a ring that the peer reads.
+
+use super::{BridgeError, HEADER, Link, Wire, at, pieces};
+use crate::ring::{Claim, Counted, Delay, Patience, Producer, RingError, RingMemory, Shape, State};
+use crate::sync::Ordering;
+
+/// Sends messages to a peer that sees other memory.
+///
+/// Dropped, it leaves what was not flushed unsent, and the peer's ring open; see [`Sender::close`].
+pub struct Sender<M: RingMemory, L: Link, D: Delay> {
+    // First, so that it is dropped first: a link waits for what is in flight, which uses the producer's memory.
+    wire: Wire<L, D>,
+    producer: Producer<M>,
+    /// What was flushed: at most `written`, and as far behind as the ring has slots at most.
+    sent: u32,
+}
+
+impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
+    /// Makes a ring in the peer's memory, with its shadow in `memory`. The peer does not use it yet.
+    ///
+    /// # Errors
+    /// [`RingError::BadShape`] when the memory has fewer than [`shadow_words`](super::shadow_words); the link's.
+    pub fn create(
+        memory: M,
+        shape: Shape,
+        link: L,
+        delay: D,
+        patience: Patience,
+    ) -> Result<Self, BridgeError<L::Error>> {
+        let mut wire = Wire { link, delay, patience };
+        if let Err(error) = wire.begin(&memory, shape) {
+            // The link first, as ever.
+            drop(wire);
+            return Err(error);
+        }
+        let producer = Producer::open(memory)?;
+        Ok(Self { wire, producer, sent: 0 })
+    }
+
+    /// A slot of the shadow to write a message into. [`Sender::flush`] sends it.
+    ///
+    /// # Errors
+    /// As for [`Producer::claim`]. [`RingError::Full`] speaks of the last [`Sender::refresh`].
+    pub fn claim(&mut self, bytes: usize) -> Result<Claim<'_, M>, RingError> {
+        self.producer.claim(bytes)
+    }
+
+    /// Puts a message into the shadow. [`Sender::flush`] sends it, with all others.
+    ///
+    /// # Errors
+    /// As for [`Sender::claim`].
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), RingError> {
+        self.producer.push(bytes)
+    }
+
+    /// Begins to send what is in the shadow: at most two copies of slots and one of a counter, however many messages.
+    ///
+    /// # Errors
+    /// The link's.
+    pub fn flush(&mut self) -> Result<(), BridgeError<L::Error>> {
+        let (written, shape) = (self.producer.written(), self.producer.shape());
+        if written == self.sent {
+            return Ok(());
+        }
+        let memory = self.producer.memory();
+        for piece in pieces(shape, self.sent, written) {
+            self.wire.put(HEADER + piece.start, &memory.words()[piece])?;
+        }
+        self.wire.count(at::WRITTEN, written, memory, shape)?;
+        self.sent = written;
+        Ok(())
+    }
+
+    /// Asks the peer how far it is: the slots that are free.
+    ///
+    /// # Errors
+    /// The link's; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's count cannot be.
+    pub fn refresh(&mut self) -> Result<u32, BridgeError<L::Error>> {
+        let memory = self.producer.memory();
+        let image = self.wire.fetch(memory, self.producer.shape())?;
+        let control = &memory.header().control;
+        let read = image[at::READ].load(Ordering::Relaxed);
+        // What was not sent the peer cannot have read.
+        if self.sent.wrapping_sub(read) > self.producer.shape().slots() {
+            let what = "the peer counts messages as read that were not sent";
+            return Err(RingError::Corrupt { what, found: read }.into());
+        }
+        control.read.store(read, Ordering::Release);
+        if image[at::CONSUMER].load(Ordering::Relaxed) == State::Closed as u32 {
+            control.consumer.store(State::Closed as u32, Ordering::Release);
+        }
+        Ok(self.producer.room()?)
+    }
+
+    /// Sends a message, and waits while the ring is full.
+    ///
+    /// # Errors
+    /// As for [`Producer::claim`], [`Sender::refresh`] and [`Sender::flush`]; after an error of the link the message is in
+    /// the shadow if [`Sender::waiting`] counts it.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), BridgeError<L::Error>> {
+        let mut sleeps = self.wire.patience.sleeps();
+        loop {
+            match self.producer.push(bytes) {
+                Err(RingError::Full) => self.flush()?,
+                pushed => return pushed.map_err(BridgeError::Ring).and_then(|()| self.flush()),
+            }
+            if self.refresh()? == 0 && !sleeps.sleep(&mut self.wire.delay) {
+                return Err(RingError::Full.into());
+            }
+        }
+    }
+
+    /// Messages in the shadow that were not flushed.
+    pub fn waiting(&self) -> u32 {
+        self.producer.written().wrapping_sub(self.sent)
+    }
+
+    /// Waits until everything flushed has arrived.
+    ///
+    /// # Errors
+    /// The link's; [`BridgeError::Late`].
+    pub fn settle(&mut self) -> Result<(), BridgeError<L::Error>> {
+        self.wire.settle()
+    }
+
+    /// What this side did.
+    pub fn counted(&self) -> Counted {
+        self.producer.memory().header().telemetry[0].snapshot().unwrap_or_default()
+    }
+
+    /// The link.
+    pub fn link(&self) -> &L {
+        &self.wire.link
+    }
+
+    /// Flushes, and tells the peer that nothing comes any more.
+    ///
+    /// # Errors
+    /// The link's; [`BridgeError::Late`]: then the peer was not told.
+    pub fn close(mut self) -> Result<(), BridgeError<L::Error>> {
+        self.flush()?;
+        let shape = self.producer.shape();
+        self.wire.close(at::PRODUCER, self.producer.memory(), shape)
+    }
+}

@@ -1,0 +1,180 @@
+//! The words both sides look at: 128 bytes of counters and states, 64 bytes of telemetry for each side.
+//!
+//! Promises upward: sizes and offsets as written here, checked when it is compiled; every pattern of bits is a value, so
+//! memory from anywhere can be looked at; zeroed memory is no ring yet.
+//!
+//! Counters are apart, each on the line of the side that writes it, so that no side waits for the other's line but to see
+//! whether it moved. The states are written twice in a ring's life.
+
+use super::Shape;
+use super::error::{RingError, corrupt};
+use super::telemetry::Telemetry;
+use crate::sync::{AtomicU32, Ordering};
+
+/// "ring" as little-endian bytes.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"ring");
+/// Of this layout.
+pub const VERSION: u32 = 1;
+
+/// Whether a side is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Nobody is.
+    Free = 0,
+    /// Somebody is.
+    Taken = 1,
+    /// It went, for good.
+    Closed = 2,
+}
+
+/// What closing gives: every message sent before.
+#[cfg(not(terrace_seeded_bug = "ring_close_relaxed"))]
+const CLOSE: Ordering = Ordering::Release;
+#[cfg(terrace_seeded_bug = "ring_close_relaxed")]
+const CLOSE: Ordering = Ordering::Relaxed;
+
+/// Counters, states and shape: two lines of 64 bytes. A device reads and writes it by these offsets.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Control {
+    /// Byte 0. Messages written, modulo 2^32. The producer's.
+    pub written: AtomicU32,
+    /// Byte 4. [`State`] of the producer.
+    pub producer: AtomicU32,
+    /// Byte 8. [`State`] of the consumer: on this line, because the producer looks at it with every message.
+    pub consumer: AtomicU32,
+    /// Byte 12. [`MAGIC`] once there is a ring.
+    pub magic: AtomicU32,
+    /// Byte 16. [`VERSION`].
+    pub version: AtomicU32,
+    /// Byte 20. Slots, a power of two.
+    pub slots: AtomicU32,
+    /// Byte 24. Bytes of a slot.
+    pub slot_bytes: AtomicU32,
+    /// Bytes 28 to 63: nothing.
+    _first: [u32; 9],
+    /// Byte 64. Messages read, modulo 2^32. The consumer's.
+    pub read: AtomicU32,
+    /// Bytes 68 to 127: nothing.
+    _second: [u32; 15],
+}
+
+/// What stands in front of the slots.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Header {
+    /// Counters.
+    pub control: Control,
+    /// What the producer did, and what the consumer did.
+    pub telemetry: [Telemetry; 2],
+}
+
+// Loom's atomics are larger: there the layout does not matter.
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<Control>() == 128 && align_of::<Control>() == 128);
+    assert!(offset_of!(Control, written) == 0 && offset_of!(Control, read) == 64);
+    assert!(offset_of!(Control, producer) == 4 && offset_of!(Control, consumer) == 8);
+    assert!(offset_of!(Control, magic) == 12 && offset_of!(Control, version) == 16);
+    assert!(offset_of!(Control, slots) == 20 && offset_of!(Control, slot_bytes) == 24);
+    assert!(size_of::<Header>() == Header::BYTES && offset_of!(Header, telemetry) == 128);
+};
+
+impl Default for Control {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Control {
+    /// Bytes of it.
+    pub const BYTES: usize = 128;
+
+    words_new! {
+        /// Zeroed: no ring yet.
+        pub fn new() -> Self {
+            Self {
+                written: AtomicU32::new(0),
+                producer: AtomicU32::new(0),
+                consumer: AtomicU32::new(0),
+                magic: AtomicU32::new(0),
+                version: AtomicU32::new(0),
+                slots: AtomicU32::new(0),
+                slot_bytes: AtomicU32::new(0),
+                _first: [0; 9],
+                read: AtomicU32::new(0),
+                _second: [0; 15],
+            }
+        }
+    }
+
+    /// Everything but the magic.
+    pub(super) fn reset(&self, shape: Shape) {
+        self.magic.store(0, Ordering::Relaxed);
+        for word in [&self.written, &self.producer, &self.consumer, &self.read] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.version.store(VERSION, Ordering::Relaxed);
+        self.slots.store(shape.slots(), Ordering::Relaxed);
+        self.slot_bytes.store(shape.slot_bytes(), Ordering::Relaxed);
+    }
+
+    /// The shape, checked.
+    pub(super) fn shape(&self) -> Result<Shape, RingError> {
+        let magic = self.magic.load(Ordering::Acquire);
+        let version = self.version.load(Ordering::Relaxed);
+        if magic != MAGIC {
+            return Err(corrupt("no ring was made here", magic));
+        }
+        if version != VERSION {
+            return Err(corrupt("a ring of another version", version));
+        }
+        Shape::new(self.slots.load(Ordering::Relaxed), self.slot_bytes.load(Ordering::Relaxed))
+    }
+}
+
+impl Default for Header {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Header {
+    /// Bytes of it: control, and telemetry of both sides.
+    pub const BYTES: usize = Control::BYTES + 2 * Telemetry::BYTES;
+
+    words_new! {
+        /// Zeroed: no ring yet.
+        pub fn new() -> Self {
+            Self { control: Control::new(), telemetry: [Telemetry::new(), Telemetry::new()] }
+        }
+    }
+}
+
+/// Makes this side ours. Acquire: with what the last one of this side did.
+pub(super) fn attach(state: &AtomicU32) -> Result<(), RingError> {
+    let taken = state.compare_exchange(State::Free as u32, State::Taken as u32, Ordering::Acquire, Ordering::Relaxed);
+    match taken {
+        Ok(_) => Ok(()),
+        Err(found) if found == State::Closed as u32 => Err(RingError::Closed),
+        Err(_) => Err(RingError::Taken),
+    }
+}
+
+/// Lets go of this side, unless it is closed.
+pub(super) fn detach(state: &AtomicU32) {
+    // Refused where it was closed: it stays so.
+    let _ = state.compare_exchange(State::Taken as u32, State::Free as u32, Ordering::Release, Ordering::Relaxed);
+}
+
+/// Closes this side.
+pub(super) fn close(state: &AtomicU32) {
+    state.store(State::Closed as u32, CLOSE);
+}
+
+/// Whether the other side is closed; if so, all that it did before is seen.
+pub(super) fn closed(state: &AtomicU32) -> bool {
+    state.load(Ordering::Acquire) == State::Closed as u32
+}

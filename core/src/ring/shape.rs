@@ -1,0 +1,77 @@
+//! How many slots a ring has, and how large they are.
+
+use super::error::RingError;
+use super::words::WORD;
+
+/// Slots and their bytes, within their bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// A power of two, at most [`Shape::MOST_SLOTS`].
+    slots: u32,
+    /// A multiple of 4, from 8 to [`Shape::MOST_SLOT_BYTES`].
+    slot_bytes: u32,
+}
+
+impl Shape {
+    /// Counters are 32 bits and never more than `slots` apart: 2^30 leaves three quarters of them to show a wrong one.
+    pub const MOST_SLOTS: u32 = 1 << 30;
+    /// One GiB, so that the words of a slot fit into 32 bits with room to spare.
+    pub const MOST_SLOT_BYTES: u32 = 1 << 30;
+
+    /// `slots` messages of at most `slot_bytes - 4` bytes: four hold the length.
+    ///
+    /// # Errors
+    /// [`RingError::BadShape`].
+    pub const fn new(slots: u32, slot_bytes: u32) -> Result<Self, RingError> {
+        if !slots.is_power_of_two() || slots > Self::MOST_SLOTS {
+            return Err(RingError::BadShape("the number of slots is a power of two, at most 2^30"));
+        }
+        if !slot_bytes.is_multiple_of(WORD as u32) || slot_bytes < 8 || slot_bytes > Self::MOST_SLOT_BYTES {
+            return Err(RingError::BadShape("a slot has a multiple of 4 bytes, from 8 to 2^30"));
+        }
+        Ok(Self { slots, slot_bytes })
+    }
+
+    /// Messages it holds.
+    pub const fn slots(self) -> u32 {
+        self.slots
+    }
+
+    /// Bytes of a slot.
+    pub const fn slot_bytes(self) -> u32 {
+        self.slot_bytes
+    }
+
+    /// Bytes of the longest message.
+    pub const fn longest(self) -> usize {
+        self.slot_bytes as usize - WORD
+    }
+
+    /// Words of a slot.
+    pub(super) const fn slot_words(self) -> usize {
+        self.slot_bytes as usize / WORD
+    }
+
+    /// Words of all slots.
+    pub const fn words(self) -> u64 {
+        self.slots as u64 * self.slot_words() as u64
+    }
+
+    /// Bytes of header and slots.
+    pub const fn bytes(self) -> u64 {
+        super::Header::BYTES as u64 + self.words() * WORD as u64
+    }
+
+    /// Which slot a counter stands for.
+    pub(super) const fn index(self, counter: u32) -> usize {
+        (counter & (self.slots - 1)) as usize
+    }
+
+    /// Whether that many words are enough.
+    pub(super) const fn fits(self, words: usize) -> Result<(), RingError> {
+        if self.words() > words as u64 {
+            return Err(RingError::BadShape("there are fewer words than the slots need"));
+        }
+        Ok(())
+    }
+}

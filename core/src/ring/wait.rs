@@ -1,0 +1,99 @@
+//! Waiting by looking again: how often, how long, and by whose clock.
+//!
+//! Promises upward: a wait ends. It sleeps `first` nanoseconds, twice as long each time, at most `most`, and gives up when
+//! it has slept `in_all`.
+//! Asks from below: somebody who sleeps ([`Delay`]): a closure, a timer of `embedded-hal`, the system.
+
+use crate::sync::spin_hint;
+
+/// Sleeps. `|ns| timer.delay_ns(ns)` is one for every `embedded_hal::delay::DelayNs`.
+pub trait Delay {
+    /// Lets at least that many nanoseconds pass.
+    fn delay(&mut self, nanoseconds: u32);
+}
+
+impl<F: FnMut(u32)> Delay for F {
+    fn delay(&mut self, nanoseconds: u32) {
+        self(nanoseconds);
+    }
+}
+
+/// Does not sleep: looks again at once, and tells the processor so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDelay;
+
+impl Delay for NoDelay {
+    fn delay(&mut self, _: u32) {
+        spin_hint();
+    }
+}
+
+/// How long to wait. Nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// The first sleep; 0 counts as 1.
+    pub first: u32,
+    /// The longest sleep.
+    pub most: u32,
+    /// All sleeps together.
+    pub in_all: u64,
+}
+
+impl Patience {
+    /// Looks once.
+    pub const NONE: Self = Self { first: 1, most: 1, in_all: 0 };
+
+    /// From 1 microsecond (what a look over a bus costs, more or less) to 1 millisecond, one second in all.
+    pub const SECOND: Self = Self { first: 1_000, most: 1_000_000, in_all: 1_000_000_000 };
+
+    /// Looks, and sleeps between looks, until there is something or it has slept enough. How often it slept, and what
+    /// there was.
+    ///
+    /// # Errors
+    /// What looking says, at once.
+    pub fn wait<T, E>(
+        self,
+        delay: &mut impl Delay,
+        mut look: impl FnMut() -> Result<Option<T>, E>,
+    ) -> Result<(u64, Option<T>), E> {
+        let mut sleeps = self.sleeps();
+        loop {
+            let there = look()?;
+            if there.is_some() || !sleeps.sleep(delay) {
+                return Ok((sleeps.times, there));
+            }
+        }
+    }
+
+    /// Nobody slept yet.
+    pub(super) fn sleeps(self) -> Sleeps {
+        let most = self.most.max(1);
+        Sleeps { next: self.first.clamp(1, most), most, left: self.in_all, times: 0 }
+    }
+}
+
+/// The sleeps of one wait.
+pub(super) struct Sleeps {
+    /// From 1 to `most`.
+    next: u32,
+    most: u32,
+    /// What is left of all.
+    left: u64,
+    times: u64,
+}
+
+impl Sleeps {
+    /// Sleeps once; false when nothing is left to sleep.
+    pub(super) fn sleep(&mut self, delay: &mut impl Delay) -> bool {
+        // What is above 32 bits is above `next`.
+        let now = self.next.min(u32::try_from(self.left).unwrap_or(u32::MAX));
+        if now == 0 {
+            return false;
+        }
+        delay.delay(now);
+        self.left -= u64::from(now);
+        self.next = self.next.saturating_mul(2).min(self.most);
+        self.times += 1;
+        true
+    }
+}
