@@ -103,7 +103,8 @@ impl DeviceBlock {
 
     /// Refuses to wait for a stream on which a graph is captured: the capture would be lost.
     fn not_captured(&self) -> Result<(), DeviceError> {
-        let rule = "bytes are read and written by waiting, which a captured stream may not; copy on the device, or later";
+        let rule =
+            "bytes are read and written by waiting, which a captured stream may not; copy on the device, or later";
         if self.home.route() == NO_ROUTE { Ok(()) } else { Err(DeviceError::Capture(rule)) }
     }
 

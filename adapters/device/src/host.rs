@@ -2,19 +2,15 @@
 //!
 //! Promises upward: work is done before its call returns, in order of call, so nothing is ever in flight; what it cannot do
 //! (pages, peers) it refuses like any device that cannot.
-//! Asks from below: the global allocator.
+//! Asks from below: the system's pages, which are zero when they come and cost nothing until they are touched.
+
+mod pages;
 
 use crate::backend::{Backend, Kind, RawEvent, RawStream};
 use crate::capability::{Capabilities, Description, Memory};
 use crate::fault::{Fault, Reason};
 use crate::meminfo;
-use std::alloc::Layout;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Regions start at a multiple of the largest power of two that is not above their size, within a page and a large page.
-fn align(bytes: usize) -> usize {
-    (1usize << bytes.max(1).ilog2()).clamp(4096, 2 << 20)
-}
 
 /// Ordinary memory.
 #[derive(Debug)]
@@ -62,10 +58,6 @@ impl Host {
         };
         Self { description, names: AtomicU64::new(1), taken: AtomicU64::new(0) }
     }
-
-    fn layout(bytes: u64) -> Option<Layout> {
-        usize::try_from(bytes).ok().and_then(|bytes| Layout::from_size_align(bytes, align(bytes)).ok()).filter(|layout| layout.size() > 0)
-    }
 }
 
 impl Backend for Host {
@@ -81,27 +73,20 @@ impl Backend for Host {
 
     fn take(&self, _: Kind, bytes: u64) -> Result<u64, Fault> {
         let refused = Fault::of("alloc", Reason::OutOfMemory);
-        let layout = Self::layout(bytes).ok_or(refused)?;
+        let size = usize::try_from(bytes).ok().filter(|&size| size > 0).ok_or(refused)?;
         let total = self.description.total;
         let taken = self.taken.try_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
             taken.checked_add(bytes).filter(|&taken| taken <= total)
         });
         taken.map_err(|_| refused)?;
-        // Zeroed: who reads before writing reads bytes. Large regions are zero when the system gives them.
-        // SAFETY: `layout` has a size above 0.
-        let region = unsafe { std::alloc::alloc_zeroed(layout) };
-        if region.is_null() {
-            self.taken.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(refused);
-        }
-        Ok(region.expose_provenance() as u64)
+        let region = pages::take(size).inspect_err(|_| _ = self.taken.fetch_sub(bytes, Ordering::Relaxed));
+        Ok(region.map_err(|()| refused)?.expose_provenance() as u64)
     }
 
     unsafe fn give_back(&self, _: Kind, address: u64, bytes: u64) -> Result<(), Fault> {
-        let layout = Self::layout(bytes).ok_or(Fault::of("dealloc", Reason::BadHandle))?;
         let region = std::ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: the caller gives back what `take` gave, with the size it was asked: the same layout.
-        unsafe { std::alloc::dealloc(region, layout) };
+        // SAFETY: the caller gives back what `take` gave, with the size it was asked.
+        unsafe { pages::give_back(region, bytes as usize) };
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
         Ok(())
     }

@@ -19,6 +19,7 @@
 //! | `front` | a stream's cache |
 //! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `error` | what users hold and see |
 //! | `buffer` | elements instead of bytes: on the device, pinned, managed |
+//! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
 //! | `fences`, `source` | who may have what when; pages and segments |
 //! | `backend`, `capability`, `fault` | what is asked of a device, what it can do, what it says when it refuses |

@@ -18,7 +18,8 @@ impl<F: FnMut(u32)> Delay for F {
     }
 }
 
-/// Does not sleep: looks again at once, and tells the processor so.
+/// Does not sleep: looks again at once, and tells the processor so. Patience then counts looks, not time: each is taken for
+/// the sleep it stands for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDelay;
 

@@ -24,6 +24,13 @@ pub(super) fn apart(world: &World<'_>) -> Result<(), String> {
         }
         let mut ranges: Vec<_> = blocks.iter().map(|block| (block.address(), block.bytes())).collect();
         ranges.sort_unstable();
+        let segments = Options { origin: Origin::Segments, ..small() };
+        let segmented = ok((world.open)(segments))?;
+        let own = ok(segmented.stream())?;
+        for align in [512, 64 << 10, 2 << 20] {
+            let block = ok(segmented.allocate_aligned(&own, align, align))?;
+            ensure(block.address().is_multiple_of(align), format_args!("{block:?} in a segment, aligned to {align}"))?;
+        }
         let overlap = ranges.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0);
         same(overlap, None, "live blocks that overlap")
     })

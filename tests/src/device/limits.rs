@@ -65,8 +65,18 @@ pub(super) fn hook(world: &World<'_>) -> Result<(), String> {
         let (more, error) = exhaust(device, &stream, MIB);
         ensure(matches!(error, DeviceError::OutOfMemory(_)), format_args!("when it has no more: {error}"))?;
         same(more.len(), 4, "blocks that the hook gave up, one after another")?;
-        // The hook holds the list, not the device: nothing here keeps the device alive.
-        device.on_out_of_memory(|_| false);
+        // One that says it helped, and did not, is not asked for ever; one that allocates is not asked by itself.
+        let (again, there) = (Arc::new(AtomicU64::new(0)), device.clone());
+        let (count, theirs) = (Arc::clone(&again), stream.clone());
+        device.on_out_of_memory(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            drop(there.allocate(&theirs, 64 * MIB));
+            true
+        });
+        ensure(device.allocate(&stream, MIB).is_err(), "nothing came free")?;
+        ensure(again.load(Ordering::Relaxed) <= 2, "asked while nothing came free")?;
+        // It owns the device: without this nothing would ever be given back.
+        device.forget_hook();
         drop((blocks, more));
         Ok(())
     })

@@ -60,7 +60,16 @@ pub(super) fn graphs(world: &World<'_>) -> Result<(), String> {
                 "a graph's memory, given out elsewhere",
             )?;
         }
-        ensure(device.stats().graphs.reserved > 0, "the pool keeps its memory")?;
+        let kept = device.stats().graphs.reserved;
+        ensure(kept > 0, "the pool keeps its memory")?;
+        device.trim();
+        same(device.stats().graphs.reserved, kept, "what a graph has after a trim, which may be launched again")?;
+        let capture = ok(stream.capture(&pool))?;
+        let large = ok(device.allocate(&stream, 30 << 20))?;
+        let apart = large.address() + large.bytes() <= from || to <= large.address();
+        ensure(device.stats().graphs.reserved > kept && apart, "a second capture takes nothing from the first")?;
+        drop(large);
+        drop(capture);
         drop(pool);
         device.trim();
         same(device.stats().graphs.reserved, 0, "reserved by graphs in the end")
@@ -78,6 +87,15 @@ pub(super) fn held(world: &World<'_>) -> Result<(), String> {
         same(device.stats().held, 1, "blocks held for another stream")?;
         ok(two.synchronize())?;
         device.trim();
-        same(device.stats().held, 0, "blocks held when that stream is done")
+        same(device.stats().held, 0, "blocks held when that stream is done")?;
+        // What others are done with comes before fresh memory.
+        for _ in 0..200 {
+            let block = ok(device.allocate(&one, 1 << 20))?;
+            ok(block.used_on(&two))?;
+            drop(block);
+            ok(two.synchronize())?;
+        }
+        let taken = device.stats().pool.peak_reserved;
+        ensure(taken <= 32 << 20, format_args!("{taken} bytes taken for 200 times a MiB, one at a time"))
     })
 }

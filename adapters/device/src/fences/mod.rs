@@ -14,6 +14,7 @@
 //! Tickets count a stream's events: a free gets the number of the next event, which is recorded by the first poll that needs
 //! it. It may cover more than the free, never less.
 
+mod face;
 mod line;
 
 use crate::backend::{Backend, RawEvent, RawStream};
@@ -23,7 +24,7 @@ use line::Line;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_core::{Fence, FenceState, Owner};
+use terrace_core::{FenceState, Owner};
 
 /// No stream is the only one.
 const NOBODY: u32 = u32::MAX;
@@ -364,33 +365,6 @@ impl Lines {
         if let Some(line) = self.by_owner.get_mut(&owner) {
             self.spare.extend(line.reached(ticket));
         }
-    }
-}
-
-impl<B: Backend> Fence for Fences<B> {
-    fn record(&mut self, owner: Owner) -> u64 {
-        if self.is_sole(owner) {
-            self.0.dirty.store(true, Ordering::Relaxed);
-            return 0;
-        }
-        self.lines().next(owner.0)
-    }
-
-    fn peek(&mut self, owner: Owner, ticket: u64) -> FenceState {
-        if self.0.loss.check().is_err() {
-            return FenceState::Failed;
-        }
-        if self.is_sole(owner) { FenceState::Ready } else { self.state(&self.lines(), owner, ticket) }
-    }
-
-    fn poll(&mut self, owner: Owner, ticket: u64) -> FenceState {
-        let known = self.peek(owner, ticket);
-        if known == FenceState::Pending { self.reached(owner, ticket, false) } else { known }
-    }
-
-    fn wait(&mut self, owner: Owner, ticket: u64) -> FenceState {
-        let known = self.peek(owner, ticket);
-        if known == FenceState::Pending { self.reached(owner, ticket, true) } else { known }
     }
 }
 

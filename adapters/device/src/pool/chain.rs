@@ -205,15 +205,15 @@ impl<B: Backend> Inner<B> {
     /// The arena of another kind of memory, made now if there is none.
     fn side(&mut self, pool: &Pool<B>, place: Place) -> Side<'_, B> {
         let Self { fences, fallback, pinned, managed, .. } = self;
-        let (place, kind) = match place {
-            Place::Managed => (managed, Kind::Managed),
-            Place::Fallback => (fallback, Kind::Pinned),
-            _ => (pinned, Kind::Pinned),
+        let (place, kind, settings) = match place {
+            Place::Managed => (managed, Kind::Managed, pool.options.arena(false)),
+            Place::Fallback => (fallback, Kind::Pinned, pool.options.arena(false)),
+            _ => (pinned, Kind::Pinned, pool.options.side()),
         };
         if place.is_none() {
             let source = DeviceSource::Regions(Regions::new(pool.ground.clone(), kind, 0));
             let room = Room { slots: pool.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 13 };
-            *place = Arena::new(source, fences.clone(), heap_parts(room, BestFit::new), pool.options.side()).ok();
+            *place = Arena::new(source, fences.clone(), heap_parts(room, BestFit::new), settings).ok();
         }
         Side(place.as_mut())
     }

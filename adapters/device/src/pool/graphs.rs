@@ -10,7 +10,6 @@ use crate::error::DeviceError;
 use crate::source::{DeviceSource, Regions};
 use crate::store::{Room, heap_parts};
 use crate::stream::{NO_ROUTE, StreamCore};
-use terrace_core::arena::Settings;
 use terrace_core::{Allocator, Arena, BestFit, FenceState, Owner};
 
 /// The pool of one or more graphs.
@@ -26,11 +25,10 @@ impl<B: Backend> Pool<B> {
         self.usable()?;
         let source = DeviceSource::Regions(Regions::new(self.ground.clone(), Kind::Device, 0).kept());
         let parts = heap_parts(
-            Room { slots: self.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 13 },
+            Room { slots: self.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 14 },
             BestFit::new,
         );
-        // Small segments: a graph's memory is not shared with anybody.
-        let settings = Settings { segment_bytes: 2 << 20, ..self.options.arena(false) };
+        let settings = self.options.arena(false);
         let mut inner = self.inner();
         let arena = Arena::new(source, inner.fences.clone(), parts, settings);
         let arena = arena.map_err(|_| DeviceError::BadOption("a graph's pool needs a granule of at most 2 MiB"))?;
@@ -76,7 +74,9 @@ impl<B: Backend> super::Inner<B> {
         graphs.retain(|_, graph| {
             let Some(closing) = &mut graph.closing else { return true };
             closing.retain(|&(owner, ticket)| fences.reached(owner, ticket, wait) != FenceState::Ready);
-            if !closing.is_empty() {
+            // Without leave to wait, not before what was freed is idle too.
+            graph.arena.poll_fences();
+            if !closing.is_empty() || (!wait && graph.arena.stats().pooled > 0) {
                 return true;
             }
             graph.arena.source_mut().let_go();

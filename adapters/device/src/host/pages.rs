@@ -1,0 +1,67 @@
+//! Regions of the host's memory: zero, untouched, aligned to the largest power of two that is not above their size, within a
+//! page and a large page.
+//!
+//! Asks from below: `mmap`; elsewhere the global allocator.
+
+/// Alignment of a region.
+fn align(bytes: usize) -> usize {
+    (1usize << bytes.max(1).ilog2()).clamp(4096, 2 << 20)
+}
+
+/// A region of whole pages.
+#[cfg(unix)]
+pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
+    let (size, align) = (bytes.checked_next_multiple_of(4096).ok_or(())?, align(bytes));
+    let room = size.checked_add(align).ok_or(())?;
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: fresh pages wherever the system likes: nothing else is there.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), room, access, kind, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(());
+    }
+    let start = start.cast::<u8>();
+    let before = start.align_offset(align);
+    let region = start.wrapping_add(before);
+    for (edge, bytes) in [(start, before), (region.wrapping_add(size), align - before)] {
+        if bytes > 0 {
+            // SAFETY: whole pages of the mapping just made, outside the region. Refused, they stay, untouched.
+            unsafe { libc::munmap(edge.cast(), bytes) };
+        }
+    }
+    Ok(region)
+}
+
+/// Gives a region back.
+///
+/// # Safety
+/// [`take`] gave it, for this many bytes, and nothing uses it any more.
+#[cfg(unix)]
+pub(super) unsafe fn give_back(region: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise. A refusal (too many mappings) leaves pages that nobody uses.
+    unsafe { libc::munmap(region.cast(), bytes.next_multiple_of(4096)) };
+}
+
+#[cfg(not(unix))]
+fn layout(bytes: usize) -> Result<std::alloc::Layout, ()> {
+    std::alloc::Layout::from_size_align(bytes, align(bytes)).map_err(|_| ())
+}
+
+/// A region.
+#[cfg(not(unix))]
+pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
+    // SAFETY: a region has at least one byte.
+    let region = unsafe { std::alloc::alloc_zeroed(layout(bytes)?) };
+    if region.is_null() { Err(()) } else { Ok(region) }
+}
+
+/// Gives a region back.
+///
+/// # Safety
+/// [`take`] gave it, for this many bytes, and nothing uses it any more.
+#[cfg(not(unix))]
+pub(super) unsafe fn give_back(region: *mut u8, bytes: usize) {
+    if let Ok(layout) = layout(bytes) {
+        // SAFETY: the caller's promise.
+        unsafe { std::alloc::dealloc(region, layout) };
+    }
+}

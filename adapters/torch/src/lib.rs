@@ -1,0 +1,54 @@
+//! libterrace_torch: PyTorch's pluggable CUDA allocator on terrace's device pool.
+//!
+//! ```text
+//!   PyTorch (CUDAPluggableAllocator)                    people (Python package, C)
+//!        │ alloc, free, record_stream, pools, ..             │ stats, snapshot, last_error, trim
+//!   ┌────v─────────────────────────────────────────┐    ┌────v──────┐
+//!   │ hooks     C signatures; nothing unwinds but  │    │ inspect   │
+//!   │           what `throw` throws on purpose     │    │           │
+//!   ├──────────────────────────────────────────────┴────┴───────────┤
+//!   │ process   all devices of the process, opened at first use     │     settings: TERRACE_TORCH_* variables
+//!   │ table     who has which address                               │     failure:  the last message
+//!   │ card      one device: streams by handle, captures             │
+//!   │ captures  pools of graphs and regions; filter: std::function  │
+//!   └───────────────────────────┬───────────────────────────────────┘
+//!                  terrace_device::Device over terrace_cuda::Cuda
+//! ```
+//!
+//! # What holds
+//! * **Failures are values.** A failed call gives null or does nothing, keeps a message ([`terrace_torch_last_error`]) and
+//!   prints the first of each kind to standard error. No panic crosses into C.
+//! * **Memory in flight is not given out.** A block goes back behind the work of its own stream and of those that were named
+//!   by [`terrace_torch_record_stream`]; a free that names another stream than the allocation counts as used on both.
+//! * **A size of 0 has no memory**: null, which is no failure; a free of null does nothing. PyTorch expects both.
+//! * **A forked child touches nothing**: allocations fail there, frees do nothing.
+//!
+//! # Example
+//! ```
+//! use terrace_torch::{terrace_torch_alloc, terrace_torch_free};
+//! let none = terrace_torch_alloc(0, 0, std::ptr::null_mut());
+//! assert!(none.is_null(), "no bytes need no memory, and no device");
+//! terrace_torch_free(none, 0, 0, std::ptr::null_mut());
+//! ```
+#![cfg(unix)]
+
+mod captures;
+mod card;
+mod failure;
+mod filter;
+mod hooks;
+mod inspect;
+mod process;
+mod settings;
+mod snapshot;
+mod table;
+mod throw;
+
+pub use filter::StdFunction;
+pub use hooks::*;
+pub use inspect::*;
+
+/// PyTorch's name for a pool: `std::pair<unsigned long long, unsigned long long>`, passed by value.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolId(pub u64, pub u64);

@@ -1,0 +1,105 @@
+//! The variables of the environment that this library reads, once, before the first device is opened.
+//!
+//! Promises upward: options that were asked for, or a sentence that names the variable, what it says and what it may say.
+//! Asks from below: a lookup, so that tests need no environment.
+
+use terrace_device::{Options, Origin};
+
+/// The most bytes to take from a device: a number with `K`, `M`, `G` or `T` (powers of 1024) or without.
+const CAPACITY: &str = "TERRACE_TORCH_CAPACITY";
+/// The share of a device's memory to take at most, above 0 and at most 1.
+const FRACTION: &str = "TERRACE_TORCH_FRACTION";
+/// Where memory comes from: a name of [`ORIGINS`].
+const ORIGIN: &str = "TERRACE_TORCH_ORIGIN";
+
+const ORIGINS: [(&str, Origin); 5] = [
+    ("auto", Origin::Auto),
+    ("pages", Origin::Pages),
+    ("segments", Origin::Segments),
+    ("driver-pool", Origin::DriverPool),
+    ("managed", Origin::Managed),
+];
+
+/// The options that the environment asks for.
+pub fn options(lookup: impl Fn(&str) -> Option<String>) -> Result<Options, String> {
+    // PyTorch's own allocator takes all there is unless told otherwise; so does this one.
+    let mut options = Options { fraction: 1.0, ..Options::default() };
+    let given = |name: &'static str| lookup(name).filter(|value| !value.trim().is_empty());
+    if let Some(text) = given(CAPACITY) {
+        let wanted = "bytes above 0, such as 12G, 500M or 1073741824";
+        options.capacity = bytes(text.trim()).ok_or_else(|| refused(CAPACITY, &text, wanted))?;
+    }
+    if let Some(text) = given(FRACTION) {
+        let share = text.trim().parse().ok().filter(|share| *share > 0.0 && *share <= 1.0);
+        options.fraction = share.ok_or_else(|| refused(FRACTION, &text, "a number above 0 and at most 1"))?;
+    }
+    if let Some(text) = given(ORIGIN) {
+        let known = ORIGINS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.trim()));
+        let wanted = ORIGINS.map(|(name, _)| name).join(", ");
+        options.origin = known.map(|(_, origin)| *origin).ok_or_else(|| refused(ORIGIN, &text, &wanted))?;
+    }
+    Ok(options)
+}
+
+fn refused(name: &str, value: &str, wanted: &str) -> String {
+    format!("the variable {name} is `{value}`; it may be: {wanted}")
+}
+
+/// `12G`, `12GB` and `12GiB` are the same: memory is counted in powers of 1024.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<Options, String> {
+        options(|asked| (asked == name).then(|| value.to_string()))
+    }
+
+    #[test]
+    fn nothing_said_is_everything_and_pages_where_there_are_any() {
+        let options = options(|_| None).expect("defaults");
+        assert_eq!((options.capacity, options.fraction, options.origin), (0, 1.0, Origin::Auto));
+        assert_eq!(with(CAPACITY, " ").expect("empty is not said").capacity, 0);
+    }
+
+    #[test]
+    fn sizes_have_units_of_1024() {
+        for (text, expected) in
+            [("4096", 4096), ("3k", 3072), (" 12G ", 12 << 30), ("1 TiB", 1 << 40), ("7MB", 7 << 20)]
+        {
+            assert_eq!(with(CAPACITY, text).map(|options| options.capacity), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_with_its_name_and_what_can() {
+        for (name, value) in [
+            (CAPACITY, "lots"),
+            (CAPACITY, "0"),
+            (CAPACITY, "-1"),
+            (CAPACITY, "99999999999T"),
+            (FRACTION, "1.5"),
+            (FRACTION, "0"),
+            (FRACTION, "NaN"),
+            (ORIGIN, "cloud"),
+        ] {
+            let message = with(name, value).expect_err(value);
+            assert!(message.contains(name) && message.contains(value) && message.contains("may be"), "{message}");
+        }
+        assert!(with(ORIGIN, "cloud").is_err_and(|message| message.contains("driver-pool")));
+        assert_eq!(with(ORIGIN, "Segments").map(|options| options.origin), Ok(Origin::Segments));
+    }
+}

@@ -1,0 +1,131 @@
+//! Live blocks as `torch.cuda.memory._snapshot()` tells them, so that the same tools can read them.
+//!
+//! Promises upward: valid JSON; addresses rise; every byte of a live block is in one block of one segment.
+//! Asks from below: the table.
+//!
+//! A segment here is a run of live blocks of one stream and pool that touch: what the pool takes from the driver lies
+//! elsewhere, is shared by streams, and is told as numbers under `terrace`. There are no traces and no frames.
+
+use crate::PoolId;
+use crate::card::Card;
+use crate::table::{self, Live};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// PyTorch's own border between its small and large pool: 1 MiB.
+const SMALL: u64 = 1 << 20;
+
+/// A block as it was when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    device: usize,
+    address: u64,
+    bytes: u64,
+    asked: u64,
+    stream: u64,
+    pool: Option<PoolId>,
+}
+
+/// The text for some devices.
+pub fn of(cards: &[Arc<Card>]) -> String {
+    let mut blocks = table::collect(|live: &Live| {
+        cards.iter().any(|card| Arc::ptr_eq(card, &live.card)).then(|| Seen {
+            device: live.card.ordinal,
+            address: live.block.address(),
+            bytes: live.block.bytes(),
+            asked: live.asked,
+            stream: live.stream,
+            pool: live.pool,
+        })
+    });
+    blocks.sort_unstable_by_key(|block| (block.device, block.address));
+    let devices: Vec<Value> = cards.iter().map(|card| device(card)).collect();
+    let traces = cards.iter().map(|card| card.ordinal + 1).max().unwrap_or(0);
+    json!({
+        "segments": blocks.chunk_by(touch).map(segment).collect::<Vec<Value>>(),
+        "device_traces": vec![json!([]); traces],
+        "allocator_settings": { "backend": "terrace" },
+        "external_annotations": [],
+        "terrace": devices,
+    })
+    .to_string()
+}
+
+/// Whether two blocks are of one segment.
+fn touch(left: &Seen, right: &Seen) -> bool {
+    let of = |block: &Seen| (block.device, block.stream, block.pool);
+    of(left) == of(right) && left.address + left.bytes == right.address
+}
+
+/// A run of blocks that touch.
+fn segment(run: &[Seen]) -> Value {
+    let first = run[0];
+    let bytes: u64 = run.iter().map(|block| block.bytes).sum();
+    let PoolId(high, low) = first.pool.unwrap_or(PoolId(0, 0));
+    let blocks = run.iter().map(|block| {
+        json!({
+            "address": block.address,
+            "size": block.bytes,
+            "requested_size": block.asked,
+            "state": "active_allocated",
+            "frames": [],
+        })
+    });
+    json!({
+        "device": first.device,
+        "address": first.address,
+        "total_size": bytes,
+        "allocated_size": bytes,
+        "active_size": bytes,
+        "requested_size": run.iter().map(|block| block.asked).sum::<u64>(),
+        "stream": first.stream,
+        "segment_type": if run.iter().all(|block| block.bytes <= SMALL) { "small" } else { "large" },
+        "segment_pool_id": [high, low],
+        "is_expandable": false,
+        "frames": [],
+        "blocks": blocks.collect::<Vec<Value>>(),
+    })
+}
+
+fn device(card: &Card) -> Value {
+    let stats = card.device.stats();
+    json!({
+        "device": card.ordinal,
+        "name": card.device.name(),
+        "reserved": stats.pool.reserved,
+        "in_use": stats.pool.in_use,
+        "pooled": stats.pool.pooled,
+        "largest_free": stats.pool.largest_free,
+        "pools_reserved": stats.graphs.reserved,
+        "pools_in_use": stats.graphs.in_use,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Seen, segment, touch};
+    use crate::PoolId;
+
+    fn seen(address: u64, bytes: u64, stream: u64) -> Seen {
+        Seen { device: 0, address, bytes, asked: bytes - 1, stream, pool: None }
+    }
+
+    #[test]
+    fn a_segment_is_what_touches_and_belongs_together() {
+        let first = seen(4096, 512, 7);
+        assert!(touch(&first, &seen(4608, 256, 7)));
+        assert!(!touch(&first, &seen(4864, 256, 7)), "a gap");
+        assert!(!touch(&first, &seen(4608, 256, 8)), "another stream");
+        assert!(!touch(&first, &Seen { pool: Some(PoolId(0, 1)), ..seen(4608, 256, 7) }), "a pool");
+        assert!(!touch(&first, &Seen { device: 1, ..seen(4608, 256, 7) }), "another device");
+    }
+
+    #[test]
+    fn a_segment_adds_its_blocks_up() {
+        let value = segment(&[seen(4096, 512, 7), seen(4608, 2 << 20, 7)]);
+        assert_eq!(value["total_size"], 512 + (2 << 20));
+        assert_eq!(value["requested_size"], 512 + (2 << 20) - 2);
+        assert_eq!((&value["segment_type"], value["blocks"].as_array().map(Vec::len)), (&"large".into(), Some(2)));
+        assert_eq!(value["blocks"][1]["address"], 4608);
+    }
+}

@@ -1,0 +1,84 @@
+//! What tests of the library need: the files, and a way to run programs on them.
+//!
+//! Promises upward: the library is the one that cargo built for this test; the C++ program is compiled once in a process.
+//! Asks from below: `c++`; the simulated driver.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+use terrace_tests::simcuda::without_symbols;
+
+/// The C++ program.
+pub enum Program {
+    /// Where it is.
+    At(&'static Path),
+    /// There is no compiler.
+    Missing,
+}
+
+static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(compile);
+
+/// The program with all cases.
+pub fn program() -> Program {
+    PROGRAM.as_deref().map_or(Program::Missing, Program::At)
+}
+
+/// `libterrace_torch.so` as cargo built it, which lies beside the test.
+pub fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_else(|error| panic!("this test's own path: {error}"));
+    let library = test.with_file_name("libterrace_torch.so");
+    assert!(library.is_file(), "{} is not there", library.display());
+    library
+}
+
+/// The simulated driver: a copy from which nothing was taken.
+pub fn driver() -> PathBuf {
+    without_symbols(&[])
+}
+
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("torch");
+    // What an earlier run left, if there was one.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    folder
+});
+
+/// A folder for what these tests make: empty at first.
+pub fn folder() -> &'static Path {
+    &FOLDER
+}
+
+/// The output of a command that must start and succeed.
+pub fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{told}\n{errors}", output.status);
+    output
+}
+
+fn compile() -> Option<PathBuf> {
+    Command::new("c++").arg("--version").output().ok()?;
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = folder().join("cases");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic"]);
+    compiler.arg("-I").arg(here.join("include")).arg("-o").arg(&program);
+    for file in ["session", "hooks", "streams", "pools", "property"] {
+        compiler.arg(here.join("tests/cxx").join(file).with_extension("cpp"));
+    }
+    succeed(compiler.arg("-ldl"));
+    Some(program)
+}
+
+/// Runs a case in a process of its own; what it wrote to its file, if anything.
+pub fn run(program: &Path, case: &str, variables: &[(&str, &str)]) -> String {
+    let written = folder().join(format!("{case}.json"));
+    let mut command = Command::new(program);
+    command.arg(driver()).arg(library()).arg(&written).arg(case);
+    for name in ["TERRACE_TORCH_CAPACITY", "TERRACE_TORCH_FRACTION", "TERRACE_TORCH_ORIGIN"] {
+        command.env_remove(name);
+    }
+    print!("{}", String::from_utf8_lossy(&succeed(command.envs(variables.iter().copied())).stdout));
+    std::fs::read_to_string(&written).unwrap_or_default()
+}
