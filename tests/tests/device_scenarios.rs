@@ -95,6 +95,7 @@ fn traces(test: &str) -> Option<PathBuf> {
 fn judge_segments(scenario: &Scenario) {
     let (ours, theirs) = (ours(scenario, Origin::Segments), theirs(scenario));
     let text = format!("{}: {ours:?} beside {theirs:?}", scenario.name);
+    println!("segments, {text}");
     assert!(ours.totals.calls <= theirs.totals.calls, "{text}");
     // Where all that is taken is live, or all that may be taken is, nobody takes less.
     let bound = theirs.totals.peak_reserved == theirs.peak_live || scenario.limit != 0;
@@ -114,6 +115,7 @@ const REFUSED: [(&str, u64); 2] = [("tight train_moe_mixtral", 1), ("tight train
 fn judge_pages(scenario: &Scenario, times: u64) {
     let (ours, theirs) = (ours(scenario, Origin::Pages), theirs(scenario));
     let text = format!("{}: {ours:?} beside {theirs:?}", scenario.name);
+    println!("pages, used to {:.3}, {text}", ours.utilisation());
     assert!(ours.utilisation() >= 0.97 && ours.failed == 0, "{} of {text}", ours.utilisation());
     assert!(ours.totals.calls <= times * theirs.totals.calls, "{text}");
 }
