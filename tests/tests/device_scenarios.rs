@@ -120,7 +120,7 @@ fn judge_pages(scenario: &Scenario, times: u64) {
     assert!(ours.totals.calls <= times * theirs.totals.calls, "{text}");
 }
 
-/// The calls of `mixed`, which has 10^5 blocks of all sizes come and go: 4.8 times PyTorch's, which takes a quarter more memory.
+/// The calls of `mixed`, which has 10^5 blocks of all sizes come and go: 4.9 times PyTorch's, which takes a quarter more memory.
 const MIXED: u64 = 5;
 
 #[test]
