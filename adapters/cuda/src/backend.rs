@@ -4,7 +4,8 @@
 //! Asks from below: `regions` and `pages` for memory; streams, events and copies are here.
 
 use crate::codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, of_handle};
-use crate::layouts::NO_TIMING;
+use crate::functions::Batches;
+use crate::layouts::{CopyAttributes, NO_TIMING};
 use crate::open::{create_stream, destroy_stream, device, stream_name};
 use crate::pages;
 use crate::primary::{Primary, handle, number};
@@ -12,7 +13,7 @@ use crate::regions::{self, absent, size};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use terrace_device::{
-    Backend, Capabilities, Description, Fault, Kind, Memory, Page, RawEvent, RawStream, Reason, meminfo,
+    Backend, Capabilities, CopyRange, Description, Fault, Kind, Memory, Page, RawEvent, RawStream, Reason, meminfo,
 };
 
 /// A CUDA device, and a reference to its primary context.
@@ -47,6 +48,25 @@ impl Cuda {
             _ => told,
         }
     }
+}
+
+/// All copies by one call.
+///
+/// # Safety
+/// As for [`Backend::copy_batch`].
+pub unsafe fn batch(cuda: &Cuda, batches: &Batches, copies: &[CopyRange], stream: RawStream) -> Result<(), Fault> {
+    const CALL: &str = "cuMemcpyBatchAsync";
+    let to: Vec<u64> = copies.iter().map(|copy| copy.to).collect();
+    let from: Vec<u64> = copies.iter().map(|copy| copy.from).collect();
+    let sizes: Vec<usize> = copies.iter().map(|copy| size(CALL, copy.bytes)).collect::<Result<_, _>>()?;
+    let (attributes, first, mut failed) = (CopyAttributes::IN_ORDER, 0, 0);
+    let done = cuda.primary.call(CALL, |_| {
+        let (to, from, sizes, count) = (to.as_ptr(), from.as_ptr(), sizes.as_ptr(), copies.len());
+        let (attributes, failed, stream) = (&raw const attributes, &raw mut failed, handle(stream.0));
+        // SAFETY: the caller's promise for the ranges; three arrays of `count`, one attribute that counts from the first copy on.
+        unsafe { (batches.cuMemcpyBatchAsync)(to, from, sizes, count, attributes, &raw const first, 1, failed, stream) }
+    });
+    done.map_err(of_handle)
 }
 
 /// CUDA's handle for each thread's own default stream.
@@ -214,6 +234,23 @@ impl Backend for Cuda {
             unsafe { (core.cuMemcpyAsync)(to, from, size, handle(stream.0)) }
         });
         done.map_err(of_handle)
+    }
+
+    unsafe fn copy_batch(&self, copies: &[CopyRange], stream: RawStream) -> Result<(), Fault> {
+        match &self.primary.functions.batches {
+            // SAFETY: the caller's promise.
+            Ok(batches) if copies.len() > 1 && self.description.capabilities.contains(Capabilities::BATCHES) => unsafe {
+                batch(self, batches, copies, stream)
+            },
+            _ => copies.iter().try_for_each(|&CopyRange { to, from, bytes }| {
+                // SAFETY: the caller's promise.
+                unsafe { self.copy(to, from, bytes, stream) }
+            }),
+        }
+    }
+
+    fn attach(&self) -> Result<(), Fault> {
+        self.primary.attach()
     }
 
     unsafe fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), Fault> {

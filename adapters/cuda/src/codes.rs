@@ -49,6 +49,8 @@ fn reason(code: Code) -> Reason {
         // A kernel went wrong, and the context with it: addresses, time, assertions, stack, instructions.
         700 | 702 | 710 | 714..=719 | 721 => Reason::Lost,
         900..=908 => Reason::Capturing,
+        // Not ready (yet), the system, MPS or the fabric; a time that ran out.
+        NOT_READY | 802 | 807 | 909 | 919 => Reason::Transient,
         _ => Reason::Other,
     }
 }
@@ -237,7 +239,8 @@ mod tests {
             (Reason::BadHandle, &[400]),
             (Reason::Capturing, &[900, 901, 902, 903, 904, 905, 906, 907, 908]),
             (Reason::Lost, &[3, 4, 46, 201, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 911]),
-            (Reason::Other, &[1, 100, 101, 304, 500, 600, 701, 704, 712, 800, 909, 999]),
+            (Reason::Transient, &[600, 802, 807, 909, 919]),
+            (Reason::Other, &[1, 100, 101, 304, 500, 701, 704, 712, 800, 999]),
         ];
         for (reason, codes) in expected {
             for &code in codes {

@@ -6,7 +6,7 @@
 //! programs of CUDA 3 call.
 
 use crate::error::OpenError;
-use crate::layouts::{Access, PageProperties, PoolProperties};
+use crate::layouts::{Access, CopyAttributes, PageProperties, PoolProperties};
 use crate::library;
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemGenericAllocationHandle, CUmemoryPool, CUstream,
@@ -137,6 +137,16 @@ group! {
 }
 
 group! {
+    /// Many copies by one call. In CUDA 13 the header's name is of a `_v2` without the last out parameter; the exported name of
+    /// the first form stays.
+    Batches, required: false;
+    cuMemcpyBatchAsync(
+        *const CUdeviceptr, *const CUdeviceptr, *const usize, usize, *const CopyAttributes, *const usize, usize, *mut usize,
+        CUstream
+    ), "12.8";
+}
+
+group! {
     /// Names of streams that are never used twice.
     Names, required: false;
     cuStreamGetId(CUstream, *mut c_ulonglong), "12.0";
@@ -156,6 +166,7 @@ pub struct Functions {
     pub managed: Result<Managed, Missing>,
     pub registration: Result<Registration, Missing>,
     pub peers: Result<Peers, Missing>,
+    pub batches: Result<Batches, Missing>,
     pub names: Result<Names, Missing>,
     pub capture: Result<Capture, Missing>,
 }
@@ -177,6 +188,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         Managed::FUNCTIONS,
         Registration::FUNCTIONS,
         Peers::FUNCTIONS,
+        Batches::FUNCTIONS,
         Names::FUNCTIONS,
         Capture::FUNCTIONS,
     ];
@@ -195,6 +207,7 @@ fn find() -> Result<Functions, OpenError> {
         managed: Managed::find(),
         registration: Registration::find(),
         peers: Peers::find(),
+        batches: Batches::find(),
         names: Names::find(),
         capture: Capture::find(),
     })

@@ -57,6 +57,21 @@ pub struct Access {
     pub flags: c_uint,
 }
 
+/// `CUmemcpyAttributes`: how copies of a batch read their sources.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CopyAttributes {
+    pub order: c_uint,
+    /// Hints for managed memory: none.
+    pub hints: [Location; 2],
+    pub flags: c_uint,
+}
+
+impl CopyAttributes {
+    /// `CU_MEMCPY_SRC_ACCESS_ORDER_STREAM`: sources are read when the stream gets there, and stay until then.
+    pub const IN_ORDER: Self = Self { order: 1, hints: [Location { kind: 0, id: 0 }; 2], flags: 0 };
+}
+
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`: memory that stays where it is.
 const STAYS: c_uint = 1;
 
@@ -129,6 +144,9 @@ mod tests {
         assert_eq!(offset_of!(PageProperties, flags), offset_of!(sys::CUmemAllocationProp, allocFlags));
         assert_eq!(offset_of!(PoolProperties, location), offset_of!(sys::CUmemPoolProps, location));
         assert_eq!(offset_of!(PoolProperties, security), offset_of!(sys::CUmemPoolProps, win32SecurityAttributes));
+        // Of CUDA 12.8, which the oldest cudarc does not know.
+        assert_eq!(size_of::<CopyAttributes>(), 8 + 2 * size_of::<sys::CUmemLocation>());
+        assert_eq!(offset_of!(CopyAttributes, flags), 4 + 2 * size_of::<sys::CUmemLocation>());
         assert_eq!(offset_of!(Access, flags), offset_of!(sys::CUmemAccessDesc, flags));
     }
 

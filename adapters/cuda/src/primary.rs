@@ -89,6 +89,12 @@ impl Primary {
         checked(name, call(&self.functions.core))
     }
 
+    /// Makes the context current on this thread for as long as it runs: calls find it and leave it.
+    pub fn attach(&self) -> Result<(), Fault> {
+        self.at_home("cuCtxSetCurrent")?;
+        self.set_current(self.context())
+    }
+
     fn current(&self) -> Result<CUcontext, Fault> {
         let mut current = null_mut();
         // SAFETY: the out parameter lives through the call.

@@ -22,6 +22,17 @@ pub struct RawEvent(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Page(pub u64);
 
+/// Two ranges of addresses to copy between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyRange {
+    /// The first byte that is written.
+    pub to: u64,
+    /// The first byte that is read.
+    pub from: u64,
+    /// How many.
+    pub bytes: u64,
+}
+
 /// Kinds of memory that come in whole regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -242,6 +253,29 @@ pub trait Backend: Send + Sync + 'static {
     /// Both ranges lie in live memory, do not overlap, and stay alive until the stream is done; host memory is pinned, or
     /// the caller waits for the stream before it touches it.
     unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault>;
+
+    /// Copies many ranges in stream order, with as few calls of the driver as it has for that. The default is a call for each.
+    ///
+    /// # Errors
+    /// The driver's: some of the copies may have been put on the stream then.
+    ///
+    /// # Safety
+    /// As for [`copy`](Backend::copy), for each; no target overlaps another range.
+    unsafe fn copy_batch(&self, copies: &[CopyRange], stream: RawStream) -> Result<(), Fault> {
+        copies.iter().try_for_each(|&CopyRange { to, from, bytes }| {
+            // SAFETY: the caller's promise.
+            unsafe { self.copy(to, from, bytes, stream) }
+        })
+    }
+
+    /// The calling thread works for this device alone, until it ends: what every call would do around itself, such as making
+    /// a context current, may be done now, once.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn attach(&self) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// Copies from a device of the same backend to this one.
     ///

@@ -8,7 +8,7 @@
 use crate::backend::RawStream;
 use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
-use crate::pool::{Host, Place};
+use crate::pool::{Host, Place, Service};
 use crate::stream::{NO_ROUTE, Stream, StreamCore};
 use spin::mutex::SpinMutex;
 use std::fmt;
@@ -255,6 +255,16 @@ impl DeviceBlock {
     /// The stream itself, for who keeps it.
     pub(crate) fn stream_core(&self) -> Arc<StreamCore> {
         Arc::clone(&self.home)
+    }
+
+    /// What stands behind its device.
+    pub(crate) fn service(&self) -> &dyn Service {
+        &*self.home.service
+    }
+
+    /// The name of its device.
+    pub(crate) fn device_name(&self) -> &str {
+        &self.home.service.description().name
     }
 
     /// The raw stream it belongs to.

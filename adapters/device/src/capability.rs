@@ -35,6 +35,8 @@ bitflags! {
         const STREAM_NAMES = 1 << 11;
         /// Work is done in order of call, before the call returns: nothing is ever in flight.
         const SYNCHRONOUS = 1 << 12;
+        /// Many copies are one call of the driver.
+        const BATCHES = 1 << 13;
     }
 }
 

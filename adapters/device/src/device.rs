@@ -55,6 +55,16 @@ impl Device {
         }
     }
 
+    /// What stands behind it.
+    pub(crate) fn service(&self) -> &Arc<dyn Service> {
+        &self.service
+    }
+
+    /// Whether a block is of this device.
+    pub(crate) fn owns(&self, block: &DeviceBlock) -> bool {
+        self.service.is(block.service())
+    }
+
     /// What it is and can do.
     pub fn description(&self) -> &Description {
         self.service.description()

@@ -86,6 +86,8 @@ pub enum DeviceError {
         /// The block that was to be used, if any.
         block: Option<BlockId>,
     },
+    /// The transfer was given up before all of it was done.
+    Cancelled,
     /// The driver refused.
     Driver {
         /// The device's name.
@@ -117,6 +119,7 @@ impl fmt::Display for DeviceError {
                 write!(f, "{device} is lost, and with it {block}: {fault}")
             }
             Self::Lost { device, fault, block: None } => write!(f, "{device} is lost: {fault}"),
+            Self::Cancelled => write!(f, "the transfer was cancelled before all of it was done"),
             Self::Driver { device, fault } => write!(f, "{device}: {fault}"),
         }
     }

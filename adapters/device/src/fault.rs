@@ -22,6 +22,8 @@ pub enum Reason {
     Lost,
     /// A driver does not work in a child of the process that opened it.
     Forked,
+    /// Not now, for a reason of the system's: the same call may do later.
+    Transient,
     /// The driver has no such function.
     Missing,
     /// Anything else.
@@ -62,6 +64,7 @@ impl fmt::Display for Fault {
             Reason::Capturing => "not allowed while a graph is captured",
             Reason::Lost => "the device is lost; open it again in a new process",
             Reason::Forked => "not usable in a forked child; open the device in the child before anything else",
+            Reason::Transient => "not possible at the moment; try again",
             Reason::Missing => "this driver has no such function",
             Reason::Other => "failed",
         };

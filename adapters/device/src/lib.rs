@@ -19,6 +19,7 @@
 //! | `front` | a stream's cache |
 //! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `error` | what users hold and see |
 //! | `buffer` | elements instead of bytes: on the device, pinned, managed |
+//! | `transfer` | many copies at once, in pieces, without the caller's waiting |
 //! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
 //! | `fences`, `source` | who may have what when; pages and segments |
@@ -61,8 +62,9 @@ mod source;
 mod stats;
 pub mod store;
 mod stream;
+mod transfer;
 
-pub use backend::{Backend, Kind, Page, RawEvent, RawStream};
+pub use backend::{Backend, CopyRange, Kind, Page, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path, Release};
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, InFlight, PinnedBuffer, UnifiedBuffer, UnifiedLease};
 pub use capability::{Capabilities, Description, Memory, Visibility};
@@ -79,3 +81,7 @@ pub use ring::{
 };
 pub use stats::DeviceStats;
 pub use stream::Stream;
+pub use transfer::{
+    BufferStats, Done, HostBuffer, Priority, Report, Torn, Transfer, TransferEngine, TransferOptions, TransferStats,
+    Undone, WayStats,
+};

@@ -83,7 +83,7 @@ functions! {
     12030:
         cuStreamGetCaptureInfo_v3;
     12080:
-        cuEventElapsedTime_v2 cuStreamGetDevice;
+        cuEventElapsedTime_v2 cuMemcpyBatchAsync cuStreamGetDevice;
     13000:
         cuCtxGetDevice_v2;
 }

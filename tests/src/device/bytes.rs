@@ -4,7 +4,7 @@ use super::{World, ensure, ok, same, small, with};
 use terrace_device::{DeviceError, Options, Path};
 
 /// Bytes that differ from place to place.
-fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
+pub(super) fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|i| ((i + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 

@@ -19,6 +19,7 @@ mod buffers;
 mod bytes;
 mod limits;
 mod streams;
+mod transfers;
 
 use std::fmt::{Debug, Display};
 use terrace_device::{Device, DeviceError, Options};
@@ -62,6 +63,11 @@ pub const CASES: &[(&str, Case)] = &[
     ("pinned_memory_is_the_host_s_after_the_copy", buffers::pinned_copies),
     ("pinned_memory_is_not_rounded_to_powers_of_two", buffers::pinned_sizes),
     ("unified_memory_is_seen_by_both", buffers::unified),
+    ("transfers_move_every_byte", transfers::every_byte),
+    ("transfers_to_many_places_are_one", transfers::many_places),
+    ("transfers_that_cannot_be_give_the_buffers_back", transfers::bad_transfers),
+    ("transfers_are_futures", transfers::futures),
+    ("transfers_of_threads_are_their_own", transfers::threads),
 ];
 
 /// `Ok` when it holds.
@@ -109,7 +115,8 @@ macro_rules! device_suite {
             caches_follow_pressure a_stream_has_its_own_memory_again_at_once streams_of_other_devices_are_refused
             a_graph_keeps_its_memory blocks_used_elsewhere_are_held buffers_hold_elements views_stay_inside_their_buffer
             pinned_memory_is_the_host_s_after_the_copy pinned_memory_is_not_rounded_to_powers_of_two
-            unified_memory_is_seen_by_both
+            unified_memory_is_seen_by_both transfers_move_every_byte transfers_to_many_places_are_one
+            transfers_that_cannot_be_give_the_buffers_back transfers_are_futures transfers_of_threads_are_their_own
         }
     };
     ($world:expr; $($name:ident)*) => {

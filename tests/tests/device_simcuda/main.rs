@@ -11,6 +11,7 @@ mod loss;
 mod memory;
 mod peers;
 mod streams;
+mod transfers;
 
 use terrace_cuda::Cuda;
 use terrace_device::{Device, DeviceError, Options};

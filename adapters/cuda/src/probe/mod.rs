@@ -10,7 +10,7 @@
 
 mod mapping;
 
-use crate::backend::Cuda;
+use crate::backend::{Cuda, batch};
 use crate::error::OpenError;
 use crate::functions::Missing;
 use crate::layouts::{PINNED, attribute};
@@ -19,7 +19,7 @@ use crate::pages;
 use crate::primary::insist;
 use crate::regions::{create_pool, destroy_pool, give_back, take, trim};
 use std::fmt;
-use terrace_device::{Backend, Capabilities, Fault, Kind, meminfo};
+use terrace_device::{Backend, Capabilities, CopyRange, Fault, Kind, RawStream, meminfo};
 
 /// Why a trial did not succeed.
 enum Why {
@@ -70,7 +70,7 @@ const fn trial(capability: Capabilities, without: &'static str, run: fn(&mut Cud
 }
 
 /// In order: some ask for what those before them found.
-const TRIALS: [Trial; 12] = [
+const TRIALS: [Trial; 13] = [
     trial(Capabilities::STREAM_NAMES, "streams have no names of their own", stream_names),
     trial(Capabilities::PAGES, "pages cannot be mapped", maps),
     trial(Capabilities::DRIVER_POOL, "the driver's pool cannot be used", pool),
@@ -78,6 +78,7 @@ const TRIALS: [Trial; 12] = [
     trial(Capabilities::CONCURRENT_MANAGED, "host and device must take turns with managed memory", concurrent),
     trial(Capabilities::PINNED, "there is no pinned memory", pinned),
     trial(Capabilities::REGISTRATION, "the program's own memory cannot be pinned", registration),
+    trial(Capabilities::BATCHES, "many copies are a call each", batches),
     trial(Capabilities::PEERS, "no other device is reached directly", peers),
     trial(Capabilities::PAGEABLE, "the device cannot use any host address", pageable),
     trial(Capabilities::HOST_ATOMICS, "atomics of host and device are not atomic to each other", atomics),
@@ -162,6 +163,22 @@ fn pool(cuda: &mut Cuda) -> Result<(), Why> {
         destroy_pool(cuda, pool);
     }
     Ok(tried?)
+}
+
+/// Two copies by one call.
+fn batches(cuda: &mut Cuda) -> Result<(), Why> {
+    let functions = cuda.primary.functions.batches.as_ref()?;
+    let region = take(cuda, Kind::Device, 1024)?;
+    let copies = [0, 512].map(|at| CopyRange { to: region + at, from: region + at + 256, bytes: 256 });
+    let stream = RawStream(cuda.stream);
+    // SAFETY: four parts of the region, which stays until the stream is done.
+    let tried = unsafe { batch(cuda, functions, &copies, stream) };
+    let done = insist(|| cuda.synchronize_stream(stream));
+    if done.is_ok() {
+        // SAFETY: taken above; the stream that used it is done.
+        insist(|| unsafe { give_back(cuda, Kind::Device, region) })?;
+    }
+    Ok(tried.and(done)?)
 }
 
 /// Takes one region and gives it back.

@@ -5,6 +5,7 @@ use crate::block::{DeviceBlock, Path};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::stream::Stream;
+use crate::transfer::{BufferStats, Meter};
 use bytemuck::Pod;
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,6 +27,8 @@ pub struct DeviceBuffer<T> {
     block: DeviceBlock,
     /// Elements; their bytes are at most the block's.
     len: usize,
+    /// What transfer engines did with it.
+    meter: Meter,
     of: PhantomData<T>,
 }
 
@@ -36,7 +39,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// As [`Device::allocate`]; [`DeviceError::BadRequest`] for none.
     pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
         let block = device.allocate_aligned(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
-        Ok(Self { block, len, of: PhantomData })
+        Ok(Self { block, len, meter: Meter::default(), of: PhantomData })
     }
 
     /// `len` elements of zeros.
@@ -77,6 +80,15 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The address of the first element, in the device's space.
     pub fn address(&self) -> u64 {
         self.block.address()
+    }
+
+    /// What [transfer engines](crate::TransferEngine) did with it.
+    pub fn transfers(&self) -> BufferStats {
+        self.meter.stats()
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// The memory under it: to say that other streams use it, or how it was given.
@@ -136,7 +148,8 @@ impl<T: Pod> DeviceBuffer<T> {
             let rule = "a cast needs whole elements of the other type";
             return Err(DeviceError::BadRequest { bytes, align: align_of::<U>() as u64, rule });
         }
-        Ok(DeviceBuffer { len: bytes as usize / size_of::<U>(), block: self.block, of: PhantomData })
+        let (block, len, meter) = (self.block, bytes as usize / size_of::<U>(), self.meter);
+        Ok(DeviceBuffer { block, len, meter, of: PhantomData })
     }
 }
 

@@ -52,6 +52,11 @@ impl<T: Pod> PinnedBuffer<T> {
         self.block.address()
     }
 
+    /// The memory under it.
+    pub(crate) fn block(&self) -> &DeviceBlock {
+        &self.block
+    }
+
     /// Copies all elements to a buffer, on the buffer's stream; does not wait.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use crate::backend::{Backend, RawStream};
 use crate::block::{DeviceBlock, Extra};
 use crate::capability::{Description, Memory};
 use crate::error::DeviceError;
+use crate::fault::Fault;
 use crate::loss::{Loss, insist};
 use crate::options::Options;
 use crate::source::wait;
@@ -19,6 +20,10 @@ pub(crate) trait Service: Marks + Send + Sync {
     fn options(&self) -> &Options;
     fn description(&self) -> &Description;
     fn loss(&self) -> Arc<Loss>;
+    /// For copies, and streams and events for them.
+    fn backend(&self) -> &dyn Backend;
+    /// A fault as users see it.
+    fn error(&self, fault: Fault) -> DeviceError;
     /// Whether it is this very pool.
     fn is(&self, other: &dyn Service) -> bool;
     fn memory(&self) -> Result<Memory, DeviceError>;
@@ -74,6 +79,14 @@ impl<B: Backend> Service for Pool<B> {
 
     fn loss(&self) -> Arc<Loss> {
         Arc::clone(&self.ground.loss)
+    }
+
+    fn backend(&self) -> &dyn Backend {
+        &*self.ground.backend
+    }
+
+    fn error(&self, fault: Fault) -> DeviceError {
+        self.driver(fault)
     }
 
     fn is(&self, other: &dyn Service) -> bool {

@@ -68,7 +68,7 @@ impl<B: Backend> Ground<B> {
 ///
 /// # Errors
 /// The driver's, each time.
-pub(crate) fn wait<B: Backend>(backend: &B, stream: RawStream) -> Result<(), Fault> {
+pub(crate) fn wait<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Result<(), Fault> {
     /// Waits for the stream alone.
     const TRIES: usize = 4;
     let mut last = backend.synchronize_stream(stream);

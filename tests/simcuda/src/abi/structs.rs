@@ -64,6 +64,20 @@ pub struct PoolProperties {
     pub reserved: [u8; 56],
 }
 
+/// `CUmemcpyAttributes`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CopyAttributes {
+    /// `CUmemcpySrcAccessOrder`: when sources are read. 1 in stream order, 2 during the call, 3 at any time.
+    pub order: c_int,
+    /// Where managed memory should be.
+    pub from: Location,
+    /// Likewise.
+    pub to: Location,
+    /// Bits of `CU_MEMCPY_FLAG_*`.
+    pub flags: c_int,
+}
+
 /// `CUuuid`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

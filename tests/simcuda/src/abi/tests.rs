@@ -1,7 +1,7 @@
 //! Layouts, numbers and names beside those of cudarc, which were made from `cuda.h`.
 
 use super::attributes as ours;
-use super::{Access, Location, PoolProperties, Properties, Uuid, codes};
+use super::{Access, CopyAttributes, Location, PoolProperties, Properties, Uuid, codes};
 use cudarc::driver::sys;
 use std::mem::{align_of, offset_of, size_of};
 
@@ -20,6 +20,8 @@ fn structures_are_laid_out_as_in_c() {
         location = location, security = win32HandleMetaData, compression = allocFlags);
     same_layout!(PoolProperties = sys::CUmemPoolProps: kind = allocType, handle_types = handleTypes,
         location = location, security = win32SecurityAttributes, max_size = reserved);
+    // Of CUDA 12.8, which this cudarc does not know: three enums and two locations.
+    assert_eq!(size_of::<CopyAttributes>(), 2 * size_of::<c_int>() + 2 * size_of::<sys::CUmemLocation>());
     assert_eq!(size_of::<Uuid>(), size_of::<sys::CUuuid>());
     assert_eq!(size_of::<sys::CUstream>(), size_of::<u64>());
     assert_eq!(size_of::<sys::CUdeviceptr>(), size_of::<u64>());

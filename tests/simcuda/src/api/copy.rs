@@ -5,7 +5,7 @@
 //! they return; those to such memory return when they are done.
 
 use crate::abi::codes::INVALID_CONTEXT;
-use crate::abi::{In, Out, Outcome};
+use crate::abi::{CopyAttributes, In, Out, Outcome};
 use crate::gate::exports;
 use crate::machine::context::Here;
 use crate::machine::{Fault, Held, World};
@@ -74,6 +74,39 @@ exports! {
         let lane = world.lane_here(here, stream, "cuMemcpyPeerAsync")?;
         peers(world, "cuMemcpyPeerAsync", [(to, to_context), (from.address(), from_context)])?;
         on_stream(world, lane, "cuMemcpyPeerAsync", to, from, bytes)
+    }
+}
+
+exports! {
+    /// Many copies on a stream, in any order among themselves. Never on the legacy default stream, nor in a graph.
+    Context fn cuMemcpyBatchAsync(
+        world, here, to: In<u64>, from: In<In<u8>>, sizes: In<usize>, count: usize, attributes: In<CopyAttributes>,
+        first: In<usize>, kinds: usize, failed: Out<usize>, stream: u64,
+    ) {
+        failed.put_if_wanted(usize::MAX);
+        super::valid(count > 0 && (1..=count).contains(&kinds) && stream > 1)?;
+        let (attributes, first) = (attributes.all(kinds)?, first.all(kinds)?);
+        let orders = attributes.iter().all(|kind| (1..=3).contains(&kind.order));
+        super::valid(orders && first[0] == 0 && first.is_sorted_by(|a, b| a < b) && first.iter().all(|&at| at < count))?;
+        let lane = world.lane_here(here, stream, "cuMemcpyBatchAsync")?;
+        super::valid(world.streams.all.get(&lane).is_some_and(|stream| stream.capture.is_none()))?;
+        let (to, from, sizes) = (to.all(count)?, from.all(count)?, sizes.all(count)?);
+        unordered(world, &to, &sizes);
+        for at in 0..count {
+            let copied = on_stream(world, lane, "cuMemcpyBatchAsync", to[at], from[at], sizes[at]);
+            copied.inspect_err(|_| failed.put_if_wanted(at))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reports targets of one batch that overlap: which of the copies wins is not defined.
+fn unordered(world: &mut World, to: &[u64], sizes: &[usize]) {
+    let mut targets: Vec<(u64, u64)> = to.iter().zip(sizes).map(|(&to, &bytes)| (to, to + bytes as u64)).collect();
+    targets.sort_unstable();
+    if let Some(pair) = targets.windows(2).find(|pair| pair[0].1 > pair[1].0) {
+        let text = format!("cuMemcpyBatchAsync writes {:#x} and {:#x}, which overlap", pair[0].0, pair[1].0);
+        world.report.add(Fault::Race, text);
     }
 }
 

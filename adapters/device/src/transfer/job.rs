@@ -1,0 +1,338 @@
+//! One transfer as the engine knows it: ranges to copy, and how far it is.
+//!
+//! Promises upward: what a job keeps is let go when nothing of it is in flight, not before; it ends once, with all its bytes
+//! moved or with one error; pieces that were refused are issued again, whole.
+//! Asks from below: a [`Part`] taken is settled or refused, exactly once.
+
+use super::options::Priority;
+use super::stats::Tally;
+use crate::backend::CopyRange;
+use crate::error::DeviceError;
+use crate::fault::Fault;
+use crate::stream::StreamCore;
+use std::any::Any;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From the host to the device.
+    Up,
+    /// From the device to the host.
+    Down,
+    /// On the device.
+    Within,
+}
+
+/// How a job's bytes are moved: only what is alike goes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) way: Way,
+    /// Whether the device can use the host's side itself: no staging.
+    pub(super) direct: bool,
+}
+
+/// The first bytes of a range, at most `room`, and what is left.
+fn split(range: CopyRange, room: u64) -> (CopyRange, Option<CopyRange>) {
+    let CopyRange { to, from, bytes } = range;
+    if bytes <= room {
+        return (range, None);
+    }
+    let rest = CopyRange { to: to + room, from: from + room, bytes: bytes - room };
+    (CopyRange { bytes: room, ..range }, Some(rest))
+}
+
+/// What keeps the memory of a job alive: the buffers themselves. Nothing where the caller waits.
+pub(super) type Keep = Option<Box<dyn Any + Send>>;
+
+/// How a transfer went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Pieces they were moved in.
+    pub pieces: u32,
+    /// Pieces among them that were tried again after a refusal.
+    pub retries: u32,
+    /// From the call until the last byte was there.
+    pub time: Duration,
+}
+
+/// A job that is over.
+pub(super) struct End {
+    pub(super) result: Result<Report, DeviceError>,
+    pub(super) keep: Keep,
+    /// Whether any byte of the target may have been written.
+    pub(super) touched: bool,
+}
+
+/// Streams of the buffers of a job: of one, or of both.
+pub(super) type Homes = [Option<Arc<StreamCore>>; 2];
+
+pub(super) struct Job {
+    pub(super) route: Route,
+    pub(super) class: Priority,
+    /// Streams whose work so far comes first.
+    pub(super) homes: Homes,
+    /// Jobs handed to the engine before it.
+    pub(super) number: u64,
+    tally: Arc<Tally>,
+    began: Instant,
+    progress: Mutex<Progress>,
+    ended: Condvar,
+}
+
+/// Under the job's lock, which is the last of all to be taken.
+struct Progress {
+    /// Ranges not issued yet; the last is the next.
+    left: Vec<CopyRange>,
+    /// Parts issued and neither settled nor refused.
+    flying: u32,
+    /// Whether the queue, or a lane that looks at it, has the job.
+    queued: bool,
+    /// Refusals in a row, and when the next piece may be tried.
+    refused: u32,
+    not_before: Option<Instant>,
+    /// Whether it goes without others, since it or a companion was refused for good.
+    alone: bool,
+    /// Whether the caller gave it up.
+    cancelled: bool,
+    touched: bool,
+    error: Option<DeviceError>,
+    report: Report,
+    keep: Keep,
+    /// Whether somebody will pick up the end.
+    wanted: bool,
+    waker: Option<Waker>,
+    end: Option<End>,
+}
+
+/// Some bytes of a job, on their way.
+pub(super) struct Part {
+    pub(super) job: Arc<Job>,
+    pub(super) range: CopyRange,
+}
+
+/// Whether the queue gets a job again, or that it ended.
+pub(super) type Asked = Result<bool, After>;
+
+/// What to do for a job that ended, without any lock.
+#[must_use]
+#[derive(Default)]
+pub(super) struct After {
+    waker: Option<Waker>,
+    /// Dropped here: nobody wants it.
+    _end: Option<End>,
+}
+
+impl After {
+    /// Wakes whoever waits. A waker that panics is its owner's affair.
+    pub(super) fn act(self) {
+        if let Some(waker) = self.waker {
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+}
+
+/// What a queue learns from a look at a job.
+pub(super) enum Look {
+    /// Nothing of it is left to issue: it leaves the queue.
+    Gone(After),
+    /// This much of it; `true`: more is left.
+    Some(CopyRange, bool),
+    /// Not before that.
+    Later(Instant),
+}
+
+impl Job {
+    pub(super) fn new(route: Route, class: Priority, homes: Homes, number: u64, tally: Arc<Tally>) -> Self {
+        let progress = Progress {
+            left: Vec::new(),
+            flying: 0,
+            queued: true,
+            refused: 0,
+            not_before: None,
+            alone: false,
+            cancelled: false,
+            touched: false,
+            error: None,
+            report: Report::default(),
+            keep: None,
+            wanted: true,
+            waker: None,
+            end: None,
+        };
+        let (progress, ended) = (Mutex::new(progress), Condvar::new());
+        Self { route, class, homes, number, tally, began: Instant::now(), progress, ended }
+    }
+
+    /// The same with what it moves, in order, and what keeps that alive.
+    pub(super) fn with(mut self, mut ranges: Vec<CopyRange>, keep: Keep) -> Self {
+        ranges.retain(|range| range.bytes > 0);
+        ranges.reverse();
+        let progress = self.progress.get_mut().unwrap_or_else(PoisonError::into_inner);
+        (progress.left, progress.keep) = (ranges, keep);
+        self
+    }
+
+    /// Progress is whole between any two calls.
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes at most `room` bytes to issue now.
+    pub(super) fn take(&self, room: u64, now: Instant) -> Look {
+        let mut progress = self.progress();
+        let given_up = progress.cancelled || progress.error.is_some() || progress.end.is_some();
+        if let Some(at) = progress.not_before.filter(|&at| at > now && !given_up) {
+            return Look::Later(at);
+        }
+        let next = if given_up { None } else { progress.left.pop() };
+        let Some(next) = next else {
+            progress.queued = false;
+            return Look::Gone(self.finish(progress));
+        };
+        let (range, rest) = split(next, room);
+        progress.left.extend(rest);
+        progress.flying += 1;
+        progress.touched = true;
+        let more = !progress.left.is_empty();
+        progress.queued = more;
+        Look::Some(range, more)
+    }
+
+    /// Whether it goes without others.
+    pub(super) fn is_alone(&self) -> bool {
+        self.progress().alone
+    }
+
+    /// A part has arrived.
+    pub(super) fn settled(&self, bytes: u64) -> After {
+        let mut progress = self.progress();
+        progress.flying -= 1;
+        (progress.refused, progress.not_before) = (0, None);
+        progress.report.bytes += bytes;
+        progress.report.pieces += 1;
+        self.finish(progress)
+    }
+
+    /// A part was refused for a reason that may pass: it is issued again, after `delay` of how often that was in a row. `Err`
+    /// when that was too often. Gives whether the queue gets the job (again).
+    pub(super) fn again(
+        &self,
+        range: CopyRange,
+        error: &DeviceError,
+        delay: impl Fn(u32) -> Option<Duration>,
+    ) -> Asked {
+        let mut progress = self.progress();
+        let Some(delay) = delay(progress.refused + 1) else {
+            drop(progress);
+            return Err(self.failed(error.clone()));
+        };
+        progress.refused += 1;
+        progress.not_before = Some(Instant::now() + delay);
+        Ok(Self::put_back(progress, range))
+    }
+
+    /// A part was refused together with others: it is issued again alone, which shows whether it is the guilty one. Gives
+    /// whether the queue gets the job (again).
+    pub(super) fn again_alone(&self, range: CopyRange) -> bool {
+        let mut progress = self.progress();
+        progress.alone = true;
+        Self::put_back(progress, range)
+    }
+
+    fn put_back(mut progress: MutexGuard<'_, Progress>, range: CopyRange) -> bool {
+        progress.flying -= 1;
+        progress.left.push(range);
+        progress.report.retries += 1;
+        !std::mem::replace(&mut progress.queued, true)
+    }
+
+    /// A part was refused for good, and with it the job.
+    pub(super) fn failed(&self, error: DeviceError) -> After {
+        let mut progress = self.progress();
+        progress.flying -= 1;
+        progress.error.get_or_insert(error);
+        self.finish(progress)
+    }
+
+    /// As [`Job::failed`], when the driver cannot say whether the part is still on its way: its memory is never let go.
+    pub(super) fn lost(&self, error: DeviceError) -> After {
+        std::mem::forget(self.progress().keep.take());
+        self.failed(error)
+    }
+
+    /// The caller gives it up: nothing more is issued.
+    pub(super) fn cancel(&self) {
+        let mut progress = self.progress();
+        progress.cancelled = true;
+        // Not the queue's answer: it finds out later that nothing is left.
+        self.finish(progress).act();
+    }
+
+    /// Nobody will pick up the end.
+    pub(super) fn let_go(&self) {
+        let mut progress = self.progress();
+        (progress.cancelled, progress.wanted, progress.waker) = (true, false, None);
+        let unwanted = progress.end.take();
+        let after = self.finish(progress);
+        drop(unwanted);
+        after.act();
+    }
+
+    /// Ends the job if it is over.
+    fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> After {
+        let issued = progress.left.is_empty() && !progress.queued;
+        // What had arrived as a whole before it was given up is done.
+        let given_up = progress.cancelled && !issued;
+        let error = progress.error.clone().or(given_up.then_some(DeviceError::Cancelled));
+        if progress.end.is_some() || progress.flying > 0 || !(issued || error.is_some()) {
+            return After::default();
+        }
+        progress.report.time = self.began.elapsed();
+        let report = progress.report;
+        self.tally.ended(self.route.way, error.as_ref(), report);
+        let end = End { result: error.map_or(Ok(report), Err), keep: progress.keep.take(), touched: progress.touched };
+        progress.left = Vec::new();
+        let waker = progress.waker.take();
+        if progress.wanted {
+            progress.end = Some(end);
+            drop(progress);
+            self.ended.notify_all();
+            return After { waker, _end: None };
+        }
+        // A second end would be empty-handed.
+        progress.end = Some(End { result: Ok(report), keep: None, touched: false });
+        After { waker: None, _end: Some(end) }
+    }
+
+    /// Waits for the end.
+    pub(super) fn wait(&self) -> End {
+        let mut progress = self.progress();
+        loop {
+            match progress.end.take() {
+                Some(end) => return end,
+                None => progress = self.ended.wait(progress).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// The end, if it has come; else `waker` is told of it.
+    pub(super) fn poll(&self, waker: &Waker) -> Option<End> {
+        let mut progress = self.progress();
+        let end = progress.end.take();
+        if end.is_none() {
+            progress.waker.get_or_insert_with(|| waker.clone()).clone_from(waker);
+        }
+        end
+    }
+}
+
+/// Whether a refusal may pass by itself: then the piece is tried again.
+pub(super) fn may_pass(fault: &Fault) -> bool {
+    use crate::fault::Reason;
+    matches!(fault.reason, Reason::Transient | Reason::OutOfMemory | Reason::Capturing)
+}

@@ -1,0 +1,255 @@
+//! A lane: a thread with a stream and two slots, which moves one piece while it prepares the next.
+//!
+//! ```text
+//!   slot 0   fill ── copy ──────────► arrived │ fill ── copy ──────────►
+//!   slot 1          fill ── copy ────────────►│ arrived   fill ── copy ──
+//! ```
+//!
+//! Promises upward: a piece is issued after everything put on its buffers' streams before the transfer was asked for; what
+//! was issued is waited for before anybody hears of it, also when it fails.
+//! Asks from below: a [`Backend`]: a stream in order, events.
+
+use super::job::{Route, Way};
+use super::queue::Load;
+use super::shared::{Next, Shared};
+use super::stage::Stage;
+use crate::backend::{Backend, CopyRange, RawEvent, RawStream};
+use crate::error::DeviceError;
+use crate::fault::{Fault, Reason};
+use crate::loss::insist;
+use crate::source::wait;
+use crate::stream::NO_ROUTE;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(super) struct Lane {
+    shared: Arc<Shared>,
+    stream: RawStream,
+    /// For putting this stream behind others.
+    mark: Option<RawEvent>,
+    slots: [Slot; 2],
+    /// The slot that is used next; it holds the older piece.
+    turn: usize,
+    /// For each stream, by owner: jobs up to this number are behind it.
+    followed: HashMap<u32, u64>,
+    /// When this lane was last heard of by the pace.
+    heard: Instant,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// Happens when the piece is there.
+    event: Option<RawEvent>,
+    /// Memory for pieces that need it, as large as the largest so far.
+    stage: Option<Stage>,
+    flight: Option<Flight>,
+}
+
+/// A piece on its way.
+struct Flight {
+    load: Load,
+    begun: Instant,
+    /// Whether its bytes are in the slot's memory.
+    staged: bool,
+}
+
+/// Streams that are remembered at most. Forgetting costs an event.
+const FOLLOWED: usize = 1024;
+
+impl Lane {
+    /// # Errors
+    /// The driver's.
+    pub(super) fn new(shared: Arc<Shared>) -> Result<Self, DeviceError> {
+        let told = |fault| shared.service.error(fault);
+        let stream = shared.service.backend().create_stream().map_err(told)?;
+        let (slots, followed, heard) = (Default::default(), HashMap::new(), Instant::now());
+        // Whole from here on: should an event be refused, the rest goes with it.
+        let mut lane = Self { shared, stream, mark: None, slots, turn: 0, followed, heard };
+        let event = |lane: &Self| lane.backend().create_event().map_err(|fault| lane.shared.service.error(fault));
+        lane.mark = Some(event(&lane)?);
+        for slot in 0..lane.slots.len() {
+            lane.slots[slot].event = Some(event(&lane)?);
+        }
+        Ok(lane)
+    }
+
+    fn backend(&self) -> &dyn Backend {
+        self.shared.service.backend()
+    }
+
+    /// Moves pieces until the engine is closed and nothing is left.
+    pub(super) fn run(mut self) {
+        // Refused: each call does it for itself then.
+        let _ = self.backend().attach();
+        loop {
+            let busy = self.slots.iter().any(|slot| slot.flight.is_some());
+            match self.shared.next(busy) {
+                Next::Load(load) => self.start(load),
+                Next::Nothing => {
+                    self.settle(self.turn);
+                    self.turn ^= 1;
+                }
+                Next::End => return,
+            }
+        }
+    }
+
+    fn start(&mut self, load: Load) {
+        let turn = self.turn;
+        self.settle(turn);
+        self.turn ^= 1;
+        self.shared.tally.begin(load.route.way);
+        let begun = Instant::now();
+        match self.issue(turn, &load) {
+            Ok(staged) => self.slots[turn].flight = Some(Flight { load, begun, staged }),
+            Err(fault) => self.refused(turn, load, fault),
+        }
+    }
+
+    /// Puts a piece on the stream. Gives whether it goes through the slot's memory.
+    fn issue(&mut self, turn: usize, load: &Load) -> Result<bool, Fault> {
+        self.shared.loss.check()?;
+        self.follow(load)?;
+        let ranges: Vec<CopyRange> = load.parts.iter().map(|part| part.range).collect();
+        let staged = !load.route.direct && self.stage(turn, load.bytes).is_some();
+        let copies = if staged { self.staged(turn, &ranges, load.route.way) } else { ranges };
+        let (slot, backend) = (&self.slots[turn], self.backend());
+        let event = slot.event.ok_or(Fault::of("record", Reason::BadHandle))?;
+        // SAFETY: the device's ranges lie in blocks that the job keeps, those of the host in its buffers or in the slot's
+        // memory, which nothing else uses; both stay until `settle` or `refused` has waited.
+        unsafe { backend.copy_batch(&joined(load, copies), self.stream) }?;
+        backend.record(event, self.stream)?;
+        Ok(staged)
+    }
+
+    /// The copies between the slot's memory and the device; bytes that go up are in there already.
+    fn staged(&mut self, turn: usize, ranges: &[CopyRange], way: Way) -> Vec<CopyRange> {
+        let Some(stage) = &mut self.slots[turn].stage else { return Vec::new() };
+        if way.is_up() {
+            // SAFETY: sources are the jobs' buffers, alive until they end; the slot was settled; `stage` made room for all.
+            unsafe { stage.fill(ranges) };
+        }
+        stage.through(ranges, way.is_up())
+    }
+
+    /// The slot's memory, with room for so many bytes. `None` where no pinned memory is to be had: the driver then copies
+    /// through memory of its own.
+    fn stage(&mut self, turn: usize, bytes: u64) -> Option<&Stage> {
+        let large_enough = self.slots[turn].stage.as_ref().is_some_and(|stage| stage.bytes >= bytes);
+        if !large_enough {
+            let bytes = bytes.max(self.shared.options.chunk.0);
+            self.slots[turn].stage = None;
+            self.slots[turn].stage = Stage::new(&self.shared.service, bytes).ok();
+        }
+        self.slots[turn].stage.as_ref()
+    }
+
+    /// Lets what is issued from now on come after everything put on the jobs' streams until they were asked for.
+    fn follow(&mut self, load: &Load) -> Result<(), Fault> {
+        let taken = self.shared.taken();
+        for part in &load.parts {
+            for home in part.job.homes.iter().flatten() {
+                let owner = home.owner.0;
+                if self.followed.get(&owner).is_some_and(|&number| number >= part.job.number) {
+                    continue;
+                }
+                if home.route() != NO_ROUTE {
+                    return Err(Fault::of("copy after a stream whose work is captured", Reason::Capturing));
+                }
+                let mark = self.mark.ok_or(Fault::of("record", Reason::BadHandle))?;
+                self.backend().record(mark, home.raw)?;
+                self.backend().order(self.stream, mark)?;
+                if self.followed.len() >= FOLLOWED {
+                    self.followed.clear();
+                }
+                self.followed.insert(owner, taken);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the piece of a slot, and hands its bytes over.
+    fn settle(&mut self, turn: usize) {
+        let slot = &mut self.slots[turn];
+        let (Some(flight), Some(event)) = (slot.flight.take(), slot.event) else { return };
+        let arrived = self.backend().wait(event);
+        // An event that cannot be asked says nothing about the copies: the stream does.
+        if let Err(fault) = arrived.or_else(|_| wait(self.backend(), self.stream)) {
+            return self.refused(turn, flight.load, fault);
+        }
+        let Route { way, .. } = flight.load.route;
+        if let (Way::Down, true, Some(stage)) = (way, flight.staged, &self.slots[turn].stage) {
+            // SAFETY: targets are the jobs' own buffers, alive until they end; the copies into the slot are done.
+            unsafe { stage.empty(flight.load.parts.iter().map(|part| part.range)) };
+        }
+        // While one piece follows another, from one arrival to the next.
+        let time = self.heard.max(flight.begun).elapsed();
+        self.heard = Instant::now();
+        self.shared.arrived(flight.load, time);
+    }
+
+    /// Tells of a piece that was refused, when nothing of it is on its way.
+    fn refused(&mut self, turn: usize, load: Load, fault: Fault) {
+        // The other slot's piece is waited for as well, and still settled in its turn.
+        let quiet = match wait(self.backend(), self.stream) {
+            Ok(()) => true,
+            // With its context, everything that was on its way is gone.
+            Err(last) => last.is_fatal(),
+        };
+        if !quiet {
+            std::mem::forget(self.slots[turn].stage.take());
+        }
+        self.shared.refused(load, fault, quiet);
+    }
+}
+
+/// Neighbours on both sides as one copy, where they are of one job: those of others lie in allocations of their own, beyond
+/// which no copy may go.
+fn joined(load: &Load, copies: Vec<CopyRange>) -> Vec<CopyRange> {
+    let mut joined: Vec<CopyRange> = Vec::with_capacity(copies.len());
+    let mut job = None;
+    for (part, next) in load.parts.iter().zip(copies) {
+        let same = job.replace(Arc::as_ptr(&part.job)) == Some(Arc::as_ptr(&part.job));
+        match joined.last_mut().filter(|_| same) {
+            Some(last) if last.to + last.bytes == next.to && last.from + last.bytes == next.from => {
+                last.bytes += next.bytes;
+            }
+            _ => joined.push(next),
+        }
+    }
+    joined
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.settle(self.turn);
+        self.settle(self.turn ^ 1);
+        let backend = self.shared.service.backend();
+        for event in self.slots.iter().map(|slot| slot.event).chain([self.mark]).flatten() {
+            let _ = insist(|| backend.destroy_event(event));
+        }
+        let _ = insist(|| backend.destroy_stream(self.stream));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job::{Job, Part};
+    use super::super::options::Priority;
+    use super::*;
+
+    #[test]
+    fn neighbours_of_one_job_are_one_copy() {
+        let route = Route { way: Way::Up, direct: true };
+        let jobs =
+            [0, 1].map(|number| Arc::new(Job::new(route, Priority::Normal, [None, None], number, Arc::default())));
+        let range = |to, from, bytes| CopyRange { to, from, bytes };
+        let ranges = [range(0, 100, 10), range(10, 110, 5), range(15, 200, 5), range(30, 205, 5), range(35, 210, 1)];
+        let parts = ranges.iter().zip([0, 0, 0, 0, 1]);
+        let parts = parts.map(|(&range, job): (_, usize)| Part { job: Arc::clone(&jobs[job]), range }).collect();
+        let load = Load { route, parts, bytes: 26 };
+        let one = [range(0, 100, 15), range(15, 200, 5), range(30, 205, 5), range(35, 210, 1)];
+        assert_eq!(joined(&load, ranges.to_vec()), one);
+    }
+}

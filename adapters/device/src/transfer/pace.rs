@@ -1,0 +1,147 @@
+//! How large a piece should be: found by trying.
+//!
+//! Promises upward: a size between two bounds, at which bytes pass nearly as fast as at the best of its neighbours; it
+//! follows when the machine changes. Pure: no clock in here.
+//!
+//! Hill climbing over powers of two. Most pieces have the present size; every eighth time in a row it is done with, one
+//! neighbour is tried for four pieces, up and down in turn. A larger one that is 3 % faster takes its place (less than that is
+//! noise on machines that do other things too), and a smaller one that is nearly as fast.
+
+/// Pieces at the present size before a neighbour is tried.
+const STAY: u32 = 8;
+
+/// Pieces at a neighbour before it is judged.
+const TRY: u32 = 4;
+
+/// How much faster a larger neighbour must be to take the place.
+const BETTER: f64 = 1.03;
+
+/// How fast a smaller neighbour must be: it holds others up for a shorter time. What a piece costs by itself weighs twice as
+/// much at each halving, so that all of them together lose no more than 2 %.
+const WORSE: f64 = 0.99;
+
+/// What the newest measurement weighs in a mean: an eighth forgets a change within 20 pieces.
+const WEIGHT: f64 = 0.125;
+
+/// The present size, and what was measured.
+#[derive(Debug)]
+pub(super) struct Pace {
+    least: u32,
+    most: u32,
+    /// Exponents of two, `least <= now, tried <= most`; `tried` differs from `now` by at most one.
+    now: u32,
+    tried: u32,
+    /// Pieces measured at `tried` since it was chosen.
+    done: u32,
+    /// Whether the next neighbour is the larger one.
+    up: bool,
+    /// Mean bytes a nanosecond for each exponent; 0: never measured.
+    rates: [f64; 64],
+}
+
+impl Pace {
+    /// Between two powers of two, both included. Starts at four times the least.
+    pub(super) fn new(least: u64, most: u64) -> Self {
+        let (least, most) = (least.trailing_zeros(), most.trailing_zeros());
+        let now = (least + 2).min(most);
+        Self { least, most, now, tried: now, done: 0, up: true, rates: [0.0; 64] }
+    }
+
+    /// Bytes of the next piece.
+    pub(super) fn bytes(&self) -> u64 {
+        1 << self.tried
+    }
+
+    /// A piece of nearly this size took so long. Others say nothing about the size.
+    pub(super) fn measured(&mut self, bytes: u64, nanoseconds: u64) {
+        if bytes > self.bytes() || bytes < self.bytes() / 4 * 3 {
+            return;
+        }
+        let rate = bytes as f64 / nanoseconds.max(1) as f64;
+        let mean = &mut self.rates[self.tried as usize];
+        *mean = if *mean == 0.0 { rate } else { *mean + (rate - *mean) * WEIGHT };
+        self.done += 1;
+        if self.tried == self.now && self.done >= STAY {
+            self.try_neighbour();
+        } else if self.tried != self.now && self.done >= TRY {
+            self.judge();
+        }
+    }
+
+    fn try_neighbour(&mut self) {
+        self.done = 0;
+        let next = if self.up { self.now + 1 } else { self.now.saturating_sub(1) };
+        self.up = !self.up;
+        if (self.least..=self.most).contains(&next) {
+            self.tried = next;
+            // An old mean would judge for the machine of then.
+            self.rates[next as usize] = 0.0;
+        }
+    }
+
+    fn judge(&mut self) {
+        self.done = 0;
+        let (rate, present) = (self.rates[self.tried as usize], self.rates[self.now as usize]);
+        let enough = present * if self.tried > self.now { BETTER } else { WORSE };
+        if rate > enough {
+            // Further in the same direction first.
+            self.up = self.tried > self.now;
+            self.now = self.tried;
+        }
+        self.tried = self.now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where it comes to rest when a piece costs `fixed` nanoseconds and `rate` bytes pass in each, up to `cliff` bytes,
+    /// and half as many beyond.
+    fn rest(pace: &mut Pace, fixed: u64, rate: u64, cliff: u64) -> u64 {
+        for _ in 0..2000 {
+            let bytes = pace.bytes();
+            let slow = if bytes > cliff { 2 } else { 1 };
+            pace.measured(bytes, fixed + bytes / rate * slow);
+        }
+        1 << pace.now
+    }
+
+    #[test]
+    fn it_grows_while_that_pays_and_no_further() {
+        // 10 us a piece, 25 bytes a nanosecond: at 4 MiB the fixed cost is 5.6 %, at 8 MiB 2.9 %, at 16 MiB 1.5 %.
+        let mut pace = Pace::new(1 << 18, 1 << 24);
+        assert_eq!(pace.bytes(), 1 << 20);
+        let rest_at = rest(&mut pace, 10_000, 25, u64::MAX);
+        assert!((1 << 22..=1 << 23).contains(&rest_at), "{rest_at}");
+    }
+
+    #[test]
+    fn it_stays_below_a_cliff_and_follows_when_the_machine_changes() {
+        let mut pace = Pace::new(1 << 18, 1 << 24);
+        assert_eq!(rest(&mut pace, 1_000, 10, 1 << 19), 1 << 19);
+        assert!(rest(&mut pace, 100_000, 10, u64::MAX) >= 1 << 23);
+        assert_eq!(rest(&mut pace, 1_000, 10, 1 << 18), 1 << 18);
+    }
+
+    #[test]
+    fn it_never_leaves_its_bounds() {
+        for (least, most) in [(1 << 12, 1 << 12), (1 << 18, 1 << 19)] {
+            let mut pace = Pace::new(least, most);
+            for piece in 0..1000u64 {
+                assert!((least..=most).contains(&pace.bytes()));
+                pace.measured(pace.bytes(), piece * 7919 % 1000 + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_of_other_sizes_say_nothing() {
+        let mut pace = Pace::new(1 << 18, 1 << 24);
+        for _ in 0..100 {
+            pace.measured(1 << 12, 1);
+            pace.measured(1 << 30, 1);
+        }
+        assert_eq!((pace.done, pace.now), (0, 20));
+    }
+}

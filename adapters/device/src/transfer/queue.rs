@@ -1,0 +1,253 @@
+//! What goes next.
+//!
+//! Promises upward: jobs of one class take turns, a piece each, so a large one does not hold up the rest; a class gets a piece
+//! at the latest when others were served [`TransferOptions::patience`] times while it waited; small jobs that are alike share
+//! a piece. Pure: no clock and no thread in here.
+//! Asks from below: [`Job::take`].
+//!
+//! Invariants: a job is in here at most once; one that is here has `queued` set.
+
+use super::job::{After, Job, Look, Part, Route};
+use super::options::TransferOptions;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Classes of [`Priority`](super::Priority).
+const CLASSES: usize = 3;
+
+/// Parts that are moved together.
+pub(super) struct Load {
+    pub(super) route: Route,
+    pub(super) parts: Vec<Part>,
+    pub(super) bytes: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    classes: [VecDeque<Arc<Job>>; CLASSES],
+    /// How often each class was passed over since it was served or was empty.
+    passed: [u32; CLASSES],
+    /// Jobs that were refused and wait for their time.
+    later: Vec<(Instant, Arc<Job>)>,
+}
+
+/// What [`Queue::load`] found.
+pub(super) struct Found {
+    pub(super) load: Option<Load>,
+    /// Of jobs that turned out to be over.
+    pub(super) after: Vec<After>,
+}
+
+impl Queue {
+    /// The last of its class.
+    pub(super) fn push(&mut self, job: Arc<Job>) {
+        self.classes[job.class as usize].push_back(job);
+    }
+
+    /// Jobs that are in here.
+    pub(super) fn len(&self) -> usize {
+        self.later.len() + self.classes.iter().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// When the next of those that wait for their time may go.
+    pub(super) fn next_time(&self) -> Option<Instant> {
+        self.later.iter().map(|(at, _)| *at).min()
+    }
+
+    /// The next piece: of the first job of the class whose turn it is, filled up with others that are like it. `room` says how
+    /// many bytes a piece has.
+    pub(super) fn load(&mut self, options: &TransferOptions, now: Instant, room: impl Fn(Route) -> u64) -> Found {
+        self.wake(now);
+        let mut found = Found { load: None, after: Vec::new() };
+        // A class whose jobs are all over is empty now: the next one's turn.
+        while found.load.is_none()
+            && let Some(class) = self.turn(options.patience)
+        {
+            self.fill(class, (options, now), &room, &mut found);
+        }
+        found
+    }
+
+    /// Jobs whose time has come go to the front of their class: they were in front before.
+    fn wake(&mut self, now: Instant) {
+        for at in (0..self.later.len()).rev() {
+            if self.later[at].0 <= now {
+                let (_, job) = self.later.swap_remove(at);
+                self.classes[job.class as usize].push_front(job);
+            }
+        }
+    }
+
+    /// The class to be served.
+    fn turn(&mut self, patience: u32) -> Option<usize> {
+        let waits = |class: &usize| !self.classes[*class].is_empty();
+        let starving = (0..CLASSES).rev().filter(waits).find(|&class| self.passed[class] >= patience);
+        let class = starving.or_else(|| (0..CLASSES).find(waits))?;
+        for other in 0..CLASSES {
+            let passed = other != class && !self.classes[other].is_empty();
+            self.passed[other] = if passed { self.passed[other] + 1 } else { 0 };
+        }
+        Some(class)
+    }
+
+    fn fill(
+        &mut self,
+        class: usize,
+        (options, now): (&TransferOptions, Instant),
+        room: &impl Fn(Route) -> u64,
+        found: &mut Found,
+    ) {
+        let jobs = &mut self.classes[class];
+        while let Some(job) = jobs.front() {
+            let alone = job.is_alone();
+            let left = match &found.load {
+                None => room(job.route),
+                Some(load) if alone || load.route != job.route || load.parts.len() >= options.batch => return,
+                Some(load) => room(job.route).saturating_sub(load.bytes),
+            };
+            if left == 0 {
+                return;
+            }
+            let Some(job) = jobs.pop_front() else { return };
+            match job.take(left, now) {
+                Look::Later(at) => self.later.push((at, job)),
+                Look::Gone(after) => found.after.push(after),
+                Look::Some(range, more) => {
+                    if more {
+                        jobs.push_back(Arc::clone(&job));
+                    }
+                    let route = job.route;
+                    let load = found.load.get_or_insert_with(|| Load { route, parts: Vec::new(), bytes: 0 });
+                    load.bytes += range.bytes;
+                    load.parts.push(Part { job, range });
+                    if alone {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job::Way;
+    use super::super::options::Priority;
+    use super::*;
+    use crate::backend::CopyRange;
+    use crate::error::DeviceError;
+
+    const UP: Route = Route { way: Way::Up, direct: false };
+    const DOWN: Route = Route { way: Way::Down, direct: false };
+
+    fn job(route: Route, class: Priority, number: u64, sizes: &[u64]) -> Arc<Job> {
+        let mut at = number << 32;
+        let ranges = sizes.iter().map(|&bytes| {
+            at += bytes;
+            CopyRange { to: at - bytes, from: at - bytes, bytes }
+        });
+        Arc::new(Job::new(route, class, [None, None], number, Arc::default()).with(ranges.collect(), None))
+    }
+
+    /// The next load, as (number of the job, bytes) for each part.
+    fn next(queue: &mut Queue, options: &TransferOptions, room: u64) -> Vec<(u64, u64)> {
+        let found = queue.load(options, Instant::now(), |_| room);
+        let parts = found.load.map_or(Vec::new(), |load| load.parts);
+        for part in &parts {
+            part.job.settled(part.range.bytes).act();
+        }
+        parts.iter().map(|part| (part.job.number, part.range.bytes)).collect()
+    }
+
+    #[test]
+    fn small_jobs_share_a_piece_and_unlike_ones_do_not() {
+        let (mut queue, options) = (Queue::default(), TransferOptions { batch: 3, ..TransferOptions::default() });
+        for (number, route) in [(0, UP), (1, UP), (2, UP), (3, UP), (4, DOWN), (5, UP)] {
+            queue.push(job(route, Priority::Normal, number, &[10]));
+        }
+        assert_eq!(next(&mut queue, &options, 100), [(0, 10), (1, 10), (2, 10)]);
+        assert_eq!(next(&mut queue, &options, 100), [(3, 10)]);
+        assert_eq!(next(&mut queue, &options, 100), [(4, 10)]);
+        assert_eq!(next(&mut queue, &options, 100), [(5, 10)]);
+        assert_eq!((next(&mut queue, &options, 100), queue.len()), (vec![], 0));
+    }
+
+    #[test]
+    fn large_jobs_take_turns_and_every_byte_goes_once() {
+        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let jobs = [job(UP, Priority::Normal, 0, &[250]), job(UP, Priority::Normal, 1, &[30, 90])];
+        jobs.iter().for_each(|job| queue.push(Arc::clone(job)));
+        let loads: Vec<_> =
+            std::iter::from_fn(|| Some(next(&mut queue, &options, 100)).filter(|load| !load.is_empty())).collect();
+        assert_eq!(loads.concat().iter().filter(|(number, _)| *number == 1).map(|(_, bytes)| bytes).sum::<u64>(), 120);
+        assert_eq!(loads[0], [(0, 100)]);
+        assert_eq!(loads[1][0], (1, 30), "the other's turn");
+        for (job, bytes) in jobs.iter().zip([250, 120]) {
+            assert_eq!(job.wait().result.expect("it is whole").bytes, bytes);
+        }
+    }
+
+    #[test]
+    fn a_lower_class_waits_but_not_for_ever() {
+        let (mut queue, options) = (Queue::default(), TransferOptions { patience: 3, ..TransferOptions::default() });
+        queue.push(job(UP, Priority::Low, 2, &[20]));
+        queue.push(job(UP, Priority::Normal, 1, &[20]));
+        queue.push(job(UP, Priority::High, 0, &[200]));
+        let order: Vec<u64> = (0..14).flat_map(|_| next(&mut queue, &options, 10)).map(|(number, _)| number).collect();
+        assert_eq!(&order[..3], [0, 0, 0]);
+        let first = |class| order.iter().position(|&number| number == class).expect("it is served");
+        assert!(first(2) <= 4 && first(1) <= 4, "{order:?}");
+    }
+
+    #[test]
+    fn a_job_that_must_go_alone_does() {
+        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let jobs: Vec<_> = (0..3).map(|number| job(UP, Priority::Normal, number, &[10])).collect();
+        jobs.iter().for_each(|job| queue.push(Arc::clone(job)));
+        let load = queue.load(&options, Instant::now(), |_| 100).load.expect("three parts");
+        for part in load.parts {
+            assert!(part.job.again_alone(part.range), "the queue has it no more");
+            queue.push(part.job);
+        }
+        assert_eq!(next(&mut queue, &options, 100), [(0, 10)]);
+        assert_eq!(next(&mut queue, &options, 100), [(1, 10)]);
+        assert_eq!(next(&mut queue, &options, 100), [(2, 10)]);
+    }
+
+    #[test]
+    fn what_waits_for_its_time_is_not_served_before() {
+        let (mut queue, options, now) = (Queue::default(), TransferOptions::default(), Instant::now());
+        queue.push(job(UP, Priority::Normal, 0, &[10]));
+        let part = queue.load(&options, now, |_| 100).load.expect("a part").parts.remove(0);
+        let hour = std::time::Duration::from_secs(3600);
+        let asked = part.job.again(part.range, &DeviceError::Cancelled, |refused| (refused < 3).then_some(hour));
+        assert!(matches!(asked, Ok(true)));
+        queue.push(Arc::clone(&part.job));
+        assert!(queue.load(&options, now, |_| 100).load.is_none());
+        let soon = queue.next_time().expect("it waits");
+        assert_eq!(queue.len(), 1);
+        let part = queue.load(&options, soon, |_| 100).load.expect("its time has come").parts.remove(0);
+        for _ in 0..2 {
+            if let Ok(queued) =
+                part.job.again(part.range, &DeviceError::Cancelled, |refused| (refused < 3).then_some(hour))
+            {
+                assert!(queued);
+                assert!(matches!(part.job.take(10, soon + 2 * hour), Look::Some(..)));
+            }
+        }
+        assert_eq!(part.job.wait().result, Err(DeviceError::Cancelled), "refused three times");
+    }
+
+    #[test]
+    fn jobs_that_were_given_up_are_passed_over() {
+        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let jobs: Vec<_> = (0..3).map(|number| job(UP, Priority::Normal, number, &[10])).collect();
+        jobs.iter().for_each(|job| queue.push(Arc::clone(job)));
+        jobs[0].cancel();
+        jobs[1].let_go();
+        assert_eq!(next(&mut queue, &options, 100), [(2, 10)]);
+        let end = jobs[0].wait();
+        assert!(end.result == Err(DeviceError::Cancelled) && !end.touched);
+    }
+}

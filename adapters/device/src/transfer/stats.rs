@@ -1,0 +1,201 @@
+//! What engines and buffers count.
+//!
+//! Promises upward: a number for each way; the time when something was on its way is counted once, however much was.
+//! Asks from below: lanes say when a piece begins and when it is there; jobs say how they ended.
+
+use super::job::{Report, Way};
+use crate::error::DeviceError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What an engine did one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WayStats {
+    /// Transfers that moved all they were asked to.
+    pub transfers: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Transfers that ended with an error.
+    pub failed: u64,
+    /// Transfers that were given up.
+    pub cancelled: u64,
+    /// Pieces that arrived.
+    pub pieces: u64,
+    /// Ranges that shared a piece with others.
+    pub batched: u64,
+    /// Ranges that were tried again.
+    pub retries: u64,
+    /// Bytes of all pieces that arrived, whatever became of their transfers.
+    pub moved: u64,
+    /// Time during which at least one piece was on its way.
+    pub busy: Duration,
+    /// The most bytes a second that any piece reached.
+    pub best: f64,
+    /// When the last transfer ended.
+    pub last: Option<Instant>,
+}
+
+impl WayStats {
+    /// Bytes a second while something was on its way; 0 before.
+    pub fn bandwidth(&self) -> f64 {
+        let busy = self.busy.as_secs_f64();
+        if busy > 0.0 { self.moved as f64 / busy } else { 0.0 }
+    }
+
+    /// The bandwidth's share of the best that a single piece reached: what is lost between pieces. Above 1 when several
+    /// lanes together are faster than one; 0 before.
+    pub fn efficiency(&self) -> f64 {
+        if self.best > 0.0 { self.bandwidth() / self.best } else { 0.0 }
+    }
+}
+
+/// What an engine did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TransferStats {
+    /// From the host to the device.
+    pub up: WayStats,
+    /// From the device to the host.
+    pub down: WayStats,
+    /// On the device.
+    pub within: WayStats,
+    /// Transfers that wait, or are on their way in pieces.
+    pub queued: u64,
+}
+
+/// Counts of one engine.
+#[derive(Default)]
+pub(super) struct Tally([Mutex<Counts>; 3]);
+
+#[derive(Default)]
+struct Counts {
+    stats: WayStats,
+    /// Pieces on their way, and since when there is one.
+    flying: u32,
+    since: Option<Instant>,
+}
+
+impl Tally {
+    fn of(&self, way: Way) -> MutexGuard<'_, Counts> {
+        self.0[way as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A piece is on its way.
+    pub(super) fn begin(&self, way: Way) {
+        let mut counts = self.of(way);
+        if counts.flying == 0 {
+            counts.since = Some(Instant::now());
+        }
+        counts.flying += 1;
+    }
+
+    /// It is not any more: this many bytes arrived, in so many ranges, after so long; nothing when it was refused.
+    pub(super) fn end(&self, way: Way, bytes: u64, ranges: usize, time: Duration) {
+        let mut counts = self.of(way);
+        counts.flying -= 1;
+        if counts.flying == 0 {
+            let busy = counts.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            counts.stats.busy += busy;
+        }
+        if bytes > 0 {
+            let stats = &mut counts.stats;
+            (stats.pieces, stats.moved) = (stats.pieces + 1, stats.moved + bytes);
+            stats.batched += if ranges > 1 { ranges as u64 } else { 0 };
+            stats.best = stats.best.max(bytes as f64 / time.as_secs_f64().max(1e-9));
+        }
+    }
+
+    /// A job is over.
+    pub(super) fn ended(&self, way: Way, error: Option<&DeviceError>, report: Report) {
+        let stats = &mut self.of(way).stats;
+        match error {
+            None => (stats.transfers, stats.bytes) = (stats.transfers + 1, stats.bytes + report.bytes),
+            Some(DeviceError::Cancelled) => stats.cancelled += 1,
+            Some(_) => stats.failed += 1,
+        }
+        stats.retries += u64::from(report.retries);
+        stats.last = Some(Instant::now());
+    }
+
+    /// As of now.
+    pub(super) fn stats(&self, queued: u64) -> TransferStats {
+        let stats = |way| {
+            let counts = self.of(way);
+            let busy = counts.since.map_or(Duration::ZERO, |since| since.elapsed());
+            WayStats { busy: counts.stats.busy + busy, ..counts.stats }
+        };
+        TransferStats { up: stats(Way::Up), down: stats(Way::Down), within: stats(Way::Within), queued }
+    }
+}
+
+/// What engines did with one buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferStats {
+    /// Bytes that arrived in it.
+    pub bytes_in: u64,
+    /// Bytes that were copied out of it.
+    pub bytes_out: u64,
+    /// Transfers that moved all they were asked to.
+    pub transfers: u64,
+    /// Transfers that ended with an error or were given up.
+    pub failed: u64,
+    /// Time they took, from call to end.
+    pub time: Duration,
+    /// When the last one ended.
+    pub last: Option<Instant>,
+}
+
+impl BufferStats {
+    /// Bytes a second, waiting included; 0 before.
+    pub fn bandwidth(&self) -> f64 {
+        let time = self.time.as_secs_f64();
+        if time > 0.0 { (self.bytes_in + self.bytes_out) as f64 / time } else { 0.0 }
+    }
+}
+
+/// Counts of one buffer, which readers share. Each is read and written on its own.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    transfers: AtomicU64,
+    failed: AtomicU64,
+    nanoseconds: AtomicU64,
+    /// Nanoseconds from [`Meter::epoch`] to the last end; 0: none yet.
+    last: AtomicU64,
+}
+
+impl Meter {
+    /// Times are counted from here on: an `Instant` has no atomic.
+    fn epoch() -> Instant {
+        static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        *EPOCH.get_or_init(Instant::now)
+    }
+
+    /// A transfer ended; `arrived`: its bytes are in this buffer now.
+    pub(super) fn ended(&self, result: &Result<Report, DeviceError>, arrived: bool) {
+        let epoch = Self::epoch();
+        match result {
+            Ok(report) => {
+                let bytes = if arrived { &self.bytes_in } else { &self.bytes_out };
+                bytes.fetch_add(report.bytes, Ordering::Relaxed);
+                self.transfers.fetch_add(1, Ordering::Relaxed);
+                self.nanoseconds.fetch_add(report.time.as_nanos() as u64, Ordering::Relaxed);
+            }
+            Err(_) => _ = self.failed.fetch_add(1, Ordering::Relaxed),
+        }
+        self.last.store(epoch.elapsed().as_nanos() as u64 + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stats(&self) -> BufferStats {
+        let last = self.last.load(Ordering::Relaxed);
+        BufferStats {
+            bytes_in: self.bytes_in.load(Ordering::Relaxed),
+            bytes_out: self.bytes_out.load(Ordering::Relaxed),
+            transfers: self.transfers.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            time: Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed)),
+            last: (last > 0).then(|| Self::epoch() + Duration::from_nanos(last - 1)),
+        }
+    }
+}
