@@ -6,6 +6,7 @@
 
 use super::open::Which;
 use super::plan::halvings;
+use super::transfers::{self, Copies};
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub struct Report {
     pub hit_ns: f64,
     /// The same, half of the batches took at most this.
     pub hit_ns_p50: f64,
+    /// Copies of a large buffer.
+    pub copies: Vec<Copies>,
     /// Seconds since 1970.
     pub unix_seconds: u64,
     /// One for each scenario and subject.
@@ -89,6 +92,7 @@ pub fn all(which: Which, why: Option<String>, scenarios: &[Scenario], quick: boo
     let description = device.description().clone();
     let free = device.memory().map_err(|error| which.fail(error))?.free;
     let hits = hits(&device).map_err(|error| which.fail(error))?;
+    let copies = transfers::all(&device, quick).map_err(|error| which.fail(error))?;
     drop(device);
     let pages = description.capabilities.contains(Capabilities::PAGES);
     let origins: &[_] = if pages { &[Origin::Segments, Origin::Pages] } else { &[Origin::Segments] };
@@ -119,6 +123,7 @@ pub fn all(which: Which, why: Option<String>, scenarios: &[Scenario], quick: boo
         quick,
         hit_ns: hits[0],
         hit_ns_p50: hits[BATCHES / 2],
+        copies,
         unix_seconds: now.map_or(0, |now| now.as_secs()),
         rows,
     })

@@ -11,6 +11,7 @@
 //! | `open` | the device that was asked for, or the first there is |
 //! | `plan` | which scenarios, how large |
 //! | `measure` | rows, and the time of a hit |
+//! | `transfers` | copies by the engine beside the driver's own |
 //! | `show` | table, JSON, file |
 //!
 //! Promises upward: what is printed was measured here; what is a model is marked as one and has no time; sizes that do not
@@ -22,6 +23,7 @@ mod measure;
 mod open;
 mod plan;
 mod show;
+mod transfers;
 
 pub use driver::DriverArgs;
 

@@ -5,6 +5,7 @@
 
 use super::GpuArgs;
 use super::measure::{Report, Row};
+use super::transfers::{Copies, ROUNDS};
 use crate::failure::Failure;
 use crate::report::{bytes, file, print, thousands};
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
@@ -46,6 +47,16 @@ fn table(report: &Report) -> String {
         text,
         "allocate + drop on a hit of the stream's cache: {hit_ns:.1} ns (half of the batches: {hit_ns_p50:.1})"
     );
+    for copies in &report.copies {
+        let (middle, ratio) = (ROUNDS / 2, copies.ratio());
+        let Copies { name, bytes: size, bare, engine } = copies;
+        let size = bytes(*size as u64);
+        let _ = writeln!(
+            text,
+            "{size} {name}: {:.2} GB/s by the engine, {:.2} by one copy of the driver's: {ratio:.2}",
+            engine[middle], bare[middle]
+        );
+    }
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header([
         "scenario",
@@ -60,6 +71,7 @@ fn table(report: &Report) -> String {
     // Rows of one scenario belong together: no lines between them.
     for part in [
         TableComponent::HorizontalLines,
+        TableComponent::MiddleIntersections,
         TableComponent::LeftBorderIntersections,
         TableComponent::RightBorderIntersections,
     ] {

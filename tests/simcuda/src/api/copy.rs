@@ -92,6 +92,11 @@ exports! {
         super::valid(world.streams.all.get(&lane).is_some_and(|stream| stream.capture.is_none()))?;
         let (to, from, sizes) = (to.all(count)?, from.all(count)?, sizes.all(count)?);
         unordered(world, &to, &sizes);
+        let known = (0..count).all(|at| !pageable(world, to[at]) && !pageable(world, from[at].address()));
+        if known {
+            let copies = (0..count).map(|at| (to[at], from[at].address(), sizes[at] as u64)).collect();
+            return world.submit(lane, together(copies)).map(drop);
+        }
         for at in 0..count {
             let copied = on_stream(world, lane, "cuMemcpyBatchAsync", to[at], from[at], sizes[at]);
             copied.inspect_err(|_| failed.put_if_wanted(at))?;
@@ -123,6 +128,12 @@ fn pageable(world: &World, address: u64) -> bool {
 fn node(name: &'static str, to: u64, from: u64, bytes: u64) -> Node {
     let touches = vec![Touch::read(from, bytes), Touch::write(to, bytes)];
     Node::new(name, Hand::Copy, touches, Work::Copy { to, from, bytes })
+}
+
+/// Copies that are one operation.
+fn together(copies: Vec<(u64, u64, u64)>) -> Node {
+    let touches = copies.iter().flat_map(|&(to, from, bytes)| [Touch::read(from, bytes), Touch::write(to, bytes)]);
+    Node::new("cuMemcpyBatchAsync", Hand::Copy, touches.collect(), Work::Copies(copies))
 }
 
 fn copy(held: &mut Held, here: Here, name: &'static str, to: u64, from: u64, bytes: u64, wait: bool) -> Outcome {

@@ -26,6 +26,8 @@ pub enum Work {
     Record(u64, u64),
     /// Copies bytes.
     Copy { to: u64, from: u64, bytes: u64 },
+    /// Copies bytes between many pairs of ranges: to, from, bytes.
+    Copies(Vec<(u64, u64, u64)>),
     /// Copies bytes that were taken when the call was made.
     Put { to: u64, staged: Arc<Vec<u8>> },
     /// Sets bytes.
@@ -59,6 +61,12 @@ impl Work {
             Work::Copy { to, from, bytes } => {
                 // SAFETY: the caller's promise, which covers both ranges.
                 unsafe { bytes::copy(*to, *from, *bytes) }
+            }
+            Work::Copies(copies) => {
+                for (to, from, bytes) in copies {
+                    // SAFETY: the caller's promise, which covers all ranges.
+                    unsafe { bytes::copy(*to, *from, *bytes) }
+                }
             }
             Work::Put { to, staged } => {
                 // SAFETY: the caller's promise for the target; the source is a buffer of this length.
