@@ -31,6 +31,23 @@ impl Device {
         Self(terrace_device::Device::host())
     }
 
+    /// The first device there is: of CUDA, with the feature `cuda` and a driver that works, else the host's memory. Its
+    /// [name](terrace_device::Device::name) says which; why it is not CUDA, [`Device::cuda`] says.
+    ///
+    /// # Example
+    /// ```
+    /// let device = terrace::Device::first();
+    /// println!("{}", device.name());
+    /// assert!(device.stream().is_ok());
+    /// ```
+    pub fn first() -> Self {
+        #[cfg(feature = "cuda")]
+        if let Ok(device) = Self::cuda(0) {
+            return device;
+        }
+        Self::host()
+    }
+
     /// A CUDA device. The driver is loaded now; nothing of CUDA is needed to build.
     ///
     /// # Errors
