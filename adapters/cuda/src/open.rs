@@ -9,12 +9,12 @@ use crate::codes;
 use crate::error::{OpenError, Version};
 use crate::functions::{self, Functions};
 use crate::layouts::NON_BLOCKING;
-use crate::primary::{Primary, checked, handle, insist, number};
+use crate::primary::{Primary, checked, handle, number};
 use crate::probe;
 use crate::regions;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use terrace_device::{Capabilities, Description, Fault, fork};
+use terrace_device::{Capabilities, Description, Fault, fork, insist};
 
 impl Cuda {
     /// Opens a device: keeps its primary context, and finds out what it can do. Takes some hundred milliseconds where

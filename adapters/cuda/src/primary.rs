@@ -14,17 +14,11 @@ use crate::functions::{Code, Core, Functions};
 use crate::layouts::RELAXED;
 use cudarc::driver::sys::{CUcontext, CUdevice};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
-use terrace_device::{Fault, Reason, fork};
+use terrace_device::{Fault, Reason, fork, insist};
 
 /// The result of a call.
 pub fn checked(call: &'static str, code: Code) -> Result<(), Fault> {
     if code == codes::SUCCESS { Ok(()) } else { Err(codes::fault(call, code)) }
-}
-
-/// Does something that must be done, twice if it must be: what is not given back now is lost until the context ends. A
-/// refusal that stays is the driver's last word.
-pub fn insist(mut call: impl FnMut() -> Result<(), Fault>) -> Result<(), Fault> {
-    call().or_else(|fault| if fault.is_fatal() { Err(fault) } else { call() })
 }
 
 /// A handle of the driver as a number: it names something, and nothing here looks behind it.

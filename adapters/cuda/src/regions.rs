@@ -9,9 +9,9 @@ use crate::backend::Cuda;
 use crate::codes::of_handle;
 use crate::functions::Missing;
 use crate::layouts;
-use crate::primary::{handle, insist, number};
+use crate::primary::{handle, number};
 use std::ptr::null_mut;
-use terrace_device::{Fault, Kind, Reason};
+use terrace_device::{Fault, Kind, Reason, insist};
 
 /// A size as the driver takes it.
 pub fn size(call: &'static str, bytes: u64) -> Result<usize, Fault> {

@@ -73,6 +73,7 @@ pub use device::Device;
 pub use error::{BlockId, DeviceError, OutOfMemory};
 pub use fault::{Fault, Reason};
 pub use host::Host;
+pub use loss::insist;
 pub use options::{Options, Origin};
 pub use pool::Hook;
 pub use ring::{

@@ -45,8 +45,11 @@ impl Loss {
     }
 }
 
-/// Calls that give something back are made again when they fail for a reason that may pass: what they leave behind would be
-/// lost until the process ends.
-pub(crate) fn insist<T>(mut call: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
+/// Does something that must be done, twice if it must be: what is not given back now is lost until the process ends. A
+/// refusal that stays is the driver's last word.
+///
+/// # Errors
+/// The first one if it is fatal, else the second.
+pub fn insist<T>(mut call: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
     call().or_else(|fault| if fault.is_fatal() { Err(fault) } else { call() })
 }

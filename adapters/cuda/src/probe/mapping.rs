@@ -7,9 +7,8 @@
 
 use crate::backend::Cuda;
 use crate::pages;
-use crate::primary::insist;
 use crate::regions::settle;
-use terrace_device::{Backend, Fault, Page, RawStream};
+use terrace_device::{Backend, Fault, Page, RawStream, insist};
 
 /// Space, and a page in it.
 pub fn in_space(cuda: &Cuda, bytes: u64) -> Result<(), Fault> {

@@ -16,10 +16,9 @@ use crate::functions::Missing;
 use crate::layouts::{PINNED, attribute};
 use crate::open::stream_name;
 use crate::pages;
-use crate::primary::insist;
 use crate::regions::{create_pool, destroy_pool, give_back, take, trim};
 use std::fmt;
-use terrace_device::{Backend, Capabilities, CopyRange, Fault, Kind, RawStream, meminfo};
+use terrace_device::{Backend, Capabilities, CopyRange, Fault, Kind, RawStream, insist, meminfo};
 
 /// Why a trial did not succeed.
 enum Why {

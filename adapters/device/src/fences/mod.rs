@@ -19,7 +19,7 @@ mod line;
 
 use crate::backend::{Backend, RawEvent, RawStream};
 use crate::fault::{Fault, Reason};
-use crate::loss::Loss;
+use crate::loss::{Loss, insist};
 use line::Line;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -168,8 +168,8 @@ impl<B: Backend> Fences<B> {
         }
         let mut lines = self.lines();
         if wait {
-            // A call that fails for a reason that passes is made once more; then the block waits on.
-            let _ = self.wait_for(&mut lines, owner.0, ticket).or_else(|_| self.wait_for(&mut lines, owner.0, ticket));
+            // Refused twice: the block waits on.
+            let _ = insist(|| self.wait_for(&mut lines, owner.0, ticket));
         } else if lines.by_owner.get(&owner.0).is_some_and(|line| !line.capturing && line.done < ticket) {
             if lines.by_owner.get(&owner.0).is_some_and(|line| line.recorded < ticket)
                 && !self.is_idle(&mut lines, owner.0)
@@ -208,9 +208,7 @@ impl<B: Backend> Fences<B> {
         let owners: Vec<u32> = lines.by_owner.keys().copied().collect();
         for owner in owners {
             let ticket = lines.next(owner);
-            // A call that fails for a reason that passes is made once more.
-            let waited = self.wait_for(&mut lines, owner, ticket).or_else(|_| self.wait_for(&mut lines, owner, ticket));
-            if waited.is_err() {
+            if insist(|| self.wait_for(&mut lines, owner, ticket)).is_err() {
                 return;
             }
         }
@@ -373,7 +371,7 @@ impl<B: Backend> Drop for Shared<B> {
         let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
         let waiting = lines.by_owner.values_mut().flat_map(|line| line.reached(u64::MAX));
         for event in waiting.chain(lines.spare.drain(..)) {
-            let _ = crate::loss::insist(|| self.backend.destroy_event(event));
+            let _ = insist(|| self.backend.destroy_event(event));
         }
     }
 }
