@@ -59,6 +59,42 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// The counters of two allocators as those of one. `capacity` is the sum if both are limited, else 0: none. Peaks are
+    /// sums too, an upper bound of what both had at once; `largest_free` is the larger one.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace_core::Stats;
+    /// let (near, far) = (Stats { in_use: 64, ..Stats::default() }, Stats { in_use: 100, ..Stats::default() });
+    /// assert_eq!(near.plus(far).in_use, 164);
+    /// ```
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let limited = self.capacity != 0 && other.capacity != 0;
+        Self {
+            capacity: if limited { self.capacity + other.capacity } else { 0 },
+            reserved: self.reserved + other.reserved,
+            peak_reserved: self.peak_reserved + other.peak_reserved,
+            in_use: self.in_use + other.in_use,
+            peak_in_use: self.peak_in_use + other.peak_in_use,
+            requested: self.requested + other.requested,
+            pooled: self.pooled + other.pooled,
+            largest_free: self.largest_free.max(other.largest_free),
+            metadata: self.metadata + other.metadata,
+            live_blocks: self.live_blocks + other.live_blocks,
+            peak_live_blocks: self.peak_live_blocks + other.peak_live_blocks,
+            allocations: self.allocations + other.allocations,
+            frees: self.frees + other.frees,
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            failed: self.failed + other.failed,
+            fallbacks: self.fallbacks + other.fallbacks,
+            returns: self.returns + other.returns,
+            source_calls: self.source_calls + other.source_calls,
+            handles: self.handles + other.handles,
+        }
+    }
+
     /// Share of allocations served without asking the source, 0 to 1 (1 when there were none).
     pub fn hit_rate(&self) -> f64 {
         ratio(self.hits, self.allocations)
@@ -83,4 +119,58 @@ impl Stats {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stats;
+
+    /// All counters different from each other.
+    fn counters(first: u64) -> Stats {
+        let n = |at: u64| first + 1000 * at;
+        Stats {
+            capacity: n(0),
+            reserved: n(1),
+            peak_reserved: n(2),
+            in_use: n(3),
+            peak_in_use: n(4),
+            requested: n(5),
+            pooled: n(6),
+            largest_free: n(7),
+            metadata: n(8),
+            live_blocks: n(9),
+            peak_live_blocks: n(10),
+            allocations: n(11),
+            frees: n(12),
+            hits: n(13),
+            misses: n(14),
+            failed: n(15),
+            fallbacks: n(16),
+            returns: n(17),
+            source_calls: n(18),
+            handles: n(19),
+        }
+    }
+
+    #[test]
+    fn a_sum_adds_each_counter_to_its_own() {
+        // 7 + 1000 n and 12 + 1000 n: their sum is 19 + 2000 n, which is what counters of twice the steps hold.
+        let sum = counters(7).plus(counters(12));
+        let double = |at: u64| 19 + 2000 * at;
+        let head =
+            [sum.capacity, sum.reserved, sum.peak_reserved, sum.in_use, sum.peak_in_use, sum.requested, sum.pooled];
+        assert_eq!(head, [0, 1, 2, 3, 4, 5, 6].map(double));
+        assert_eq!(sum.largest_free, 7012, "free blocks do not grow together");
+        let middle = [sum.metadata, sum.live_blocks, sum.peak_live_blocks, sum.allocations, sum.frees, sum.hits];
+        assert_eq!(middle, [8, 9, 10, 11, 12, 13].map(double));
+        let tail = [sum.misses, sum.failed, sum.fallbacks, sum.returns, sum.source_calls, sum.handles];
+        assert_eq!(tail, [14, 15, 16, 17, 18, 19].map(double));
+    }
+
+    #[test]
+    fn a_sum_is_limited_if_both_are() {
+        let [none, some] = [0, 4096].map(|capacity| Stats { capacity, ..Stats::default() });
+        assert_eq!(some.plus(some).capacity, 8192);
+        assert_eq!((some.plus(none).capacity, none.plus(some).capacity), (0, 0));
+    }
 }

@@ -146,30 +146,9 @@ impl<A: Allocator, B: Allocator> Allocator for Fallback<A, B> {
 
     /// Sums. `peak_reserved` is the sum of the two peaks, an upper bound of the joint one; the other peaks are exact.
     fn stats(&self) -> Stats {
-        let (a, b) = (self.first.stats(), self.second.stats());
-        let limited = a.capacity != 0 && b.capacity != 0;
-        Stats {
-            capacity: if limited { a.capacity + b.capacity } else { 0 },
-            reserved: a.reserved + b.reserved,
-            peak_reserved: a.peak_reserved + b.peak_reserved,
-            in_use: a.in_use + b.in_use,
-            peak_in_use: self.peak_in_use,
-            requested: a.requested + b.requested,
-            pooled: a.pooled + b.pooled,
-            largest_free: a.largest_free.max(b.largest_free),
-            metadata: a.metadata + b.metadata,
-            live_blocks: a.live_blocks + b.live_blocks,
-            peak_live_blocks: self.peak_live,
-            allocations: a.allocations + b.allocations,
-            frees: a.frees + b.frees,
-            hits: a.hits + b.hits,
-            misses: a.misses + b.misses,
-            failed: self.failed,
-            fallbacks: a.fallbacks + b.fallbacks + self.fallbacks,
-            returns: a.returns + b.returns,
-            source_calls: a.source_calls + b.source_calls,
-            handles: a.handles + b.handles,
-        }
+        let sum = self.first.stats().plus(self.second.stats());
+        let (peak_in_use, peak_live_blocks, failed) = (self.peak_in_use, self.peak_live, self.failed);
+        Stats { peak_in_use, peak_live_blocks, failed, fallbacks: sum.fallbacks + self.fallbacks, ..sum }
     }
 
     fn check(&self) -> Result<(), Violation> {

@@ -123,10 +123,10 @@ impl<B: Backend> Service for Pool<B> {
         pool.hits += stats.cache_hits;
         pool.frees = pool.allocations - pool.live_blocks;
         pool.failed = inner.failed;
-        stats.pinned = inner.pinned.iter().chain(&inner.fallback).map(Allocator::stats).fold(Stats::default(), add);
+        stats.pinned = inner.pinned.iter().chain(&inner.fallback).map(Allocator::stats).fold(Stats::default(), Stats::plus);
         stats.managed = inner.managed.as_ref().map_or(Stats::default(), Allocator::stats);
         pool.fallbacks = inner.fallbacks;
-        stats.graphs = inner.graphs.values().map(|graph| graph.arena.stats()).fold(Stats::default(), add);
+        stats.graphs = inner.graphs.values().map(|graph| graph.arena.stats()).fold(Stats::default(), Stats::plus);
         stats.events = inner.fences.events();
         stats.pool = pool;
         stats
@@ -328,31 +328,5 @@ impl<B: Backend> Service for Pool<B> {
 
     fn end_capture(&self, stream: &StreamCore, graph: u32) {
         Pool::end_capture(self, stream, graph);
-    }
-}
-
-/// Counters of two pools as those of one. Peaks are sums, an upper bound.
-fn add(a: Stats, b: Stats) -> Stats {
-    Stats {
-        capacity: 0,
-        reserved: a.reserved + b.reserved,
-        peak_reserved: a.peak_reserved + b.peak_reserved,
-        in_use: a.in_use + b.in_use,
-        peak_in_use: a.peak_in_use + b.peak_in_use,
-        requested: a.requested + b.requested,
-        pooled: a.pooled + b.pooled,
-        largest_free: a.largest_free.max(b.largest_free),
-        metadata: a.metadata + b.metadata,
-        live_blocks: a.live_blocks + b.live_blocks,
-        peak_live_blocks: a.peak_live_blocks + b.peak_live_blocks,
-        allocations: a.allocations + b.allocations,
-        frees: a.frees + b.frees,
-        hits: a.hits + b.hits,
-        misses: a.misses + b.misses,
-        failed: a.failed + b.failed,
-        fallbacks: a.fallbacks + b.fallbacks,
-        returns: a.returns + b.returns,
-        source_calls: a.source_calls + b.source_calls,
-        handles: a.handles + b.handles,
     }
 }
