@@ -8,7 +8,7 @@
 use crate::backend::RawStream;
 use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
-use crate::pool::{Host, Place, Service};
+use crate::pool::{Host, Place, Service, Side};
 use crate::stream::{NO_ROUTE, Stream, StreamCore};
 use spin::mutex::SpinMutex;
 use std::fmt;
@@ -79,7 +79,7 @@ impl DeviceBlock {
 
     /// Whether it is pinned host memory, given because the device had none left.
     pub fn is_fallback(&self) -> bool {
-        self.place() == Place::Fallback
+        self.place() == Place::Side(Side::Fallback)
     }
 
     /// Whether it was wrapped, not allocated.

@@ -8,7 +8,7 @@ use crate::error::{DeviceError, OutOfMemory};
 use crate::fault::{Fault, Reason};
 use crate::host::Host;
 use crate::options::Options;
-use crate::pool::{Place, Pool, Service};
+use crate::pool::{Place, Pool, Service, Side};
 use crate::stats::DeviceStats;
 use crate::stream::Stream;
 use std::fmt;
@@ -120,7 +120,7 @@ impl Device {
     /// # Errors
     /// As for [`Device::allocate`]; that the device has none.
     pub(crate) fn allocate_pinned(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
-        self.side(stream, Request::new(bytes).align(align), Place::Pinned)
+        self.side(stream, Request::new(bytes).align(align), Side::Pinned)
     }
 
     /// Managed memory for a stream, out of a pool of its own.
@@ -128,12 +128,12 @@ impl Device {
     /// # Errors
     /// As for [`Device::allocate`]; that the device has none.
     pub(crate) fn allocate_managed(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
-        self.side(stream, Request::new(bytes).align(align), Place::Managed)
+        self.side(stream, Request::new(bytes).align(align), Side::Managed)
     }
 
-    fn side(&self, stream: &Stream, request: Request, place: Place) -> Result<DeviceBlock, DeviceError> {
+    fn side(&self, stream: &Stream, request: Request, side: Side) -> Result<DeviceBlock, DeviceError> {
         self.service.check_stream(stream.core())?;
-        self.service.serve_side(stream.core(), request, place)
+        self.service.serve_side(stream.core(), request, side)
     }
 
     #[inline]

@@ -9,7 +9,7 @@
 //!     none ─► an error that says what was asked and what there was
 //! ```
 
-use super::{DeviceArena, HOST, Inner, Place, Pool};
+use super::{HOST, Inner, Place, Pool, Side};
 use crate::backend::{Backend, Kind};
 use crate::capability::Capabilities;
 use crate::error::{DeviceError, OutOfMemory};
@@ -21,7 +21,7 @@ use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 use std::thread::LocalKey;
 use terrace_core::pressure::CachePolicy;
-use terrace_core::{AllocError, Allocator, Arena, BestFit, Block, Cause, Request};
+use terrace_core::{AllocError, Allocator, Arena, BestFit, Block, Cause, Request, Stats};
 
 /// The hook is done, also when it panicked.
 struct Asked(&'static LocalKey<Cell<bool>>);
@@ -53,7 +53,7 @@ impl<B: Backend> Pool<B> {
                     self.unlock(inner);
                     return Ok(served);
                 }
-                Err(error) => inner.describe_side(place, error),
+                Err(error) => inner.describe(place, error),
             };
             self.unlock(inner);
             let memory = matches!(what.cause, Cause::OutOfMemory | Cause::SourceFailed | Cause::OutOfSlots);
@@ -67,7 +67,7 @@ impl<B: Backend> Pool<B> {
             let mut inner = self.inner();
             // A graph keeps its memory; the fallback's is shared.
             return match (memory && route == NO_ROUTE).then(|| inner.fall_back(self, request)).flatten() {
-                Some(block) => Ok((block, Place::Fallback)),
+                Some(block) => Ok((block, Place::Side(Side::Fallback))),
                 None => {
                     inner.failed += 1;
                     Err(DeviceError::OutOfMemory(Box::new(what)))
@@ -81,23 +81,23 @@ impl<B: Backend> Pool<B> {
         &self,
         home: &Arc<StreamCore>,
         request: Request,
-        place: Place,
+        side: Side,
     ) -> Result<Block, DeviceError> {
         self.usable()?;
-        let (owner, capability) = match place {
-            Place::Managed => (home.owner, Capabilities::MANAGED),
-            _ => (HOST, Capabilities::PINNED),
+        let (owner, capability) = match side {
+            Side::Managed => (home.owner, Capabilities::MANAGED),
+            Side::Pinned | Side::Fallback => (HOST, Capabilities::PINNED),
         };
         if !self.ground.backend.description().capabilities.contains(capability) {
             return Err(self.driver(Fault::of("allocate host memory", Reason::Unsupported)));
         }
         self.judge_shape(request)?;
         let mut inner = self.inner();
-        let mut served = inner.side(self, place).allocate(request.owner(owner));
+        let mut served = inner.allocate_side(self, side, request.owner(owner));
         if served.is_err() && inner.wait_for_held() {
-            served = inner.side(self, place).allocate(request.owner(owner));
+            served = inner.allocate_side(self, side, request.owner(owner));
         }
-        let served = served.map_err(|error| inner.describe_side(place, error));
+        let served = served.map_err(|error| inner.describe(Place::Side(side), error));
         self.unlock(inner);
         served.map_err(|what| DeviceError::OutOfMemory(Box::new(what)))
     }
@@ -144,16 +144,6 @@ impl<B: Backend> Pool<B> {
     }
 }
 
-/// An arena that could not be made for want of memory serves nothing.
-struct Side<'a, B: Backend>(Option<&'a mut DeviceArena<B>>);
-
-impl<B: Backend> Side<'_, B> {
-    fn allocate(self, request: Request) -> Result<Block, AllocError> {
-        let none = AllocError::new(Cause::OutOfSlots, request.bytes);
-        self.0.map_or(Err(none), |arena| arena.allocate(request))
-    }
-}
-
 impl<B: Backend> Inner<B> {
     /// The arena of a place, and all that can be given back for it.
     fn attempt(&mut self, place: Place, request: Request) -> Result<Block, AllocError> {
@@ -175,47 +165,48 @@ impl<B: Backend> Inner<B> {
     }
 
     fn from(&mut self, place: Place, request: Request) -> Result<Block, AllocError> {
-        match place {
-            Place::Graph(id) => match self.graphs.get_mut(&id) {
-                Some(graph) => graph.arena.allocate(request),
-                None => Err(AllocError::new(Cause::BadRequest, request.bytes)),
-            },
-            _ => self.arena.allocate(request),
-        }
+        let none = AllocError::new(Cause::BadRequest, request.bytes);
+        self.arena_of(place).map_or(Err(none), |arena| arena.allocate(request))
     }
 
-    /// A failure as users see it, with the figures of the arena that failed.
-    fn describe_side(&mut self, place: Place, error: AllocError) -> OutOfMemory {
-        let side = match place {
-            Place::Managed => self.managed.as_mut(),
-            Place::Graph(id) => self.graphs.get_mut(&id).map(|graph| &mut graph.arena),
-            Place::Pool => None,
-            _ => self.pinned.as_mut(),
-        };
-        describe(side.unwrap_or(&mut self.arena), error)
+    /// A failure as users see it, with the figures of the arena that failed; of the pool's, where there is none.
+    fn describe(&mut self, place: Place, error: AllocError) -> OutOfMemory {
+        let place = if self.arena_of(place).is_some() { place } else { Place::Pool };
+        let arena = self.arena_of(place);
+        let stats = arena.as_ref().map_or_else(Stats::default, |arena| arena.stats());
+        OutOfMemory {
+            asked: error.asked,
+            largest_free: error.largest_free,
+            reserved: stats.reserved,
+            in_use: stats.in_use,
+            capacity: stats.capacity,
+            cause: error.cause,
+            fault: arena.and_then(|arena| arena.source_mut().take_fault()),
+        }
     }
 
     /// Host memory that the device can reach, where that is allowed.
     fn fall_back(&mut self, pool: &Pool<B>, request: Request) -> Option<Block> {
-        let block = self.fallback_on.then(|| self.side(pool, Place::Fallback).allocate(request).ok()).flatten()?;
+        let block = self.fallback_on.then(|| self.allocate_side(pool, Side::Fallback, request).ok()).flatten()?;
         self.fallbacks += 1;
         Some(block)
     }
 
-    /// The arena of another kind of memory, made now if there is none.
-    fn side(&mut self, pool: &Pool<B>, place: Place) -> Side<'_, B> {
-        let Self { fences, fallback, pinned, managed, .. } = self;
-        let (place, kind, settings) = match place {
-            Place::Managed => (managed, Kind::Managed, pool.options.arena(false)),
-            Place::Fallback => (fallback, Kind::Pinned, pool.options.arena(false)),
-            _ => (pinned, Kind::Pinned, pool.options.side()),
+    /// Memory of another kind. Its arena is made now if there is none; one that cannot be made serves nothing.
+    fn allocate_side(&mut self, pool: &Pool<B>, side: Side, request: Request) -> Result<Block, AllocError> {
+        let (kind, settings) = match side {
+            Side::Managed => (Kind::Managed, pool.options.arena(false)),
+            Side::Fallback => (Kind::Pinned, pool.options.arena(false)),
+            Side::Pinned => (Kind::Pinned, pool.options.side()),
         };
-        if place.is_none() {
+        let arena = &mut self.sides[side as usize];
+        if arena.is_none() {
             let source = DeviceSource::Regions(Regions::new(pool.ground.clone(), kind, 0));
             let room = Room { slots: pool.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 13 };
-            *place = Arena::new(source, fences.clone(), heap_parts(room, BestFit::new), settings).ok();
+            *arena = Arena::new(source, self.fences.clone(), heap_parts(room, BestFit::new), settings).ok();
         }
-        Side(place.as_mut())
+        let none = AllocError::new(Cause::OutOfSlots, request.bytes);
+        arena.as_mut().map_or(Err(none), |arena| arena.allocate(request))
     }
 
     /// Lets the caps of all caches follow the pressure on the device.
@@ -225,18 +216,5 @@ impl<B: Backend> Inner<B> {
             stream.adapt(policy, stats.in_use, stats.capacity);
             self.parting.push(stream);
         }
-    }
-}
-
-fn describe<B: Backend>(arena: &mut DeviceArena<B>, error: AllocError) -> OutOfMemory {
-    let stats = arena.stats();
-    OutOfMemory {
-        asked: error.asked,
-        largest_free: error.largest_free,
-        reserved: stats.reserved,
-        in_use: stats.in_use,
-        capacity: stats.capacity,
-        cause: error.cause,
-        fault: arena.source_mut().take_fault(),
     }
 }

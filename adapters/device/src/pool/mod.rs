@@ -39,17 +39,27 @@ type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<BestFit<Box<[B
 pub(crate) enum Place {
     /// The arena.
     Pool,
+    /// Memory of another kind than the device's own.
+    Side(Side),
+    /// A graph's private pool.
+    Graph(u32),
+    /// Elsewhere: it was wrapped.
+    Foreign,
+}
+
+/// The other kinds of memory, each with an arena of its own: its place in `Inner::sides`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Side {
     /// Pinned host memory in the device's place: used in stream order.
     Fallback,
     /// Pinned host memory that the host uses: nothing may be in flight on it when it is given out.
     Pinned,
     /// Managed memory: the host uses it after waiting for the stream.
     Managed,
-    /// A graph's private pool.
-    Graph(u32),
-    /// Elsewhere: it was wrapped.
-    Foreign,
 }
+
+/// How many there are.
+const SIDES: usize = 3;
 
 /// Called when memory ran out, without any lock: may free blocks, and says whether to try again.
 pub type Hook = Arc<dyn Fn(&OutOfMemory) -> bool + Send + Sync>;
@@ -71,11 +81,8 @@ struct Inner<B: Backend> {
     arena: DeviceArena<B>,
     /// What all the arenas here wait with.
     fences: Fences<B>,
-    /// Pinned host memory in the device's place, pinned memory that the host uses, managed memory. Made when they are first
-    /// needed.
-    fallback: Option<DeviceArena<B>>,
-    pinned: Option<DeviceArena<B>>,
-    managed: Option<DeviceArena<B>>,
+    /// Memory of other kinds, by [`Side`]. Made when it is first needed.
+    sides: [Option<DeviceArena<B>>; SIDES],
     graphs: BTreeMap<u32, Graph<B>>,
     next_graph: u32,
     /// Streams whose caches may hold something.
@@ -158,19 +165,23 @@ impl<B: Backend> Pool<B> {
 impl<B: Backend> Inner<B> {
     /// Takes a block back that no other stream uses. A block of a graph's pool stays there.
     fn free(&mut self, block: Block, place: Place, owner: Owner) {
+        // What the host used waited for its stream: it is free for all.
+        let owner = if place == Place::Side(Side::Pinned) { HOST } else { owner };
         // Refused only for a name that is not live, and each block has one owner, who gives it back once.
-        let _ = match place {
-            Place::Pool => self.arena.free(block, owner),
-            Place::Fallback => self.fallback.as_mut().map_or(Ok(()), |arena| arena.free(block, owner)),
-            // Its stream was waited for: it is free for all.
-            Place::Pinned => self.pinned.as_mut().map_or(Ok(()), |arena| arena.free(block, HOST)),
-            Place::Managed => self.managed.as_mut().map_or(Ok(()), |arena| arena.free(block, owner)),
-            Place::Graph(id) => self.graphs.get_mut(&id).map_or(Ok(()), |graph| graph.arena.free(block, owner)),
-            Place::Foreign => Ok(()),
-        };
+        let _ = self.arena_of(place).map_or(Ok(()), |arena| arena.free(block, owner));
         self.frees += 1;
         if self.frees >= FREES_A_POLL {
             self.poll();
+        }
+    }
+
+    /// The arena that blocks of a place lie in, if there is one.
+    fn arena_of(&mut self, place: Place) -> Option<&mut DeviceArena<B>> {
+        match place {
+            Place::Pool => Some(&mut self.arena),
+            Place::Side(side) => self.sides[side as usize].as_mut(),
+            Place::Graph(id) => self.graphs.get_mut(&id).map(|graph| &mut graph.arena),
+            Place::Foreign => None,
         }
     }
 
@@ -178,8 +189,7 @@ impl<B: Backend> Inner<B> {
     fn poll(&mut self) -> bool {
         self.frees = 0;
         let held = self.sweep(false);
-        let sides = [&mut self.fallback, &mut self.pinned, &mut self.managed].into_iter().flatten();
-        let freed = sides.fold(false, |freed, arena| arena.poll_fences() | freed);
+        let freed = self.sides.iter_mut().flatten().fold(false, |freed, arena| arena.poll_fences() | freed);
         self.arena.poll_fences() | held | freed
     }
 

@@ -1,6 +1,6 @@
 //! How a pool begins, and how streams come to it and leave it.
 
-use super::{DeviceArena, Inner, Place, Pool};
+use super::{DeviceArena, Inner, Place, Pool, SIDES};
 use crate::backend::{Backend, Kind, RawStream};
 use crate::capability::{Capabilities, Description};
 use crate::error::DeviceError;
@@ -37,9 +37,7 @@ impl<B: Backend> Pool<B> {
         let inner = Inner {
             arena,
             fences,
-            fallback: None,
-            pinned: None,
-            managed: None,
+            sides: [const { None }; SIDES],
             graphs: BTreeMap::new(),
             next_graph: 0,
             streams: Vec::new(),

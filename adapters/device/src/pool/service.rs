@@ -1,6 +1,6 @@
 //! One face for all backends: what devices, streams and blocks ask of their pool.
 
-use super::{FREES_A_POLL, Held, Hook, Host, Marks, Place, Pool};
+use super::{FREES_A_POLL, Held, Hook, Host, Marks, Place, Pool, Side};
 use crate::backend::{Backend, RawStream};
 use crate::block::{DeviceBlock, Extra};
 use crate::capability::{Description, Memory};
@@ -32,7 +32,7 @@ pub(crate) trait Service: Marks + Send + Sync {
 
     fn serve(&self, home: &Arc<StreamCore>, request: Request) -> Result<DeviceBlock, DeviceError>;
     /// Memory of another kind than the device's own.
-    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, place: Place) -> Result<DeviceBlock, DeviceError>;
+    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, side: Side) -> Result<DeviceBlock, DeviceError>;
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>);
     /// Empties caches; with `all`, gives everything unused back to the driver too. Bytes given back.
     fn trim(&self, all: bool) -> u64;
@@ -123,8 +123,9 @@ impl<B: Backend> Service for Pool<B> {
         pool.hits += stats.cache_hits;
         pool.frees = pool.allocations - pool.live_blocks;
         pool.failed = inner.failed;
-        stats.pinned = inner.pinned.iter().chain(&inner.fallback).map(Allocator::stats).fold(Stats::default(), Stats::plus);
-        stats.managed = inner.managed.as_ref().map_or(Stats::default(), Allocator::stats);
+        let side = |side| inner.sides[side as usize].as_ref().map_or_else(Stats::default, Allocator::stats);
+        stats.pinned = side(Side::Pinned).plus(side(Side::Fallback));
+        stats.managed = side(Side::Managed);
         pool.fallbacks = inner.fallbacks;
         stats.graphs = inner.graphs.values().map(|graph| graph.arena.stats()).fold(Stats::default(), Stats::plus);
         stats.events = inner.fences.events();
@@ -138,8 +139,7 @@ impl<B: Backend> Service for Pool<B> {
         }
         let inner = self.inner();
         inner.arena.check()?;
-        let sides = inner.fallback.iter().chain(&inner.pinned).chain(&inner.managed);
-        sides.into_iter().try_for_each(Allocator::check)?;
+        inner.sides.iter().flatten().try_for_each(Allocator::check)?;
         inner.graphs.values().try_for_each(|graph| graph.arena.check())
     }
 
@@ -152,9 +152,9 @@ impl<B: Backend> Service for Pool<B> {
         })
     }
 
-    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, place: Place) -> Result<DeviceBlock, DeviceError> {
-        let block = Pool::serve_side(self, home, request, place)?;
-        Ok(DeviceBlock::with(block, Arc::clone(home), Extra::new(place)))
+    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, side: Side) -> Result<DeviceBlock, DeviceError> {
+        let block = Pool::serve_side(self, home, request, side)?;
+        Ok(DeviceBlock::with(block, Arc::clone(home), Extra::new(Place::Side(side))))
     }
 
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>) {
@@ -163,7 +163,7 @@ impl<B: Backend> Service for Pool<B> {
         let (place, uses, release) =
             extra.map_or((Place::Pool, Vec::new(), None), |extra| (extra.place, extra.uses, extra.release));
         // Wrapped and pinned memory waits for its own stream as well: who has it next may be the host.
-        let own = matches!(place, Place::Foreign | Place::Pinned).then_some(home);
+        let own = matches!(place, Place::Foreign | Place::Side(Side::Pinned)).then_some(home);
         let others = uses.iter().chain(own).map(|stream| (stream.owner, inner.fences.ticket(stream.owner)));
         let others: Vec<_> = others.collect();
         if others.is_empty() {
@@ -190,10 +190,8 @@ impl<B: Backend> Service for Pool<B> {
         let mut given = 0;
         if all {
             inner.wait_for_held();
-            given = inner.arena.trim();
-            given +=
-                inner.pinned.as_mut().map_or(0, Allocator::trim) + inner.managed.as_mut().map_or(0, Allocator::trim);
-            given += inner.fallback.as_mut().map_or(0, Allocator::trim) + inner.reap_graphs(true);
+            given = inner.arena.trim() + inner.sides.iter_mut().flatten().map(Allocator::trim).sum::<u64>();
+            given += inner.reap_graphs(true);
         }
         self.unlock(inner);
         if all && self.usable().is_ok() {
