@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod faults;
+mod held;
 mod hits;
 mod journey;
 mod loss;

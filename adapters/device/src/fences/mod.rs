@@ -183,6 +183,15 @@ impl<B: Backend> Fences<B> {
         if self.0.loss.check().is_err() { FenceState::Failed } else { self.state(&lines, owner, ticket) }
     }
 
+    /// Sees that an event stands for a ticket; does not ask whether it has happened.
+    pub(crate) fn cover(&self, owner: Owner, ticket: u64) {
+        let mut lines = self.lines();
+        if lines.by_owner.get(&owner.0).is_some_and(|line| line.recorded < ticket) {
+            // Refused: as in `reached`.
+            let _ = self.record_event(&mut lines, owner.0);
+        }
+    }
+
     /// Waits until nothing is in flight on memory that is free: before pages under it move or go.
     ///
     /// # Errors

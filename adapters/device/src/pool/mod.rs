@@ -198,12 +198,25 @@ impl<B: Backend> Inner<B> {
         self.sweep(true)
     }
 
-    /// Frees the held blocks whose other users are done.
+    /// Frees the held blocks whose other users are done. The driver is asked once for each stream that is not, however many
+    /// blocks wait for it: its tickets become ready in order.
     fn sweep(&mut self, wait: bool) -> bool {
         let (mut freed, mut kept) = (false, Vec::new());
+        // The least ticket of each stream that was found pending.
+        let mut pending: BTreeMap<u32, u64> = BTreeMap::new();
         for mut held in std::mem::take(&mut self.held) {
-            // A failed fence never opens: the block is nobody's any more.
-            held.others.retain(|&(owner, ticket)| self.fences.reached(owner, ticket, wait) != FenceState::Ready);
+            held.others.retain(|&(owner, ticket)| {
+                if pending.get(&owner.0).is_some_and(|&first| first <= ticket) {
+                    self.fences.cover(owner, ticket);
+                    return true;
+                }
+                let state = self.fences.reached(owner, ticket, wait);
+                if state == FenceState::Pending {
+                    pending.insert(owner.0, ticket);
+                }
+                // A failed fence never opens: the block is nobody's any more.
+                state != FenceState::Ready
+            });
             if !held.others.is_empty() {
                 kept.push(held);
                 continue;

@@ -1,0 +1,68 @@
+//! Blocks that were dropped while another stream uses them: what looking at them costs, and what it never holds up.
+
+use super::{open, small};
+use terrace_device::{Device, DeviceBlock, Stream};
+use terrace_tests::simcuda::Simulator;
+
+const MIB: u64 = 1 << 20;
+
+/// Two streams, and a block of the second for work on it.
+fn two_streams() -> (Device, Stream, Stream, DeviceBlock) {
+    let device = open(0, small()).expect("a device");
+    let (one, two) = (device.stream().expect("a stream"), device.stream().expect("another"));
+    let scratch = device.allocate(&two, MIB).expect("a block");
+    (device, one, two, scratch)
+}
+
+/// Allocates on one stream, says that the other uses it, and drops it.
+fn hold_one(device: &Device, home: &Stream, user: &Stream) {
+    let block = device.allocate(home, MIB).expect("a block");
+    block.used_on(user).expect("the same device");
+    drop(block);
+}
+
+#[test]
+fn the_driver_is_asked_once_for_each_stream_however_many_blocks_wait_for_it() {
+    const HELD: u64 = 50;
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let (device, one, two, mut scratch) = two_streams();
+    session.hold();
+    scratch.fill(0, MIB, 1).expect("queued");
+    let blocks: Vec<_> = (0..HELD).map(|_| device.allocate(&one, MIB).expect("a block")).collect();
+    for block in blocks {
+        block.used_on(&two).expect("the same device");
+        drop(block);
+    }
+    assert_eq!(device.stats().held, HELD);
+    let asked = || session.calls(Some("cuEventQuery")) + session.calls(Some("cuStreamQuery"));
+    let before = asked();
+    let block = device.allocate(&one, MIB).expect("other memory");
+    // The held blocks' stream: whether it is idle, and then its event. Nothing else waits.
+    assert!((1..=2).contains(&(asked() - before)), "{} questions for {HELD} blocks of one stream", asked() - before);
+    session.release();
+    two.synchronize().expect("done");
+    drop(block);
+}
+
+/// A block waits for its own event, not for one that is recorded only when an earlier block's has happened.
+#[test]
+fn blocks_come_free_one_by_one_as_their_stream_goes_on() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let (device, one, two, mut scratch) = two_streams();
+    session.hold();
+    let mut others = Vec::new();
+    for round in 1..=3 {
+        // Work, and then a block that waits for it.
+        scratch.fill(0, MIB, round).expect("queued");
+        hold_one(&device, &one, &two);
+        others.push(device.allocate(&one, MIB).expect("other memory"));
+        assert_eq!(device.stats().held, u64::from(round));
+    }
+    for left in [2, 1, 0] {
+        // The work, and the event behind it.
+        assert_eq!(session.step(2), 2);
+        others.push(device.allocate(&one, MIB).expect("other memory"));
+        assert_eq!(device.stats().held, left);
+    }
+    session.release();
+}
