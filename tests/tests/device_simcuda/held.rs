@@ -1,6 +1,8 @@
 //! Blocks that were dropped while another stream uses them: what looking at them costs, and what it never holds up.
 
 use super::{open, small};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use terrace_device::{Device, DeviceBlock, Stream};
 use terrace_tests::simcuda::Simulator;
 
@@ -65,4 +67,38 @@ fn blocks_come_free_one_by_one_as_their_stream_goes_on() {
         assert_eq!(device.stats().held, left);
     }
     session.release();
+}
+
+/// An allocation that waits for held blocks waits alone.
+#[test]
+fn others_free_and_allocate_while_an_allocation_waits() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let (device, one, two, mut scratch) = two_streams();
+    let large = device.allocate(&one, 200 * MIB).expect("most of 256 MiB");
+    large.used_on(&two).expect("the same device");
+    let other = device.allocate(&one, 5 * MIB).expect("a block that no cache keeps");
+    session.hold();
+    scratch.fill(0, MIB, 1).expect("queued");
+    drop(large);
+    let waits = || session.calls(Some("cuEventSynchronize"));
+    let before = waits();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| device.allocate(&one, 200 * MIB).map(drop));
+        while waits() == before && !waiting.is_finished() {
+            std::thread::yield_now();
+        }
+        let (tell, hear) = channel();
+        let (device, two) = (&device, &two);
+        scope.spawn(move || {
+            drop(other);
+            drop(device.allocate(two, 10 * MIB).expect("there are 50 MiB more"));
+            tell.send(()).expect("somebody hears it");
+        });
+        // Less than the simulator's patience (20 s), after which it ends the wait itself.
+        let heard = hear.recv_timeout(Duration::from_secs(10));
+        assert!(heard.is_ok() && !waiting.is_finished(), "others were not held up, and it waits still");
+        session.release();
+        waiting.join().expect("no panic").expect("what the other stream was done with");
+    });
+    assert_eq!(device.stats().held, 0);
 }

@@ -16,6 +16,7 @@
 
 mod face;
 mod line;
+mod wait;
 
 use crate::backend::{Backend, RawEvent, RawStream};
 use crate::fault::{Fault, Reason};
@@ -45,8 +46,11 @@ struct Shared<B: Backend> {
 struct Lines {
     /// Streams that are open, or closed with work in flight. One that is not here has done everything.
     by_owner: BTreeMap<u32, Line>,
-    /// Events that nobody waits for.
+    /// Events that stand for nothing any more.
     spare: Vec<RawEvent>,
+    /// Events that somebody waits for without the lock, once for each who does: not recorded anew meanwhile, or the wait
+    /// would be for what came after.
+    awaited: Vec<RawEvent>,
     /// The event that covers what was free when the second stream came: pages under it may not move before.
     bridge: Option<(u32, u64)>,
     /// Events recorded so far.
@@ -61,7 +65,8 @@ impl<B: Backend> Clone for Fences<B> {
 
 impl<B: Backend> Fences<B> {
     pub(crate) fn new(backend: Arc<B>, loss: Arc<Loss>) -> Self {
-        let lines = Lines { by_owner: BTreeMap::new(), spare: Vec::new(), bridge: None, recorded: 0 };
+        let lines =
+            Lines { by_owner: BTreeMap::new(), spare: Vec::new(), awaited: Vec::new(), bridge: None, recorded: 0 };
         let (sole, dirty, lines) = (AtomicU32::new(NOBODY), AtomicBool::new(false), Mutex::new(lines));
         Self(Arc::new(Shared { backend, loss, sole, dirty, lines }))
     }
@@ -192,68 +197,13 @@ impl<B: Backend> Fences<B> {
         }
     }
 
-    /// Waits until nothing is in flight on memory that is free: before pages under it move or go.
-    ///
-    /// # Errors
-    /// The driver's; a fault for [`Reason::Capturing`] while the stream to wait for is captured.
-    pub(crate) fn quiesce(&self) -> Result<(), Fault> {
-        let mut lines = self.lines();
-        if let Some((owner, ticket)) = lines.bridge {
-            self.wait_for(&mut lines, owner, ticket)?;
-            lines.bridge = None;
-        }
-        let sole = self.0.sole.load(Ordering::Relaxed);
-        if sole != NOBODY && self.0.dirty.load(Ordering::Relaxed) {
-            let ticket = lines.next(sole);
-            self.wait_for(&mut lines, sole, ticket)?;
-            self.0.dirty.store(false, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Waits for everything that any stream was given: before the device itself goes.
-    pub(crate) fn finish(&self) {
-        let mut lines = self.lines();
-        let owners: Vec<u32> = lines.by_owner.keys().copied().collect();
-        for owner in owners {
-            let ticket = lines.next(owner);
-            if insist(|| self.wait_for(&mut lines, owner, ticket)).is_err() {
-                return;
-            }
-        }
-        self.0.dirty.store(false, Ordering::Relaxed);
-        lines.bridge = None;
-    }
-
-    fn wait_for(&self, lines: &mut Lines, owner: u32, ticket: u64) -> Result<(), Fault> {
-        let Some(line) = lines.by_owner.get(&owner) else { return Ok(()) };
-        if line.done >= ticket {
-            return Ok(());
-        }
-        if !line.open && line.oldest().is_none() {
-            self.ask(lines, owner);
-            let done = lines.by_owner.get(&owner).is_none_or(|line| line.done >= ticket);
-            return if done { Ok(()) } else { Err(Fault::of("wait for a stream that is gone", Reason::Other)) };
-        }
-        if line.capturing {
-            return Err(Fault::of("wait for a stream", Reason::Capturing));
-        }
-        if line.recorded < ticket {
-            self.record_event(lines, owner)?;
-        }
-        let Some(event) = lines.by_owner.get(&owner).and_then(|line| line.event(ticket)) else { return Ok(()) };
-        self.0.backend.wait(event).map_err(|fault| self.0.loss.note(fault))?;
-        lines.reached(owner, ticket);
-        Ok(())
-    }
-
     /// Records the next event of a stream.
     fn record_event(&self, lines: &mut Lines, owner: u32) -> Result<(), Fault> {
         let Some(raw) = lines.by_owner.get(&owner).filter(|line| line.open).map(|line| line.raw) else { return Ok(()) };
         if lines.by_owner.get(&owner).is_some_and(|line| line.capturing) {
             return Err(Fault::of("record an event", Reason::Capturing));
         }
-        let event = match lines.spare.pop() {
+        let event = match lines.unused() {
             Some(event) => event,
             None => self.0.backend.create_event().map_err(|fault| self.0.loss.note(fault))?,
         };
@@ -266,29 +216,6 @@ impl<B: Backend> Fences<B> {
             line.push(event);
         }
         Ok(())
-    }
-
-    /// A stream that the driver does not know any more was destroyed behind our back: the device is waited for.
-    fn without_event(&self, lines: &mut Lines, owner: u32, fault: Fault) -> Result<(), Fault> {
-        if fault.reason != Reason::BadHandle {
-            return Err(fault);
-        }
-        self.wait_for_all(lines)?;
-        if let Some(line) = lines.by_owner.get_mut(&owner) {
-            line.recorded += u64::from(line.open);
-            line.open = false;
-            let recorded = line.recorded;
-            lines.reached(owner, recorded);
-        }
-        Ok(())
-    }
-
-    /// Waits for the whole device; not while a graph is captured on any stream.
-    fn wait_for_all(&self, lines: &Lines) -> Result<(), Fault> {
-        if lines.by_owner.values().any(|line| line.capturing) {
-            return Err(Fault::of("wait for the device", Reason::Capturing));
-        }
-        self.0.backend.synchronize().map_err(|fault| self.0.loss.note(fault))
     }
 
     /// Whether an open stream has done everything: then no event is needed. Refused: an event is asked, which says more.
@@ -367,6 +294,19 @@ impl Lines {
         self.by_owner.get(&owner).map_or(0, |line| line.recorded + u64::from(line.open))
     }
 
+    /// An event that stands for nothing, and that nobody waits for.
+    fn unused(&mut self) -> Option<RawEvent> {
+        let at = self.spare.iter().rposition(|event| !self.awaited.contains(event))?;
+        Some(self.spare.swap_remove(at))
+    }
+
+    /// Somebody waits for an event no longer.
+    fn let_go(&mut self, event: RawEvent) {
+        if let Some(at) = self.awaited.iter().position(|awaited| *awaited == event) {
+            self.awaited.swap_remove(at);
+        }
+    }
+
     /// A stream's event has happened, and all before it.
     fn reached(&mut self, owner: u32, ticket: u64) {
         if let Some(line) = self.by_owner.get_mut(&owner) {
@@ -382,5 +322,23 @@ impl<B: Backend> Drop for Shared<B> {
         for event in waiting.chain(lines.spare.drain(..)) {
             let _ = insist(|| self.backend.destroy_event(event));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lines, RawEvent};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn an_event_that_somebody_waits_for_is_not_recorded_anew() {
+        let [free, waited] = [RawEvent(1), RawEvent(2)];
+        let (spare, awaited) = (vec![free, waited], vec![waited, waited]);
+        let mut lines = Lines { by_owner: BTreeMap::new(), spare, awaited, bridge: None, recorded: 0 };
+        assert_eq!((lines.unused(), lines.unused()), (Some(free), None));
+        lines.let_go(waited);
+        assert_eq!(lines.unused(), None, "of two who wait one is left");
+        lines.let_go(waited);
+        assert_eq!(lines.unused(), Some(waited));
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   arena: a gap; what the stream itself freed; what fences have opened; a page or a segment more; all fences waited for
 //!     none ─► streams' caches emptied, arena again
-//!     none ─► blocks held for other streams waited for, arena again
+//!     none ─► blocks held for other streams waited for, without the lock; from the start
 //!     none ─► the user's hook, without the lock: true: from the start
 //!     none ─► pinned host memory, where the fallback is on
 //!     none ─► an error that says what was asked and what there was
@@ -18,10 +18,11 @@ use crate::source::{DeviceSource, Regions};
 use crate::store::{Room, heap_parts};
 use crate::stream::{NO_ROUTE, StreamCore};
 use std::cell::Cell;
-use std::sync::{Arc, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 use terrace_core::pressure::CachePolicy;
-use terrace_core::{AllocError, Allocator, Arena, BestFit, Block, Cause, Request, Stats};
+use terrace_core::{AllocError, Allocator, Arena, BestFit, Block, Cause, Owner, Request, Stats};
 
 /// The hook is done, also when it panicked.
 struct Asked(&'static LocalKey<Cell<bool>>);
@@ -40,23 +41,11 @@ impl<B: Backend> Pool<B> {
         let request = request.owner(home.owner);
         let mut asked_at = None;
         loop {
-            let mut inner = self.inner();
-            if !inner.held.is_empty() {
-                // What others are done with comes before fresh memory.
-                inner.sweep(false);
-            }
-            let route = home.route();
-            let place = if route == NO_ROUTE { Place::Pool } else { Place::Graph(route) };
-            let served = inner.attempt(place, request).map(|block| (block, place));
-            let what = match served {
-                Ok(served) => {
-                    self.unlock(inner);
-                    return Ok(served);
-                }
-                Err(error) => inner.describe(place, error),
+            let what = match self.serve_alone(home, request) {
+                Ok(served) => return Ok(served),
+                Err(what) => what,
             };
-            self.unlock(inner);
-            let memory = matches!(what.cause, Cause::OutOfMemory | Cause::SourceFailed | Cause::OutOfSlots);
+            let memory = is_memory(what.cause);
             self.usable()?;
             // A hook that says it helped, and did not, is not asked for ever.
             let helped = asked_at.is_none_or(|in_use| what.in_use < in_use);
@@ -66,14 +55,58 @@ impl<B: Backend> Pool<B> {
             }
             let mut inner = self.inner();
             // A graph keeps its memory; the fallback's is shared.
-            return match (memory && route == NO_ROUTE).then(|| inner.fall_back(self, request)).flatten() {
+            return match (memory && home.route() == NO_ROUTE).then(|| inner.fall_back(self, request)).flatten() {
                 Some(block) => Ok((block, Place::Side(Side::Fallback))),
                 None => {
                     inner.failed += 1;
-                    Err(DeviceError::OutOfMemory(Box::new(what)))
+                    Err(DeviceError::OutOfMemory(what))
                 }
             };
         }
+    }
+
+    /// All that can be tried without the user.
+    fn serve_alone(&self, home: &Arc<StreamCore>, request: Request) -> Result<(Block, Place), Box<OutOfMemory>> {
+        let mut inner = self.inner();
+        // What others are done with comes before fresh memory.
+        inner.sweep();
+        let mut waited = false;
+        loop {
+            let route = home.route();
+            let place = if route == NO_ROUTE { Place::Pool } else { Place::Graph(route) };
+            let mut served = inner.attempt(place, request);
+            if served.as_ref().is_err_and(|error| is_memory(error.cause)) {
+                if !waited && !inner.held.is_empty() {
+                    (inner, waited) = (self.wait_for_held(inner), true);
+                    continue;
+                }
+                // A graph's pool takes segments of its own: what the arena does not need may serve.
+                if matches!(place, Place::Graph(_)) && inner.arena.trim() > 0 {
+                    served = inner.from(place, request);
+                }
+            }
+            let served = served.map(|block| (block, place)).map_err(|error| Box::new(inner.describe(place, error)));
+            self.unlock(inner);
+            return served;
+        }
+    }
+
+    /// Waits for the streams that use blocks which were dropped, then frees those blocks. Without the lock while it waits:
+    /// what others free or take meanwhile does not have to wait too.
+    pub(super) fn wait_for_held<'a>(&'a self, inner: MutexGuard<'a, Inner<B>>) -> MutexGuard<'a, Inner<B>> {
+        // The last ticket of a stream covers the others.
+        let mut tickets = BTreeMap::new();
+        for &(owner, ticket) in inner.held.iter().flat_map(|held| &held.others) {
+            let last = tickets.entry(owner.0).or_insert(ticket);
+            *last = ticket.max(*last);
+        }
+        self.unlock(inner);
+        for (owner, ticket) in tickets {
+            self.ground.fences.wait_outside(Owner(owner), ticket);
+        }
+        let mut inner = self.inner();
+        inner.sweep();
+        inner
     }
 
     /// Memory of another kind than the device's own.
@@ -94,7 +127,8 @@ impl<B: Backend> Pool<B> {
         self.judge_shape(request)?;
         let mut inner = self.inner();
         let mut served = inner.allocate_side(self, side, request.owner(owner));
-        if served.is_err() && inner.wait_for_held() {
+        if served.is_err() && !inner.held.is_empty() {
+            inner = self.wait_for_held(inner);
             served = inner.allocate_side(self, side, request.owner(owner));
         }
         let served = served.map_err(|error| inner.describe(Place::Side(side), error));
@@ -144,24 +178,18 @@ impl<B: Backend> Pool<B> {
     }
 }
 
+/// Whether memory that comes free may help.
+fn is_memory(cause: Cause) -> bool {
+    matches!(cause, Cause::OutOfMemory | Cause::OutOfSlots | Cause::SourceFailed)
+}
+
 impl<B: Backend> Inner<B> {
-    /// The arena of a place, and all that can be given back for it.
+    /// The arena of a place; and again, when the streams' caches held something.
     fn attempt(&mut self, place: Place, request: Request) -> Result<Block, AllocError> {
-        let first = self.from(place, request);
-        let Err(mut error) = first else { return first };
-        for step in [Self::drain, Self::wait_for_held] {
-            if !matches!(error.cause, Cause::OutOfMemory | Cause::OutOfSlots | Cause::SourceFailed) {
-                return Err(error);
-            }
-            if step(self) {
-                match self.from(place, request) {
-                    Ok(block) => return Ok(block),
-                    Err(next) => error = next,
-                }
-            }
+        match self.from(place, request) {
+            Err(error) if is_memory(error.cause) && self.drain() => self.from(place, request),
+            served => served,
         }
-        // A graph's pool takes segments of its own: what the arena does not need may serve.
-        if matches!(place, Place::Graph(_)) && self.arena.trim() > 0 { self.from(place, request) } else { Err(error) }
     }
 
     fn from(&mut self, place: Place, request: Request) -> Result<Block, AllocError> {

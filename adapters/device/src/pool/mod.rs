@@ -1,10 +1,12 @@
 //! The pool of one device: arena, fences, streams, held blocks, fallback, private pools of graphs.
 //!
-//! Promises upward: [`Service`], which hides the backend; a call holds one lock; a failed allocation is true: before it,
-//! caches were emptied, fences waited for, unused memory given back, and the user's hook was asked.
+//! Promises upward: [`Service`], which hides the backend; a call holds one lock, and none while it waits for held blocks; a
+//! failed allocation is true: before it, caches were emptied, fences waited for, unused memory given back, and the user's
+//! hook was asked.
 //! Asks from below: the core's arena over a [`DeviceSource`] and [`Fences`].
 //!
-//! Locks: the pool's, then a stream's; never the other way round. Fences have one of their own below both.
+//! Locks: the pool's, then a stream's; never the other way round. Fences have one of their own below both. An arena waits
+//! for what was freed into it, and before its pages move, under the pool's: nobody may take or free there meanwhile.
 
 mod bytes;
 mod chain;
@@ -188,19 +190,14 @@ impl<B: Backend> Inner<B> {
     /// Frees everything whose fence is ready.
     fn poll(&mut self) -> bool {
         self.frees = 0;
-        let held = self.sweep(false);
+        let held = self.sweep();
         let freed = self.sides.iter_mut().flatten().fold(false, |freed, arena| arena.poll_fences() | freed);
         self.arena.poll_fences() | held | freed
     }
 
-    /// Waits for the streams that use blocks which were dropped. True when one came free.
-    fn wait_for_held(&mut self) -> bool {
-        self.sweep(true)
-    }
-
     /// Frees the held blocks whose other users are done. The driver is asked once for each stream that is not, however many
     /// blocks wait for it: its tickets become ready in order.
-    fn sweep(&mut self, wait: bool) -> bool {
+    fn sweep(&mut self) -> bool {
         let (mut freed, mut kept) = (false, Vec::new());
         // The least ticket of each stream that was found pending.
         let mut pending: BTreeMap<u32, u64> = BTreeMap::new();
@@ -210,7 +207,7 @@ impl<B: Backend> Inner<B> {
                     self.fences.cover(owner, ticket);
                     return true;
                 }
-                let state = self.fences.reached(owner, ticket, wait);
+                let state = self.fences.reached(owner, ticket, false);
                 if state == FenceState::Pending {
                     pending.insert(owner.0, ticket);
                 }
@@ -250,8 +247,8 @@ impl<B: Backend> Drop for Pool<B> {
             return;
         }
         self.ground.fences.finish();
+        drop(self.wait_for_held(self.inner()));
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-        inner.wait_for_held();
         let lost = inner.held.drain(..).filter_map(|held| Some((held.release?, held.block)));
         for (release, block) in inner.released.drain(..).chain(lost) {
             release(block.address, block.bytes);

@@ -189,7 +189,7 @@ impl<B: Backend> Service for Pool<B> {
         inner.drain();
         let mut given = 0;
         if all {
-            inner.wait_for_held();
+            inner = self.wait_for_held(inner);
             given = inner.arena.trim() + inner.sides.iter_mut().flatten().map(Allocator::trim).sum::<u64>();
             given += inner.reap_graphs(true);
         }

@@ -1,0 +1,119 @@
+//! Waiting for streams.
+//!
+//! Promises upward: what was waited for is known to be done. Who must keep others out while it waits, since it moves memory
+//! or takes it away, waits with the lock; who only wants memory to come free waits without it.
+//! Asks from below: [`Backend::wait`], [`Backend::synchronize`].
+
+use super::{Fences, Lines, NOBODY};
+use crate::backend::{Backend, RawEvent};
+use crate::fault::{Fault, Reason};
+use crate::loss::insist;
+use std::sync::atomic::Ordering;
+use terrace_core::Owner;
+
+impl<B: Backend> Fences<B> {
+    /// Waits until nothing is in flight on memory that is free: before pages under it move or go.
+    ///
+    /// # Errors
+    /// The driver's; a fault for [`Reason::Capturing`] while the stream to wait for is captured.
+    pub(crate) fn quiesce(&self) -> Result<(), Fault> {
+        let mut lines = self.lines();
+        if let Some((owner, ticket)) = lines.bridge {
+            self.wait_for(&mut lines, owner, ticket)?;
+            lines.bridge = None;
+        }
+        let sole = self.0.sole.load(Ordering::Relaxed);
+        if sole != NOBODY && self.0.dirty.load(Ordering::Relaxed) {
+            let ticket = lines.next(sole);
+            self.wait_for(&mut lines, sole, ticket)?;
+            self.0.dirty.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Waits for everything that any stream was given: before the device itself goes.
+    pub(crate) fn finish(&self) {
+        let mut lines = self.lines();
+        let owners: Vec<u32> = lines.by_owner.keys().copied().collect();
+        for owner in owners {
+            let ticket = lines.next(owner);
+            if insist(|| self.wait_for(&mut lines, owner, ticket)).is_err() {
+                return;
+            }
+        }
+        self.0.dirty.store(false, Ordering::Relaxed);
+        lines.bridge = None;
+    }
+
+    /// Waits for a stream with the lock held: nobody else learns of it meanwhile.
+    pub(super) fn wait_for(&self, lines: &mut Lines, owner: u32, ticket: u64) -> Result<(), Fault> {
+        let Some(event) = self.event_of(lines, owner, ticket)? else { return Ok(()) };
+        self.0.backend.wait(event).map_err(|fault| self.0.loss.note(fault))?;
+        lines.reached(owner, ticket);
+        Ok(())
+    }
+
+    /// Waits for a stream without the lock: others free, allocate and ask meanwhile. Refused twice: what waits for the ticket
+    /// waits on.
+    pub(crate) fn wait_outside(&self, owner: Owner, ticket: u64) {
+        if self.0.loss.check().is_ok() {
+            let _ = insist(|| self.wait_unlocked(owner.0, ticket));
+        }
+    }
+
+    fn wait_unlocked(&self, owner: u32, ticket: u64) -> Result<(), Fault> {
+        let mut lines = self.lines();
+        let Some(event) = self.event_of(&mut lines, owner, ticket)? else { return Ok(()) };
+        lines.awaited.push(event);
+        drop(lines);
+        let waited = self.0.backend.wait(event);
+        let mut lines = self.lines();
+        lines.let_go(event);
+        waited.map_err(|fault| self.0.loss.note(fault))?;
+        lines.reached(owner, ticket);
+        Ok(())
+    }
+
+    /// The event that covers a ticket, recorded if need be; `None` where there is nothing to wait for any more.
+    fn event_of(&self, lines: &mut Lines, owner: u32, ticket: u64) -> Result<Option<RawEvent>, Fault> {
+        let Some(line) = lines.by_owner.get(&owner) else { return Ok(None) };
+        if line.done >= ticket {
+            return Ok(None);
+        }
+        if !line.open && line.oldest().is_none() {
+            self.ask(lines, owner);
+            let done = lines.by_owner.get(&owner).is_none_or(|line| line.done >= ticket);
+            return if done { Ok(None) } else { Err(Fault::of("wait for a stream that is gone", Reason::Other)) };
+        }
+        if line.capturing {
+            return Err(Fault::of("wait for a stream", Reason::Capturing));
+        }
+        if line.recorded < ticket {
+            self.record_event(lines, owner)?;
+        }
+        Ok(lines.by_owner.get(&owner).and_then(|line| line.event(ticket)))
+    }
+
+    /// A stream that the driver does not know any more was destroyed behind our back: the device is waited for.
+    pub(super) fn without_event(&self, lines: &mut Lines, owner: u32, fault: Fault) -> Result<(), Fault> {
+        if fault.reason != Reason::BadHandle {
+            return Err(fault);
+        }
+        self.wait_for_all(lines)?;
+        if let Some(line) = lines.by_owner.get_mut(&owner) {
+            line.recorded += u64::from(line.open);
+            line.open = false;
+            let recorded = line.recorded;
+            lines.reached(owner, recorded);
+        }
+        Ok(())
+    }
+
+    /// Waits for the whole device; not while a graph is captured on any stream.
+    pub(super) fn wait_for_all(&self, lines: &Lines) -> Result<(), Fault> {
+        if lines.by_owner.values().any(|line| line.capturing) {
+            return Err(Fault::of("wait for the device", Reason::Capturing));
+        }
+        self.0.backend.synchronize().map_err(|fault| self.0.loss.note(fault))
+    }
+}
