@@ -227,6 +227,18 @@ impl Backend for Cuda {
         done.map_err(of_handle)
     }
 
+    fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
+        // A driver without the function has no captures.
+        let Ok(capture) = &self.primary.functions.capture else { return Ok(false) };
+        let mut state = 0;
+        let done = self.primary.call("cuStreamIsCapturing", |_| {
+            // SAFETY: the handle is live: whoever calls holds the stream; the out parameter lives through the call.
+            unsafe { (capture.cuStreamIsCapturing)(handle(stream.0), &raw mut state) }
+        });
+        // 0 is none; a capture that was spoiled is one until it ends.
+        done.map(|()| state != 0).map_err(of_handle)
+    }
+
     unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault> {
         let size = size("cuMemcpyAsync", bytes)?;
         let done = self.primary.call("cuMemcpyAsync", |core| {

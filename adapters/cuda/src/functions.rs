@@ -153,8 +153,9 @@ group! {
 }
 
 group! {
-    /// Being left alone by captures of other threads.
+    /// Leaving captures alone, and being left alone by those of other threads.
     Capture, required: false;
+    cuStreamIsCapturing(CUstream, *mut c_uint), "10.0";
     cuThreadExchangeStreamCaptureMode(*mut c_uint), "10.1";
 }
 

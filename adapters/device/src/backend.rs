@@ -244,6 +244,16 @@ pub trait Backend: Send + Sync + 'static {
     /// The driver's.
     fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault>;
 
+    /// Whether a graph is captured on a stream: it cannot wait for what is not in the graph, and asking it to would spoil the
+    /// capture. The default knows of no captures.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
+        let _ = stream;
+        Ok(false)
+    }
+
     /// Copies within the device, or between device and host where addresses are unified, in stream order.
     ///
     /// # Errors

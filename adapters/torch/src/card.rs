@@ -97,7 +97,9 @@ impl Card {
 
     /// From here on what the filter accepts goes to the pool.
     pub fn begin(&self, id: PoolId, filter: Filter) -> Result<(), DeviceError> {
-        self.settle()?;
+        // A device's only stream frees without events, and none can be had of it while it is captured: with a second one that
+        // never is, whichever streams are captured can be told from the others.
+        self.idle()?;
         self.captures.begin(&self.device, id, filter)
     }
 
@@ -130,23 +132,5 @@ impl Card {
         let stream = self.device.stream()?;
         *idle = Some(stream.clone());
         Ok(stream)
-    }
-
-    /// Makes sure that a stream first seen while it is captured can be adopted with no call on it. A device's only stream
-    /// frees without events; the next stream is made to wait for it once, and a captured one cannot be. So a second stream
-    /// comes now, and what the others did is waited for: once in the life of a device.
-    fn settle(&self) -> Result<(), DeviceError> {
-        if self.idle.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
-            return Ok(());
-        }
-        let idle = self.idle()?;
-        let known: Vec<Stream> =
-            self.streams.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        // Waiting for a block that all of them use is waiting for all of them.
-        let block = self.device.allocate(&idle, 1)?;
-        known.iter().try_for_each(|stream| block.used_on(stream))?;
-        drop(block);
-        self.device.trim();
-        Ok(())
     }
 }

@@ -212,6 +212,9 @@ impl Backend for Manual {
     fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault> {
         let mut state = self.call("order")?;
         let Some(mark) = state.recorded(event) else { return misuse(&mut state, "order") };
+        if state.disturbs(stream.0, "order") {
+            return Err(Fault::of("order", Reason::Capturing));
+        }
         if state.lie == Some(Lie::OrdersForgotten) {
             return Ok(());
         }
@@ -223,6 +226,11 @@ impl Backend for Manual {
             None => return Err(Fault::of("order", Reason::BadHandle)),
         }
         Ok(())
+    }
+
+    fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
+        let state = self.call("is_capturing")?;
+        Ok(state.lines.get(&stream.0).is_some_and(|line| line.capturing))
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault> {

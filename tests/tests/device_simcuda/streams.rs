@@ -162,3 +162,42 @@ fn a_captured_stream_is_left_alone() {
     drop(pool);
     assert!(session.violations().is_empty(), "{:?}", session.violations());
 }
+
+/// A stream that is captured when the device first hears of it: the host waits for what was in flight, the stream is not
+/// made to.
+#[test]
+fn a_stream_may_be_captured_before_it_is_known() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let one = device.stream().expect("a stream");
+    let mut block = device.allocate(&one, 5 << 20).expect("a block");
+    block.fill(0, 5 << 20, 1).expect("queued");
+    drop(block);
+    // From here on there is an event for what the first did while it was alone.
+    let two = device.stream().expect("a second one");
+    let _entered = enter();
+    let create: unsafe extern "C" fn(*mut u64, u32) -> i32 = raw("cuStreamCreate");
+    let begin: unsafe extern "C" fn(u64, i32) -> i32 = raw("cuStreamBeginCapture_v2");
+    let end: unsafe extern "C" fn(u64, *mut u64) -> i32 = raw("cuStreamEndCapture");
+    let [destroy, destroy_graph]: [unsafe extern "C" fn(u64) -> i32; 2] =
+        [raw("cuStreamDestroy_v2"), raw("cuGraphDestroy")];
+    let (mut handle, mut graph) = (0, 0);
+    // SAFETY: the driver writes one handle; the device's context is current on this thread.
+    assert_eq!(unsafe { create(&mut handle, 1) }, 0);
+    // SAFETY: a live stream; mode 0 is global, the strictest.
+    assert_eq!(unsafe { begin(handle, 0) }, 0);
+    // SAFETY: a live stream of this device, destroyed after the last use.
+    let fresh = unsafe { device.adopt_stream(RawStream(handle)) }.expect("adopted");
+    let pool = device.graph_pool().expect("a pool");
+    let capture = fresh.capture(&pool).expect("routed");
+    drop(device.allocate(&fresh, 1 << 20).expect("allocated during a capture"));
+    drop(device.allocate(&two, 5 << 20).expect("what the first freed, or other memory"));
+    // SAFETY: the capture begun above; the driver writes one handle.
+    assert_eq!(unsafe { end(handle, &mut graph) }, 0, "the capture was not disturbed");
+    drop((capture, pool, fresh));
+    // SAFETY: the graph just made.
+    assert_eq!(unsafe { destroy_graph(graph) }, 0);
+    // SAFETY: nothing knows the stream any more.
+    assert_eq!(unsafe { destroy(handle) }, 0);
+    assert!(session.violations().is_empty(), "{:?}", session.violations());
+}

@@ -112,6 +112,11 @@ impl<B: Backend> Fences<B> {
         }
         if let Some((owner, ticket)) = lines.bridge {
             match lines.by_owner.get(&owner).and_then(|line| line.event(ticket)) {
+                // A captured stream cannot wait for it: the host does.
+                Some(event) if self.0.backend.is_capturing(raw)? => {
+                    self.0.backend.wait(event).map_err(|fault| self.0.loss.note(fault))?;
+                    lines.reached(owner, ticket);
+                }
                 Some(event) => self.0.backend.order(raw, event)?,
                 // No event stands for it: it is done, or the host waits.
                 None => self.wait_for(lines, owner, ticket)?,
