@@ -5,10 +5,10 @@
 
 use std::path::{Path, PathBuf};
 use terrace::arena::Settings;
-use terrace::device::{Device, DeviceBlock, Options, Origin, Stream};
+use terrace::device::{Device, Options, Origin};
 use terrace::recording::Reader;
 use terrace::{Arena, BestFit, NoFence, Room, heap_parts};
-use terrace_models::scenarios::{Outcome, Pooled, Scenario, Subject, Totals, run};
+use terrace_models::scenarios::{OnDevice, Outcome, Pooled, Scenario, run};
 use terrace_models::{Growing, PyTorch, Segments};
 use terrace_tests::manual::Manual;
 
@@ -22,45 +22,14 @@ const LEAST: u64 = 17;
 /// Bytes of the device: more than ten times what the largest scenario has live.
 const TOTAL: u64 = 256 << 30;
 
-/// A device as a subject. Nothing is launched, so that everything is done at once.
-struct OnDevice {
-    device: Device,
-    streams: Vec<Stream>,
-}
-
-impl OnDevice {
-    fn new(scenario: &Scenario, origin: Origin) -> Self {
-        let capacity = if scenario.limit == 0 { TOTAL } else { scenario.limit };
-        // A cached block keeps its page from being moved away: a stream may keep no more than the page's 32nd part.
-        let options = Options { origin, capacity, cached: 64 << 10, ..Options::default() };
-        let device = Device::open(Manual::new(TOTAL, origin == Origin::Pages), options).expect("valid options");
-        let streams = (0..scenario.streams).map(|_| device.stream().expect("nothing fails here")).collect();
-        Self { device, streams }
-    }
-}
-
-impl Subject for OnDevice {
-    type Block = DeviceBlock;
-
-    fn allocate(&mut self, bytes: u64, stream: u32) -> Option<DeviceBlock> {
-        self.device.allocate(&self.streams[stream as usize], bytes).ok()
-    }
-
-    fn free(&mut self, block: DeviceBlock, _: u32) {
-        drop(block);
-    }
-
-    fn totals(&self) -> Totals {
-        let pool = self.device.stats().pool;
-        let (peak_reserved, peak_in_use) = (pool.peak_reserved, pool.peak_in_use);
-        Totals { calls: pool.source_calls, handles: pool.handles, peak_reserved, peak_in_use }
-    }
-}
-
+/// A scenario on a fresh device. Nothing is launched, so that everything is done at once.
 fn ours(scenario: &Scenario, origin: Origin) -> Outcome {
-    let mut subject = OnDevice::new(scenario, origin);
+    let capacity = if scenario.limit == 0 { TOTAL } else { scenario.limit };
+    let options = Options { origin, capacity, ..Options::default() };
+    let device = Device::open(Manual::new(TOTAL, origin == Origin::Pages), options).expect("valid options");
+    let mut subject = OnDevice::new(&device, scenario).expect("nothing fails here");
     let outcome = run(scenario, &mut subject);
-    subject.device.check().expect("every invariant holds");
+    subject.device().check().expect("every invariant holds");
     outcome
 }
 

@@ -58,6 +58,7 @@ impl Default for Options {
             min_free: 512 << 20,
             granule: 256,
             small: arena.small,
+            // A cached block keeps its page from being moved away: the 32nd part of a page of 2 MiB at most.
             cached: 64 << 10,
             per_size: 64,
             segment: 4 << 20,

@@ -10,7 +10,7 @@
 //! [`terrace_core::Source`] and [`terrace_core::Fence`]. A model decides as its original does: same sizes, same
 //! choice of block, same device calls. It does not copy its original's speed; where a choice of structure makes
 //! the model faster or slower than the original, its page says so.
-//! Asks from below: only the faces of `terrace-core`. No library of the project may depend on this crate.
+//! Asks from below: only the faces of `terrace-core`, and of `terrace-device` for a device in a scenario. No library of the project may depend on this crate.
 //!
 //! ```
 //! use terrace_core::{Allocator, Owner, Request};

@@ -12,9 +12,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::Instant;
-use terrace::device::{Capabilities, DeviceBlock, DeviceError, Options, Origin, Stream};
+use terrace::device::{Capabilities, DeviceError, Options, Origin};
 use terrace::{Device, NoFence};
-use terrace_models::scenarios::{Outcome, Pooled, Scenario, Subject, Totals, run};
+use terrace_models::scenarios::{OnDevice, Outcome, Pooled, Scenario, Totals, run};
 use terrace_models::{Growing, PyTorch, PyTorchOptions, Segments};
 
 /// What was measured. The names are the JSON keys.
@@ -149,9 +149,7 @@ fn on_device(which: Which, origin: Origin, scenario: &Scenario, free: u64) -> Re
     let most = (u128::from(free) * u128::from(MOST) / 100) as u64;
     let capacity = if scenario.limit == 0 { most } else { scenario.limit };
     let device = which.open(Options { origin, capacity, ..Options::default() })?;
-    let streams = (0..scenario.streams).map(|_| device.stream()).collect::<Result<_, _>>();
-    let streams = streams.map_err(|error| which.fail(error))?;
-    let mut subject = OnDevice { device, streams };
+    let mut subject = OnDevice::new(&device, scenario).map_err(|error| which.fail(error))?;
     let begin = Instant::now();
     let outcome = run(scenario, &mut subject);
     let ns = begin.elapsed().as_nanos() as f64 / scenario.steps.len().max(1) as f64;
@@ -186,30 +184,6 @@ fn row(scenario: &Scenario, subject: &'static str, outcome: &Outcome) -> Row {
         peak_reserved_bytes: peak_reserved,
         utilisation: outcome.utilisation(),
         failed: outcome.failed,
-    }
-}
-
-/// A device as a subject: blocks go back when they are dropped.
-struct OnDevice {
-    device: Device,
-    streams: Vec<Stream>,
-}
-
-impl Subject for OnDevice {
-    type Block = DeviceBlock;
-
-    fn allocate(&mut self, bytes: u64, stream: u32) -> Option<DeviceBlock> {
-        self.device.allocate(&self.streams[stream as usize], bytes).ok()
-    }
-
-    fn free(&mut self, block: DeviceBlock, _: u32) {
-        drop(block);
-    }
-
-    fn totals(&self) -> Totals {
-        let pool = self.device.stats().pool;
-        let (peak_reserved, peak_in_use) = (pool.peak_reserved, pool.peak_in_use);
-        Totals { calls: pool.source_calls, handles: pool.handles, peak_reserved, peak_in_use }
     }
 }
 

@@ -5,7 +5,7 @@
 //! Asks from below: a [`Subject`].
 
 use super::{Scenario, Step};
-use terrace_core::{Allocator, Block, Owner, Request};
+use terrace_core::{Allocator, Block, Owner, Request, Stats};
 
 /// What is measured.
 pub trait Subject {
@@ -33,6 +33,14 @@ pub struct Totals {
     pub peak_reserved: u64,
     /// The most bytes ever in live blocks, rounding included.
     pub peak_in_use: u64,
+}
+
+impl Totals {
+    /// What an allocator's counters say.
+    pub fn of(stats: &Stats) -> Self {
+        let (peak_reserved, peak_in_use) = (stats.peak_reserved, stats.peak_in_use);
+        Self { calls: stats.source_calls, handles: stats.handles, peak_reserved, peak_in_use }
+    }
 }
 
 /// What came of a scenario.
@@ -102,9 +110,7 @@ impl<A: Allocator> Subject for Pooled<A> {
     }
 
     fn totals(&self) -> Totals {
-        let stats = self.0.stats();
-        let (peak_reserved, peak_in_use) = (stats.peak_reserved, stats.peak_in_use);
-        Totals { calls: stats.source_calls, handles: stats.handles, peak_reserved, peak_in_use }
+        Totals::of(&self.0.stats())
     }
 }
 

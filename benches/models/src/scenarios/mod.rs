@@ -32,10 +32,12 @@
 //! assert_eq!((outcome.totals.calls, outcome.utilisation()), (50, 1.0));
 //! ```
 
+mod device;
 mod drive;
 mod made;
 mod recorded;
 
+pub use device::OnDevice;
 pub use drive::{Outcome, Pooled, Subject, Totals, run};
 
 /// What to do next.
