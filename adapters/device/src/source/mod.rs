@@ -45,9 +45,7 @@ impl<B: Backend> Ground<B> {
         let available = free.saturating_sub(self.min_free);
         if bytes <= available { Ok(()) } else { Err(SourceError::OutOfMemory { available }) }
     }
-}
 
-impl<B: Backend> Ground<B> {
     /// Fills fresh memory with zeros, on a stream of its own (the default one waits for others, and they for it), and waits.
     ///
     /// # Safety
