@@ -3,8 +3,8 @@
 //! Promises upward: programs depend on the seed alone; a panic of the subject is a failure like any other.
 //! Asks from below: a way to generate a program and a way to run one.
 
+use crate::Random;
 use crate::failure::{Broken, Failure};
-use crate::random::Random;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

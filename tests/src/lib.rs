@@ -31,7 +31,6 @@ mod failure;
 pub mod manual;
 mod model;
 mod program;
-mod random;
 #[cfg(unix)]
 #[allow(unsafe_code)] // a library's functions, by name
 pub mod simcuda;
@@ -43,6 +42,6 @@ mod ticking;
 pub use allocator::{Contract, contract};
 pub use failure::{Broken, Failure};
 pub use program::{Forgery, Step};
-pub use random::Random;
 pub use source::{SourceContract, SourceStep, source_contract};
+pub use terrace_models::Random;
 pub use ticking::Ticking;

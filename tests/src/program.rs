@@ -4,7 +4,7 @@
 //! how much more is allocated than freed), so that some fill the allocator up and some keep it nearly empty.
 //! Asks from below: random numbers.
 
-use crate::random::Random;
+use crate::Random;
 use terrace_core::{Owner, Request};
 
 /// How a name is made that was never given.

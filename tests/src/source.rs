@@ -4,9 +4,9 @@
 //! pages is also asked to reserve, map, unmap and move; one without must refuse that.
 //! Asks from below: random numbers and the model.
 
+use crate::Random;
 use crate::drive::{self, Stopped};
 use crate::failure::Failure;
-use crate::random::Random;
 use crate::source_model::Model;
 use terrace_core::Source;
 

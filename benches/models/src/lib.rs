@@ -5,6 +5,7 @@
 //! - [`pytorch`], [`rmm`], [`bfc`]: the policies of PyTorch's CUDA caching allocator, RAPIDS RMM's pool and the
 //!   best-fit-with-coalescing allocator of TensorFlow and XLA, restated from their sources in our own code.
 //! - [`scenarios`]: lists of operations, the same for every allocator, and what came of them.
+//! - [`Random`]: numbers that are the same on every machine.
 //!
 //! Promises upward: each model is a [`terrace_core::Allocator`]: same contract, same statistics, over any
 //! [`terrace_core::Source`] and [`terrace_core::Fence`]. A model decides as its original does: same sizes, same
@@ -30,6 +31,7 @@ mod chain;
 mod chunks;
 mod counters;
 pub mod pytorch;
+mod random;
 mod request;
 pub mod rmm;
 pub mod scenarios;
@@ -37,6 +39,7 @@ pub mod sim;
 
 pub use bfc::{Bfc, BfcOptions};
 pub use pytorch::{BadOption, PyTorch, PyTorchOptions};
+pub use random::Random;
 pub use rmm::{Rmm, RmmOptions};
 pub use sim::{Delay, Faults, Growing, Segments};
 

@@ -7,7 +7,7 @@
 ///
 /// # Example
 /// ```
-/// use terrace_tests::Random;
+/// use terrace_models::Random;
 /// let (mut a, mut b) = (Random::new(7), Random::new(7));
 /// assert_eq!(a.next(), b.next());
 /// assert!(a.below(10) < 10);

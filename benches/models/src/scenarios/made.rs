@@ -1,10 +1,10 @@
 //! The scenarios that are made, not recorded.
 //!
 //! Promises upward: functions of their arguments; the seeds are fixed.
-//! Asks from below: nothing. Random numbers are SplitMix64 (Steele, Lea and Flood, 2014).
+//! Asks from below: [`Random`].
 
 use super::{Scenario, Step};
-use crate::MIB;
+use crate::{MIB, Random};
 
 /// Blocks of a batch.
 const BATCH: u32 = 100;
@@ -29,7 +29,7 @@ impl Scenario {
 
     /// 64 MiB to 1 GiB, all sizes alike, so many random steps: half of them allocate while fewer than 16 blocks are live.
     pub fn large(steps: u32) -> Self {
-        let mut random = Random(2);
+        let mut random = Random::new(2);
         let (mut live, mut empty) = (Vec::new(), (0..LARGE_LIVE as u32).rev().collect::<Vec<_>>());
         Self::new(
             "large",
@@ -50,39 +50,22 @@ impl Scenario {
 
     /// 512 B to 256 MiB, all magnitudes alike: 1000 live, then so many steps that replace one, chosen at random.
     pub fn mixed(steps: u32) -> Self {
-        let mut random = Random(5);
-        let fill: Vec<Step> = (0..MIXED_LIVE).map(|slot| random.mixed(slot)).collect();
+        let mut random = Random::new(5);
+        let fill: Vec<Step> = (0..MIXED_LIVE).map(|slot| mixed(&mut random, slot)).collect();
         let replace = (0..steps).flat_map(|_| {
             let slot = random.below(MIXED_LIVE.into()) as u32;
-            [Step::Free { slot }, random.mixed(slot)]
+            [Step::Free { slot }, mixed(&mut random, slot)]
         });
         Self::new("mixed", fill.into_iter().chain(replace))
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`.
-    fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-
-    /// A block whose size is 2 to a power that is uniform in the interval, up to the straight line between two powers of two
-    /// (no floating point: the same on every machine).
-    fn mixed(&mut self, slot: u32) -> Step {
-        let (least, most) = MIXED_LOG2;
-        let floor = 1 << (u64::from(least) + self.below(u64::from(most - least)));
-        Step::Allocate { slot, bytes: floor + self.below(floor + 1), stream: 0 }
-    }
+/// A block whose size is 2 to a power that is uniform in the interval, up to the straight line between two powers of two (no
+/// floating point: the same on every machine).
+fn mixed(random: &mut Random, slot: u32) -> Step {
+    let (least, most) = MIXED_LOG2;
+    let floor = 1 << (u64::from(least) + random.below(u64::from(most - least)));
+    Step::Allocate { slot, bytes: floor + random.below(floor + 1), stream: 0 }
 }
 
 #[cfg(test)]

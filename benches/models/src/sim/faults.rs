@@ -1,8 +1,9 @@
 //! Failures on demand: the n-th call from now, or each call with a probability.
 //!
 //! Promises upward: the same failures for the same seed; a call that fails changes nothing but this record.
-//! Asks from below: nothing.
+//! Asks from below: [`Random`].
 
+use crate::Random;
 use terrace_core::SourceError;
 
 /// Code that injected failures carry: 999, CUDA's "unknown error".
@@ -15,8 +16,8 @@ pub struct Faults {
     attempts: u64,
     /// Numbers of calls that shall fail; each is greater than `attempts`.
     planned: Vec<u64>,
-    /// State of the generator, and the failure threshold it is compared with.
-    random: Option<(u64, u64)>,
+    /// The generator, and the failure threshold that it is compared with.
+    random: Option<(Random, u64)>,
     /// Failures delivered.
     struck: u64,
 }
@@ -31,7 +32,7 @@ impl Faults {
     pub fn fail_randomly(&mut self, seed: u64, probability: f64) {
         // A float-to-integer cast saturates: 1.0 becomes u64::MAX, and NaN becomes 0 (never).
         let threshold = (probability.clamp(0.0, 1.0) * u64::MAX as f64) as u64;
-        self.random = Some((seed, threshold));
+        self.random = Some((Random::new(seed), threshold));
     }
 
     /// No more failures.
@@ -54,8 +55,8 @@ impl Faults {
             fails = self.planned.contains(&now);
             self.planned.retain(|&at| at > now);
         }
-        if let Some((state, threshold)) = &mut self.random {
-            fails |= split_mix(state) < *threshold;
+        if let Some((random, threshold)) = &mut self.random {
+            fails |= random.next() < *threshold;
         }
         if fails {
             self.struck += 1;
@@ -63,13 +64,4 @@ impl Faults {
         }
         Ok(())
     }
-}
-
-/// One step of SplitMix64 (Steele, Lea and Flood, 2014): a full-period generator with one word of state.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut word = *state;
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
