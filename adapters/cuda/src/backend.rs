@@ -5,6 +5,7 @@
 
 use crate::codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, of_handle};
 use crate::functions::Batches;
+use crate::hints;
 use crate::layouts::{CopyAttributes, NO_TIMING};
 use crate::open::{create_stream, destroy_stream, device, stream_name};
 use crate::pages;
@@ -13,7 +14,8 @@ use crate::regions::{self, absent, size};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use terrace_device::{
-    Backend, Capabilities, CopyRange, Description, Fault, Kind, Memory, Page, RawEvent, RawStream, Reason, meminfo,
+    Advice, Backend, Capabilities, CopyRange, Description, Fault, Kind, Memory, Page, RawEvent, RawStream, Reason,
+    Side, meminfo,
 };
 
 /// A CUDA device, and a reference to its primary context.
@@ -283,6 +285,16 @@ impl Backend for Cuda {
             unsafe { (core.cuMemsetD8Async)(address, value, size, handle(stream.0)) }
         });
         done.map_err(of_handle)
+    }
+
+    unsafe fn prefetch(&self, address: u64, bytes: u64, to: Side, stream: RawStream) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { hints::prefetch(self, address, bytes, to, stream) }
+    }
+
+    unsafe fn advise(&self, address: u64, bytes: u64, advice: Advice) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { hints::advise(self, address, bytes, advice) }
     }
 
     fn can_reach(&self, ordinal: u32) -> Result<bool, Fault> {

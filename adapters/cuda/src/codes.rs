@@ -35,8 +35,8 @@ fn is_inherited() -> bool {
 fn reason(code: Code) -> Reason {
     match code {
         2 => Reason::OutOfMemory,
-        // Not supported; peers, memory and attributes that this device has not.
-        217 | 801 => Reason::Unsupported,
+        // Not supported, not permitted here; peers, memory and attributes that this device has not.
+        217 | 800 | 801 => Reason::Unsupported,
         36 => Reason::Missing,
         400 => Reason::BadHandle,
         // The driver worked before: it was left behind by a fork, or it shut down.
@@ -235,12 +235,12 @@ mod tests {
     fn reasons() {
         let expected = [
             (Reason::OutOfMemory, &[2][..]),
-            (Reason::Unsupported, &[801, 217]),
+            (Reason::Unsupported, &[801, 800, 217]),
             (Reason::BadHandle, &[400]),
             (Reason::Capturing, &[900, 901, 902, 903, 904, 905, 906, 907, 908]),
             (Reason::Lost, &[3, 4, 46, 201, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 911]),
             (Reason::Transient, &[600, 802, 807, 909, 919]),
-            (Reason::Other, &[1, 100, 101, 304, 500, 701, 704, 712, 800, 999]),
+            (Reason::Other, &[1, 100, 101, 304, 500, 701, 704, 712, 999]),
         ];
         for (reason, codes) in expected {
             for &code in codes {

@@ -6,7 +6,7 @@
 //! programs of CUDA 3 call.
 
 use crate::error::OpenError;
-use crate::layouts::{Access, CopyAttributes, PageProperties, PoolProperties};
+use crate::layouts::{Access, CopyAttributes, Location, PageProperties, PoolProperties};
 use crate::library;
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemGenericAllocationHandle, CUmemoryPool, CUstream,
@@ -122,6 +122,20 @@ group! {
 }
 
 group! {
+    /// Hints about managed memory.
+    Hints, required: false;
+    cuMemPrefetchAsync(CUdeviceptr, usize, CUdevice, CUstream), "8.0";
+    cuMemAdvise(CUdeviceptr, usize, c_uint, CUdevice), "8.0";
+}
+
+group! {
+    /// The same by location, for drivers that have lost the former.
+    HintsByLocation, required: false;
+    cuMemPrefetchAsync_v2(CUdeviceptr, usize, Location, c_uint, CUstream), "12.2";
+    cuMemAdvise_v2(CUdeviceptr, usize, c_uint, Location), "12.2";
+}
+
+group! {
     /// Memory of the program itself, made usable for devices.
     Registration, required: false;
     cuMemHostRegister_v2(*mut c_void, usize, c_uint), "6.5";
@@ -165,6 +179,8 @@ pub struct Functions {
     pub pages: Result<Pages, Missing>,
     pub pools: Result<Pools, Missing>,
     pub managed: Result<Managed, Missing>,
+    pub hints: Result<Hints, Missing>,
+    pub hints_by_location: Result<HintsByLocation, Missing>,
     pub registration: Result<Registration, Missing>,
     pub peers: Result<Peers, Missing>,
     pub batches: Result<Batches, Missing>,
@@ -187,6 +203,8 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         Pages::FUNCTIONS,
         Pools::FUNCTIONS,
         Managed::FUNCTIONS,
+        Hints::FUNCTIONS,
+        HintsByLocation::FUNCTIONS,
         Registration::FUNCTIONS,
         Peers::FUNCTIONS,
         Batches::FUNCTIONS,
@@ -206,6 +224,8 @@ fn find() -> Result<Functions, OpenError> {
         pages: Pages::find(),
         pools: Pools::find(),
         managed: Managed::find(),
+        hints: Hints::find(),
+        hints_by_location: HintsByLocation::find(),
         registration: Registration::find(),
         peers: Peers::find(),
         batches: Batches::find(),

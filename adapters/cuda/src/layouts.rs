@@ -23,6 +23,11 @@ impl Location {
     pub fn device(ordinal: c_int) -> Self {
         Self { kind: 1, id: ordinal }
     }
+
+    /// Anywhere on the host: `CU_MEM_LOCATION_TYPE_HOST`.
+    pub fn host() -> Self {
+        Self { kind: 2, id: 0 }
+    }
 }
 
 /// `CUmemAllocationProp`: what kind of page `cuMemCreate` makes.
@@ -110,6 +115,21 @@ pub const RELAXED: c_uint = 2;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: how much unused memory a pool keeps.
 pub const POOL_KEEPS: c_uint = 4;
 
+/// `CU_DEVICE_CPU`: the host, where a device is named.
+pub const CPU: c_int = -1;
+
+/// `CUmem_advise`.
+pub mod advice {
+    use std::ffi::c_uint;
+
+    pub const SET_READ_MOSTLY: c_uint = 1;
+    pub const UNSET_READ_MOSTLY: c_uint = 2;
+    pub const SET_PREFERRED_LOCATION: c_uint = 3;
+    pub const UNSET_PREFERRED_LOCATION: c_uint = 4;
+    pub const SET_ACCESSED_BY: c_uint = 5;
+    pub const UNSET_ACCESSED_BY: c_uint = 6;
+}
+
 /// `CUdevice_attribute`, those that are asked for.
 pub mod attribute {
     use std::ffi::c_uint;
@@ -163,6 +183,18 @@ mod tests {
             (attribute::HOST_REGISTER, Header::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED),
             (attribute::VIRTUAL_MEMORY, Header::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
             (attribute::MEMORY_POOLS, Header::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
+        ];
+        for (ours, header) in pairs {
+            assert_eq!(ours, header as c_uint, "{header:?}");
+        }
+        use sys::CUmem_advise as Advise;
+        let pairs = [
+            (advice::SET_READ_MOSTLY, Advise::CU_MEM_ADVISE_SET_READ_MOSTLY),
+            (advice::UNSET_READ_MOSTLY, Advise::CU_MEM_ADVISE_UNSET_READ_MOSTLY),
+            (advice::SET_PREFERRED_LOCATION, Advise::CU_MEM_ADVISE_SET_PREFERRED_LOCATION),
+            (advice::UNSET_PREFERRED_LOCATION, Advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION),
+            (advice::SET_ACCESSED_BY, Advise::CU_MEM_ADVISE_SET_ACCESSED_BY),
+            (advice::UNSET_ACCESSED_BY, Advise::CU_MEM_ADVISE_UNSET_ACCESSED_BY),
         ];
         for (ours, header) in pairs {
             assert_eq!(ours, header as c_uint, "{header:?}");

@@ -8,6 +8,7 @@
 //!   │ backend          Cuda: one call, one function  │      probe: tries each thing once, when a device is opened
 //!   │  regions   memory by kind: device, pool, ..    │ <────── and turns what failed into a note for people
 //!   │  pages     address space, pages, access        │
+//!   │  hints     about managed memory                │
 //!   ├────────────────────────────────────────────────┤
 //!   │ primary          the context, current on       │      codes: what a number means, with no driver asked
 //!   │                  the calling thread; forks     │
@@ -47,6 +48,7 @@ mod backend;
 mod codes;
 mod error;
 mod functions;
+mod hints;
 mod layouts;
 mod library;
 mod open;

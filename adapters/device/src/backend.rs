@@ -9,6 +9,7 @@
 
 use crate::capability::{Description, Memory};
 use crate::fault::{Fault, Reason};
+use crate::hint::{Advice, Side};
 
 /// A stream as the driver names it: a handle, which a driver may use again after the stream is destroyed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -307,6 +308,30 @@ pub trait Backend: Send + Sync + 'static {
     /// # Safety
     /// As for [`copy`](Backend::copy).
     unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault>;
+
+    /// Moves managed memory to who uses it next, in stream order.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// The range lies in a live managed region, which stays alive until the stream is done.
+    unsafe fn prefetch(&self, address: u64, bytes: u64, to: Side, stream: RawStream) -> Result<(), Fault> {
+        let _ = (address, bytes, to, stream);
+        unsupported("prefetch")
+    }
+
+    /// Says how managed memory will be used, from now on.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// The range lies in a live managed region.
+    unsafe fn advise(&self, address: u64, bytes: u64, advice: Advice) -> Result<(), Fault> {
+        let _ = (address, bytes, advice);
+        unsupported("advise")
+    }
 
     /// Whether this device can use the memory of another of the same backend.
     ///

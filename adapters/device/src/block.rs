@@ -8,7 +8,8 @@
 use crate::backend::RawStream;
 use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
-use crate::pool::{Host, Place, Service, Side};
+use crate::hint::{Advice, Hint, Side};
+use crate::pool::{Annex, Host, Place, Service};
 use crate::stream::{NO_ROUTE, Stream, StreamCore};
 use spin::mutex::SpinMutex;
 use std::fmt;
@@ -79,7 +80,7 @@ impl DeviceBlock {
 
     /// Whether it is pinned host memory, given because the device had none left.
     pub fn is_fallback(&self) -> bool {
-        self.place() == Place::Side(Side::Fallback)
+        self.place() == Place::Annex(Annex::Fallback)
     }
 
     /// Whether it was wrapped, not allocated.
@@ -242,14 +243,27 @@ impl DeviceBlock {
         home.service.copy(to, from, bytes, home.raw)
     }
 
-    /// Waits until the host may touch managed memory: for the block's stream, or for the whole device where both may not
-    /// touch managed memory at once.
+    /// Waits until the host may touch managed memory: for the block's stream and those that were named, or for the whole
+    /// device where both may not touch managed memory at once.
     pub(crate) fn host_turn(&self) -> Result<(), DeviceError> {
         let service = &self.home.service;
-        match service.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED) {
-            true => service.synchronize_stream(self.home.raw),
-            false => service.synchronize(),
+        if !service.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED) {
+            return service.synchronize();
         }
+        let uses = self.extra.get().map_or(Vec::new(), |extra| extra.lock().uses.clone());
+        uses.iter().chain([&*self.home]).try_for_each(|stream| service.synchronize_stream(stream.raw))
+    }
+
+    /// Moves a part of managed memory to who uses it next, on the block's stream.
+    pub(crate) fn prefetch(&self, offset: u64, bytes: u64, to: Side) -> Result<Hint, DeviceError> {
+        let at = self.within(offset, bytes)?;
+        self.home.service.prefetch(at, bytes, to, self.home.raw)
+    }
+
+    /// Says how a part of managed memory will be used.
+    pub(crate) fn advise(&self, offset: u64, bytes: u64, advice: Advice) -> Result<Hint, DeviceError> {
+        let at = self.within(offset, bytes)?;
+        self.home.service.advise(at, bytes, advice)
     }
 
     /// The stream itself, for who keeps it.

@@ -8,7 +8,7 @@ use crate::error::{DeviceError, OutOfMemory};
 use crate::fault::{Fault, Reason};
 use crate::host::Host;
 use crate::options::Options;
-use crate::pool::{Place, Pool, Service, Side};
+use crate::pool::{Annex, Place, Pool, Service};
 use crate::stats::DeviceStats;
 use crate::stream::Stream;
 use std::fmt;
@@ -120,7 +120,7 @@ impl Device {
     /// # Errors
     /// As for [`Device::allocate`]; that the device has none.
     pub(crate) fn allocate_pinned(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
-        self.side(stream, Request::new(bytes).align(align), Side::Pinned)
+        self.side(stream, Request::new(bytes).align(align), Annex::Pinned)
     }
 
     /// Managed memory for a stream, out of a pool of its own.
@@ -128,10 +128,10 @@ impl Device {
     /// # Errors
     /// As for [`Device::allocate`]; that the device has none.
     pub(crate) fn allocate_managed(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
-        self.side(stream, Request::new(bytes).align(align), Side::Managed)
+        self.side(stream, Request::new(bytes).align(align), Annex::Managed)
     }
 
-    fn side(&self, stream: &Stream, request: Request, side: Side) -> Result<DeviceBlock, DeviceError> {
+    fn side(&self, stream: &Stream, request: Request, side: Annex) -> Result<DeviceBlock, DeviceError> {
         self.service.check_stream(stream.core())?;
         self.service.serve_side(stream.core(), request, side)
     }

@@ -23,7 +23,7 @@
 //! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
 //! | `fences`, `source` | who may have what when; pages and segments |
-//! | `backend`, `capability`, `fault` | what is asked of a device, what it can do, what it says when it refuses |
+//! | `backend`, `capability`, `fault`, `hint` | what is asked of a device, what it can do, what it says when it refuses |
 //! | `host` | the host as a device |
 //! | `loss`, `fork` | devices that are gone, processes that forked |
 //!
@@ -52,6 +52,7 @@ mod fault;
 mod fences;
 pub mod fork;
 mod front;
+mod hint;
 mod host;
 mod loss;
 pub mod meminfo;
@@ -66,12 +67,15 @@ mod transfer;
 
 pub use backend::{Backend, CopyRange, Kind, Page, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path, Release};
-pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, InFlight, PinnedBuffer, UnifiedBuffer, UnifiedLease};
+pub use buffer::{
+    DeviceBuffer, DeviceSlice, DeviceSliceMut, InFlight, PinnedBuffer, UnifiedBuffer, UnifiedLease, UnifiedView,
+};
 pub use capability::{Capabilities, Description, Memory, Visibility};
 pub use capture::{Capture, GraphPool};
 pub use device::Device;
 pub use error::{BlockId, DeviceError, OutOfMemory};
 pub use fault::{Fault, Reason};
+pub use hint::{Advice, Hint, Side};
 pub use host::Host;
 pub use loss::insist;
 pub use options::{Options, Origin};

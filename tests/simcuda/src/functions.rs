@@ -54,7 +54,7 @@ functions! {
         cuStreamGetFlags cuCtxGetStreamPriorityRange cuMemHostRegister_v2 cuPointerGetAttributes
         cuDevicePrimaryCtxRetain cuDevicePrimaryCtxGetState cuCtxGetFlags;
     8000:
-        cuMemPrefetchAsync cuMemAdvise cuDeviceGetP2PAttribute;
+        cuMemPrefetchAsync cuMemAdvise cuMemRangeGetAttribute cuDeviceGetP2PAttribute;
     9020:
         cuDeviceGetUuid cuStreamGetCtx;
     10000:

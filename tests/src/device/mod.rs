@@ -17,6 +17,7 @@
 mod blocks;
 mod buffers;
 mod bytes;
+mod hints;
 mod limits;
 mod streams;
 mod transfers;
@@ -68,6 +69,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("transfers_that_cannot_be_give_the_buffers_back", transfers::bad_transfers),
     ("transfers_are_futures", transfers::futures),
     ("transfers_of_threads_are_their_own", transfers::threads),
+    ("hints_are_given_or_ignored_and_change_nothing", hints::given_or_ignored),
+    ("managed_memory_is_read_under_several_leases", hints::read_leases),
 ];
 
 /// `Ok` when it holds.
@@ -117,6 +120,8 @@ macro_rules! device_suite {
             pinned_memory_is_the_host_s_after_the_copy pinned_memory_is_not_rounded_to_powers_of_two
             unified_memory_is_seen_by_both transfers_move_every_byte transfers_to_many_places_are_one
             transfers_that_cannot_be_give_the_buffers_back transfers_are_futures transfers_of_threads_are_their_own
+            hints_are_given_or_ignored_and_change_nothing
+            managed_memory_is_read_under_several_leases
         }
     };
     ($world:expr; $($name:ident)*) => {

@@ -6,6 +6,7 @@
 
 mod faults;
 mod held;
+mod hints;
 mod hits;
 mod journey;
 mod loss;

@@ -1,7 +1,7 @@
 //! Streams of the driver: in flight, shared, destroyed by others, captured.
 
 use super::{open, small};
-use cudarc_free::raw;
+pub use cudarc_free::raw;
 use terrace_device::RawStream;
 use terrace_tests::simcuda::Simulator;
 
@@ -19,7 +19,7 @@ mod cudarc_free {
 }
 
 /// Makes the first device's context this thread's; gives back what lets go of it.
-fn enter() -> impl Drop {
+pub fn enter() -> impl Drop {
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {

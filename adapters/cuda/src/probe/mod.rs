@@ -96,6 +96,12 @@ pub fn probe(cuda: &mut Cuda) -> Result<(), OpenError> {
             Err(why) => cuda.description.notes.push(format!("{without}: {why}")),
         }
     }
+    if let Err(missing) = &cuda.primary.functions.hints {
+        let newer = cuda.primary.functions.hints_by_location.is_ok();
+        let what = if newer { "are given by newer functions" } else { "cannot be given" };
+        let why = Why::from(missing);
+        cuda.description.notes.push(format!("hints about managed memory {what}: {why}"));
+    }
     if let Err(missing) = &cuda.primary.functions.capture {
         let why = Why::from(missing);
         cuda.description.notes.push(format!("a graph capture may be broken by calls of other threads: {why}"));

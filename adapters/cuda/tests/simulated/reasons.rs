@@ -29,6 +29,7 @@ fn codes_have_reasons() {
     let cuda = Cuda::open(0).expect("a good device");
     let expected = [
         (2, Reason::OutOfMemory),
+        (800, Reason::Unsupported),
         (801, Reason::Unsupported),
         (400, Reason::BadHandle),
         (900, Reason::Capturing),

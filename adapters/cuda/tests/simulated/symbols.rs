@@ -37,6 +37,9 @@ impl Drop for Copy {
     }
 }
 
+/// Those that stand in for others that are there: without them nothing is lacking.
+const SPARE: [&str; 2] = ["cuMemPrefetchAsync_v2", "cuMemAdvise_v2"];
+
 #[test]
 fn each_function_may_be_missing() {
     for function in functions() {
@@ -47,6 +50,9 @@ fn each_function_may_be_missing() {
             assert_eq!(told.value("missing"), Some(expected.as_str()), "{}", told.text);
         } else {
             assert_eq!(told.value("worked"), Some("yes"), "{}: {}", function.symbol, told.text);
+            if SPARE.contains(&function.symbol) {
+                continue;
+            }
             let note = format!("the driver has no {}, which came with CUDA {}", function.symbol, function.since);
             assert!(told.text.lines().any(|line| line.starts_with("note: ") && line.ends_with(&note)), "{}", told.text);
         }

@@ -1,7 +1,7 @@
 //! One use of every function of the backend, which leaves nothing behind however it ends.
 
 use terrace_cuda::Cuda;
-use terrace_device::{Backend, Capabilities, Fault, Kind, RawStream};
+use terrace_device::{Advice, Backend, Capabilities, Fault, Kind, RawStream, Side};
 
 /// Does what must be done: a refusal that was for once is overcome.
 pub fn surely<T>(mut call: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
@@ -14,6 +14,7 @@ pub fn workout(cuda: &Cuda) -> Result<(), Fault> {
     assert!(memory.free <= memory.total, "{memory:?}");
     with_stream(cuda, |stream| {
         regions(cuda, stream)?;
+        hints(cuda, stream)?;
         pages(cuda, stream)?;
         with_stream(cuda, |other| events(cuda, stream, other))?;
         peers(cuda, stream)?;
@@ -76,6 +77,26 @@ fn regions(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
         })?;
     }
     Ok(())
+}
+
+/// Managed memory moved to both sides, and all advice about it.
+fn hints(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
+    if !cuda.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED) {
+        return Ok(());
+    }
+    with_region(cuda, Kind::Managed, 4096, stream, |address| {
+        for side in [Side::Device, Side::Host] {
+            // SAFETY: all of the region, which stays until the stream is done.
+            unsafe { cuda.prefetch(address, 4096, side, stream) }?;
+        }
+        for advice in [Advice::ReadMostly, Advice::PreferDevice, Advice::PreferHost, Advice::AccessedByDevice] {
+            for advice in [advice, advice.undo()] {
+                // SAFETY: all of the region.
+                unsafe { cuda.advise(address, 4096, advice) }?;
+            }
+        }
+        Ok(())
+    })
 }
 
 fn pages(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {

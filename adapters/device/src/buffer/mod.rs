@@ -18,7 +18,7 @@ mod unified;
 pub use device::DeviceBuffer;
 pub use pinned::{InFlight, PinnedBuffer};
 pub use slice::{DeviceSlice, DeviceSliceMut};
-pub use unified::{UnifiedBuffer, UnifiedLease};
+pub use unified::{UnifiedBuffer, UnifiedLease, UnifiedView};
 
 use crate::block::DeviceBlock;
 use crate::error::DeviceError;

@@ -1,17 +1,21 @@
 //! Elements in managed memory: one address for host and device.
 
-use super::bytes_of;
+use super::{DeviceSlice, DeviceSliceMut, bytes_of, within};
 use crate::block::DeviceBlock;
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::hint::{Advice, Hint, Side};
 use crate::stream::Stream;
 use bytemuck::Pod;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, RangeBounds};
 
-/// Elements in managed memory. The CPU sees them under a lease, which waits for the stream first; where host and device may
+/// Elements in managed memory. The CPU sees them under a lease, which waits for the streams first; where host and device may
 /// not touch managed memory at once, for the whole device, and no kernel may be launched while the lease lasts.
+///
+/// Hints say where elements are used next and how ([`prefetch_to_device`](Self::prefetch_to_device),
+/// [`advise`](Self::advise)). Where a device takes none they do nothing, and say so: [`Hint::Ignored`].
 ///
 /// # Example
 /// ```
@@ -28,6 +32,8 @@ pub struct UnifiedBuffer<T> {
     block: DeviceBlock,
     /// Elements; their bytes are at most the block's.
     len: usize,
+    /// What takes back the advice that the memory has: each kind once. Its next owner begins without any.
+    undo: Vec<Advice>,
     of: PhantomData<T>,
 }
 
@@ -40,7 +46,7 @@ impl<T: Pod> UnifiedBuffer<T> {
         let bytes = bytes_of::<T>(len)?;
         let mut block = device.allocate_managed(stream, bytes, align_of::<T>() as u64)?;
         block.fill(0, bytes, 0)?;
-        Ok(Self { block, len, of: PhantomData })
+        Ok(Self { block, len, undo: Vec::new(), of: PhantomData })
     }
 
     /// Elements.
@@ -66,6 +72,92 @@ impl<T: Pod> UnifiedBuffer<T> {
         self.block.host_turn()?;
         Ok(UnifiedLease { buffer: self })
     }
+
+    /// As [`UnifiedBuffer::lease`], to read only: several at a time, and the device may read meanwhile.
+    ///
+    /// It is as sound as the other: whoever writes needs the buffer for itself, as a lease or as
+    /// [`as_slice_mut`](Self::as_slice_mut), and what was written on the streams is waited for. What kernels do that are
+    /// launched by address is their launcher's promise in both cases.
+    ///
+    /// # Errors
+    /// As for [`UnifiedBuffer::lease`].
+    pub fn lease_ref(&self) -> Result<UnifiedView<'_, T>, DeviceError> {
+        self.block.host_turn()?;
+        Ok(UnifiedView { buffer: self })
+    }
+
+    /// All elements, for copies and kernels.
+    pub fn as_slice(&self) -> DeviceSlice<'_, T> {
+        DeviceSlice::new(&self.block, 0, self.len)
+    }
+
+    /// All elements, to write by copies and kernels.
+    pub fn as_slice_mut(&mut self) -> DeviceSliceMut<'_, T> {
+        DeviceSliceMut::new(&self.block, 0, self.len)
+    }
+
+    /// Says that the device uses elements next: they move there, after everything put on the stream so far and before what
+    /// is put on it from now on. `..` names them all. Pages move whole.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`]; the driver's.
+    pub fn prefetch_to_device(&self, range: impl RangeBounds<usize>) -> Result<Hint, DeviceError> {
+        self.prefetch(range, Side::Device)
+    }
+
+    /// Says that the CPU uses elements next; the rest as for [`UnifiedBuffer::prefetch_to_device`].
+    ///
+    /// # Errors
+    /// As for [`UnifiedBuffer::prefetch_to_device`].
+    pub fn prefetch_to_host(&self, range: impl RangeBounds<usize>) -> Result<Hint, DeviceError> {
+        self.prefetch(range, Side::Host)
+    }
+
+    fn prefetch(&self, range: impl RangeBounds<usize>, to: Side) -> Result<Hint, DeviceError> {
+        let (offset, bytes) = self.part(range)?;
+        self.block.prefetch(offset, bytes, to)
+    }
+
+    /// Says how elements will be used, at once and until the opposite is said or the buffer is dropped. `..` names them all.
+    /// The driver keeps advice for whole pages, which small buffers share: advise large ones.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace_device::{Advice, Device, Hint, UnifiedBuffer};
+    /// let device = Device::host();
+    /// let stream = device.stream()?;
+    /// let mut table = UnifiedBuffer::<f32>::new(&device, &stream, 1 << 20)?;
+    /// // The host takes no hints, and says so; a GPU that does answers `Hint::Given`.
+    /// assert_eq!(table.advise(.., Advice::ReadMostly)?, Hint::Ignored);
+    /// assert_eq!(table.prefetch_to_device(..1000)?, Hint::Ignored);
+    /// # Ok::<(), terrace_device::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`]; the driver's.
+    pub fn advise(&mut self, range: impl RangeBounds<usize>, advice: Advice) -> Result<Hint, DeviceError> {
+        let (offset, bytes) = self.part(range)?;
+        let hint = self.block.advise(offset, bytes, advice)?;
+        if hint == Hint::Given && !advice.is_undo() && !self.undo.contains(&advice.undo()) {
+            self.undo.push(advice.undo());
+        }
+        Ok(hint)
+    }
+
+    /// A range in bytes, as (offset, bytes), when it is inside.
+    fn part(&self, range: impl RangeBounds<usize>) -> Result<(u64, u64), DeviceError> {
+        let (first, count) = within::<T>(&self.block, 0, self.len, range)?;
+        Ok(((first * size_of::<T>()) as u64, (count * size_of::<T>()) as u64))
+    }
+}
+
+impl<T> Drop for UnifiedBuffer<T> {
+    fn drop(&mut self) {
+        for advice in self.undo.drain(..) {
+            // Refused, it costs the next owner time, not bytes.
+            let _ = self.block.advise(0, (self.len * size_of::<T>()) as u64, advice);
+        }
+    }
 }
 
 impl<T> fmt::Debug for UnifiedBuffer<T> {
@@ -80,13 +172,29 @@ pub struct UnifiedLease<'a, T> {
     buffer: &'a mut UnifiedBuffer<T>,
 }
 
-impl<T: Pod> Deref for UnifiedLease<'_, T> {
+/// The CPU's right to read the elements.
+#[derive(Clone, Copy, Debug)]
+pub struct UnifiedView<'a, T> {
+    buffer: &'a UnifiedBuffer<T>,
+}
+
+impl<T: Pod> Deref for UnifiedView<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
         let pointer = std::ptr::with_exposed_provenance(self.buffer.block.address() as usize);
         // SAFETY: managed memory of `len` elements at least, aligned, filled by `new`, plain data whatever kernels wrote;
-        // the stream was waited for, and the buffer is borrowed.
+        // the streams were waited for, and while the buffer is borrowed nobody may write to it.
+        unsafe { std::slice::from_raw_parts(pointer, self.buffer.len) }
+    }
+}
+
+impl<T: Pod> Deref for UnifiedLease<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        let pointer = std::ptr::with_exposed_provenance(self.buffer.block.address() as usize);
+        // SAFETY: as for `UnifiedView`; nobody else has the buffer.
         unsafe { std::slice::from_raw_parts(pointer, self.buffer.len) }
     }
 }

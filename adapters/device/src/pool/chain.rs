@@ -9,7 +9,7 @@
 //!     none ─► an error that says what was asked and what there was
 //! ```
 
-use super::{HOST, Inner, Place, Pool, Side};
+use super::{Annex, HOST, Inner, Place, Pool};
 use crate::backend::{Backend, Kind};
 use crate::capability::Capabilities;
 use crate::error::{DeviceError, OutOfMemory};
@@ -56,7 +56,7 @@ impl<B: Backend> Pool<B> {
             let mut inner = self.inner();
             // A graph keeps its memory; the fallback's is shared.
             return match (memory && home.route() == NO_ROUTE).then(|| inner.fall_back(self, request)).flatten() {
-                Some(block) => Ok((block, Place::Side(Side::Fallback))),
+                Some(block) => Ok((block, Place::Annex(Annex::Fallback))),
                 None => {
                     inner.failed += 1;
                     Err(DeviceError::OutOfMemory(what))
@@ -114,12 +114,12 @@ impl<B: Backend> Pool<B> {
         &self,
         home: &Arc<StreamCore>,
         request: Request,
-        side: Side,
+        side: Annex,
     ) -> Result<Block, DeviceError> {
         self.usable()?;
         let (owner, capability) = match side {
-            Side::Managed => (home.owner, Capabilities::MANAGED),
-            Side::Pinned | Side::Fallback => (HOST, Capabilities::PINNED),
+            Annex::Managed => (home.owner, Capabilities::MANAGED),
+            Annex::Pinned | Annex::Fallback => (HOST, Capabilities::PINNED),
         };
         if !self.ground.backend.description().capabilities.contains(capability) {
             return Err(self.driver(Fault::of("allocate host memory", Reason::Unsupported)));
@@ -131,7 +131,7 @@ impl<B: Backend> Pool<B> {
             inner = self.wait_for_held(inner);
             served = inner.allocate_side(self, side, request.owner(owner));
         }
-        let served = served.map_err(|error| inner.describe(Place::Side(side), error));
+        let served = served.map_err(|error| inner.describe(Place::Annex(side), error));
         self.unlock(inner);
         served.map_err(|what| DeviceError::OutOfMemory(Box::new(what)))
     }
@@ -215,17 +215,17 @@ impl<B: Backend> Inner<B> {
 
     /// Host memory that the device can reach, where that is allowed.
     fn fall_back(&mut self, pool: &Pool<B>, request: Request) -> Option<Block> {
-        let block = self.fallback_on.then(|| self.allocate_side(pool, Side::Fallback, request).ok()).flatten()?;
+        let block = self.fallback_on.then(|| self.allocate_side(pool, Annex::Fallback, request).ok()).flatten()?;
         self.fallbacks += 1;
         Some(block)
     }
 
     /// Memory of another kind. Its arena is made now if there is none; one that cannot be made serves nothing.
-    fn allocate_side(&mut self, pool: &Pool<B>, side: Side, request: Request) -> Result<Block, AllocError> {
+    fn allocate_side(&mut self, pool: &Pool<B>, side: Annex, request: Request) -> Result<Block, AllocError> {
         let (kind, settings) = match side {
-            Side::Managed => (Kind::Managed, pool.options.arena(false)),
-            Side::Fallback => (Kind::Pinned, pool.options.arena(false)),
-            Side::Pinned => (Kind::Pinned, pool.options.side()),
+            Annex::Managed => (Kind::Managed, pool.options.arena(false)),
+            Annex::Fallback => (Kind::Pinned, pool.options.arena(false)),
+            Annex::Pinned => (Kind::Pinned, pool.options.side()),
         };
         let arena = &mut self.sides[side as usize];
         if arena.is_none() {

@@ -11,11 +11,13 @@
 mod bytes;
 mod chain;
 mod graphs;
+mod hints;
 mod marks;
 mod open;
 mod service;
 
 pub(crate) use bytes::Host;
+pub(crate) use hints::Hints;
 pub(crate) use marks::Marks;
 pub(crate) use service::Service;
 
@@ -42,7 +44,7 @@ pub(crate) enum Place {
     /// The arena.
     Pool,
     /// Memory of another kind than the device's own.
-    Side(Side),
+    Annex(Annex),
     /// A graph's private pool.
     Graph(u32),
     /// Elsewhere: it was wrapped.
@@ -51,7 +53,7 @@ pub(crate) enum Place {
 
 /// The other kinds of memory, each with an arena of its own: its place in `Inner::sides`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Side {
+pub(crate) enum Annex {
     /// Pinned host memory in the device's place: used in stream order.
     Fallback,
     /// Pinned host memory that the host uses: nothing may be in flight on it when it is given out.
@@ -83,7 +85,7 @@ struct Inner<B: Backend> {
     arena: DeviceArena<B>,
     /// What all the arenas here wait with.
     fences: Fences<B>,
-    /// Memory of other kinds, by [`Side`]. Made when it is first needed.
+    /// Memory of other kinds, by [`Annex`]. Made when it is first needed.
     sides: [Option<DeviceArena<B>>; SIDES],
     graphs: BTreeMap<u32, Graph<B>>,
     next_graph: u32,
@@ -168,7 +170,7 @@ impl<B: Backend> Inner<B> {
     /// Takes a block back that no other stream uses. A block of a graph's pool stays there.
     fn free(&mut self, block: Block, place: Place, owner: Owner) {
         // What the host used waited for its stream: it is free for all.
-        let owner = if place == Place::Side(Side::Pinned) { HOST } else { owner };
+        let owner = if place == Place::Annex(Annex::Pinned) { HOST } else { owner };
         // Refused only for a name that is not live, and each block has one owner, who gives it back once.
         let _ = self.arena_of(place).map_or(Ok(()), |arena| arena.free(block, owner));
         self.frees += 1;
@@ -181,7 +183,7 @@ impl<B: Backend> Inner<B> {
     fn arena_of(&mut self, place: Place) -> Option<&mut DeviceArena<B>> {
         match place {
             Place::Pool => Some(&mut self.arena),
-            Place::Side(side) => self.sides[side as usize].as_mut(),
+            Place::Annex(side) => self.sides[side as usize].as_mut(),
             Place::Graph(id) => self.graphs.get_mut(&id).map(|graph| &mut graph.arena),
             Place::Foreign => None,
         }

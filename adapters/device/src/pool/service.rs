@@ -1,6 +1,6 @@
 //! One face for all backends: what devices, streams and blocks ask of their pool.
 
-use super::{FREES_A_POLL, Held, Hook, Host, Marks, Place, Pool, Side};
+use super::{Annex, FREES_A_POLL, Held, Hints, Hook, Host, Marks, Place, Pool};
 use crate::backend::{Backend, RawStream};
 use crate::block::{DeviceBlock, Extra};
 use crate::capability::{Description, Memory};
@@ -16,7 +16,7 @@ use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
 
 /// A pool, whatever its backend.
-pub(crate) trait Service: Marks + Send + Sync {
+pub(crate) trait Service: Marks + Hints + Send + Sync {
     fn options(&self) -> &Options;
     fn description(&self) -> &Description;
     fn loss(&self) -> Arc<Loss>;
@@ -32,7 +32,7 @@ pub(crate) trait Service: Marks + Send + Sync {
 
     fn serve(&self, home: &Arc<StreamCore>, request: Request) -> Result<DeviceBlock, DeviceError>;
     /// Memory of another kind than the device's own.
-    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, side: Side) -> Result<DeviceBlock, DeviceError>;
+    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, side: Annex) -> Result<DeviceBlock, DeviceError>;
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>);
     /// Empties caches; with `all`, gives everything unused back to the driver too. Bytes given back.
     fn trim(&self, all: bool) -> u64;
@@ -124,8 +124,8 @@ impl<B: Backend> Service for Pool<B> {
         pool.frees = pool.allocations - pool.live_blocks;
         pool.failed = inner.failed;
         let side = |side| inner.sides[side as usize].as_ref().map_or_else(Stats::default, Allocator::stats);
-        stats.pinned = side(Side::Pinned).plus(side(Side::Fallback));
-        stats.managed = side(Side::Managed);
+        stats.pinned = side(Annex::Pinned).plus(side(Annex::Fallback));
+        stats.managed = side(Annex::Managed);
         pool.fallbacks = inner.fallbacks;
         stats.graphs = inner.graphs.values().map(|graph| graph.arena.stats()).fold(Stats::default(), Stats::plus);
         stats.events = inner.fences.events();
@@ -152,9 +152,9 @@ impl<B: Backend> Service for Pool<B> {
         })
     }
 
-    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, side: Side) -> Result<DeviceBlock, DeviceError> {
+    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, side: Annex) -> Result<DeviceBlock, DeviceError> {
         let block = Pool::serve_side(self, home, request, side)?;
-        Ok(DeviceBlock::with(block, Arc::clone(home), Extra::new(Place::Side(side))))
+        Ok(DeviceBlock::with(block, Arc::clone(home), Extra::new(Place::Annex(side))))
     }
 
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>) {
@@ -163,7 +163,7 @@ impl<B: Backend> Service for Pool<B> {
         let (place, uses, release) =
             extra.map_or((Place::Pool, Vec::new(), None), |extra| (extra.place, extra.uses, extra.release));
         // Wrapped and pinned memory waits for its own stream as well: who has it next may be the host.
-        let own = matches!(place, Place::Foreign | Place::Side(Side::Pinned)).then_some(home);
+        let own = matches!(place, Place::Foreign | Place::Annex(Annex::Pinned)).then_some(home);
         let others = uses.iter().chain(own).map(|stream| (stream.owner, inner.fences.ticket(stream.owner)));
         let others: Vec<_> = others.collect();
         if others.is_empty() {

@@ -46,8 +46,10 @@ numbers! {
     mode: GLOBAL 0 RELAXED 2;
     /// `CU_MEM_ADVISE_*`.
     advise:
-        SET_READ_MOSTLY 1 SET_PREFERRED_LOCATION 3 SET_ACCESSED_BY 5
+        SET_READ_MOSTLY 1 UNSET_READ_MOSTLY 2 SET_PREFERRED_LOCATION 3 UNSET_PREFERRED_LOCATION 4 SET_ACCESSED_BY 5
         UNSET_ACCESSED_BY 6;
+    /// `CU_MEM_RANGE_ATTRIBUTE_*`.
+    range: READ_MOSTLY 1 PREFERRED_LOCATION 2 ACCESSED_BY 3 LAST_PREFETCH_LOCATION 4;
 }
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
@@ -60,3 +62,5 @@ pub const ACCESS_READ: c_int = 1;
 pub const ACCESS_READ_WRITE: c_int = 3;
 /// `CU_DEVICE_CPU`: the host as a place for managed memory.
 pub const CPU: c_int = -1;
+/// `CU_DEVICE_INVALID`: no place.
+pub const INVALID_DEVICE: c_int = -2;

@@ -21,7 +21,7 @@ fn structures_are_laid_out_as_in_c() {
     same_layout!(PoolProperties = sys::CUmemPoolProps: kind = allocType, handle_types = handleTypes,
         location = location, security = win32SecurityAttributes, max_size = reserved);
     // Of CUDA 12.8, which this cudarc does not know: three enums and two locations.
-    assert_eq!(size_of::<CopyAttributes>(), 2 * size_of::<c_int>() + 2 * size_of::<sys::CUmemLocation>());
+    assert_eq!(size_of::<CopyAttributes>(), 2 * size_of::<i32>() + 2 * size_of::<sys::CUmemLocation>());
     assert_eq!(size_of::<Uuid>(), size_of::<sys::CUuuid>());
     assert_eq!(size_of::<sys::CUstream>(), size_of::<u64>());
     assert_eq!(size_of::<sys::CUdeviceptr>(), size_of::<u64>());
@@ -59,6 +59,8 @@ fn other_enums_have_their_numbers() {
     assert_eq!(ours::pool::USED_MEM_HIGH, pool::CU_MEMPOOL_ATTR_USED_MEM_HIGH as i32);
     assert_eq!(ours::status::INVALIDATED, sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED as i32);
     assert_eq!(ours::mode::RELAXED, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as i32);
+    let first = sys::CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY as i32;
+    assert_eq!((ours::range::READ_MOSTLY, ours::range::LAST_PREFETCH_LOCATION), (first, first + 3));
     assert_eq!(ours::advise::SET_ACCESSED_BY, sys::CUmem_advise::CU_MEM_ADVISE_SET_ACCESSED_BY as i32);
     assert_eq!(ours::LOCATION_DEVICE, sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as i32);
     assert_eq!(ours::ACCESS_READ_WRITE, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as i32);

@@ -1,7 +1,7 @@
 //! Managed memory: one address on host and device.
 
 use super::{offered, valid};
-use crate::abi::attributes::{CPU, LOCATION_DEVICE, advise};
+use crate::abi::attributes::{CPU, INVALID_DEVICE as NOWHERE, LOCATION_DEVICE, advise, range};
 use crate::abi::codes::{INVALID_DEVICE, INVALID_VALUE};
 use crate::abi::{Location, Out, Outcome, c_int, c_uint};
 use crate::gate::exports;
@@ -9,6 +9,7 @@ use crate::machine::World;
 use crate::machine::context::Here;
 use crate::memory::Holder;
 use crate::memory::check::Hand;
+use crate::memory::hints::Said;
 use crate::order::Touch;
 use crate::streams::{Node, Work};
 
@@ -44,6 +45,38 @@ exports! {
     Context fn cuMemAdvise_v2(world, here, pointer: u64, bytes: usize, advice: c_int, location: Location) {
         advised(world, pointer, bytes as u64, advice, device_of(location))
     }
+
+    /// What was said about all pages of a range: 1 or 0, or a device, or -2 where pages differ.
+    Context fn cuMemRangeGetAttribute(
+        world, here, data: Out<c_int>, size: usize, attribute: c_int, pointer: u64, bytes: usize,
+    ) {
+        data.check()?;
+        managed(world, pointer, bytes as u64)?;
+        valid(size > 0 && size.is_multiple_of(size_of::<c_int>()))?;
+        let values = told(&world.memory.hints.of(pointer, bytes as u64), attribute, size / size_of::<c_int>())?;
+        values.into_iter().enumerate().try_for_each(|(at, value)| data.after(at).put(value))
+    }
+}
+
+/// An attribute of a range in words of its own, `room` of them.
+fn told(pages: &[Said], attribute: c_int, room: usize) -> Outcome<Vec<c_int>> {
+    let same = |place: fn(&Said) -> c_int| {
+        let first = pages.first().map_or(NOWHERE, place);
+        if pages.iter().all(|said| place(said) == first) { first } else { NOWHERE }
+    };
+    let one = match attribute {
+        range::READ_MOSTLY => c_int::from(pages.iter().all(|said| said.read_mostly)),
+        range::PREFERRED_LOCATION => same(|said| said.preferred),
+        range::LAST_PREFETCH_LOCATION => same(|said| said.prefetched),
+        range::ACCESSED_BY => {
+            let all =
+                pages.iter().map(|said| said.accessed_by.clone()).reduce(|all, of| &all & &of).unwrap_or_default();
+            return Ok(all.into_iter().chain(std::iter::repeat(NOWHERE)).take(room).collect());
+        }
+        _ => return Err(INVALID_VALUE),
+    };
+    valid(room == 1)?;
+    Ok(vec![one])
 }
 
 /// The device of a location; the host's number for any place of the host.
@@ -70,13 +103,18 @@ fn prefetch(world: &mut World, here: Here, touch: Touch, device: c_int, stream: 
     let lane = world.lane_here(here, stream, "cuMemPrefetchAsync")?;
     managed(world, touch.start, touch.bytes)?;
     concurrent(world, device)?;
+    world.memory.hints.prefetched(touch.start, touch.bytes, device);
     let node = Node::new("cuMemPrefetchAsync", Hand::Copy, vec![touch], Work::Nothing);
     world.submit(lane, node).map(drop)
 }
 
-fn advised(world: &World, start: u64, bytes: u64, advice: c_int, device: c_int) -> Outcome {
+fn advised(world: &mut World, start: u64, bytes: u64, advice: c_int, device: c_int) -> Outcome {
     valid((advise::SET_READ_MOSTLY..=advise::UNSET_ACCESSED_BY).contains(&advice))?;
     managed(world, start, bytes)?;
     let about_device = matches!(advice, advise::SET_PREFERRED_LOCATION | advise::SET_ACCESSED_BY);
-    if about_device { concurrent(world, device) } else { Ok(()) }
+    if about_device {
+        concurrent(world, device)?;
+    }
+    world.memory.hints.advise(start, bytes, advice, device);
+    Ok(())
 }

@@ -127,6 +127,9 @@ impl World {
             self.memory.pinned = self.memory.pinned.saturating_sub(block.bytes);
         }
         self.races.ledger.forget(block.base, block.span);
+        if block.holder == Holder::Managed {
+            self.memory.hints.forget(block.base, block.span);
+        }
         self.discharge(block.device, block.charged);
         if !matches!(block.holder, Holder::Registered(_)) {
             Arena::shut(block.base, block.span);

@@ -10,6 +10,7 @@ mod arena;
 pub mod blocks;
 pub mod bytes;
 pub mod check;
+pub mod hints;
 pub mod info;
 pub mod pool;
 mod ranges;
@@ -17,6 +18,7 @@ pub mod vmm;
 
 pub use arena::Arena;
 pub use blocks::{Block, Holder};
+pub use hints::Hints;
 pub use pool::Pool;
 pub use ranges::Ranges;
 pub use vmm::{Mapping, Physical};
@@ -67,6 +69,8 @@ pub struct Memory {
     places: Ranges,
     /// Pools by handle.
     pub pools: Table<Pool>,
+    /// What was said about managed memory.
+    pub hints: Hints,
     /// Bytes of pinned host memory.
     pub pinned: u64,
     /// Counts blocks: `CU_POINTER_ATTRIBUTE_BUFFER_ID`.
@@ -96,6 +100,7 @@ impl Memory {
             physical: Table::new(Kind::Physical, generation, false),
             places: Ranges::new(0, FILE),
             pools: Table::new(Kind::Pool, generation, false),
+            hints: Hints::default(),
             pinned: 0,
             ids: 0,
             orphans: BTreeSet::new(),
