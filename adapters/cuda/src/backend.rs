@@ -297,6 +297,16 @@ impl Backend for Cuda {
         unsafe { hints::advise(self, address, bytes, advice) }
     }
 
+    unsafe fn register(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { regions::register(self, address, bytes) }
+    }
+
+    unsafe fn unregister(&self, address: u64) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { regions::unregister(self, address) }
+    }
+
     fn can_reach(&self, ordinal: u32) -> Result<bool, Fault> {
         if ordinal == self.description.ordinal {
             return Ok(true);

@@ -102,7 +102,7 @@ impl Access {
 /// `CU_MEM_ALLOC_GRANULARITY_MINIMUM`: the smallest page, not the recommended one.
 pub const GRANULARITY_MINIMUM: c_uint = 0;
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: pinned for every context, with an address on the device. Not
-/// write-combined: the host could hardly read it then.
+/// write-combined: the host could hardly read it then. `CU_MEMHOSTREGISTER_*` has the same numbers.
 pub const PINNED: c_uint = 1 | 2;
 /// `CU_MEM_ATTACH_GLOBAL`: managed memory that every stream may use.
 pub const MANAGED: c_uint = 1;

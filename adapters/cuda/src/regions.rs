@@ -58,6 +58,32 @@ pub unsafe fn give_back(cuda: &Cuda, kind: Kind, address: u64) -> Result<(), Fau
     done.map_err(of_handle)
 }
 
+/// Pins memory of the process where it is.
+///
+/// # Safety
+/// It is memory of the process, and stays so until it is unregistered.
+pub unsafe fn register(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
+    let functions = cuda.primary.functions.registration.as_ref().map_err(absent)?;
+    let size = size("cuMemHostRegister_v2", bytes)?;
+    cuda.primary.relaxed("cuMemHostRegister_v2", |_| {
+        // SAFETY: the caller's promise.
+        unsafe { (functions.cuMemHostRegister_v2)(handle(address), size, layouts::PINNED) }
+    })
+}
+
+/// Ends that.
+///
+/// # Safety
+/// It was registered here, and no work uses it.
+pub unsafe fn unregister(cuda: &Cuda, address: u64) -> Result<(), Fault> {
+    let functions = cuda.primary.functions.registration.as_ref().map_err(absent)?;
+    let done = cuda.primary.relaxed("cuMemHostUnregister", |_| {
+        // SAFETY: the caller's promise.
+        unsafe { (functions.cuMemHostUnregister)(handle(address)) }
+    });
+    done.map_err(of_handle)
+}
+
 fn device(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     let size = size("cuMemAlloc_v2", bytes)?;
     let mut address = 0;

@@ -333,6 +333,30 @@ pub trait Backend: Send + Sync + 'static {
         unsupported("advise")
     }
 
+    /// Pins memory of the process where it is, so that the device reaches it by the same address.
+    ///
+    /// # Errors
+    /// The driver's: also for memory that is registered already.
+    ///
+    /// # Safety
+    /// The range is memory of the process, and stays so until it is unregistered.
+    unsafe fn register(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        let _ = (address, bytes);
+        unsupported("register")
+    }
+
+    /// Ends that, by the address that was registered.
+    ///
+    /// # Errors
+    /// The driver's; the memory is still pinned then.
+    ///
+    /// # Safety
+    /// It was registered here, and no work in flight uses it.
+    unsafe fn unregister(&self, address: u64) -> Result<(), Fault> {
+        let _ = address;
+        unsupported("unregister")
+    }
+
     /// Whether this device can use the memory of another of the same backend.
     ///
     /// # Errors

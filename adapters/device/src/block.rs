@@ -266,6 +266,11 @@ impl DeviceBlock {
         self.home.service.advise(at, bytes, advice)
     }
 
+    /// What would release wrapped memory: who takes it does so instead.
+    pub(crate) fn take_release(&mut self) -> Option<Release> {
+        self.extra.get_mut()?.get_mut().release.take()
+    }
+
     /// The stream itself, for who keeps it.
     pub(crate) fn stream_core(&self) -> Arc<StreamCore> {
         Arc::clone(&self.home)

@@ -180,6 +180,36 @@ impl Device {
         Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
     }
 
+    /// The user's own memory, pinned, as a block of this device. Dropped, it is unpinned once its streams are done, and handed
+    /// to `rest` then; where the driver refuses, it stays pinned, and is handed to nobody.
+    ///
+    /// # Errors
+    /// [`DeviceError::OtherDevice`]; that the device cannot; the driver's. The memory is as it was.
+    ///
+    /// # Safety
+    /// The range is memory of this process, and stays so until `rest` has it, or who takes the block's release from it has
+    /// unregistered the memory.
+    pub(crate) unsafe fn pin(
+        &self,
+        stream: &Stream,
+        (address, bytes): (u64, u64),
+        rest: impl FnOnce(u64) + Send + Sync + 'static,
+    ) -> Result<DeviceBlock, DeviceError> {
+        self.service.check_stream(stream.core())?;
+        // SAFETY: the caller's promise.
+        unsafe { self.service.register(address, bytes) }?;
+        // SAFETY: a release is called once, when the streams of its block are done.
+        let unregister = unsafe { self.service.unregister_later() };
+        let release: Release = Box::new(move |address, _| {
+            if unregister(address) {
+                rest(address);
+            }
+        });
+        let block = Block { address, bytes, slot: u32::MAX, region: 0, ticket: 0 };
+        let extra = Extra { release: Some(release), ..Extra::new(Place::Foreign) };
+        Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
+    }
+
     /// Memory of the device as of now. On devices that share the host's, what the system calls available.
     ///
     /// # Errors

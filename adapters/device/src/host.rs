@@ -41,6 +41,7 @@ impl Host {
             | Capabilities::MANAGED
             | Capabilities::CONCURRENT_MANAGED
             | Capabilities::PINNED
+            | Capabilities::REGISTRATION
             | Capabilities::INTEGRATED
             | Capabilities::PAGEABLE
             | Capabilities::HOST_ATOMICS
@@ -152,6 +153,15 @@ impl Backend for Host {
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
         // SAFETY: the caller names live memory.
         unsafe { std::ptr::write_bytes(to, value, bytes as usize) };
+        Ok(())
+    }
+
+    /// The host's memory is in reach as it is.
+    unsafe fn register(&self, _: u64, _: u64) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    unsafe fn unregister(&self, _: u64) -> Result<(), Fault> {
         Ok(())
     }
 }

@@ -68,7 +68,8 @@ mod transfer;
 pub use backend::{Backend, CopyRange, Kind, Page, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path, Release};
 pub use buffer::{
-    DeviceBuffer, DeviceSlice, DeviceSliceMut, InFlight, PinnedBuffer, UnifiedBuffer, UnifiedLease, UnifiedView,
+    DeviceBuffer, DeviceSlice, DeviceSliceMut, InFlight, PinnedBuffer, Refused, RegisteredBuffer, UnifiedBuffer,
+    UnifiedLease, UnifiedView,
 };
 pub use capability::{Capabilities, Description, Memory, Visibility};
 pub use capture::{Capture, GraphPool};

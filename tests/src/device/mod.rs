@@ -19,6 +19,7 @@ mod buffers;
 mod bytes;
 mod hints;
 mod limits;
+mod registered;
 mod streams;
 mod transfers;
 
@@ -71,6 +72,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("transfers_of_threads_are_their_own", transfers::threads),
     ("hints_are_given_or_ignored_and_change_nothing", hints::given_or_ignored),
     ("managed_memory_is_read_under_several_leases", hints::read_leases),
+    ("the_user_s_own_memory_is_pinned_and_given_back", registered::there_and_back),
+    ("registration_that_is_refused_gives_the_memory_back", registered::refusals),
 ];
 
 /// `Ok` when it holds.
@@ -122,6 +125,7 @@ macro_rules! device_suite {
             transfers_that_cannot_be_give_the_buffers_back transfers_are_futures transfers_of_threads_are_their_own
             hints_are_given_or_ignored_and_change_nothing
             managed_memory_is_read_under_several_leases
+            the_user_s_own_memory_is_pinned_and_given_back registration_that_is_refused_gives_the_memory_back
         }
     };
     ($world:expr; $($name:ident)*) => {

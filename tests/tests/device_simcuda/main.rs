@@ -12,6 +12,7 @@ mod journey;
 mod loss;
 mod memory;
 mod peers;
+mod registered;
 mod streams;
 mod transfers;
 

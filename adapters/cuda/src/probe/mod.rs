@@ -13,10 +13,11 @@ mod mapping;
 use crate::backend::{Cuda, batch};
 use crate::error::OpenError;
 use crate::functions::Missing;
-use crate::layouts::{PINNED, attribute};
+use crate::layouts::attribute;
 use crate::open::stream_name;
 use crate::pages;
-use crate::regions::{create_pool, destroy_pool, give_back, take, trim};
+use crate::primary::number;
+use crate::regions::{create_pool, destroy_pool, give_back, register, take, trim, unregister};
 use std::fmt;
 use terrace_device::{Backend, Capabilities, CopyRange, Fault, Kind, RawStream, insist, meminfo};
 
@@ -217,20 +218,14 @@ fn registration(cuda: &mut Cuda) -> Result<(), Why> {
     #[repr(align(4096))]
     struct Own([u8; 4096]);
 
-    let functions = cuda.primary.functions.registration.as_ref()?;
+    cuda.primary.functions.registration.as_ref()?;
     says(cuda, attribute::HOST_REGISTER, "HOST_REGISTER_SUPPORTED")?;
     let mut own = Box::new(Own([0; 4096]));
-    let address = own.0.as_mut_ptr().cast();
-    cuda.primary.relaxed("cuMemHostRegister_v2", |_| {
-        // SAFETY: whole pages of ours, unregistered before they go.
-        unsafe { (functions.cuMemHostRegister_v2)(address, 4096, PINNED) }
-    })?;
-    let back = insist(|| {
-        cuda.primary.relaxed("cuMemHostUnregister", |_| {
-            // SAFETY: registered above.
-            unsafe { (functions.cuMemHostUnregister)(address) }
-        })
-    });
+    let address = number(own.0.as_mut_ptr());
+    // SAFETY: whole pages of ours, unregistered before they go.
+    unsafe { register(cuda, address, 4096) }?;
+    // SAFETY: registered above, and used by nobody.
+    let back = insist(|| unsafe { unregister(cuda, address) });
     if back.is_err() {
         // Still pinned: it must not become other memory of the program.
         Box::leak(own);

@@ -15,6 +15,7 @@ pub fn workout(cuda: &Cuda) -> Result<(), Fault> {
     with_stream(cuda, |stream| {
         regions(cuda, stream)?;
         hints(cuda, stream)?;
+        registration(cuda, stream)?;
         pages(cuda, stream)?;
         with_stream(cuda, |other| events(cuda, stream, other))?;
         peers(cuda, stream)?;
@@ -97,6 +98,23 @@ fn hints(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
         }
         Ok(())
     })
+}
+
+/// Memory of our own, pinned, copied from, and ours again.
+fn registration(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
+    if !cuda.description().capabilities.contains(Capabilities::REGISTRATION) {
+        return Ok(());
+    }
+    let own = vec![3_u8; 1 << 13];
+    let address = own.as_ptr() as u64;
+    // SAFETY: memory of ours, unregistered before it goes.
+    unsafe { cuda.register(address, 1 << 13) }?;
+    let copied = with_region(cuda, Kind::Device, 1 << 13, stream, |to| {
+        // SAFETY: both ranges, whole; both stay until the stream is done.
+        unsafe { cuda.copy(to, address, 1 << 13, stream) }
+    });
+    // SAFETY: registered above; the stream that used it is done.
+    copied.and(surely(|| unsafe { cuda.unregister(address) }))
 }
 
 fn pages(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {

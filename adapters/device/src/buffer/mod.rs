@@ -8,15 +8,18 @@
 //! | --- | --- | --- |
 //! | [`DeviceBuffer`] | the device's | by copies |
 //! | [`PinnedBuffer`] | the host's, pinned; the device reaches it | as a slice |
+//! | [`RegisteredBuffer`] | the user's own, pinned in place | as a slice |
 //! | [`UnifiedBuffer`] | managed: one address for both | as a slice, under a lease that waits for the stream |
 
 mod device;
 mod pinned;
+mod registered;
 mod slice;
 mod unified;
 
 pub use device::DeviceBuffer;
 pub use pinned::{InFlight, PinnedBuffer};
+pub use registered::{Refused, RegisteredBuffer};
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use unified::{UnifiedBuffer, UnifiedLease, UnifiedView};
 

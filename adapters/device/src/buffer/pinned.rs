@@ -62,8 +62,9 @@ impl<T: Pod> PinnedBuffer<T> {
     /// # Errors
     /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's. The elements are lost then.
     pub fn copy_to(self, to: &mut DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
+        to.slice(..self.len)?;
         to.block().copy_pinned(&self.block, (self.len * size_of::<T>()) as u64, true)?;
-        Ok(InFlight { buffer: self, stream: to.block().stream_core() })
+        Ok(InFlight::new(self, to.block().stream_core()))
     }
 
     /// Copies as many elements from a buffer, on the buffer's stream; does not wait.
@@ -71,8 +72,9 @@ impl<T: Pod> PinnedBuffer<T> {
     /// # Errors
     /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's. The elements are lost then.
     pub fn copy_from(self, from: &DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
+        from.slice(..self.len)?;
         from.block().copy_pinned(&self.block, (self.len * size_of::<T>()) as u64, false)?;
-        Ok(InFlight { buffer: self, stream: from.block().stream_core() })
+        Ok(InFlight::new(self, from.block().stream_core()))
     }
 }
 
@@ -104,24 +106,30 @@ impl<T> fmt::Debug for PinnedBuffer<T> {
 /// A copy on its way, and the memory that it uses. Dropped or forgotten, the memory is not used again before the copy is
 /// done.
 #[must_use = "the memory comes back by wait()"]
-pub struct InFlight<T> {
-    buffer: PinnedBuffer<T>,
+pub struct InFlight<T, B = PinnedBuffer<T>> {
+    buffer: B,
     /// The stream the copy is on, which lives as long as this does.
     stream: Arc<StreamCore>,
+    of: PhantomData<T>,
 }
 
-impl<T> fmt::Debug for InFlight<T> {
+impl<T, B: fmt::Debug> fmt::Debug for InFlight<T, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InFlight").field("buffer", &self.buffer).finish_non_exhaustive()
     }
 }
 
-impl<T: Pod> InFlight<T> {
+impl<T: Pod, B> InFlight<T, B> {
+    /// A copy that was put on a stream.
+    pub(super) fn new(buffer: B, stream: Arc<StreamCore>) -> Self {
+        Self { buffer, stream, of: PhantomData }
+    }
+
     /// Waits for the copy, and gives the memory back.
     ///
     /// # Errors
     /// The driver's: also what earlier work on the stream did wrong. The memory goes back to the pool behind its fence.
-    pub fn wait(self) -> Result<PinnedBuffer<T>, DeviceError> {
+    pub fn wait(self) -> Result<B, DeviceError> {
         self.stream.service.synchronize_stream(self.stream.raw)?;
         Ok(self.buffer)
     }

@@ -14,11 +14,13 @@ mod graphs;
 mod hints;
 mod marks;
 mod open;
+mod registration;
 mod service;
 
 pub(crate) use bytes::Host;
 pub(crate) use hints::Hints;
 pub(crate) use marks::Marks;
+pub(crate) use registration::Registers;
 pub(crate) use service::Service;
 
 use crate::backend::Backend;

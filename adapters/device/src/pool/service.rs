@@ -1,6 +1,6 @@
 //! One face for all backends: what devices, streams and blocks ask of their pool.
 
-use super::{Annex, FREES_A_POLL, Held, Hints, Hook, Host, Marks, Place, Pool};
+use super::{Annex, FREES_A_POLL, Held, Hints, Hook, Host, Marks, Place, Pool, Registers};
 use crate::backend::{Backend, RawStream};
 use crate::block::{DeviceBlock, Extra};
 use crate::capability::{Description, Memory};
@@ -16,7 +16,7 @@ use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
 
 /// A pool, whatever its backend.
-pub(crate) trait Service: Marks + Hints + Send + Sync {
+pub(crate) trait Service: Marks + Hints + Registers + Send + Sync {
     fn options(&self) -> &Options;
     fn description(&self) -> &Description;
     fn loss(&self) -> Arc<Loss>;

@@ -6,8 +6,8 @@ use crate::abi::codes::{HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTER
 use crate::abi::{Out, Outcome, c_uint};
 use crate::functions::Function;
 use crate::gate::exports;
-use crate::machine::World;
 use crate::machine::context::Here;
+use crate::machine::{Fault, World};
 use crate::memory::{Arena, Block, Holder};
 
 /// `CU_MEMHOSTALLOC_PORTABLE`, `DEVICEMAP` and `WRITECOMBINED`.
@@ -55,14 +55,26 @@ exports! {
         register(world, here, pointer, bytes as u64, flags)
     }
 
-    /// Ends that, when the operations on it are done.
+    /// Ends that, when the operations on it are done. Nothing promises that it waits for them: a program that unregisters
+    /// memory in flight is reported.
     Context fn cuMemHostUnregister(world, here, pointer: u64) {
         let registered = |holder| matches!(holder, Holder::Registered(_));
         if !world.memory.blocks.get(&pointer).is_some_and(|block| registered(block.holder)) {
             let _ = find_to_free(world, pointer, "cuMemHostUnregister", registered);
             return Err(HOST_MEMORY_NOT_REGISTERED);
         }
+        report_in_flight(world, pointer);
         free_when_idle(world, here, pointer, Function::cuMemHostUnregister, registered)
+    }
+}
+
+/// A finding, where an operation on registered memory is not done.
+fn report_in_flight(world: &mut World, pointer: u64) {
+    let Some(block) = world.memory.blocks.get(&pointer) else { return };
+    let (bytes, what) = (block.bytes, block.describe(pointer));
+    if let Some((lane, sequence)) = world.touching(pointer, bytes).first() {
+        let text = format!("cuMemHostUnregister of {what} while operation {sequence} of stream {lane} uses it");
+        world.report.add(Fault::FreeWhilePending, text);
     }
 }
 

@@ -100,3 +100,26 @@ fn managed_memory_moves_where_the_machine_can() {
     );
     free(block).expect("a block");
 }
+
+#[test]
+fn memory_in_flight_that_is_unregistered_is_a_finding() {
+    let machine = Machine::discrete();
+    let memory = vec![1_u8; 1 << 16];
+    register(&memory).expect("host memory");
+    let (block, stream) = (alloc(1 << 16).expect("memory"), stream(1).expect("a stream"));
+    let from = memory.as_ptr();
+    machine.hold();
+    call!(cuMemcpyHtoDAsync_v2(block => u64, from => *const u8, 1 << 16 => usize, stream => u64)).expect("registered");
+    let waiting = std::thread::scope(|scope| {
+        let unregistered = scope.spawn(|| enter(0).and(unregister(&memory)).and(leave(0)));
+        while machine.violations().is_empty() {
+            std::thread::yield_now();
+        }
+        machine.release();
+        unregistered.join().expect("no panic")
+    });
+    waiting.expect("when the copy was done");
+    let found = machine.caught("free-while-pending");
+    assert!(found.contains("cuMemHostUnregister") && found.contains("cuMemHostRegister"), "{found}");
+    free(block).and(stream_destroy(stream)).expect("all live");
+}

@@ -1,0 +1,177 @@
+//! Elements in memory of the user's own, pinned where they are.
+//!
+//! Promises upward: who has the buffer has the elements, and no copy of them is in flight; dropped in flight, the memory is
+//! unpinned and freed after the copy; a refusal gives back what was brought.
+//! Asks from below: blocks of foreign memory, which are released behind their streams; registration by the device.
+
+use super::{DeviceBuffer, InFlight, bytes_of};
+use crate::block::DeviceBlock;
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::stream::Stream;
+use bytemuck::Pod;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+
+/// What was refused, and what was brought, as it was.
+#[derive(Debug)]
+pub struct Refused<B> {
+    /// Why.
+    pub error: DeviceError,
+    /// What was brought.
+    pub back: B,
+}
+
+impl<B> fmt::Display for Refused<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<B: fmt::Debug> std::error::Error for Refused<B> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// For who does not want back what was brought.
+impl<B> From<Refused<B>> for DeviceError {
+    fn from(refused: Refused<B>) -> Self {
+        refused.error
+    }
+}
+
+/// Elements of a `Vec`, pinned in place: the device copies them without a detour, and nothing was copied to get there.
+/// Pinning costs the driver about as much as touching each page; it pays for memory that is used again or very large.
+/// [`PinnedBuffer`](super::PinnedBuffer) has memory that is pinned already.
+///
+/// # Example
+/// ```
+/// use terrace_device::{Device, DeviceBuffer, RegisteredBuffer};
+/// let device = Device::host();
+/// let stream = device.stream()?;
+/// let weights = vec![0.5_f32; 1000];
+/// let pinned = RegisteredBuffer::new(&device, &stream, weights)?; // a refusal gives the `Vec` back: `refused.back`
+/// let mut on_device = DeviceBuffer::new(&device, &stream, 1000)?;
+/// let pinned = pinned.copy_to(&mut on_device)?.wait()?;
+/// let weights = pinned.into_vec()?; // where it was all the time
+/// assert_eq!(on_device.to_vec()?, weights);
+/// # Ok::<(), terrace_device::DeviceError>(())
+/// ```
+pub struct RegisteredBuffer<T> {
+    /// Foreign memory, whose release unregisters it and frees the elements.
+    block: DeviceBlock,
+    /// Elements, and room for how many, as the `Vec` had. No work in flight uses them.
+    len: usize,
+    capacity: usize,
+    of: PhantomData<T>,
+}
+
+#[expect(clippy::result_large_err, reason = "either way the buffer comes back, which is what is large")]
+impl<T: Pod> RegisteredBuffer<T> {
+    /// Pins the elements of a `Vec`.
+    ///
+    /// # Errors
+    /// That the device cannot; the driver's: also for memory that is registered already; [`DeviceError::BadRequest`] for
+    /// none; [`DeviceError::OtherDevice`].
+    pub fn new(device: &Device, stream: &Stream, elements: Vec<T>) -> Result<Self, Refused<Vec<T>>> {
+        let bytes = match bytes_of::<T>(elements.len()) {
+            Ok(bytes) => bytes,
+            Err(error) => return Err(Refused { error, back: elements }),
+        };
+        let mut elements = ManuallyDrop::new(elements);
+        let (len, capacity) = (elements.len(), elements.capacity());
+        let address = elements.as_mut_ptr().expose_provenance() as u64;
+        let rest = move |address| {
+            // SAFETY: the `Vec` that was taken apart above; nobody else has it: `into_vec` takes this away first.
+            drop(unsafe { assemble::<T>(address, len, capacity) });
+        };
+        // SAFETY: the elements of a `Vec` that lives until `rest` has it, or `into_vec` has unregistered it.
+        match unsafe { device.pin(stream, (address, bytes), rest) } {
+            Ok(block) => Ok(Self { block, len, capacity, of: PhantomData }),
+            Err(error) => Err(Refused { error, back: ManuallyDrop::into_inner(elements) }),
+        }
+    }
+
+    /// Unpins the elements, and gives them back: the same `Vec`, nothing copied.
+    ///
+    /// # Errors
+    /// The driver's: the elements come back all the same, though they are still pinned.
+    pub fn into_vec(mut self) -> Result<Vec<T>, Refused<Vec<T>>> {
+        drop(self.block.take_release());
+        // SAFETY: the `Vec` that `new` took apart; its other owner was dropped above without being called.
+        let elements = unsafe { assemble(self.block.address(), self.len, self.capacity) };
+        let stream = self.block.stream_core();
+        // SAFETY: registered by `new`; whoever has the buffer has waited for each copy.
+        match unsafe { stream.service.unregister(self.block.address()) } {
+            Ok(()) => Ok(elements),
+            Err(error) => Err(Refused { error, back: elements }),
+        }
+    }
+
+    /// Copies all elements to a buffer, on the buffer's stream; does not wait.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; [`DeviceError::OtherDevice`]; the driver's.
+    pub fn copy_to(self, to: &mut DeviceBuffer<T>) -> Result<InFlight<T, Self>, Refused<Self>> {
+        self.copy(to, true)
+    }
+
+    /// Copies as many elements from a buffer, on the buffer's stream; does not wait.
+    ///
+    /// # Errors
+    /// As for [`RegisteredBuffer::copy_to`].
+    pub fn copy_from(self, from: &DeviceBuffer<T>) -> Result<InFlight<T, Self>, Refused<Self>> {
+        self.copy(from, false)
+    }
+
+    fn copy(self, buffer: &DeviceBuffer<T>, to_device: bool) -> Result<InFlight<T, Self>, Refused<Self>> {
+        let (block, stream) = (buffer.block(), buffer.block().stream_core());
+        let bytes = (self.len * size_of::<T>()) as u64;
+        let fits = buffer.slice(..self.len).map(drop);
+        match fits.and_then(|()| block.copy_pinned(&self.block, bytes, to_device)) {
+            Ok(()) => Ok(InFlight::new(self, stream)),
+            Err(error) => {
+                // A refused call changed nothing; should the driver have begun all the same, it is waited for.
+                let _ = stream.service.synchronize_stream(stream.raw);
+                Err(Refused { error, back: self })
+            }
+        }
+    }
+}
+
+/// A `Vec` from its parts.
+///
+/// # Safety
+/// They are those of a `Vec` that was taken apart, and nobody else puts it together.
+unsafe fn assemble<T>(address: u64, len: usize, capacity: usize) -> Vec<T> {
+    let pointer = std::ptr::with_exposed_provenance_mut(address as usize);
+    // SAFETY: the caller's promise; the pointer was exposed when the `Vec` was taken apart.
+    unsafe { Vec::from_raw_parts(pointer, len, capacity) }
+}
+
+impl<T: Pod> Deref for RegisteredBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        let pointer = std::ptr::with_exposed_provenance(self.block.address() as usize);
+        // SAFETY: the elements of the `Vec`, plain data whatever was copied into them; no work in flight uses them.
+        unsafe { std::slice::from_raw_parts(pointer, self.len) }
+    }
+}
+
+impl<T: Pod> DerefMut for RegisteredBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        let pointer = std::ptr::with_exposed_provenance_mut(self.block.address() as usize);
+        // SAFETY: as above, and borrowed for writing.
+        unsafe { std::slice::from_raw_parts_mut(pointer, self.len) }
+    }
+}
+
+impl<T> fmt::Debug for RegisteredBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegisteredBuffer").field("len", &self.len).field("block", &self.block).finish_non_exhaustive()
+    }
+}
