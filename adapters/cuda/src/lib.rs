@@ -17,10 +17,11 @@
 //!   │ library          libcuda, shared with cudarc   │
 //!   └────────────────────────────────────────────────┘
 //! ```
+//! Beside it stands `interop`: [`SharedStream`], by which terrace's memory enters `cudarc`'s copies and launches.
 //!
 //! # What holds
 //! * **No panic and no undefined value.** cudarc's functions panic when a symbol is missing, and its result type is an enum
-//!   that a newer driver's code would make undefined. So only its library and its handle types are used here; functions are
+//!   that a newer driver's code would make undefined. So the backend uses only its library and its handle types; functions are
 //!   resolved once by name, and a code is a plain number.
 //! * **What a device can do is tried, not believed.** A capability is set when the attribute says so *and* a first use
 //!   worked. What failed is told in [`Description::notes`](terrace_device::Description::notes), with call and code.
@@ -49,6 +50,7 @@ mod codes;
 mod error;
 mod functions;
 mod hints;
+mod interop;
 mod layouts;
 mod library;
 mod open;
@@ -60,3 +62,4 @@ mod regions;
 pub use backend::Cuda;
 pub use error::{OpenError, Version};
 pub use functions::{Function, functions};
+pub use interop::{SharedSlice, SharedSliceMut, SharedStream};

@@ -3,6 +3,10 @@
 use std::process::Command;
 use terrace_cuda::{Cuda, OpenError};
 
+#[allow(dead_code, reason = "its `main` is the example's")]
+#[path = "../examples/kernel.rs"]
+mod kernel;
+
 /// Set in the child, which opens a device and prints what came of it.
 const CHILD: &str = "TERRACE_TEST_CUDA_ABSENT";
 
@@ -35,6 +39,18 @@ fn no_library_is_an_error_that_says_what_to_install() {
     // The answer holds: asked again, it is the same.
     assert_eq!(opened().expect_err("there is no driver"), error);
     assert_eq!(Cuda::count().expect_err("there is no driver"), error);
+}
+
+#[test]
+fn the_kernel_example_says_so_in_a_sentence() {
+    if has_driver("the_kernel_example_says_so_in_a_sentence") {
+        return;
+    }
+    let mut said = Vec::new();
+    kernel::run(&mut said).expect("it ends well");
+    let said = String::from_utf8(said).expect("text");
+    assert!(said.starts_with("No kernel was launched: no CUDA driver: there is no libcuda.so"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 #[test]

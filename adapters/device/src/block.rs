@@ -102,6 +102,27 @@ impl DeviceBlock {
         Ok(())
     }
 
+    /// Lets work on another stream use the block: what is put on that stream from now on begins after everything put on the
+    /// block's own so far, and the block's memory is not given out again before it is done, as for [`DeviceBlock::used_on`].
+    ///
+    /// # Errors
+    /// [`DeviceError::OtherDevice`]; the driver's.
+    pub fn lend(&self, to: &Stream) -> Result<(), DeviceError> {
+        self.used_on(to)?;
+        let (home, other) = (&self.home, to.core());
+        if home.owner == other.owner { Ok(()) } else { home.service.order(other.raw, home.raw) }
+    }
+
+    /// Ends that: what is put on the block's own stream from now on begins after everything put on the other so far.
+    ///
+    /// # Errors
+    /// As for [`DeviceBlock::lend`].
+    pub fn reclaim(&self, from: &Stream) -> Result<(), DeviceError> {
+        let (home, other) = (&self.home, from.core());
+        home.service.check_stream(other)?;
+        if home.owner == other.owner { Ok(()) } else { home.service.order(home.raw, other.raw) }
+    }
+
     /// Refuses to wait for a stream on which a graph is captured: the capture would be lost.
     fn not_captured(&self) -> Result<(), DeviceError> {
         let rule =

@@ -92,7 +92,23 @@ impl Device {
     /// The handle is a live stream of this device, and stays one until every clone of the result is dropped; a stream that
     /// was destroyed before costs a wait for the whole device, not more.
     pub unsafe fn adopt_stream(&self, raw: RawStream) -> Result<Stream, DeviceError> {
-        self.service.adopt_stream(raw).map(Stream::new)
+        self.service.adopt_stream(raw, None).map(Stream::new)
+    }
+
+    /// The same for a stream that lives as long as `keeper` does. It is kept until no stream or block here knows the handle
+    /// any more, so that nobody has to remember to.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// The handle is a live stream of this device, and stays one until `keeper` is dropped.
+    pub unsafe fn adopt_kept_stream(
+        &self,
+        raw: RawStream,
+        keeper: impl Send + Sync + 'static,
+    ) -> Result<Stream, DeviceError> {
+        self.service.adopt_stream(raw, Some(Box::new(keeper))).map(Stream::new)
     }
 
     /// Memory for work on a stream: at least `bytes` bytes, aligned to the granule (256 unless told otherwise).

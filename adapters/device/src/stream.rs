@@ -13,6 +13,7 @@ use crate::front::{Counts, Front};
 use crate::loss::Loss;
 use crate::pool::Service;
 use spin::mutex::SpinMutex;
+use std::any::Any;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -35,6 +36,14 @@ pub(crate) struct Handle {
     pub(crate) core: Arc<StreamCore>,
 }
 
+/// Who made a stream.
+pub(crate) enum Whose {
+    /// Terrace, which destroys it.
+    Ours,
+    /// Somebody else; what keeps it alive, if that was brought.
+    Theirs(Option<Keeper>),
+}
+
 /// What is left of a stream to close.
 pub(crate) struct Closing {
     pub(crate) owner: Owner,
@@ -44,6 +53,9 @@ pub(crate) struct Closing {
     pub(crate) hits: u64,
 }
 
+/// Whatever keeps a stream alive.
+pub(crate) type Keeper = Box<dyn Any + Send + Sync>;
+
 /// What blocks know of their stream.
 pub(crate) struct StreamCore {
     pub(crate) service: Arc<dyn Service>,
@@ -52,6 +64,8 @@ pub(crate) struct StreamCore {
     pub(crate) raw: RawStream,
     /// Whether terrace made the stream, and destroys it.
     pub(crate) owned: bool,
+    /// What keeps a stream of others alive; let go of when the stream is closed here.
+    _keeper: Option<Keeper>,
     /// The private pool that allocations go to while a graph is captured, or [`NO_ROUTE`].
     route: AtomicU32,
     /// Bytes of a granule, 2^`shift`.
@@ -64,13 +78,17 @@ pub(crate) struct StreamCore {
 }
 
 impl StreamCore {
-    pub(crate) fn new(service: Arc<dyn Service>, owner: Owner, raw: RawStream, owned: bool) -> Self {
+    pub(crate) fn new(service: Arc<dyn Service>, owner: Owner, raw: RawStream, whose: Whose) -> Self {
         let options = *service.options();
         let front = Front::new(options.small / options.granule, options.cached, options.per_size);
         let loss = service.loss();
         let (route, front) = (AtomicU32::new(NO_ROUTE), SpinMutex::new(front));
+        let (owned, keeper) = match whose {
+            Whose::Ours => (true, None),
+            Whose::Theirs(keeper) => (false, keeper),
+        };
         let (granule, shift, small) = (options.granule, options.granule.trailing_zeros(), options.small);
-        Self { service, loss, owner, raw, owned, route, granule, shift, small, front }
+        Self { service, loss, owner, raw, owned, _keeper: keeper, route, granule, shift, small, front }
     }
 
     /// A block from the cache, with its reference to the stream.

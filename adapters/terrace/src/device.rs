@@ -7,7 +7,7 @@
 pub use terrace_device::*;
 
 #[cfg(feature = "cuda")]
-pub use terrace_cuda::OpenError;
+pub use terrace_cuda::{OpenError, SharedSlice, SharedSliceMut, SharedStream};
 
 use crate::config::Config;
 use std::ops::Deref;

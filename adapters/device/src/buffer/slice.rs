@@ -2,7 +2,7 @@
 //!
 //! Promises upward: two that can be written never overlap: they are split from one.
 
-use super::within;
+use super::{DeviceBuffer, UnifiedBuffer, within};
 use crate::block::{DeviceBlock, Path};
 use crate::error::DeviceError;
 use bytemuck::Pod;
@@ -59,6 +59,11 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         self.block.address() + offset::<T>(self.from)
     }
 
+    /// The block that the elements lie in.
+    pub fn block(&self) -> &'a DeviceBlock {
+        self.block
+    }
+
     /// A part of it.
     ///
     /// # Errors
@@ -106,6 +111,11 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// The address of the first element, in the device's space.
     pub fn address(&self) -> u64 {
         self.as_slice().address()
+    }
+
+    /// The block that the elements lie in.
+    pub fn block(&self) -> &'a DeviceBlock {
+        self.block
     }
 
     /// To read.
@@ -172,3 +182,21 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         self.block.copy_shared(offset::<T>(self.from), from.block, offset::<T>(from.from), offset::<T>(self.len))
     }
 }
+
+macro_rules! views {
+    ($($buffer:ident)*) => {$(
+        impl<'a, T: Pod> From<&'a $buffer<T>> for DeviceSlice<'a, T> {
+            fn from(buffer: &'a $buffer<T>) -> Self {
+                buffer.as_slice()
+            }
+        }
+
+        impl<'a, T: Pod> From<&'a mut $buffer<T>> for DeviceSliceMut<'a, T> {
+            fn from(buffer: &'a mut $buffer<T>) -> Self {
+                buffer.as_slice_mut()
+            }
+        }
+    )*};
+}
+
+views! { DeviceBuffer UnifiedBuffer }

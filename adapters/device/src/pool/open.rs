@@ -10,7 +10,7 @@ use crate::loss::{Loss, insist};
 use crate::options::{Options, Origin};
 use crate::source::{DeviceSource, Ground, Pages, Regions};
 use crate::store::{Room, heap_parts};
-use crate::stream::{Closing, Handle, StreamCore};
+use crate::stream::{Closing, Handle, Keeper, StreamCore, Whose};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use terrace_core::arena::Settings;
@@ -63,21 +63,22 @@ impl<B: Backend> Pool<B> {
     }
 
     /// A stream begins to use the pool.
-    pub(super) fn register(&self, raw: RawStream, owned: bool) -> Result<Arc<Handle>, DeviceError> {
+    pub(super) fn begin(&self, raw: RawStream, whose: Whose) -> Result<Arc<Handle>, DeviceError> {
         // Only a pool that is held by somebody is asked.
         let service = self.me.upgrade().ok_or(DeviceError::BadOption("the device was dropped"))?;
         let mut inner = self.inner();
         let owner = Owner(inner.next_owner);
         inner.fences.open(owner, raw).map_err(|fault| self.driver(fault))?;
         inner.next_owner += 1;
-        let core = Arc::new(StreamCore::new(service, owner, raw, owned));
+        let core = Arc::new(StreamCore::new(service, owner, raw, whose));
         inner.streams.retain(|stream| stream.strong_count() > 0);
         inner.streams.push(Arc::downgrade(&core));
         Ok(Arc::new(Handle { core }))
     }
 
-    /// The stream of a raw handle that somebody else made. The same handle is the same stream as long as the driver says so.
-    pub(super) fn adopt(&self, raw: RawStream) -> Result<Arc<Handle>, DeviceError> {
+    /// The stream of a raw handle that somebody else made. The same handle is the same stream as long as the driver says so;
+    /// its first keeper keeps it then, and the others are let go of.
+    pub(super) fn adopt(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<Handle>, DeviceError> {
         self.usable()?;
         let name = self.ground.backend.stream_name(raw).map_err(|fault| self.driver(fault))?;
         let _one_at_a_time = self.adopting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +87,7 @@ impl<B: Backend> Pool<B> {
         if let Some(known) = known.filter(|known| self.inner().fences.is_open(known.core.owner)) {
             return Ok(known);
         }
-        let handle = self.register(raw, false)?;
+        let handle = self.begin(raw, Whose::Theirs(keeper))?;
         let mut inner = self.inner();
         inner.adopted.retain(|_, known| known.strong_count() > 0);
         inner.adopted.insert((raw.0, name), Arc::downgrade(&handle));

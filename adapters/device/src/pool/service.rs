@@ -10,7 +10,7 @@ use crate::loss::{Loss, insist};
 use crate::options::Options;
 use crate::source::wait;
 use crate::stats::DeviceStats;
-use crate::stream::{Closing, Handle, StreamCore};
+use crate::stream::{Closing, Handle, Keeper, StreamCore, Whose};
 use std::sync::{Arc, PoisonError, Weak};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
@@ -42,7 +42,7 @@ pub(crate) trait Service: Marks + Hints + Registers + Send + Sync {
     fn set_fallback(&self, on: bool);
 
     fn open_stream(&self) -> Result<Arc<Handle>, DeviceError>;
-    fn adopt_stream(&self, raw: RawStream) -> Result<Arc<Handle>, DeviceError>;
+    fn adopt_stream(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<Handle>, DeviceError>;
     /// The user's last handle of a stream is gone: its cache is emptied.
     fn retire_stream(&self, stream: &Arc<StreamCore>);
     /// A stream's last block is gone too. Called without any lock.
@@ -230,11 +230,11 @@ impl<B: Backend> Service for Pool<B> {
         self.usable()?;
         let backend = &self.ground.backend;
         let raw = backend.create_stream().map_err(|fault| self.driver(fault))?;
-        self.register(raw, true).inspect_err(|_| _ = insist(|| backend.destroy_stream(raw)))
+        self.begin(raw, Whose::Ours).inspect_err(|_| _ = insist(|| backend.destroy_stream(raw)))
     }
 
-    fn adopt_stream(&self, raw: RawStream) -> Result<Arc<Handle>, DeviceError> {
-        self.adopt(raw)
+    fn adopt_stream(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<Handle>, DeviceError> {
+        self.adopt(raw, keeper)
     }
 
     fn retire_stream(&self, stream: &Arc<StreamCore>) {

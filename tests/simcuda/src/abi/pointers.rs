@@ -122,6 +122,11 @@ impl<T> In<T> {
 }
 
 impl In<u8> {
+    /// The text that stands here, up to its zero.
+    pub fn text(self) -> Option<String> {
+        Text(self.0.cast()).get()
+    }
+
     /// A copy of so many bytes, for operations that run after their call returned.
     pub fn stage(self, bytes: usize) -> Vec<u8> {
         let mut staged = vec![0; bytes];

@@ -80,6 +80,7 @@ fn error_codes_have_their_numbers_and_names() {
         t::CUDA_ERROR_INVALID_CONTEXT,
         t::CUDA_ERROR_UNSUPPORTED_LIMIT,
         t::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,
+        t::CUDA_ERROR_INVALID_PTX,
         t::CUDA_ERROR_INVALID_HANDLE,
         t::CUDA_ERROR_ILLEGAL_STATE,
         t::CUDA_ERROR_NOT_FOUND,

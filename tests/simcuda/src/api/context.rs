@@ -201,12 +201,12 @@ fn end_objects(world: &mut World, context: u64, lost: bool) {
     world.streams.threads.retain(|(of, _), _| *of != context);
     let events = world.events.iter().filter(|(_, event)| event.context == context).map(|(handle, _)| handle);
     let lines: Vec<String> = events.map(|event| format!("event {event:#x}, when its context ended")).collect();
-    let modules = world.modules.iter().filter(|(_, of)| **of == context).map(|(handle, _)| handle);
+    let modules = world.modules.iter().filter(|(_, module)| module.context == context).map(|(handle, _)| handle);
     let modules = modules.map(|module| format!("module {module:#x}, when its context ended"));
     let lines: Vec<String> = lines.into_iter().chain(modules).filter(|_| !lost).collect();
     world.memory.lost.extend(lines);
     world.events.retain(|event| event.context != context);
-    world.modules.retain(|of| *of != context);
+    world.modules.retain(|module| module.context != context);
 }
 
 /// For families that a profile has not.

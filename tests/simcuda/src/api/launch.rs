@@ -1,15 +1,15 @@
-//! Modules and launches.
+//! Modules and launches. A module in PTX, which is text, has the kernels that its text names; any other image has all.
 
-use super::valid;
+use super::{ptx, valid};
 use crate::abi::codes::{INVALID_IMAGE, INVALID_VALUE, NOT_FOUND};
 use crate::abi::{In, Out, Outcome, Text, c_uint};
 use crate::gate::exports;
-use crate::machine::{Fault, World};
+use crate::machine::{Fault, Module, World};
 use crate::streams::KERNELS;
 use crate::streams::kernels::Arguments;
 
 exports! {
-    /// Any image will do: every module has all known kernels.
+    /// PTX is looked at; any other image will do, and has all known kernels.
     Context fn cuModuleLoadData(world, here, module: Out<u64>, image: In<u8>) {
         load(world, here.context, module, image)
     }
@@ -33,7 +33,8 @@ exports! {
     Context fn cuModuleGetFunction(world, here, function: Out<u64>, module: u64, name: Text) {
         find(world, module, "cuModuleGetFunction")?;
         let name = name.get().ok_or(INVALID_VALUE)?;
-        let kernel = KERNELS.iter().position(|(known, _)| *known == name).ok_or(NOT_FOUND)?;
+        let has = world.modules.get(module).is_some_and(|module| module.has(&name));
+        let kernel = KERNELS.iter().position(|(known, ..)| *known == name).filter(|_| has).ok_or(NOT_FOUND)?;
         function.check()?;
         function.put(world.functions.insert((kernel, module)))
     }
@@ -52,7 +53,7 @@ exports! {
         let threads = [block_x, block_y, block_z].iter().map(|size| u64::from(*size)).product::<u64>();
         valid(threads <= 1024 && extra.is_null())?;
         let lane = world.lane_here(here, stream, "cuLaunchKernel")?;
-        let (name, read) = KERNELS[kernel];
+        let (name, _, read) = KERNELS[kernel];
         let node = read(name, Arguments(arguments))?;
         world.submit(lane, node).map(drop)
     }
@@ -63,7 +64,8 @@ fn load(world: &mut World, context: u64, module: Out<u64>, image: In<u8>) -> Out
     if image.is_null() {
         return Err(INVALID_IMAGE);
     }
-    module.put(world.modules.insert(context))
+    let kernels = ptx::kernels(image)?;
+    module.put(world.modules.insert(Module { context, kernels }))
 }
 
 fn find(world: &mut World, module: u64, call: &str) -> Outcome {

@@ -15,6 +15,7 @@ mod memory;
 mod peer;
 mod pointer;
 mod pool;
+mod ptx;
 mod set;
 mod start;
 mod stream;

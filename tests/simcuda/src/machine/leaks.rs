@@ -60,7 +60,7 @@ impl World {
         lines.extend(self.captures.live.iter().map(|(handle, _)| format!("capture {handle:#x}")));
         lines.extend(self.captures.graphs.iter().map(|(handle, _)| format!("graph {handle:#x}")));
         lines.extend(self.captures.execs.iter().map(|(handle, _)| format!("graph {handle:#x}, instantiated")));
-        let modules = self.modules.iter().filter(|(_, context)| !self.is_lost(**context));
+        let modules = self.modules.iter().filter(|(_, module)| !self.is_lost(module.context));
         lines.extend(modules.map(|(handle, _)| format!("module {handle:#x}")));
         let contexts = self.contexts.iter().map(|(_, context)| (context.device, context.retained));
         lines.extend(contexts.map(|(device, times)| format!("context of device {device}, retained {times} times")));

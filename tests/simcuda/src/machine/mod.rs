@@ -8,6 +8,7 @@ pub mod context;
 pub mod current;
 mod handles;
 pub mod leaks;
+mod module;
 pub mod profile;
 mod profiles;
 mod report;
@@ -15,6 +16,7 @@ mod tally;
 
 pub use context::{Context, Device};
 pub use handles::{Kind, Table};
+pub use module::Module;
 pub use profile::Profile;
 pub use report::{Fault, Report};
 pub use tally::Tally;
@@ -45,8 +47,8 @@ pub struct World {
     pub events: Table<Event>,
     /// Captures under way, graphs, graphs ready to launch.
     pub captures: Captures,
-    /// Modules: their context.
-    pub modules: Table<u64>,
+    /// Modules.
+    pub modules: Table<Module>,
     /// Functions: number of the kernel, and the module.
     pub functions: Table<(usize, u64)>,
     /// The order of operations.

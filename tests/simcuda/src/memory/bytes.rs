@@ -49,6 +49,22 @@ pub unsafe fn add(a: u64, b: u64, out: u64, count: u64) {
     }
 }
 
+/// Adds `a` times `x` to `y`, rounded once for each element as a GPU does.
+///
+/// # Safety
+/// `count` floats from each address on are usable while this runs.
+pub unsafe fn axpy(y: u64, x: u64, a: f32, count: u64) {
+    for at in 0..count as usize {
+        let place = (y as *mut f32).wrapping_add(at);
+        // SAFETY: the caller's promise; the address may be odd.
+        let left = unsafe { ptr::read_unaligned((x as *const f32).wrapping_add(at)) };
+        // SAFETY: as above.
+        let right = unsafe { ptr::read_unaligned(place) };
+        // SAFETY: as above.
+        unsafe { ptr::write_unaligned(place, a.mul_add(left, right)) };
+    }
+}
+
 /// Adds words up, modulo 2^32.
 ///
 /// # Safety

@@ -1,6 +1,8 @@
 //! Kernels that launches know, by name.
 //!
-//! Upward: [`KERNELS`]; each reads its arguments, 8 bytes each but for words, and says what it touches and does.
+//! Upward: [`KERNELS`]; each reads its arguments, 8 bytes each but for words, and says what it touches and does. The code
+//! of a module is not run: a kernel does what it does here, whatever stands in its body. What its head says is checked
+//! (`api::ptx`).
 //! From below: [`Work`].
 
 use super::{Node, Work};
@@ -28,9 +30,16 @@ impl Arguments {
 /// Reads the arguments of a launch.
 pub type Kernel = fn(&'static str, Arguments) -> Outcome<Node>;
 
-/// All kernels by name.
-pub const KERNELS: [(&str, Kernel); 6] =
-    [("fill_u32", fill), ("add_f32", add), ("copy_u8", copy), ("sum_u32", sum), ("spin", spin), ("fault", fault)];
+/// All kernels: name, bytes of each parameter, what it does.
+pub const KERNELS: [(&str, &[u64], Kernel); 7] = [
+    ("fill_u32", &[8, 4, 8], fill),
+    ("add_f32", &[8, 8, 8, 8], add),
+    ("axpy_f32", &[8, 8, 4, 4], axpy),
+    ("copy_u8", &[8, 8, 8], copy),
+    ("sum_u32", &[8, 8, 8], sum),
+    ("spin", &[8], spin),
+    ("fault", &[], fault),
+];
 
 fn node(name: &'static str, touches: Vec<Touch>, work: Work) -> Outcome<Node> {
     Ok(Node { is_kernel: true, ..Node::new(name, Hand::Device, touches, work) })
@@ -48,6 +57,14 @@ fn add(name: &'static str, arguments: Arguments) -> Outcome<Node> {
     let bytes = words(count);
     let touches = vec![Touch::read(a, bytes), Touch::read(b, bytes), Touch::write(out, bytes)];
     node(name, touches, Work::Add { a, b, out, count })
+}
+
+/// `axpy_f32(y, x, f32 a, u32 count)`: adds `a` times `x` to `y`.
+fn axpy(name: &'static str, arguments: Arguments) -> Outcome<Node> {
+    let (y, x, count) = (arguments.long(0)?, arguments.long(1)?, u64::from(arguments.word(3)?));
+    let (a, bytes) = (f32::from_bits(arguments.word(2)?), words(count));
+    let touches = vec![Touch::read(x, bytes), Touch::read(y, bytes), Touch::write(y, bytes)];
+    node(name, touches, Work::Axpy { y, x, a, count })
 }
 
 /// `copy_u8(dst, src, count)`.

@@ -36,6 +36,8 @@ pub enum Work {
     FillWords { to: u64, value: u32, count: u64 },
     /// Adds floats.
     Add { a: u64, b: u64, out: u64, count: u64 },
+    /// Adds a multiple of floats.
+    Axpy { y: u64, x: u64, a: f32, count: u64 },
     /// Adds words up.
     Sum { from: u64, out: u64, count: u64 },
     /// Takes time.
@@ -83,6 +85,10 @@ impl Work {
             Work::Add { a, b, out, count } => {
                 // SAFETY: the caller's promise, which covers all three ranges.
                 unsafe { bytes::add(*a, *b, *out, *count) }
+            }
+            Work::Axpy { y, x, a, count } => {
+                // SAFETY: the caller's promise, which covers both ranges.
+                unsafe { bytes::axpy(*y, *x, *a, *count) }
             }
             Work::Sum { from, out, count } => {
                 // SAFETY: the caller's promise, which covers both ranges.

@@ -17,6 +17,7 @@ pub const NO_DEVICE: i32 = 100;
 pub const INVALID_DEVICE: i32 = 101;
 pub const INVALID_CONTEXT: i32 = 201;
 pub const PEER_ACCESS_UNSUPPORTED: i32 = 217;
+pub const INVALID_PTX: i32 = 218;
 pub const INVALID_HANDLE: i32 = 400;
 pub const NOT_FOUND: i32 = 500;
 pub const NOT_READY: i32 = 600;
@@ -163,8 +164,14 @@ pub fn download(from: u64, bytes: usize) -> Done<Vec<u8>> {
 
 /// A module and a kernel of it.
 pub fn kernel(name: &str) -> Done<(u64, u64)> {
+    kernel_of("image", name)
+}
+
+/// A kernel of an image, and its module.
+pub fn kernel_of(image: &str, name: &str) -> Done<(u64, u64)> {
     let name = CString::new(name).expect("no zero inside");
-    let module = make!(cuModuleLoadData -> u64; c"image".as_ptr().cast() => *const c_void)?;
+    let image = CString::new(image).expect("no zero inside");
+    let module = make!(cuModuleLoadData -> u64; image.as_ptr().cast() => *const c_void)?;
     let function = make!(cuModuleGetFunction -> u64; module => u64, name.as_ptr() => *const i8);
     match function {
         Ok(function) => Ok((module, function)),

@@ -18,5 +18,6 @@ mod order;
 mod peers;
 mod pools;
 mod process;
+mod ptx;
 mod streams;
 mod vmm;

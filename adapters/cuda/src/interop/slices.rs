@@ -1,0 +1,92 @@
+//! Views of terrace's memory that implement `cudarc`'s traits.
+//!
+//! Promises upward: `&SharedSlice` and `&mut SharedSliceMut` go where `cudarc` takes a `CudaView` or a `CudaViewMut`.
+//! Asks from below: [`SharedStream::meet`] for copies on other streams; [`Loan`] for what comes before and after.
+
+use super::{Loan, SharedStream};
+use bytemuck::Pod;
+use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::{self, CudaStream, DevicePtr, DevicePtrMut, LaunchArgs, PushKernelArg, SyncOnDrop};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use terrace_device::{DeviceError, DeviceSlice, DeviceSliceMut};
+
+/// Some elements of a buffer, for `cudarc` to read. Launches that take it must be on its shared stream.
+#[derive(Debug)]
+pub struct SharedSlice<'a, T> {
+    loan: Loan<'a>,
+    /// The first element's. What a kernel gets is this number, by reference.
+    address: CUdeviceptr,
+    len: usize,
+    of: PhantomData<DeviceSlice<'a, T>>,
+}
+
+/// Some elements of a buffer, for `cudarc` to read and write. Launches that take it must be on its shared stream.
+#[derive(Debug)]
+pub struct SharedSliceMut<'a, T> {
+    loan: Loan<'a>,
+    /// As in [`SharedSlice`].
+    address: CUdeviceptr,
+    len: usize,
+    of: PhantomData<DeviceSliceMut<'a, T>>,
+}
+
+impl<'a, T: Pod> SharedSlice<'a, T> {
+    pub(super) fn new(stream: &'a SharedStream, slice: DeviceSlice<'a, T>) -> Result<Self, DeviceError> {
+        let loan = Loan::new(slice.block(), stream)?;
+        Ok(Self { loan, address: slice.address(), len: slice.len(), of: PhantomData })
+    }
+}
+
+impl<'a, T: Pod> SharedSliceMut<'a, T> {
+    pub(super) fn new(stream: &'a SharedStream, slice: DeviceSliceMut<'a, T>) -> Result<Self, DeviceError> {
+        let loan = Loan::new(slice.block(), stream)?;
+        Ok(Self { loan, address: slice.address(), len: slice.len(), of: PhantomData })
+    }
+}
+
+macro_rules! readable {
+    ($($view:ident)*) => {$(
+        impl<T> driver::DeviceSlice<T> for $view<'_, T> {
+            fn len(&self) -> usize {
+                self.len
+            }
+
+            fn stream(&self) -> &Arc<CudaStream> {
+                &self.loan.to.cuda
+            }
+        }
+
+        impl<T> DevicePtr<T> for $view<'_, T> {
+            fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
+                (self.address, self.loan.to.meet(stream))
+            }
+        }
+    )*};
+}
+
+readable! { SharedSlice SharedSliceMut }
+
+impl<T> DevicePtrMut<T> for SharedSliceMut<'_, T> {
+    fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
+        (self.address, self.loan.to.meet(stream))
+    }
+}
+
+// SAFETY: a kernel's parameter is a device's address, and what is pushed is a reference to one, which lives as long as the
+// launch does. That the elements are ready for work on the shared stream, and held until it is done, was seen to when the
+// view was made.
+unsafe impl<'a, 'b: 'a, 'c: 'b, T> PushKernelArg<&'b SharedSlice<'c, T>> for LaunchArgs<'a> {
+    #[inline(always)]
+    fn arg(&mut self, view: &'b SharedSlice<'c, T>) -> &mut Self {
+        self.arg(&view.address)
+    }
+}
+
+// SAFETY: as above; nobody else has a view of these elements.
+unsafe impl<'a, 'b: 'a, 'c: 'b, T> PushKernelArg<&'b mut SharedSliceMut<'c, T>> for LaunchArgs<'a> {
+    #[inline(always)]
+    fn arg(&mut self, view: &'b mut SharedSliceMut<'c, T>) -> &mut Self {
+        self.arg(&view.address)
+    }
+}
