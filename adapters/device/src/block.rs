@@ -83,6 +83,11 @@ impl DeviceBlock {
         self.place() == Place::Annex(Annex::Fallback)
     }
 
+    /// Whether it is pinned host memory, for whatever reason.
+    fn on_host(&self) -> bool {
+        matches!(self.place(), Place::Annex(Annex::Fallback | Annex::Pinned))
+    }
+
     /// Whether it was wrapped, not allocated.
     pub fn is_foreign(&self) -> bool {
         self.place() == Place::Foreign
@@ -124,7 +129,7 @@ impl DeviceBlock {
     }
 
     /// Refuses to wait for a stream on which a graph is captured: the capture would be lost.
-    fn not_captured(&self) -> Result<(), DeviceError> {
+    pub(crate) fn not_captured(&self) -> Result<(), DeviceError> {
         let rule =
             "bytes are read and written by waiting, which a captured stream may not; copy on the device, or later";
         if self.home.route() == NO_ROUTE { Ok(()) } else { Err(DeviceError::Capture(rule)) }
@@ -212,18 +217,19 @@ impl DeviceBlock {
         let (home, other) = (&self.home, &from.home);
         if home.service.is(&*other.service) {
             let apart = home.owner != other.owner;
-            if apart {
-                home.service.order(home.raw, other.raw)?;
-                // Should the order back fail, the other's memory still waits for this stream.
-                from.note(home);
+            if !apart {
+                return home.service.copy(to, source, bytes, home.raw).map(|()| Path::Local);
             }
-            home.service.copy(to, source, bytes, home.raw)?;
-            if apart {
-                home.service.order(other.raw, home.raw)?;
-            }
-            return Ok(Path::Local);
+            home.service.order(home.raw, other.raw)?;
+            let copied = home.service.copy(to, source, bytes, home.raw);
+            let ordered = copied.and_then(|()| home.service.order(other.raw, home.raw));
+            // The copy may be on its way, and the other stream knows nothing of it: its memory waits for this stream too.
+            return ordered.inspect_err(|_| from.note(home)).map(|()| Path::Local);
         }
-        let direct = home.service.description().backend == other.service.description().backend
+        // A driver copies between devices' own memory; the host's has no device.
+        let direct = !self.on_host()
+            && !from.on_host()
+            && home.service.description().backend == other.service.description().backend
             && home.service.can_reach(other.service.description().ordinal);
         // Streams of two devices have no common order here: what was put on the other is waited for.
         other.service.synchronize_stream(other.raw)?;
@@ -290,6 +296,18 @@ impl DeviceBlock {
     /// What would release wrapped memory: who takes it does so instead.
     pub(crate) fn take_release(&mut self) -> Option<Release> {
         self.extra.get_mut()?.get_mut().release.take()
+    }
+
+    /// Waits for the streams besides its own that were noted.
+    pub(crate) fn others_done(&self) -> Result<(), DeviceError> {
+        let noted = || self.extra.get().map_or(Vec::new(), |extra| extra.lock().uses.clone());
+        noted().iter().try_for_each(|stream| stream.service.synchronize_stream(stream.raw))
+    }
+
+    /// Waits for every stream that may use it.
+    pub(crate) fn finish(&self) -> Result<(), DeviceError> {
+        self.others_done()?;
+        self.home.service.synchronize_stream(self.home.raw)
     }
 
     /// The stream itself, for who keeps it.

@@ -131,11 +131,12 @@ impl Device {
         self.request(stream, Request::new(bytes).align(align))
     }
 
-    /// Pinned host memory for a stream's copies, out of a pool of its own.
+    /// Pinned host memory for a stream's copies, out of a pool of its own. Its bytes mean nothing yet; nothing is in flight on
+    /// it, whoever had it before.
     ///
     /// # Errors
     /// As for [`Device::allocate`]; that the device has none.
-    pub(crate) fn allocate_pinned(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
+    pub fn allocate_pinned(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
         self.side(stream, Request::new(bytes).align(align), Annex::Pinned)
     }
 

@@ -5,6 +5,7 @@
 use crate::fault::Fault;
 use std::fmt;
 use terrace_core::Cause;
+use terrace_core::residence::Refusal;
 
 /// A block, as errors name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,6 +76,8 @@ pub enum DeviceError {
         /// Its bytes.
         bytes: u64,
     },
+    /// A buffer's newest bytes are not where they would have to be.
+    Residence(Refusal),
     /// The stream's graph capture is the wrong way round for this.
     Capture(&'static str),
     /// The device is lost, or this is a forked child.
@@ -114,6 +117,9 @@ impl fmt::Display for DeviceError {
             Self::OutOfBounds { block, offset, bytes } => {
                 write!(f, "{bytes} bytes from offset {offset} on leave {block}")
             }
+            Self::Residence(refusal) => {
+                write!(f, "residence of a buffer (tier 0 is the host, 1 the device): {refusal}")
+            }
             Self::Capture(rule) => write!(f, "graph capture: {rule}"),
             Self::Lost { device, fault, block: Some(block) } => {
                 write!(f, "{device} is lost, and with it {block}: {fault}")
@@ -122,6 +128,12 @@ impl fmt::Display for DeviceError {
             Self::Cancelled => write!(f, "the transfer was cancelled before all of it was done"),
             Self::Driver { device, fault } => write!(f, "{device}: {fault}"),
         }
+    }
+}
+
+impl From<Refusal> for DeviceError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Residence(refusal)
     }
 }
 
@@ -146,6 +158,7 @@ impl std::error::Error for DeviceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Lost { fault, .. } | Self::Driver { fault, .. } => Some(fault),
+            Self::Residence(refusal) => Some(refusal),
             Self::OutOfMemory(what) => what.fault.as_ref().map(|fault| fault as _),
             _ => None,
         }

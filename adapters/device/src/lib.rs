@@ -18,7 +18,7 @@
 //! | --- | --- |
 //! | `front` | a stream's cache |
 //! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `error` | what users hold and see |
-//! | `buffer` | elements instead of bytes: on the device, pinned, managed |
+//! | `buffer` | elements instead of bytes: on the device, pinned, managed, on both sides |
 //! | `transfer` | many copies at once, in pieces, without the caller's waiting |
 //! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
@@ -68,8 +68,8 @@ mod transfer;
 pub use backend::{Backend, CopyRange, Kind, Page, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path, Release};
 pub use buffer::{
-    DeviceBuffer, DeviceSlice, DeviceSliceMut, InFlight, PinnedBuffer, Refused, RegisteredBuffer, UnifiedBuffer,
-    UnifiedLease, UnifiedView,
+    BufferSide, DeviceBuffer, DeviceSlice, DeviceSliceMut, FallbackBuffer, FallbackStats, InFlight, PinnedBuffer,
+    Refused, RegisteredBuffer, UnifiedBuffer, UnifiedLease, UnifiedView,
 };
 pub use capability::{Capabilities, Description, Memory, Visibility};
 pub use capture::{Capture, GraphPool};

@@ -49,6 +49,9 @@ pub(super) fn views_stay_inside(world: &World<'_>) -> Result<(), String> {
         #[expect(clippy::reversed_empty_ranges, reason = "it is what is tested")]
         outside(buffer.slice(60..40).map(drop), "backwards")?;
         outside(buffer.slice(0..=usize::MAX).map(drop), "to the end of all numbers")?;
+        let overflows = (std::ops::Bound::Excluded(usize::MAX), std::ops::Bound::Unbounded);
+        outside(buffer.slice(overflows).map(drop), "after the end of all numbers")?;
+        outside(buffer.slice_mut(usize::MAX..).map(drop), "from the end of all numbers")?;
         outside(buffer.as_slice_mut().split_at(101).map(drop), "a split beyond the end")?;
         outside(buffer.as_slice_mut().write(&[0; 101]), "too many elements")?;
         outside(buffer.as_slice().read(&mut [0; 101]), "too many elements to read")?;
@@ -146,5 +149,30 @@ pub(super) fn unified(world: &World<'_>) -> Result<(), String> {
         drop(shared);
         device.trim();
         same(device.stats().managed.reserved, 0, "managed memory in the end")
+    })
+}
+
+/// Streams and memory of two devices do not meet but by copies, which go by way of the host.
+pub(super) fn mixed_devices(world: &World<'_>) -> Result<(), String> {
+    with(world, small(), |device| {
+        let other = Device::host();
+        let (mine, theirs) = (ok(device.stream())?, ok(other.stream())?);
+        let foreign = |result: Result<(), DeviceError>, what: &str| match result {
+            Err(DeviceError::OtherDevice { .. }) => Ok(()),
+            other => Err(format!("{what}: {other:?}")),
+        };
+        foreign(DeviceBuffer::<u32>::new(device, &theirs, 10).map(drop), "a buffer on a stream of another device")?;
+        foreign(PinnedBuffer::<u32>::new(device, &theirs, 10).map(drop), "pinned memory, likewise")?;
+        foreign(UnifiedBuffer::<u32>::new(device, &theirs, 10).map(drop), "managed memory, likewise")?;
+        let mut target: DeviceBuffer<u32> = ok(DeviceBuffer::new(device, &mine, 10))?;
+        let staging = ok(PinnedBuffer::<u32>::new(&other, &theirs, 10))?;
+        foreign(staging.copy_to(&mut target).map(drop), "pinned memory of one device to another")?;
+        let staging = ok(PinnedBuffer::<u32>::new(&other, &theirs, 10))?;
+        foreign(staging.copy_from(&target).map(drop), "to pinned memory of one device from another")?;
+        if world.bytes {
+            ok(target.copy_from(&ok(DeviceBuffer::from_slice(&other, &theirs, &[5; 10]))?))?;
+            same(ok(target.to_vec())?, vec![5; 10], "copied from another device")?;
+        }
+        Ok(())
     })
 }

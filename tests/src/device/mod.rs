@@ -17,6 +17,7 @@
 mod blocks;
 mod buffers;
 mod bytes;
+pub mod fallback;
 mod hints;
 mod limits;
 mod registered;
@@ -74,6 +75,12 @@ pub const CASES: &[(&str, Case)] = &[
     ("managed_memory_is_read_under_several_leases", hints::read_leases),
     ("the_user_s_own_memory_is_pinned_and_given_back", registered::there_and_back),
     ("registration_that_is_refused_gives_the_memory_back", registered::refusals),
+    ("buffers_of_two_devices_are_not_mixed", buffers::mixed_devices),
+    ("every_residence_of_a_buffer_and_every_way_between", fallback::sides),
+    ("random_programs_on_two_sides_are_right", fallback::programs),
+    ("a_full_device_uses_the_host_s_memory_until_there_is_room", fallback::full),
+    ("buffers_on_two_sides_refuse_bad_input", fallback::bad_input),
+    ("a_capture_moves_no_buffer", fallback::captured),
 ];
 
 /// `Ok` when it holds.
@@ -126,6 +133,9 @@ macro_rules! device_suite {
             hints_are_given_or_ignored_and_change_nothing
             managed_memory_is_read_under_several_leases
             the_user_s_own_memory_is_pinned_and_given_back registration_that_is_refused_gives_the_memory_back
+            buffers_of_two_devices_are_not_mixed every_residence_of_a_buffer_and_every_way_between
+            random_programs_on_two_sides_are_right a_full_device_uses_the_host_s_memory_until_there_is_room
+            buffers_on_two_sides_refuse_bad_input a_capture_moves_no_buffer
         }
     };
     ($world:expr; $($name:ident)*) => {

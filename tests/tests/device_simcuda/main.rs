@@ -1,10 +1,12 @@
 //! Devices over the simulated CUDA driver: the suite on every profile, every call of the driver failing once, what a hit
-//! costs, loss, peers, shared memory.
+//! costs, copies in flight, loss, peers, shared memory, the end of the process.
 //!
 //! Each test has the driver to itself, and ends with "nothing used wrongly, nothing left behind".
 #![cfg(target_os = "linux")]
 
+mod ends;
 mod faults;
+mod flight;
 mod held;
 mod hints;
 mod hits;

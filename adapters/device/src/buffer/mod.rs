@@ -10,14 +10,18 @@
 //! | [`PinnedBuffer`] | the host's, pinned; the device reaches it | as a slice |
 //! | [`RegisteredBuffer`] | the user's own, pinned in place | as a slice |
 //! | [`UnifiedBuffer`] | managed: one address for both | as a slice, under a lease that waits for the stream |
+//! | [`FallbackBuffer`] | the device's while there is room, and pinned | as a slice of the newest bytes |
 
 mod device;
+mod fallback;
 mod pinned;
 mod registered;
+mod rules;
 mod slice;
 mod unified;
 
 pub use device::DeviceBuffer;
+pub use fallback::{BufferSide, FallbackBuffer, FallbackStats};
 pub use pinned::{InFlight, PinnedBuffer};
 pub use registered::{Refused, RegisteredBuffer};
 pub use slice::{DeviceSlice, DeviceSliceMut};

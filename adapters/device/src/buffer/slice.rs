@@ -39,11 +39,6 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         Self { block, from, len, of: PhantomData }
     }
 
-    /// The memory that it is a part of.
-    pub(crate) fn block(&self) -> &'a DeviceBlock {
-        self.block
-    }
-
     /// Elements.
     pub fn len(&self) -> usize {
         self.len

@@ -1,0 +1,104 @@
+//! What the compiler holds for all buffers: which may go to other threads, and which uses it refuses.
+//!
+//! Promises upward: nothing at run time. A buffer may be sent and shared iff its elements may.
+//! Asks from below: the buffers.
+//!
+//! Two views to write never overlap; the second is refused while the first lives:
+//! ```compile_fail,E0499
+//! # let device = terrace_device::Device::host();
+//! # let stream = device.stream()?;
+//! let mut buffer = terrace_device::DeviceBuffer::<u32>::new(&device, &stream, 100)?;
+//! let (mut low, mut high) = (buffer.slice_mut(..60)?, buffer.slice_mut(40..)?);
+//! low.fill(1)?;
+//! # Ok::<(), terrace_device::DeviceError>(())
+//! ```
+//! Pinned memory is nobody's while a copy is on its way:
+//! ```compile_fail,E0382
+//! # let device = terrace_device::Device::host();
+//! # let stream = device.stream()?;
+//! # let mut target = terrace_device::DeviceBuffer::<u32>::new(&device, &stream, 100)?;
+//! let staging = terrace_device::PinnedBuffer::<u32>::new(&device, &stream, 100)?;
+//! let transfer = staging.copy_to(&mut target)?;
+//! println!("{}", staging[0]);
+//! # Ok::<(), terrace_device::DeviceError>(())
+//! ```
+//! What the host sees of a buffer on two sides ends when the device asks for it:
+//! ```compile_fail,E0499
+//! # let device = terrace_device::Device::host();
+//! # let stream = device.stream()?;
+//! let mut buffer = terrace_device::FallbackBuffer::<u32>::new(&device, &stream, 100)?;
+//! let elements = buffer.host()?;
+//! buffer.on_device_mut()?.fill(7)?;
+//! println!("{}", elements[0]);
+//! # Ok::<(), terrace_device::DeviceError>(())
+//! ```
+//! And the other way round:
+//! ```compile_fail,E0499
+//! # let device = terrace_device::Device::host();
+//! # let stream = device.stream()?;
+//! let mut buffer = terrace_device::FallbackBuffer::<u32>::new(&device, &stream, 100)?;
+//! let slice = buffer.on_device()?;
+//! buffer.host_mut(..)?[0] = 7;
+//! println!("{:#x}", slice.address());
+//! # Ok::<(), terrace_device::DeviceError>(())
+//! ```
+//! Managed memory is not the device's while the host has a lease:
+//! ```compile_fail,E0502
+//! # let device = terrace_device::Device::host();
+//! # let stream = device.stream()?;
+//! let mut buffer = terrace_device::UnifiedBuffer::<u32>::new(&device, &stream, 100)?;
+//! let lease = buffer.lease()?;
+//! println!("{:#x} {}", buffer.address(), lease[0]);
+//! # Ok::<(), terrace_device::DeviceError>(())
+//! ```
+
+use super::{
+    DeviceBuffer, DeviceSlice, DeviceSliceMut, FallbackBuffer, InFlight, PinnedBuffer, UnifiedBuffer, UnifiedLease,
+};
+use std::marker::PhantomData;
+
+/// Plain data that stays with its thread.
+type Mine = PhantomData<*const u8>;
+
+/// Compiles iff a type of plain elements has a trait, and the same type of [`Mine`] has not: then two items of one name fit,
+/// and the compiler will not choose.
+macro_rules! as_its_elements {
+    ($($trait:ident: $($buffer:ident)*;)*) => {$($(
+        const _: fn() = || {
+            fn has<T: $trait>() {}
+            has::<$buffer!(u32)>();
+            trait Chosen<A> {
+                fn chosen() {}
+            }
+            struct Other;
+            impl<T: ?Sized> Chosen<()> for T {}
+            impl<T: ?Sized + $trait> Chosen<Other> for T {}
+            let _ = <$buffer!(Mine) as Chosen<_>>::chosen;
+        };
+    )*)*};
+}
+
+/// A macro for each type, so that lifetimes can be named.
+macro_rules! named {
+    ($($name:ident = $buffer:ident$(<$life:lifetime>)?;)*) => {$(
+        macro_rules! $name {
+            ($of:ty) => { $buffer<$($life,)? $of> };
+        }
+    )*};
+}
+
+named! {
+    device = DeviceBuffer;
+    slice = DeviceSlice<'static>;
+    slice_mut = DeviceSliceMut<'static>;
+    pinned = PinnedBuffer;
+    in_flight = InFlight;
+    unified = UnifiedBuffer;
+    lease = UnifiedLease<'static>;
+    fallback = FallbackBuffer;
+}
+
+as_its_elements! {
+    Send: device slice slice_mut pinned in_flight unified lease fallback;
+    Sync: device slice slice_mut pinned in_flight unified lease fallback;
+}
