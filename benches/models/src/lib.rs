@@ -4,6 +4,7 @@
 //!   on demand; [`Delay`], a fence that opens a number of events later.
 //! - [`pytorch`], [`rmm`], [`bfc`]: the policies of PyTorch's CUDA caching allocator, RAPIDS RMM's pool and the
 //!   best-fit-with-coalescing allocator of TensorFlow and XLA, restated from their sources in our own code.
+//! - [`pinned`]: the policy of PyTorch's allocator of pinned host memory.
 //! - [`scenarios`]: lists of operations, the same for every allocator, and what came of them.
 //! - [`Random`]: numbers that are the same on every machine.
 //!
@@ -30,6 +31,7 @@ pub mod bfc;
 mod chain;
 mod chunks;
 mod counters;
+pub mod pinned;
 pub mod pytorch;
 mod random;
 mod request;
@@ -38,6 +40,7 @@ pub mod scenarios;
 pub mod sim;
 
 pub use bfc::{Bfc, BfcOptions};
+pub use pinned::PinnedCache;
 pub use pytorch::{BadOption, PyTorch, PyTorchOptions};
 pub use random::Random;
 pub use rmm::{Rmm, RmmOptions};

@@ -4,7 +4,9 @@ mod common;
 
 use common::{MIB, PythonRandom, Scripted};
 use terrace_core::{Allocator, Block, Cause, Fence, NoFence, Owner, Request};
-use terrace_models::{Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
+use terrace_models::{
+    Bfc, BfcOptions, Delay, Growing, PinnedCache, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments,
+};
 
 const A: Owner = Owner(1);
 const B: Owner = Owner(2);
@@ -243,4 +245,22 @@ fn no_fence_is_always_open() {
     let block = alloc(&mut pool, MIB, A);
     pool.free(block, B).unwrap();
     assert_eq!(alloc(&mut pool, MIB, A).address, block.address);
+}
+
+#[test]
+fn pinned_blocks_are_reused_by_size_once_their_events_happened() {
+    let fence = Scripted::default();
+    let mut pool = PinnedCache::with(Segments::new(0), fence.clone());
+    let block = alloc(&mut pool, 5 * MIB, A);
+    assert_eq!((block.bytes, pool.stats().reserved), (8 * MIB, 8 * MIB));
+    pool.free(block, A).unwrap();
+    let second = alloc(&mut pool, 7 * MIB, A);
+    assert_ne!(second.address, block.address, "pending, also for its own stream: the host has no order");
+    fence.done.set(1);
+    assert_ne!(alloc(&mut pool, 4 * MIB, A).address, block.address, "another size is never split from it");
+    assert_eq!(alloc(&mut pool, 6 * MIB, B).address, block.address, "ready: for anybody of its size");
+    pool.free(second, A).unwrap();
+    fence.broken.set(true);
+    assert_ne!(alloc(&mut pool, 8 * MIB, A).address, second.address, "a failed fence never opens");
+    pool.check().unwrap();
 }

@@ -71,7 +71,7 @@ impl Manual {
             driver: "none".into(),
             total,
             page_bytes,
-            // No pinned memory: its bytes would have to be there.
+            // No pinned memory, unless it is asked for: its bytes would have to be there.
             capabilities: Capabilities::DRIVER_POOL | capability,
             notes: Vec::new(),
         };
@@ -88,6 +88,12 @@ impl Manual {
             lie: None,
         };
         Self { description: Arc::new(description), state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The same with pinned memory, whose bytes are not there: for who uses it by address only.
+    pub fn with_pinned(mut self) -> Self {
+        Arc::make_mut(&mut self.description).capabilities |= Capabilities::PINNED;
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

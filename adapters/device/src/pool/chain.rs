@@ -224,8 +224,7 @@ impl<B: Backend> Inner<B> {
     fn allocate_side(&mut self, pool: &Pool<B>, side: Annex, request: Request) -> Result<Block, AllocError> {
         let (kind, settings) = match side {
             Annex::Managed => (Kind::Managed, pool.options.arena(false)),
-            Annex::Fallback => (Kind::Pinned, pool.options.arena(false)),
-            Annex::Pinned => (Kind::Pinned, pool.options.side()),
+            Annex::Fallback | Annex::Pinned => (Kind::Pinned, pool.options.side()),
         };
         let arena = &mut self.sides[side as usize];
         if arena.is_none() {

@@ -8,6 +8,9 @@
 //! | `tight` | the same in 1.1 times its peak ([`Scenario::tight`]) | pressure |
 //! | `mixed` | 512 B to 256 MiB, all magnitudes alike, 1000 live, 10^5 steps | variable sizes |
 //!
+//! Four more are about pinned host memory: [`Scenario::request`], [`Scenario::staging`], [`Scenario::checkpoint`],
+//! [`Scenario::kv`].
+//!
 //! ```text
 //!   Scenario: steps, limit ──► run ──► Subject: a model, an arena, a device
 //!                               └────► Outcome: calls, handles, peaks, failures
@@ -35,6 +38,7 @@
 mod device;
 mod drive;
 mod made;
+mod pinned;
 mod recorded;
 
 pub use device::OnDevice;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use terrace_core::{Allocator, Block, Fence, FenceState, Owner, Request, Source};
-use terrace_models::{Bfc, Faults, Growing, PyTorch, PyTorchOptions, Rmm, Segments};
+use terrace_models::{Bfc, Faults, Growing, PinnedCache, PyTorch, PyTorchOptions, Rmm, Segments};
 
 /// 2^20 bytes.
 pub const MIB: u64 = 1 << 20;
@@ -165,6 +165,7 @@ pub fn on_every_model(capacity: u64, test: &mut dyn FnMut(&str, &mut dyn Allocat
     test("pytorch expandable", &mut expandable(capacity));
     test("rmm", &mut Rmm::new(Segments::new(capacity)));
     test("rmm on growing", &mut Rmm::new(Growing::new(capacity)));
+    test("pinned", &mut PinnedCache::new(Segments::new(capacity)));
     test("bfc", &mut Bfc::new(Segments::new(capacity)));
     test("bfc on growing", &mut Bfc::new(Growing::new(capacity)));
 }
