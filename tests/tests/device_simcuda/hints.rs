@@ -137,9 +137,8 @@ fn a_lease_waits_for_streams_that_were_named() {
     let (one, two) = (device.stream().expect("a stream"), device.stream().expect("another"));
     let mut shared = UnifiedBuffer::<u32>::new(&device, &one, 1000).expect("managed memory");
     shared.as_slice_mut().fill(3).expect("on its own stream");
-    let mut copy = terrace_device::DeviceBuffer::<u32>::new(&device, &two, 1000).expect("memory");
-    copy.as_slice_mut().copy_from(&shared.as_slice()).expect("reads it on the second stream");
+    shared.as_slice().block().used_on(&two).expect("a stream of the same device");
     let before = session.calls(Some("cuStreamSynchronize"));
     assert_eq!(shared.lease().expect("both are done")[0], 3);
-    assert_eq!(session.calls(Some("cuStreamSynchronize")) - before, 2, "its own stream and the one that read it");
+    assert_eq!(session.calls(Some("cuStreamSynchronize")) - before, 2, "its own stream and the one that was named");
 }
