@@ -1,6 +1,6 @@
 //! The suite of every device, on one made of numbers: a backend from elsewhere, with pages and without.
 
-use terrace_device::Device;
+use terrace_device::{Device, DeviceBlock, Options, Reason, Stream};
 use terrace_tests::device::World;
 use terrace_tests::manual::Manual;
 
@@ -24,3 +24,69 @@ fn world(case: &dyn Fn(&World<'_>)) {
 }
 
 terrace_tests::device_suite!(world);
+
+/// A device of 64 MiB in segments, two streams, and work of the second on a block of it that lasts until it is waited for.
+fn two_streams() -> (Manual, Device, [Stream; 2], DeviceBlock) {
+    let manual = Manual::new(64 << 20, false);
+    let options = Options { capacity: 64 << 20, blocks: 1 << 10, ..Options::default() };
+    let device = Device::open(manual.clone(), options).expect("valid options");
+    let streams = [(); 2].map(|()| device.stream().expect("nothing fails"));
+    let scratch = device.allocate(&streams[1], 1 << 20).expect("room");
+    manual.launch(streams[1].raw(), scratch.address(), 1 << 20);
+    (manual, device, streams, scratch)
+}
+
+/// A block of the first stream that the second reads, dropped.
+fn hold(manual: &Manual, device: &Device, [one, two]: &[Stream; 2], bytes: u64) {
+    let block = device.allocate(one, bytes).expect("room");
+    two.wait_for(one).expect("nothing fails");
+    manual.launch(two.raw(), block.address(), bytes);
+    block.used_on(two).expect("the same device");
+}
+
+#[test]
+fn an_allocation_waits_for_the_last_of_the_blocks_that_are_held() {
+    let (manual, device, streams, scratch) = two_streams();
+    hold(&manual, &device, &streams, 24 << 20);
+    // Looks at what is held: the first block has its event before the second is dropped.
+    hold(&manual, &device, &streams, 24 << 20);
+    assert_eq!(device.stats().held, 2);
+    let both = device.allocate(&streams[0], 48 << 20).expect("what both held");
+    assert_eq!((device.stats().held, manual.broken()), (0, vec![]));
+    drop((both, scratch));
+}
+
+/// Whichever call is refused once while an allocation waits for a held block, it gets it.
+#[test]
+fn an_allocation_that_waits_outlasts_any_one_refusal() {
+    for nth in 1.. {
+        let (manual, device, streams, scratch) = two_streams();
+        hold(&manual, &device, &streams, 40 << 20);
+        let before = manual.calls();
+        manual.fail(nth, Reason::Other);
+        let block = device.allocate(&streams[0], 40 << 20);
+        let made = manual.calls() - before;
+        manual.heal();
+        assert!(block.is_ok(), "call {nth} of {made} was refused: {block:?}");
+        drop((block, scratch));
+        if nth > made {
+            assert!(made >= 4, "it asked, recorded, waited: {made} calls");
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_device_that_goes_waits_for_what_is_in_flight_on_any_stream() {
+    for pages in [true, false] {
+        let manual = Manual::new(64 << 20, pages);
+        let device = Device::open(manual.clone(), Options::default()).expect("valid options");
+        let streams = [(); 3].map(|()| device.stream().expect("nothing fails"));
+        for stream in &streams {
+            let block = device.allocate(stream, 3 << 20).expect("room");
+            manual.launch(stream.raw(), block.address(), 3 << 20);
+        }
+        drop((streams, device));
+        assert_eq!((manual.broken(), manual.outstanding()), (vec![], vec![]), "with pages: {pages}");
+    }
+}
