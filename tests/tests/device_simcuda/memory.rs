@@ -60,3 +60,23 @@ fn every_origin_asks_its_own_function() {
         assert!(session.calls(Some(function)) > before, "{origin:?} calls {function}");
     }
 }
+
+/// Pages that moved and cannot leave their old place go back to it: nothing is mapped twice, in the end nothing is left.
+#[test]
+fn a_move_that_is_refused_half_way_is_undone() {
+    const MIB: u64 = 1 << 20;
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, Options { capacity: 16 * MIB, ..small() }).expect("a device");
+    let stream = device.stream().expect("a stream");
+    let [first, between, last] = [6, 2, 6].map(|size| device.allocate(&stream, size * MIB).expect("pages"));
+    drop((first, last));
+    // The pages of the first block move behind the last one's, where 12 MiB are free in a row then.
+    let before = session.calls(Some("cuMemUnmap"));
+    [1, 2].into_iter().for_each(|nth| session.fail("cuMemUnmap", nth, 999));
+    let refused = device.allocate(&stream, 12 * MIB);
+    assert!(session.calls(Some("cuMemUnmap")) >= before + 2, "both refusals were met");
+    device.check().expect("every invariant holds");
+    drop(refused);
+    drop(device.allocate(&stream, 12 * MIB).expect("it can be had when nothing is refused"));
+    drop(between);
+}
