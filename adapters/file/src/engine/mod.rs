@@ -1,0 +1,7 @@
+//! Ways to do requests: by the system's ring, or by threads.
+
+mod ring;
+mod threads;
+
+pub use ring::Ring;
+pub use threads::{Threads, perform};

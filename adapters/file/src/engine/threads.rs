@@ -1,0 +1,108 @@
+//! Requests on threads of their own: one call of the system for each, waited for. For systems that refuse the ring.
+//!
+//! Promises upward: as [`Engine`] says; threads sleep while nothing is asked, and are gone when it is dropped.
+
+use crate::fault::FileFault;
+use crate::request::{Completion, Engine, Op, Request, Sink};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// A pool of threads.
+pub struct Threads {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    sink: Arc<dyn Sink>,
+}
+
+struct State {
+    queue: VecDeque<Request>,
+    closing: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does requests until there are none and the pool closes.
+    fn run(&self) {
+        loop {
+            let mut state = self.state();
+            let request = loop {
+                match state.queue.pop_front() {
+                    Some(request) => break request,
+                    None if state.closing => return,
+                    None => state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(state);
+            self.sink.completed(perform(request));
+        }
+    }
+}
+
+/// Does a request on this thread.
+pub fn perform(mut request: Request) -> Completion {
+    if !request.is_sound() {
+        return request.refuse();
+    }
+    let result = match (request.op, &mut request.frame) {
+        (Op::Read, Some(frame)) => rustix::io::pread(&*request.slab, &mut frame[..request.bytes], request.offset)
+            .map_err(|error| ("read", error)),
+        (Op::Write, Some(frame)) => rustix::io::pwrite(&*request.slab, &frame[..request.bytes], request.offset)
+            .map_err(|error| ("write", error)),
+        (Op::Sync, _) => rustix::fs::fdatasync(&*request.slab).map(|()| 0).map_err(|error| ("sync", error)),
+        (Op::Read | Op::Write, None) => Err(("request", rustix::io::Errno::INVAL)),
+    };
+    let told = |(call, error): (&'static str, rustix::io::Errno)| -> FileFault {
+        request.slab.fault(call, request.offset, error.raw_os_error())
+    };
+    Completion { token: request.token, result: result.map_err(told), frame: request.frame.take() }
+}
+
+impl Threads {
+    /// A pool of `threads` threads, at least one.
+    ///
+    /// # Errors
+    /// The system's, for threads; none is left then.
+    pub fn new(threads: usize, sink: Arc<dyn Sink>) -> std::io::Result<Self> {
+        let state = Mutex::new(State { queue: VecDeque::new(), closing: false });
+        let shared = Arc::new(Shared { state, work: Condvar::new(), sink });
+        // Should a thread be refused, dropping the pool ends those before.
+        let mut pool = Self { shared, threads: Vec::new() };
+        for _ in 0..threads.max(1) {
+            let shared = Arc::clone(&pool.shared);
+            let thread = std::thread::Builder::new().name("terrace-file".into()).spawn(move || shared.run())?;
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+}
+
+impl Engine for Threads {
+    fn submit(&self, requests: Vec<Request>) {
+        let many = requests.len() > 1;
+        self.shared.state().queue.extend(requests);
+        if many { self.shared.work.notify_all() } else { self.shared.work.notify_one() }
+    }
+
+    fn name(&self) -> &'static str {
+        "threads"
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.state().closing = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a file says when it refuses.
+//!
+//! Promises upward: every failure names the call, the file, the place and the system's reason, and says what kind it is:
+//! whether anything can be done decides by that.
+
+use std::fmt;
+use std::io;
+
+/// What kind of failure a reason is: all that is decided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The disk, or the user's share of it, is full.
+    Full,
+    /// The device could not do it: the place is bad, or the device is.
+    Device,
+    /// The file ends there.
+    End,
+    /// What was read is not what was written.
+    Corrupt,
+    /// Not for this user, or not on this file system.
+    Denied,
+    /// This system cannot do that at all.
+    Unsupported,
+    /// Somebody else has it.
+    Busy,
+    /// Anything else.
+    Other,
+}
+
+/// A refused call on a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFault {
+    /// What was called.
+    pub call: &'static str,
+    /// Which file, as errors name it.
+    pub file: String,
+    /// The first byte, where there is one.
+    pub offset: u64,
+    /// The system's number; 0 when it has none.
+    pub code: i32,
+    /// What kind it is.
+    pub reason: Reason,
+}
+
+/// What kind a number of the system's is.
+pub(crate) fn reason(code: i32) -> Reason {
+    use rustix::io::Errno as E;
+    match E::from_raw_os_error(code) {
+        E::NOSPC | E::DQUOT | E::FBIG => Reason::Full,
+        E::IO | E::NXIO | E::NODEV | E::STALE => Reason::Device,
+        E::ACCESS | E::PERM | E::ROFS => Reason::Denied,
+        E::NOSYS | E::OPNOTSUPP | E::INVAL => Reason::Unsupported,
+        E::WOULDBLOCK | E::BUSY | E::EXIST => Reason::Busy,
+        _ => Reason::Other,
+    }
+}
+
+impl FileFault {
+    /// A refusal with the system's number.
+    pub(crate) fn new(call: &'static str, file: &str, offset: u64, code: i32) -> Self {
+        Self { call, file: file.into(), offset, code, reason: reason(code) }
+    }
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, file, offset, code, reason } = self;
+        let what = match reason {
+            Reason::Full => "the disk is full, or the quota is: free space, or lower the cap",
+            Reason::Device => "the device failed; look at the system's log",
+            Reason::End => "the file ends there",
+            Reason::Corrupt => "what was read is not what was written",
+            Reason::Denied => "not allowed: look at the rights and at how it is mounted",
+            Reason::Unsupported => "not supported here",
+            Reason::Busy => "in use by another program",
+            Reason::Other => "failed",
+        };
+        write!(f, "{call} of {file} at {offset}: {what}")?;
+        match code {
+            0 => Ok(()),
+            code => write!(f, " ({})", io::Error::from_raw_os_error(*code)),
+        }
+    }
+}
+
+impl std::error::Error for FileFault {}

@@ -1,0 +1,182 @@
+//! Memory that files are read into and written from: aligned as direct I/O wants it, and used again and again, since first
+//! touches of fresh memory cost more than the I/O itself.
+//!
+//! Promises upward: a [`Frame`] is its holder's alone, aligned to [`ALIGN`]; together frames never take more than the pool was
+//! given; a frame that goes back keeps its pages.
+//! Asks from below: one mapping of the system's, dealt out by the core's range allocator.
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{NonNull, null_mut};
+use std::sync::{Arc, Mutex, PoisonError};
+use terrace_core::{AllocError, Allocator, Block, GoodFit, Owner, Range, Request, Slot};
+
+/// Alignment of frames: what every disk takes.
+pub const ALIGN: usize = 4096;
+
+/// A huge page: the mapping starts at a multiple of it, so that the system can use such pages.
+const HUGE: usize = 2 << 20;
+
+/// Frames of one mapping. Clones are the same.
+#[derive(Clone)]
+pub struct Frames {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// The mapping, whole, and the part that is dealt out: `bytes` from a multiple of [`HUGE`] on.
+    mapping: NonNull<u8>,
+    mapped: usize,
+    base: NonNull<u8>,
+    bytes: usize,
+    range: Mutex<Range<Vec<Slot>, GoodFit>>,
+}
+
+// SAFETY: the pointers name a mapping that belongs to `Shared` until it is dropped; what is dealt out is one frame's alone.
+unsafe impl Send for Shared {}
+// SAFETY: as above; the range is under a lock.
+unsafe impl Sync for Shared {}
+
+impl Frames {
+    /// Room for frames of `bytes` bytes together, rounded up to 2 MiB. Nothing is touched yet.
+    ///
+    /// # Errors
+    /// The system's, as for memory.
+    pub fn new(bytes: usize) -> std::io::Result<Self> {
+        let bytes = bytes.max(1).next_multiple_of(HUGE);
+        let mapped = bytes + HUGE;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new mapping at a place of the system's choice.
+        let mapping = unsafe { mmap_anonymous(null_mut(), mapped, access, flags) }?;
+        let mapping = NonNull::new(mapping.cast::<u8>()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        let skip = mapping.as_ptr().align_offset(HUGE);
+        // SAFETY: the mapping has a huge page more than is dealt out.
+        let base = unsafe { mapping.add(skip) };
+        // SAFETY: inside the mapping. Refused: small pages do.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        // A frame is at least a page; the range's numbers are offsets from here, from 1 page on: 0 is no address.
+        let slots = vec![Slot::EMPTY; bytes / ALIGN + 2];
+        let mut range = Range::new(slots, ALIGN as u64, GoodFit::new()).map_err(std::io::Error::other)?;
+        range.add_region(ALIGN as u64, bytes as u64).map_err(std::io::Error::other)?;
+        Ok(Self { shared: Arc::new(Shared { mapping, mapped, base, bytes, range: Mutex::new(range) }) })
+    }
+
+    /// A frame of at least `bytes` bytes (rounded up to [`ALIGN`]); what it holds is left from its last holder.
+    ///
+    /// # Errors
+    /// That there is no room: frames must come back first. It says what was asked and what the largest would be.
+    pub fn take(&self, bytes: usize) -> Result<Frame, AllocError> {
+        let len = bytes.max(1).next_multiple_of(ALIGN);
+        let block = self.range().allocate(Request::new(len as u64))?;
+        let offset = block.address as usize - ALIGN;
+        // SAFETY: the range deals out `bytes` bytes from `base` on.
+        let start = unsafe { self.shared.base.add(offset) };
+        Ok(Frame { start, len, block, shared: Arc::clone(&self.shared) })
+    }
+
+    /// Bytes that frames hold now, and room for them in all.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.range().stats().in_use as usize, self.shared.bytes)
+    }
+
+    fn range(&self) -> std::sync::MutexGuard<'_, Range<Vec<Slot>, GoodFit>> {
+        self.shared.range.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frames").field("usage", &self.usage()).finish()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; the last frame and the last handle are gone.
+        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) };
+    }
+}
+
+/// Bytes for I/O. Dropped, they go back to their pool.
+pub struct Frame {
+    start: NonNull<u8>,
+    /// Bytes, a multiple of [`ALIGN`].
+    len: usize,
+    block: Block,
+    shared: Arc<Shared>,
+}
+
+// SAFETY: a frame's bytes are its holder's alone, wherever that is.
+unsafe impl Send for Frame {}
+// SAFETY: shared frames are only read.
+unsafe impl Sync for Frame {}
+
+impl Frame {
+    /// For the system, while the frame is its alone.
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range dealt these bytes to this frame alone; the mapping is zero or what was written.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Frame {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed for writing.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        let mut range = self.shared.range.lock().unwrap_or_else(PoisonError::into_inner);
+        // Refused only for a name that is not live, and this one is.
+        let _ = range.free(self.block, Owner(0));
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_aligned_apart_and_bounded() {
+        let frames = Frames::new(4 << 20).expect("a mapping");
+        let mut held: Vec<Frame> = (1..=40).map(|i| frames.take(i * 1000).expect("there is room")).collect();
+        for (i, frame) in held.iter_mut().enumerate() {
+            assert_eq!((frame.as_ptr() as usize % ALIGN, frame.len() % ALIGN), (0, 0));
+            assert!(frame.len() >= (i + 1) * 1000);
+            frame.fill(i as u8);
+        }
+        for (i, frame) in held.iter().enumerate() {
+            assert!(frame.iter().all(|&byte| byte == i as u8), "frame {i} is its holder's alone");
+        }
+        assert!(frames.take(4 << 20).is_err());
+        let (in_use, all) = frames.usage();
+        assert!(in_use > 0 && in_use <= all && all == 4 << 20);
+        drop(held);
+        assert_eq!(frames.usage().0, 0);
+        assert_eq!(frames.take(4 << 20).expect("all of it").len(), 4 << 20);
+    }
+
+    #[test]
+    fn a_frame_outlives_its_pool() {
+        let mut frame = Frames::new(1).expect("a mapping").take(1).expect("a page");
+        frame.fill(7);
+        assert_eq!(frame[ALIGN - 1], 7);
+    }
+}

@@ -1,0 +1,25 @@
+//! Files as memory: aligned frames, files of a fixed size, and engines that move bytes between them past the page cache.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `frame` | memory for I/O, used again and again |
+//! | `slab` | a file of a fixed size, all of whose space is taken |
+//! | `request` | what is asked of an engine, and what comes of it |
+//! | `engine` | the system's ring, or threads |
+//! | `fault` | what a file says when it refuses |
+//!
+//! Linux only: direct I/O, the ring and `fallocate` are its own.
+
+#![cfg(target_os = "linux")]
+
+mod engine;
+mod fault;
+mod frame;
+mod request;
+mod slab;
+
+pub use engine::{Ring, Threads, perform};
+pub use fault::{FileFault, Reason};
+pub use frame::{ALIGN, Frame, Frames};
+pub use request::{Completion, Engine, Op, Request, Sink};
+pub use slab::Slab;

@@ -1,0 +1,80 @@
+//! What is asked of a disk, and what comes of it.
+//!
+//! Promises upward: a frame belongs to the engine from [`Engine::submit`] until its [`Completion`]; every request has one.
+
+use crate::fault::FileFault;
+use crate::frame::Frame;
+use crate::slab::Slab;
+use std::sync::Arc;
+
+/// What to do with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Fill the frame's first bytes from the file.
+    Read,
+    /// Write the frame's first bytes to the file.
+    Write,
+    /// Let everything that was written to the file before survive a power cut.
+    Sync,
+}
+
+/// One thing to do.
+#[derive(Debug)]
+pub struct Request {
+    /// Given back with the completion.
+    pub token: u64,
+    /// What.
+    pub op: Op,
+    /// Which file.
+    pub slab: Arc<Slab>,
+    /// First byte in the file; a multiple of the slab's alignment.
+    pub offset: u64,
+    /// Bytes; a multiple of the slab's alignment, at most the frame's.
+    pub bytes: usize,
+    /// The memory. `None` for [`Op::Sync`].
+    pub frame: Option<Frame>,
+}
+
+impl Request {
+    /// Whether it stays inside its frame and is aligned: else it is refused before the system sees it, which may take what is
+    /// not aligned by way of the page cache.
+    pub(crate) fn is_sound(&self) -> bool {
+        let room = self.frame.as_ref().map_or(0, |frame| frame.len());
+        let align = u64::from(self.slab.align());
+        let aligned = self.offset.is_multiple_of(align) && (self.bytes as u64).is_multiple_of(align);
+        // The system counts bytes in 32 bits, and stops short of 2^31.
+        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room && self.bytes < 1 << 31 && aligned)
+    }
+
+    /// The refusal.
+    pub(crate) fn refuse(mut self) -> Completion {
+        let fault = self.slab.fault("request", self.offset, rustix::io::Errno::INVAL.raw_os_error());
+        Completion { token: self.token, frame: self.frame.take(), result: Err(fault) }
+    }
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub struct Completion {
+    /// As in the request.
+    pub token: u64,
+    /// The memory back.
+    pub frame: Option<Frame>,
+    /// Bytes moved, which may be fewer than were asked for.
+    pub result: Result<usize, FileFault>,
+}
+
+/// Told of completions, on a thread of the engine's or on the submitter's. It is quick and does not panic.
+pub trait Sink: Send + Sync + 'static {
+    /// A request is over.
+    fn completed(&self, completion: Completion);
+}
+
+/// Does requests, many at once, in any order.
+pub trait Engine: Send + Sync {
+    /// Takes requests; each ends by one completion.
+    fn submit(&self, requests: Vec<Request>);
+
+    /// What it is, for people.
+    fn name(&self) -> &'static str;
+}
