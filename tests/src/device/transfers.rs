@@ -107,7 +107,9 @@ pub(super) fn many_places(world: &World<'_>) -> Result<(), String> {
 /// What a refused transfer gives back.
 fn refused<S, T>(result: Result<impl Sized, Undone<S, T>>, what: &str) -> Result<(DeviceError, S, T), String> {
     let Err(undone) = result else { return Err(format!("{what}: it was done")) };
-    let Some((source, target)) = undone.buffers else { return Err(format!("{what}: the buffers are gone")) };
+    let Some((source, target)) = undone.buffers.map(|buffers| *buffers) else {
+        return Err(format!("{what}: the buffers are gone"));
+    };
     let whole = target.whole().map_err(|_: Torn<T>| format!("{what}: something was written"))?;
     Ok((undone.error, source, whole))
 }

@@ -65,7 +65,7 @@ fn under_faults(transfers: usize, permille: u64, seed: u64) -> (usize, u64) {
                 }
                 Err(undone) => {
                     assert!(is_driver(&undone.error), "{}", undone.error);
-                    let (content, torn) = undone.buffers.expect("the driver was quiet");
+                    let (content, torn) = *undone.buffers.expect("the driver was quiet");
                     downloads.push((Err(torn.into_inner()), content));
                 }
             }
@@ -269,7 +269,7 @@ fn what_is_in_flight_is_not_freed() {
                 session.release();
                 if let Err(undone) = cancelled.join().expect("no panic") {
                     assert_eq!(undone.error, DeviceError::Cancelled);
-                    let (content, torn) = undone.buffers.expect("the buffers come back");
+                    let (content, torn) = *undone.buffers.expect("the buffers come back");
                     assert_eq!(content, bytes(seed, 60_000));
                     let _ = torn.into_inner();
                 }

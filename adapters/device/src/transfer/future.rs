@@ -32,7 +32,7 @@ pub struct Undone<S, T> {
     pub error: DeviceError,
     /// The buffers. `None` where the driver could not say whether a copy is still under way: their memory is never used
     /// again then.
-    pub buffers: Option<(S, Torn<T>)>,
+    pub buffers: Option<Box<(S, Torn<T>)>>,
 }
 
 impl<S, T> fmt::Display for Undone<S, T> {
@@ -110,7 +110,7 @@ impl<S: Send + 'static, T: Send + 'static> Transfer<S, T> {
     }
 
     pub(super) fn refused(error: DeviceError, source: S, target: T) -> Self {
-        let buffers = Some((source, Torn { target, touched: false }));
+        let buffers = Some(Box::new((source, Torn { target, touched: false })));
         Self { state: Some(State::Refused(Undone { error, buffers })) }
     }
 
@@ -162,7 +162,7 @@ fn over<S: 'static, T: 'static>(end: End, note: Note<S, T>) -> Result<Done<S, T>
         (Ok(report), Some((source, target))) => Ok(Done { source, target, report }),
         (result, buffers) => {
             let error = result.err().unwrap_or(DeviceError::Cancelled);
-            let buffers = buffers.map(|(source, target)| (source, Torn { target, touched }));
+            let buffers = buffers.map(|(source, target)| Box::new((source, Torn { target, touched })));
             Err(Undone { error, buffers })
         }
     }

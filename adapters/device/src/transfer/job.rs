@@ -115,9 +115,6 @@ pub(super) struct Part {
     pub(super) range: CopyRange,
 }
 
-/// Whether the queue gets a job again, or that it ended.
-pub(super) type Asked = Result<bool, After>;
-
 /// What to do for a job that ended, without any lock.
 #[must_use]
 #[derive(Default)]
@@ -218,22 +215,22 @@ impl Job {
         self.finish(progress)
     }
 
-    /// A part was refused for a reason that may pass: it is issued again, after `delay` of how often that was in a row. `Err`
+    /// A part was refused for a reason that may pass: it is issued again, after `delay` of how often that was in a row; `None`
     /// when that was too often. Gives whether the queue gets the job (again).
     pub(super) fn again(
         &self,
         range: CopyRange,
         error: &DeviceError,
         delay: impl Fn(u32) -> Option<Duration>,
-    ) -> Asked {
+    ) -> (bool, After) {
         let mut progress = self.progress();
         let Some(delay) = delay(progress.refused + 1) else {
             drop(progress);
-            return Err(self.failed(error.clone()));
+            return (false, self.failed(error.clone()));
         };
         progress.refused += 1;
         progress.not_before = Some(Instant::now() + delay);
-        Ok(Self::put_back(progress, range))
+        (Self::put_back(progress, range), After::default())
     }
 
     /// A part was refused together with others: it is issued again alone, which shows whether it is the guilty one. Gives

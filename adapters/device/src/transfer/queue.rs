@@ -221,20 +221,20 @@ mod tests {
         queue.push(job(UP, Priority::Normal, 0, &[10]));
         let part = queue.load(&options, now, |_| 100).load.expect("a part").parts.remove(0);
         let hour = std::time::Duration::from_secs(3600);
-        let asked = part.job.again(part.range, &DeviceError::Cancelled, |refused| (refused < 3).then_some(hour));
-        assert!(matches!(asked, Ok(true)));
+        let delay = |refused| (refused < 3).then_some(hour);
+        let (queued, after) = part.job.again(part.range, &DeviceError::Cancelled, delay);
+        after.act();
+        assert!(queued);
         queue.push(Arc::clone(&part.job));
         assert!(queue.load(&options, now, |_| 100).load.is_none());
         let soon = queue.next_time().expect("it waits");
         assert_eq!(queue.len(), 1);
         let part = queue.load(&options, soon, |_| 100).load.expect("its time has come").parts.remove(0);
-        for _ in 0..2 {
-            if let Ok(queued) =
-                part.job.again(part.range, &DeviceError::Cancelled, |refused| (refused < 3).then_some(hour))
-            {
-                assert!(queued);
-                assert!(matches!(part.job.take(10, soon + 2 * hour), Look::Some(..)));
-            }
+        for third in [false, true] {
+            let (queued, after) = part.job.again(part.range, &DeviceError::Cancelled, delay);
+            after.act();
+            assert_eq!(queued, !third);
+            assert_eq!(matches!(part.job.take(10, soon + 2 * hour), Look::Some(..)), !third);
         }
         assert_eq!(part.job.wait().result, Err(DeviceError::Cancelled), "refused three times");
     }

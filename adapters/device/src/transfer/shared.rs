@@ -174,10 +174,9 @@ impl Shared {
             } else if may_pass(&fault) {
                 let TransferOptions { attempts, .. } = self.options;
                 let delay = |refused| (refused < attempts).then(|| self.options.delay(refused));
-                match part.job.again(part.range, &error, delay) {
-                    Ok(queue) => self.queue(queue, part.job),
-                    Err(after) => after.act(),
-                }
+                let (queue, after) = part.job.again(part.range, &error, delay);
+                after.act();
+                self.queue(queue, part.job);
             } else {
                 // Not each of those that shared a piece needs to be the guilty one: each is told its own error.
                 self.queue(part.job.again_alone(part.range), part.job);
