@@ -4,239 +4,36 @@ use super::streams::in_child;
 use super::{open, small};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use terrace_cuda::Cuda;
 use terrace_device::{
-    Capabilities, Device, DeviceBuffer, DeviceError, PinnedBuffer, Reason, Stream, TransferEngine, TransferOptions,
+    Capabilities, Device, DeviceBuffer, DeviceError, Reason, Stream, TransferEngine, TransferOptions,
 };
 use terrace_tests::Random;
 use terrace_tests::simcuda::{Session, Simulator};
 
-const DISCRETE: &str = r#"{"profile": "discrete"}"#;
+pub const DISCRETE: &str = r#"{"profile": "discrete"}"#;
 
 /// CUDA's "time ran out": may pass. And "launch out of resources", which does not.
-const TRANSIENT: i32 = 909;
-const PERMANENT: i32 = 701;
+pub const TRANSIENT: i32 = 909;
+pub const PERMANENT: i32 = 701;
 
 /// Small pieces, short waits.
-fn options() -> TransferOptions {
+pub fn options() -> TransferOptions {
     let backoff = Duration::from_micros(1);
     TransferOptions { chunk: (4 << 10, 32 << 10), backoff, backoff_most: backoff, ..TransferOptions::default() }
 }
 
-fn bytes(seed: u64, len: usize) -> Vec<u8> {
+pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     (0..len).map(|_| random.next() as u8).collect()
 }
 
-fn buffer(device: &Device, stream: &Stream, len: usize) -> DeviceBuffer<u8> {
+pub fn buffer(device: &Device, stream: &Stream, len: usize) -> DeviceBuffer<u8> {
     DeviceBuffer::new(device, stream, len).expect("there is room")
 }
 
 /// What a driver refused so often that no try was left.
-fn is_driver(error: &DeviceError) -> bool {
+pub fn is_driver(error: &DeviceError) -> bool {
     matches!(error, DeviceError::Driver { .. })
-}
-
-/// Transfers there and back while `permille` of every kind of call that moves bytes are refused for a reason that passes:
-/// every byte is right, or there is one error. Gives how many were done and how many retries that took.
-fn under_faults(transfers: usize, permille: u64, seed: u64) -> (usize, u64) {
-    let session = Simulator::exclusive(DISCRETE);
-    let device = open(0, small()).expect("the device opens");
-    let stream = device.stream().expect("a stream");
-    let engine = TransferEngine::with(&device, options()).expect("an engine");
-    let mut random = Random::new(seed);
-    arm(&session, &mut random, transfers as u64 * 3, permille);
-    let mut buffers: Vec<(DeviceBuffer<u8>, Vec<u8>)> = Vec::new();
-    for slot in 0..32 {
-        let len = 1 + random.below(if slot % 8 == 0 { 100_000 } else { 3_000 }) as usize;
-        buffers.push((buffer(&device, &stream, len), bytes(slot, len)));
-    }
-    let mut done = 0;
-    for round in 0..transfers / 64 {
-        let uploads: Vec<_> = buffers.drain(..).map(|(there, content)| engine.upload(content, there, 0)).collect();
-        let uploaded: Vec<_> = uploads.into_iter().map(|transfer| transfer.wait()).collect();
-        let mut downloads = Vec::new();
-        for result in uploaded {
-            match result {
-                Ok(result) => {
-                    done += 1;
-                    let len = result.source.len();
-                    downloads.push((Ok(engine.download(result.target, 0, vec![0; len])), result.source));
-                }
-                Err(undone) => {
-                    assert!(is_driver(&undone.error), "{}", undone.error);
-                    let (content, torn) = *undone.buffers.expect("the driver was quiet");
-                    downloads.push((Err(torn.into_inner()), content));
-                }
-            }
-        }
-        for (download, mut content) in downloads {
-            let there = match download {
-                Err(there) => there,
-                Ok(transfer) => match transfer.wait() {
-                    Ok(result) => {
-                        done += 1;
-                        assert!(result.target == content, "round {round}: other bytes");
-                        result.source
-                    }
-                    Err(undone) => {
-                        assert!(is_driver(&undone.error), "{}", undone.error);
-                        undone.buffers.expect("the driver was quiet").0
-                    }
-                },
-            };
-            // Other bytes in each round.
-            content.rotate_left(1);
-            content[0] = round as u8;
-            buffers.push((there, content));
-        }
-    }
-    session.fail("*", 0, 0);
-    let stats = engine.stats();
-    assert_eq!((stats.up.transfers + stats.down.transfers) as usize, done);
-    let all = stats.up.transfers + stats.up.failed + stats.down.transfers + stats.down.failed;
-    assert!(all as usize >= transfers / 64 * 32, "{stats:?}");
-    (done, stats.up.retries + stats.down.retries)
-}
-
-/// Arms refusals of the calls that a lane makes, `permille` of `calls` each.
-fn arm(session: &Session, random: &mut Random, calls: u64, permille: u64) {
-    let names = ["cuMemcpyAsync", "cuMemcpyBatchAsync", "cuEventRecord", "cuEventSynchronize", "cuStreamWaitEvent"];
-    for name in names {
-        for nth in 1..=calls {
-            if random.below(1000) < permille {
-                session.fail(name, nth, TRANSIENT);
-            }
-        }
-    }
-}
-
-/// `TERRACE_TRANSFERS=25600` is the long run: 102,400 transfers.
-#[test]
-fn transfers_under_transient_faults_are_right_or_one_error() {
-    let transfers = std::env::var("TERRACE_TRANSFERS").ok().and_then(|number| number.parse().ok()).unwrap_or(1_280);
-    for (seed, permille) in [5, 50, 200, 500].into_iter().enumerate() {
-        let (done, retries) = under_faults(transfers, permille, seed as u64);
-        println!("{permille} permille refused: {done} of {transfers} done, {retries} retries");
-        assert!(retries as usize > transfers * permille as usize / 2_000, "{retries} retries");
-        // Eight tries in a row are refused once in 10^7 times where 50 of 1000 calls are, often where every second one is.
-        assert!(done == transfers || permille > 50, "{done} of {transfers}, {permille} permille refused");
-        assert!(done < transfers || permille < 500, "{done} of {transfers}, {permille} permille refused");
-    }
-}
-
-/// A call that is refused for good fails one transfer; those that shared its piece are done.
-#[test]
-fn a_permanent_fault_is_told_once() {
-    for name in ["cuMemcpyBatchAsync", "cuEventRecord"] {
-        let session = Simulator::exclusive(DISCRETE);
-        let device = open(0, small()).expect("the device opens");
-        let stream = device.stream().expect("a stream");
-        let options = TransferOptions { lanes: 1, chunk: (32 << 10, 32 << 10), ..options() };
-        let engine = TransferEngine::with(&device, options).expect("an engine");
-        let upload = |seed, len| engine.upload(bytes(seed, len), buffer(&device, &stream, len), 0);
-        // The lane waits for the first while the others queue.
-        session.hold();
-        let held = upload(0, 30_000);
-        while session.calls(Some("cuEventSynchronize")) == 0 {
-            std::thread::yield_now();
-        }
-        let others: Vec<_> = (0..20).map(|seed| upload(seed, 500)).collect();
-        // The piece that they share, then the first that goes alone.
-        session.fail(name, 1, PERMANENT);
-        let alone = if name == "cuEventRecord" { 1 } else { 0 };
-        session.fail("cuMemcpyAsync", 1 + alone, PERMANENT);
-        session.release();
-        held.wait().expect("it was on its way");
-        let mut failed = Vec::new();
-        for (seed, other) in others.into_iter().enumerate() {
-            match other.wait() {
-                Ok(done) => assert_eq!(done.target.to_vec().expect("bytes"), bytes(seed as u64, 500)),
-                Err(undone) => failed.push(undone.error),
-            }
-        }
-        let stats = engine.stats();
-        let told = |error: &DeviceError| matches!(error, DeviceError::Driver { fault, .. } if fault.code == PERMANENT);
-        assert!(failed.len() == 1 && told(&failed[0]), "{name}: {failed:?}");
-        assert_eq!((stats.up.retries, stats.up.failed, stats.up.transfers), (20, 1, 20), "{name}");
-    }
-}
-
-/// Each call that transfers make fails once, with codes that pass and codes that do not.
-#[test]
-fn every_call_of_transfers_fails_once() {
-    let work = || -> Result<(), String> {
-        let cuda = Cuda::open(0).map_err(|_| "refused")?;
-        let device = Device::open(cuda, small()).map_err(|_| "refused")?;
-        let stream = device.stream().map_err(|_| "refused")?;
-        let engine = TransferEngine::with(&device, options()).map_err(|_| "refused")?;
-        let content = bytes(5, 70_000);
-        let new = |len| DeviceBuffer::<u8>::new(&device, &stream, len).map_err(|_| "refused");
-        let (one, two) = (new(70_000)?, new(70_000)?);
-        let one = match engine.upload(content.clone(), one, 0).wait() {
-            Ok(done) => done.target,
-            Err(undone) => {
-                let torn = undone.buffers.ok_or("the buffers are gone")?.1;
-                return torn.whole().map_or(Err("refused".into()), |_| Err("refused whole".into()));
-            }
-        };
-        let pinned = PinnedBuffer::new(&device, &stream, 70_000).map_err(|_| "refused")?;
-        let copied = engine.copy(one, two).wait().map_err(|_| "refused")?;
-        let done = engine.download(copied.target, 0, pinned).wait().map_err(|_| "refused")?;
-        if *done.target != *content {
-            return Err("other bytes".into());
-        }
-        Ok(())
-    };
-    let calls = {
-        let session = Simulator::exclusive(DISCRETE);
-        work().expect("nothing fails");
-        session.calls(None)
-    };
-    let mut refused = 0;
-    for nth in 1..=calls {
-        for code in [TRANSIENT, PERMANENT, 2] {
-            let session = Simulator::exclusive(DISCRETE);
-            session.fail("*", nth, code);
-            match work() {
-                Ok(()) => {}
-                Err(said) if said.starts_with("refused") => refused += 1,
-                Err(said) => panic!("call {nth} failed with {code}: {said}"),
-            }
-            session.fail("*", 0, 0);
-        }
-    }
-    assert!(refused > 100, "of {calls} calls only {refused} faults were told to anybody");
-}
-
-/// A lost device: every transfer ends, with an error that says so.
-#[test]
-fn a_lost_device_ends_every_transfer() {
-    let mut session = Simulator::exclusive(DISCRETE);
-    session.allow_leaks();
-    let device = open(0, small()).expect("the device opens");
-    let stream = device.stream().expect("a stream");
-    let engine = TransferEngine::with(&device, options()).expect("an engine");
-    session.hold();
-    let transfers: Vec<_> =
-        (0..8).map(|seed| engine.upload(bytes(seed, 90_000), buffer(&device, &stream, 90_000), 0)).collect();
-    session.lose(0, 719);
-    session.release();
-    for transfer in transfers {
-        if let Err(undone) = transfer.wait() {
-            assert!(matches!(undone.error, DeviceError::Lost { .. }), "{}", undone.error);
-        }
-    }
-    let late = engine.upload(vec![1], buffer_of_lost(&device, &stream), 0).wait();
-    assert!(late.is_err());
-    drop(engine);
-}
-
-/// A lost device gives nothing out; something that it gave before is all there can be.
-fn buffer_of_lost(device: &Device, stream: &Stream) -> DeviceBuffer<u8> {
-    let host = Device::host();
-    assert!(DeviceBuffer::<u8>::new(device, stream, 1).is_err());
-    buffer(&host, &host.stream().expect("a stream"), 1)
 }
 
 /// While copies are held, dropping, forgetting and cancelling free nothing early: the driver's own checks say so.
@@ -363,4 +160,84 @@ fn a_forked_child_gets_errors() {
     let (engine, two, before) = slot.take().expect("it is the child's copy that was taken");
     drop(before.wait().expect("it is done here"));
     drop(engine.upload(vec![1; 10], two, 0).wait().expect("and so is this"));
+}
+
+/// A copy on the device comes after what was put on either buffer's stream.
+#[test]
+fn copies_come_after_both_streams() {
+    let session = Simulator::exclusive(DISCRETE);
+    let device = open(0, small()).expect("the device opens");
+    let (one, two) = (device.stream().expect("a stream"), device.stream().expect("a stream"));
+    let engine = TransferEngine::with(&device, options()).expect("an engine");
+    let (mut from, mut to) = (buffer(&device, &one, 50_000), buffer(&device, &two, 50_000));
+    session.hold();
+    from.as_slice_mut().fill(5).expect("a fill");
+    to.as_slice_mut().fill(6).expect("a fill");
+    let copy = engine.copy(from, to);
+    std::thread::sleep(Duration::from_millis(2));
+    session.release();
+    let done = copy.wait().expect("it is done");
+    assert!(done.target.to_vec().expect("bytes").iter().all(|&byte| byte == 5));
+}
+
+/// Given up when all of it was on its way already: it is done. And a transfer is counted once.
+#[test]
+fn a_transfer_ends_once() {
+    let session = Simulator::exclusive(DISCRETE);
+    let device = open(0, small()).expect("the device opens");
+    let stream = device.stream().expect("a stream");
+    let engine = TransferEngine::with(&device, options()).expect("an engine");
+    session.hold();
+    let upload = engine.upload(bytes(4, 500), buffer(&device, &stream, 500), 0);
+    while session.calls(Some("cuEventSynchronize")) == 0 {
+        std::thread::yield_now();
+    }
+    let cancelled = std::thread::spawn(move || upload.cancel().is_ok());
+    std::thread::sleep(Duration::from_millis(2));
+    session.release();
+    assert!(cancelled.join().expect("no panic"), "nothing was left to give up");
+    let dropped = engine.upload(bytes(5, 500), buffer(&device, &stream, 500), 0);
+    engine.upload(bytes(6, 500), buffer(&device, &stream, 500), 0).wait().expect("it is done");
+    drop(dropped);
+    let stats = engine.stats();
+    assert_eq!((stats.up.transfers + stats.up.cancelled, stats.up.failed), (3, 0), "{stats:?}");
+    assert!(stats.up.efficiency() <= 1.5, "{stats:?}");
+}
+
+/// A stream that another library captures is left alone, and so are transfers that have nothing to do with it.
+#[test]
+fn a_capture_by_others_is_left_alone() {
+    let session = Simulator::exclusive(DISCRETE);
+    let device = open(0, small()).expect("the device opens");
+    let (captured, free) = (device.stream().expect("a stream"), device.stream().expect("a stream"));
+    let options = TransferOptions { attempts: 2, ..options() };
+    let engine = TransferEngine::with(&device, options).expect("an engine");
+    let (one, two) = (buffer(&device, &captured, 500), buffer(&device, &free, 500));
+    capture(&session, captured.raw().0, |session| {
+        let first = engine.upload(bytes(1, 500), one, 0);
+        let second = engine.upload(bytes(2, 500), two, 0);
+        let undone = first.wait().expect_err("its stream is captured");
+        let reason = |error: &DeviceError| matches!(error, DeviceError::Driver { fault, .. } if fault.reason == Reason::Capturing);
+        assert!(reason(&undone.error), "{undone}");
+        assert!(undone.buffers.is_some(), "they come back");
+        second.wait().expect("it has nothing to do with the capture");
+        assert!(session.violations().is_empty());
+    });
+}
+
+/// Captures a stream around some work, as another library does; the capture must end well.
+fn capture(session: &Session, stream: u64, work: impl FnOnce(&Session)) {
+    use super::streams::{enter, raw};
+    let _context = enter();
+    let begin: unsafe extern "C" fn(u64, i32) -> i32 = raw("cuStreamBeginCapture_v2");
+    let end: unsafe extern "C" fn(u64, *mut u64) -> i32 = raw("cuStreamEndCapture");
+    let destroy: unsafe extern "C" fn(u64) -> i32 = raw("cuGraphDestroy");
+    // SAFETY: a live stream; relaxed.
+    assert_eq!(unsafe { begin(stream, 2) }, 0);
+    work(session);
+    let mut graph = 0;
+    // SAFETY: the stream captured above; the driver writes one handle.
+    assert_eq!(unsafe { end(stream, &mut graph) }, 0, "the capture is whole");
+    // SAFETY: the graph just made.
+    assert_eq!(unsafe { destroy(graph) }, 0);
 }

@@ -25,6 +25,8 @@ use std::thread::{self, JoinHandle};
 /// Moves bytes between host and device, many transfers at once. Clones are the same engine. When the last one is dropped, what
 /// was asked for is finished first, and its threads are gone.
 ///
+/// Wakers of its futures are called on its threads, as runtimes expect: they must not block, nor wait for a transfer.
+///
 /// # Example
 /// ```
 /// use terrace_device::{Device, DeviceBuffer, TransferEngine};
@@ -181,7 +183,7 @@ impl TransferEngine {
             Ok(CopyRange { to: device, from, bytes: size_of_val(*elements) as u64 })
         };
         let ranges = parts.iter().map(range).collect::<Result<_, DeviceError>>()?;
-        let result = self.wait(self.route(Way::Up, false), to.block(), ranges);
+        let result = self.wait(Way::Up, to.block(), ranges);
         to.meter().ended(&result, true);
         result
     }
@@ -201,7 +203,7 @@ impl TransferEngine {
             Ok(CopyRange { to: elements.as_mut_ptr().expose_provenance() as u64, from: device, bytes })
         };
         let ranges = parts.iter_mut().map(range).collect::<Result<_, DeviceError>>()?;
-        let result = self.wait(self.route(Way::Down, false), from.block(), ranges);
+        let result = self.wait(Way::Down, from.block(), ranges);
         from.meter().ended(&result, false);
         result
     }
@@ -252,7 +254,10 @@ impl TransferEngine {
     }
 
     /// Moves what the caller holds until this returns.
-    fn wait(&self, route: Route, block: &DeviceBlock, ranges: Vec<CopyRange>) -> Result<Report, DeviceError> {
+    fn wait(&self, way: Way, block: &DeviceBlock, ranges: Vec<CopyRange>) -> Result<Report, DeviceError> {
+        // The driver never sees what the caller has back when this returns, except where its copies are done at once.
+        let direct = self.device.description().capabilities.contains(Capabilities::SYNCHRONOUS);
+        let route = Route { way, direct };
         // Also for no parts at all.
         self.judge(block)?;
         let homes = [Some(block.stream_core()), None];
@@ -277,15 +282,17 @@ fn apart<T>(places: impl Iterator<Item = (usize, usize)>) -> Result<(), DeviceEr
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.shared.loss.forked() {
-            // The threads are the parent's, and so is whatever lock they held.
+            // The threads are the parent's, and so is whatever lock they held. Their handles are not let go: that would
+            // detach whichever thread of this child lies where they lay.
+            self.lanes.drain(..).for_each(std::mem::forget);
             return;
         }
         self.shared.close();
-        for lane in self.lanes.drain(..) {
-            if lane.thread().id() != thread::current().id() {
-                // A lane does not panic; if one did, there is nothing to wait for.
-                let _ = lane.join();
-            }
+        // On a lane (a waker dropped the engine) nobody is waited for: it could be this one, or one that waits for this.
+        let here = Lane::is_here();
+        for lane in self.lanes.drain(..).filter(|_| !here) {
+            // A lane does not panic; if one did, there is nothing to wait for.
+            let _ = lane.join();
         }
     }
 }

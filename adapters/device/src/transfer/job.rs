@@ -86,14 +86,13 @@ pub(super) struct Job {
 
 /// Under the job's lock, which is the last of all to be taken.
 struct Progress {
-    /// Ranges not issued yet; the last is the next.
-    left: Vec<CopyRange>,
+    /// Ranges not issued yet, and how often each was refused; the last is the next.
+    left: Vec<(CopyRange, u32)>,
     /// Parts issued and neither settled nor refused.
     flying: u32,
     /// Whether the queue, or a lane that looks at it, has the job.
     queued: bool,
-    /// Refusals in a row, and when the next piece may be tried.
-    refused: u32,
+    /// When the next piece may be tried.
     not_before: Option<Instant>,
     /// Whether it goes without others, since it or a companion was refused for good.
     alone: bool,
@@ -106,6 +105,8 @@ struct Progress {
     /// Whether somebody will pick up the end.
     wanted: bool,
     waker: Option<Waker>,
+    /// Whether it ended, once and for all; `end` until somebody picks that up.
+    over: bool,
     end: Option<End>,
 }
 
@@ -113,6 +114,8 @@ struct Progress {
 pub(super) struct Part {
     pub(super) job: Arc<Job>,
     pub(super) range: CopyRange,
+    /// How often it was refused.
+    pub(super) refused: u32,
 }
 
 /// What to do for a job that ended, without any lock.
@@ -122,9 +125,16 @@ pub(super) struct After {
     waker: Option<Waker>,
     /// Dropped here: nobody wants it.
     _end: Option<End>,
+    /// Dropped here: it may be the last that knows its streams.
+    _job: Option<Arc<Job>>,
 }
 
 impl After {
+    /// The same, for a job that left the queue.
+    pub(super) fn of(self, job: Arc<Job>) -> Self {
+        Self { _job: Some(job), ..self }
+    }
+
     /// Wakes whoever waits. A waker that panics is its owner's affair.
     pub(super) fn act(self) {
         if let Some(waker) = self.waker {
@@ -137,8 +147,8 @@ impl After {
 pub(super) enum Look {
     /// Nothing of it is left to issue: it leaves the queue.
     Gone(After),
-    /// This much of it; `true`: more is left.
-    Some(CopyRange, bool),
+    /// This much of it, which was refused so often; `true`: more is left.
+    Some(CopyRange, u32, bool),
     /// Not before that.
     Later(Instant),
 }
@@ -149,7 +159,6 @@ impl Job {
             left: Vec::new(),
             flying: 0,
             queued: true,
-            refused: 0,
             not_before: None,
             alone: false,
             cancelled: false,
@@ -159,6 +168,7 @@ impl Job {
             keep: None,
             wanted: true,
             waker: None,
+            over: false,
             end: None,
         };
         let (progress, ended) = (Mutex::new(progress), Condvar::new());
@@ -170,7 +180,8 @@ impl Job {
         ranges.retain(|range| range.bytes > 0);
         ranges.reverse();
         let progress = self.progress.get_mut().unwrap_or_else(PoisonError::into_inner);
-        (progress.left, progress.keep) = (ranges, keep);
+        progress.left = ranges.into_iter().map(|range| (range, 0)).collect();
+        progress.keep = keep;
         self
     }
 
@@ -182,22 +193,22 @@ impl Job {
     /// Takes at most `room` bytes to issue now.
     pub(super) fn take(&self, room: u64, now: Instant) -> Look {
         let mut progress = self.progress();
-        let given_up = progress.cancelled || progress.error.is_some() || progress.end.is_some();
+        let given_up = progress.cancelled || progress.error.is_some() || progress.over;
         if let Some(at) = progress.not_before.filter(|&at| at > now && !given_up) {
             return Look::Later(at);
         }
         let next = if given_up { None } else { progress.left.pop() };
-        let Some(next) = next else {
+        let Some((next, refused)) = next else {
             progress.queued = false;
             return Look::Gone(self.finish(progress));
         };
         let (range, rest) = split(next, room);
-        progress.left.extend(rest);
+        progress.left.extend(rest.map(|rest| (rest, refused)));
         progress.flying += 1;
         progress.touched = true;
         let more = !progress.left.is_empty();
         progress.queued = more;
-        Look::Some(range, more)
+        Look::Some(range, refused, more)
     }
 
     /// Whether it goes without others.
@@ -209,39 +220,43 @@ impl Job {
     pub(super) fn settled(&self, bytes: u64) -> After {
         let mut progress = self.progress();
         progress.flying -= 1;
-        (progress.refused, progress.not_before) = (0, None);
+        progress.not_before = None;
         progress.report.bytes += bytes;
         progress.report.pieces += 1;
         self.finish(progress)
     }
 
-    /// A part was refused for a reason that may pass: it is issued again, after `delay` of how often that was in a row; `None`
-    /// when that was too often. Gives whether the queue gets the job (again).
+    /// Whether the queue may forget it: it was given up, or ended.
+    pub(super) fn is_given_up(&self) -> bool {
+        let progress = self.progress();
+        progress.cancelled || progress.error.is_some() || progress.over
+    }
+
+    /// A part was refused for a reason that may pass: it is issued again, after `delay` of how often that was; `None` when that
+    /// was too often. From the second time on the job goes alone: its companions may be the reason. Gives whether the queue
+    /// gets the job (again).
     pub(super) fn again(
         &self,
-        range: CopyRange,
+        (range, refused): (CopyRange, u32),
         error: &DeviceError,
         delay: impl Fn(u32) -> Option<Duration>,
     ) -> (bool, After) {
+        let Some(delay) = delay(refused + 1) else { return (false, self.failed(error.clone())) };
         let mut progress = self.progress();
-        let Some(delay) = delay(progress.refused + 1) else {
-            drop(progress);
-            return (false, self.failed(error.clone()));
-        };
-        progress.refused += 1;
-        progress.not_before = Some(Instant::now() + delay);
-        (Self::put_back(progress, range), After::default())
+        progress.alone |= refused > 0;
+        progress.not_before = Instant::now().checked_add(delay);
+        (Self::put_back(progress, (range, refused + 1)), After::default())
     }
 
     /// A part was refused together with others: it is issued again alone, which shows whether it is the guilty one. Gives
     /// whether the queue gets the job (again).
-    pub(super) fn again_alone(&self, range: CopyRange) -> bool {
+    pub(super) fn again_alone(&self, range: (CopyRange, u32)) -> bool {
         let mut progress = self.progress();
         progress.alone = true;
         Self::put_back(progress, range)
     }
 
-    fn put_back(mut progress: MutexGuard<'_, Progress>, range: CopyRange) -> bool {
+    fn put_back(mut progress: MutexGuard<'_, Progress>, range: (CopyRange, u32)) -> bool {
         progress.flying -= 1;
         progress.left.push(range);
         progress.report.retries += 1;
@@ -273,8 +288,9 @@ impl Job {
     /// Nobody will pick up the end.
     pub(super) fn let_go(&self) {
         let mut progress = self.progress();
-        (progress.cancelled, progress.wanted, progress.waker) = (true, false, None);
-        let unwanted = progress.end.take();
+        (progress.cancelled, progress.wanted) = (true, false);
+        // Both may hold anything, also the engine: they go when the lock has gone.
+        let unwanted = (progress.end.take(), progress.waker.take());
         let after = self.finish(progress);
         drop(unwanted);
         after.act();
@@ -286,9 +302,10 @@ impl Job {
         // What had arrived as a whole before it was given up is done.
         let given_up = progress.cancelled && !issued;
         let error = progress.error.clone().or(given_up.then_some(DeviceError::Cancelled));
-        if progress.end.is_some() || progress.flying > 0 || !(issued || error.is_some()) {
+        if progress.over || progress.flying > 0 || !(issued || error.is_some()) {
             return After::default();
         }
+        progress.over = true;
         progress.report.time = self.began.elapsed();
         let report = progress.report;
         self.tally.ended(self.route.way, error.as_ref(), report);
@@ -299,11 +316,9 @@ impl Job {
             progress.end = Some(end);
             drop(progress);
             self.ended.notify_all();
-            return After { waker, _end: None };
+            return After { waker, ..After::default() };
         }
-        // A second end would be empty-handed.
-        progress.end = Some(End { result: Ok(report), keep: None, touched: false });
-        After { waker: None, _end: Some(end) }
+        After { _end: Some(end), ..After::default() }
     }
 
     /// Waits for the end.
@@ -319,11 +334,13 @@ impl Job {
 
     /// The end, if it has come; else `waker` is told of it.
     pub(super) fn poll(&self, waker: &Waker) -> Option<End> {
+        // A waker's clone and drop are anybody's code: without the lock.
+        let fresh = waker.clone();
         let mut progress = self.progress();
         let end = progress.end.take();
-        if end.is_none() {
-            progress.waker.get_or_insert_with(|| waker.clone()).clone_from(waker);
-        }
+        let old = if end.is_none() { progress.waker.replace(fresh) } else { Some(fresh) };
+        drop(progress);
+        drop(old);
         end
     }
 }
@@ -333,3 +350,6 @@ pub(super) fn may_pass(fault: &Fault) -> bool {
     use crate::fault::Reason;
     matches!(fault.reason, Reason::Transient | Reason::OutOfMemory | Reason::Capturing)
 }
+
+#[cfg(test)]
+mod tests;

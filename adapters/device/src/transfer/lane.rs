@@ -9,7 +9,7 @@
 //! was issued is waited for before anybody hears of it, also when it fails.
 //! Asks from below: a [`Backend`]: a stream in order, events.
 
-use super::job::{Route, Way};
+use super::job::{Part, Route, Way};
 use super::queue::Load;
 use super::shared::{Next, Shared};
 use super::stage::Stage;
@@ -18,7 +18,8 @@ use crate::error::DeviceError;
 use crate::fault::{Fault, Reason};
 use crate::loss::insist;
 use crate::source::wait;
-use crate::stream::NO_ROUTE;
+use crate::stream::{NO_ROUTE, StreamCore};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -54,6 +55,11 @@ struct Flight {
     staged: bool,
 }
 
+thread_local! {
+    /// Whether this thread is a lane.
+    static HERE: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Streams that are remembered at most. Forgetting costs an event.
 const FOLLOWED: usize = 1024;
 
@@ -78,8 +84,14 @@ impl Lane {
         self.shared.service.backend()
     }
 
+    /// Whether the calling thread is a lane of some engine.
+    pub(super) fn is_here() -> bool {
+        HERE.get()
+    }
+
     /// Moves pieces until the engine is closed and nothing is left.
     pub(super) fn run(mut self) {
+        HERE.set(true);
         // Refused: each call does it for itself then.
         let _ = self.backend().attach();
         loop {
@@ -98,6 +110,15 @@ impl Lane {
     fn start(&mut self, load: Load) {
         let turn = self.turn;
         self.settle(turn);
+        let (load, captured) = self.sift(load);
+        if !captured.parts.is_empty() {
+            let fault = Fault::of("copy after a stream whose work is captured", Reason::Capturing);
+            self.shared.tally.begin(captured.route.way);
+            self.shared.refused(captured, fault, true);
+        }
+        if load.parts.is_empty() {
+            return;
+        }
         self.turn ^= 1;
         self.shared.tally.begin(load.route.way);
         let begun = Instant::now();
@@ -145,20 +166,34 @@ impl Lane {
         self.slots[turn].stage.as_ref()
     }
 
+    /// Takes out what would draw this stream into somebody's capture: parts whose streams are captured, by terrace's own
+    /// calls or by others'.
+    fn sift(&self, load: Load) -> (Load, Load) {
+        let Load { route, parts, .. } = load;
+        let (captured, free): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| {
+            self.unfollowed(part).any(|home| {
+                // A driver that cannot say is asked again by `record`, which then fails.
+                home.route() != NO_ROUTE || self.backend().is_capturing(home.raw).unwrap_or(false)
+            })
+        });
+        let load = |parts: Vec<Part>| Load { route, bytes: parts.iter().map(|part| part.range.bytes).sum(), parts };
+        (load(free), load(captured))
+    }
+
+    /// Streams of a part that this lane's is not behind yet.
+    fn unfollowed<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a Arc<StreamCore>> {
+        let follows = |owner| self.followed.get(&owner).is_some_and(|&number| number >= part.job.number);
+        part.job.homes.iter().flatten().filter(move |home| !follows(home.owner.0))
+    }
+
     /// Lets what is issued from now on come after everything put on the jobs' streams until they were asked for.
     fn follow(&mut self, load: &Load) -> Result<(), Fault> {
         let taken = self.shared.taken();
         for part in &load.parts {
-            for home in part.job.homes.iter().flatten() {
-                let owner = home.owner.0;
-                if self.followed.get(&owner).is_some_and(|&number| number >= part.job.number) {
-                    continue;
-                }
-                if home.route() != NO_ROUTE {
-                    return Err(Fault::of("copy after a stream whose work is captured", Reason::Capturing));
-                }
+            let homes: Vec<_> = self.unfollowed(part).map(|home| (home.owner.0, home.raw)).collect();
+            for (owner, raw) in homes {
                 let mark = self.mark.ok_or(Fault::of("record", Reason::BadHandle))?;
-                self.backend().record(mark, home.raw)?;
+                self.backend().record(mark, raw)?;
                 self.backend().order(self.stream, mark)?;
                 if self.followed.len() >= FOLLOWED {
                     self.followed.clear();
@@ -195,7 +230,13 @@ impl Lane {
         let quiet = match wait(self.backend(), self.stream) {
             Ok(()) => true,
             // With its context, everything that was on its way is gone.
-            Err(last) => last.is_fatal(),
+            Err(last) if last.is_fatal() => true,
+            Err(last) => {
+                if last.reason == Reason::Capturing {
+                    self.renew();
+                }
+                false
+            }
         };
         if !quiet {
             std::mem::forget(self.slots[turn].stage.take());
@@ -204,11 +245,25 @@ impl Lane {
     }
 }
 
+impl Lane {
+    /// Another stream in place of one that a capture has drawn in. Refused: the next piece fails like this one.
+    fn renew(&mut self) {
+        let Ok(stream) = self.backend().create_stream() else { return };
+        let old = std::mem::replace(&mut self.stream, stream);
+        self.followed.clear();
+        let _ = insist(|| self.backend().destroy_stream(old));
+    }
+}
+
 /// Neighbours on both sides as one copy, where they are of one job: those of others lie in allocations of their own, beyond
 /// which no copy may go.
 fn joined(load: &Load, copies: Vec<CopyRange>) -> Vec<CopyRange> {
     let mut joined: Vec<CopyRange> = Vec::with_capacity(copies.len());
     let mut job = None;
+    // The host's own ranges may lie in allocations of their own, too; those in a slot lie in one.
+    if load.route.direct && load.route.way != Way::Within {
+        return copies;
+    }
     for (part, next) in load.parts.iter().zip(copies) {
         let same = job.replace(Arc::as_ptr(&part.job)) == Some(Arc::as_ptr(&part.job));
         match joined.last_mut().filter(|_| same) {
@@ -235,21 +290,24 @@ impl Drop for Lane {
 
 #[cfg(test)]
 mod tests {
-    use super::super::job::{Job, Part};
+    use super::super::job::Job;
     use super::super::options::Priority;
     use super::*;
 
     #[test]
     fn neighbours_of_one_job_are_one_copy() {
-        let route = Route { way: Way::Up, direct: true };
+        let route = Route { way: Way::Up, direct: false };
         let jobs =
             [0, 1].map(|number| Arc::new(Job::new(route, Priority::Normal, [None, None], number, Arc::default())));
         let range = |to, from, bytes| CopyRange { to, from, bytes };
         let ranges = [range(0, 100, 10), range(10, 110, 5), range(15, 200, 5), range(30, 205, 5), range(35, 210, 1)];
         let parts = ranges.iter().zip([0, 0, 0, 0, 1]);
-        let parts = parts.map(|(&range, job): (_, usize)| Part { job: Arc::clone(&jobs[job]), range }).collect();
+        let parts =
+            parts.map(|(&range, job): (_, usize)| Part { job: Arc::clone(&jobs[job]), range, refused: 0 }).collect();
         let load = Load { route, parts, bytes: 26 };
         let one = [range(0, 100, 15), range(15, 200, 5), range(30, 205, 5), range(35, 210, 1)];
         assert_eq!(joined(&load, ranges.to_vec()), one);
+        let direct = Load { route: Route { direct: true, ..route }, ..load };
+        assert_eq!(joined(&direct, ranges.to_vec()), ranges, "host memory that is not ours");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Which of several waiting transfers goes first. One of a lower class is passed over at most
 /// [`TransferOptions::patience`] times for each piece it gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Priority {
     /// Before all others.
     High,
@@ -18,7 +18,9 @@ pub enum Priority {
 /// Options of a [`TransferEngine`](super::TransferEngine). All sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferOptions {
-    /// Threads, each with a stream and two staging buffers: the bound on what moves at once. From 1 to 16.
+    /// Threads, each with a stream and two staging buffers of pinned memory, which grow with the pieces (they are beside the
+    /// device's pools and limits): the bound on what moves at once. From 1 to 16. A lane that moves something behind a
+    /// kernel waits for that kernel, whatever else is asked for meanwhile.
     pub lanes: usize,
     /// The least and the most bytes moved in one piece; between them the size follows what is measured. Powers of two, from
     /// 4 KiB to 1 GiB.
@@ -69,6 +71,9 @@ impl TransferOptions {
         }
         if !(1..=1 << 16).contains(&self.batch) {
             return Err("batch is from 1 to 65536");
+        }
+        if self.backoff.max(self.backoff_most) > Duration::from_secs(60) {
+            return Err("backoff and backoff_most are at most a minute");
         }
         if self.attempts == 0 || self.patience == 0 {
             return Err("attempts and patience are at least 1");

@@ -72,7 +72,7 @@ impl Queue {
     /// Jobs whose time has come go to the front of their class: they were in front before.
     fn wake(&mut self, now: Instant) {
         for at in (0..self.later.len()).rev() {
-            if self.later[at].0 <= now {
+            if self.later[at].0 <= now || self.later[at].1.is_given_up() {
                 let (_, job) = self.later.swap_remove(at);
                 self.classes[job.class as usize].push_front(job);
             }
@@ -98,8 +98,7 @@ impl Queue {
         room: &impl Fn(Route) -> u64,
         found: &mut Found,
     ) {
-        let jobs = &mut self.classes[class];
-        while let Some(job) = jobs.front() {
+        while let Some(job) = self.classes[class].front() {
             let alone = job.is_alone();
             let left = match &found.load {
                 None => room(job.route),
@@ -109,22 +108,32 @@ impl Queue {
             if left == 0 {
                 return;
             }
-            let Some(job) = jobs.pop_front() else { return };
-            match job.take(left, now) {
-                Look::Later(at) => self.later.push((at, job)),
-                Look::Gone(after) => found.after.push(after),
-                Look::Some(range, more) => {
-                    if more {
-                        jobs.push_back(Arc::clone(&job));
-                    }
-                    let route = job.route;
-                    let load = found.load.get_or_insert_with(|| Load { route, parts: Vec::new(), bytes: 0 });
-                    load.bytes += range.bytes;
-                    load.parts.push(Part { job, range });
-                    if alone {
-                        return;
-                    }
-                }
+            let Some(job) = self.classes[class].pop_front() else { return };
+            self.take(job, (options, now), left, found);
+            if alone && found.load.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// As much of a job as there is room for, up to `left` bytes.
+    fn take(&mut self, job: Arc<Job>, (options, now): (&TransferOptions, Instant), left: u64, found: &mut Found) {
+        let (route, mut left) = (job.route, left);
+        loop {
+            let (range, refused, more) = match job.take(left, now) {
+                Look::Later(at) => return self.later.push((at, job)),
+                Look::Gone(after) => return found.after.push(after.of(job)),
+                Look::Some(range, refused, more) => (range, refused, more),
+            };
+            let load = found.load.get_or_insert_with(|| Load { route, parts: Vec::new(), bytes: 0 });
+            load.bytes += range.bytes;
+            load.parts.push(Part { job: Arc::clone(&job), range, refused });
+            left -= range.bytes;
+            if !more {
+                return;
+            }
+            if left == 0 || load.parts.len() >= options.batch {
+                return self.push(job);
             }
         }
     }
@@ -207,7 +216,7 @@ mod tests {
         jobs.iter().for_each(|job| queue.push(Arc::clone(job)));
         let load = queue.load(&options, Instant::now(), |_| 100).load.expect("three parts");
         for part in load.parts {
-            assert!(part.job.again_alone(part.range), "the queue has it no more");
+            assert!(part.job.again_alone((part.range, 0)), "the queue has it no more");
             queue.push(part.job);
         }
         assert_eq!(next(&mut queue, &options, 100), [(0, 10)]);
@@ -222,7 +231,7 @@ mod tests {
         let part = queue.load(&options, now, |_| 100).load.expect("a part").parts.remove(0);
         let hour = std::time::Duration::from_secs(3600);
         let delay = |refused| (refused < 3).then_some(hour);
-        let (queued, after) = part.job.again(part.range, &DeviceError::Cancelled, delay);
+        let (queued, after) = part.job.again((part.range, part.refused), &DeviceError::Cancelled, delay);
         after.act();
         assert!(queued);
         queue.push(Arc::clone(&part.job));
@@ -230,11 +239,11 @@ mod tests {
         let soon = queue.next_time().expect("it waits");
         assert_eq!(queue.len(), 1);
         let part = queue.load(&options, soon, |_| 100).load.expect("its time has come").parts.remove(0);
-        for third in [false, true] {
-            let (queued, after) = part.job.again(part.range, &DeviceError::Cancelled, delay);
+        for refused in 1..3 {
+            let (queued, after) = part.job.again((part.range, refused), &DeviceError::Cancelled, delay);
             after.act();
-            assert_eq!(queued, !third);
-            assert_eq!(matches!(part.job.take(10, soon + 2 * hour), Look::Some(..)), !third);
+            assert_eq!(queued, refused < 2);
+            assert_eq!(matches!(part.job.take(10, soon + 2 * hour), Look::Some(_, 2, _)), refused < 2);
         }
         assert_eq!(part.job.wait().result, Err(DeviceError::Cancelled), "refused three times");
     }

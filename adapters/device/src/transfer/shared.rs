@@ -13,7 +13,7 @@ use super::queue::{Load, Queue};
 use super::stats::{Tally, TransferStats};
 use crate::backend::CopyRange;
 use crate::error::DeviceError;
-use crate::fault::Fault;
+use crate::fault::{Fault, Reason};
 use crate::loss::Loss;
 use crate::pool::Service;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,18 +154,22 @@ impl Shared {
     pub(super) fn arrived(&self, load: Load, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.state().paces[index(load.route)].measured(load.bytes, nanoseconds);
-        self.tally.end(load.route.way, load.bytes, load.parts.len(), time);
-        for part in load.parts {
-            part.job.settled(part.range.bytes).act();
-        }
+        self.tally.end(load.route.way, load.bytes, load.parts.len());
+        // All of them first: what a waker does holds up nobody's bytes.
+        let after: Vec<_> = load.parts.into_iter().map(|part| part.job.settled(part.range.bytes)).collect();
+        after.into_iter().for_each(After::act);
     }
 
     /// A piece was refused. `quiet`: nothing of it is on its way any more.
     pub(super) fn refused(&self, load: Load, fault: Fault, quiet: bool) {
-        self.tally.end(load.route.way, 0, 0, Duration::ZERO);
+        self.tally.end(load.route.way, 0, 0);
+        let reason = fault.reason;
+        // Memory that may still be written must never be handed out again: the device is as good as lost.
+        let fault = if quiet || reason == Reason::Capturing { fault } else { Fault { reason: Reason::Lost, ..fault } };
         let error = self.service.error(fault);
         let lost = matches!(error, DeviceError::Lost { .. });
-        let shared = load.parts.len() > 1;
+        let first = load.parts.first().map(|part| Arc::as_ptr(&part.job));
+        let shared = load.parts.iter().any(|part| Some(Arc::as_ptr(&part.job)) != first);
         for part in load.parts {
             if !quiet {
                 part.job.lost(error.clone()).act();
@@ -174,12 +178,12 @@ impl Shared {
             } else if may_pass(&fault) {
                 let TransferOptions { attempts, .. } = self.options;
                 let delay = |refused| (refused < attempts).then(|| self.options.delay(refused));
-                let (queue, after) = part.job.again(part.range, &error, delay);
+                let (queue, after) = part.job.again((part.range, part.refused), &error, delay);
                 after.act();
                 self.queue(queue, part.job);
             } else {
                 // Not each of those that shared a piece needs to be the guilty one: each is told its own error.
-                self.queue(part.job.again_alone(part.range), part.job);
+                self.queue(part.job.again_alone((part.range, part.refused)), part.job);
             }
         }
     }

@@ -30,7 +30,7 @@ pub struct WayStats {
     pub moved: u64,
     /// Time during which at least one piece was on its way.
     pub busy: Duration,
-    /// The most bytes a second that any piece reached.
+    /// The most bytes a second over any 5 ms in a row, or over a shorter time that ended with nothing on its way.
     pub best: f64,
     /// When the last transfer ended.
     pub last: Option<Instant>,
@@ -43,8 +43,7 @@ impl WayStats {
         if busy > 0.0 { self.moved as f64 / busy } else { 0.0 }
     }
 
-    /// The bandwidth's share of the best that a single piece reached: what is lost between pieces. Above 1 when several
-    /// lanes together are faster than one; 0 before.
+    /// The bandwidth's share of the best: what is lost in slower times. 0 before.
     pub fn efficiency(&self) -> f64 {
         if self.best > 0.0 { self.bandwidth() / self.best } else { 0.0 }
     }
@@ -59,7 +58,7 @@ pub struct TransferStats {
     pub down: WayStats,
     /// On the device.
     pub within: WayStats,
-    /// Transfers that wait, or are on their way in pieces.
+    /// Transfers of which something waits to be issued, given up ones that were not cleared away yet among them.
     pub queued: u64,
 }
 
@@ -73,6 +72,25 @@ struct Counts {
     /// Pieces on their way, and since when there is one.
     flying: u32,
     since: Option<Instant>,
+    /// Since when `best` is measured, and bytes since then.
+    window: Option<(Instant, u64)>,
+}
+
+/// How long bytes are counted for [`WayStats::best`]: a dozen pieces of 4 MiB at 10 GB/s.
+const WINDOW: Duration = Duration::from_millis(5);
+
+impl Counts {
+    /// Bytes arrived; `last`: nothing more is on its way.
+    fn arrived(&mut self, bytes: u64, last: bool) {
+        let now = Instant::now();
+        let (since, before) = self.window.unwrap_or((now, 0));
+        let (time, bytes) = (now - since, before + bytes);
+        self.window = if last { None } else { Some((since, bytes)) };
+        if time >= WINDOW || last {
+            self.stats.best = self.stats.best.max(bytes as f64 / time.as_secs_f64().max(1e-6));
+            self.window = if last { None } else { Some((now, 0)) };
+        }
+    }
 }
 
 impl Tally {
@@ -85,12 +103,13 @@ impl Tally {
         let mut counts = self.of(way);
         if counts.flying == 0 {
             counts.since = Some(Instant::now());
+            counts.window = counts.since.map(|since| (since, 0));
         }
         counts.flying += 1;
     }
 
-    /// It is not any more: this many bytes arrived, in so many ranges, after so long; nothing when it was refused.
-    pub(super) fn end(&self, way: Way, bytes: u64, ranges: usize, time: Duration) {
+    /// It is not any more: this many bytes arrived, in so many ranges; nothing when it was refused.
+    pub(super) fn end(&self, way: Way, bytes: u64, ranges: usize) {
         let mut counts = self.of(way);
         counts.flying -= 1;
         if counts.flying == 0 {
@@ -101,8 +120,9 @@ impl Tally {
             let stats = &mut counts.stats;
             (stats.pieces, stats.moved) = (stats.pieces + 1, stats.moved + bytes);
             stats.batched += if ranges > 1 { ranges as u64 } else { 0 };
-            stats.best = stats.best.max(bytes as f64 / time.as_secs_f64().max(1e-9));
         }
+        let last = counts.flying == 0;
+        counts.arrived(bytes, last);
     }
 
     /// A job is over.
