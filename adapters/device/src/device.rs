@@ -131,6 +131,42 @@ impl Device {
         self.request(stream, Request::new(bytes).align(align))
     }
 
+    /// Takes beforehand what a step will need: memory for so many blocks of each size at once, which the stream then finds in
+    /// its cache or in the pool. The blocks that are live at the step's peak are enough; for a peak in bytes alone, name 32
+    /// blocks of a 32nd of it. Returns the bytes made ready.
+    ///
+    /// # Errors
+    /// As for [`Device::allocate`]: what was taken before stays ready.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace_device::Device;
+    /// let device = Device::host();
+    /// let stream = device.stream()?;
+    /// device.warm_up(&stream, &[(64 << 20, 2), (4096, 100)])?;
+    /// let taken = device.stats().pool.source_calls;
+    /// let blocks = [device.allocate(&stream, 64 << 20)?, device.allocate(&stream, 4096)?];
+    /// assert_eq!(device.stats().pool.source_calls, taken, "nothing more was asked of the driver");
+    /// # Ok::<(), terrace_device::DeviceError>(())
+    /// ```
+    pub fn warm_up(&self, stream: &Stream, blocks: &[(u64, u32)]) -> Result<u64, DeviceError> {
+        // All are live at once, or the second would be cut from the first; the largest first, as best fit likes them.
+        let mut sizes = blocks.to_vec();
+        sizes.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
+        let mut live = Vec::new();
+        for (bytes, count) in sizes {
+            for _ in 0..count {
+                let block = self.allocate(stream, bytes)?;
+                if block.is_fallback() {
+                    // The device is full: the host's memory is not warmed up for it.
+                    return Ok(live.iter().map(DeviceBlock::bytes).sum());
+                }
+                live.push(block);
+            }
+        }
+        Ok(live.iter().map(DeviceBlock::bytes).sum())
+    }
+
     /// Pinned host memory for a stream's copies, out of a pool of its own. Its bytes mean nothing yet; nothing is in flight on
     /// it, whoever had it before.
     ///

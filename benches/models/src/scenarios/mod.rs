@@ -106,6 +106,38 @@ impl Scenario {
         Self { name: name.into(), steps: kept, slots: held.len() as u32, streams, peak, limit: 0 }
     }
 
+    /// The blocks that are live at the highest sum of live bytes within some of the steps, without those that were live before:
+    /// (bytes, how many), as a warm-up takes them.
+    pub fn at_peak(&self, within: std::ops::Range<usize>) -> Vec<(u64, u32)> {
+        let (mut live, mut best, mut at) = (0, 0, within.start);
+        self.play(within.end, |count, bytes| {
+            live += bytes;
+            if count > within.start && live > best {
+                (best, at) = (live, count);
+            }
+        });
+        let (before, peak) = (self.play(within.start, |_, _| ()), self.play(at, |_, _| ()));
+        let mut sizes = std::collections::BTreeMap::new();
+        for (bytes, _) in peak.into_iter().zip(before).filter(|(bytes, before)| *bytes > 0 && bytes != before) {
+            *sizes.entry(bytes).or_default() += 1;
+        }
+        sizes.into_iter().collect()
+    }
+
+    /// The bytes in each slot after so many steps; says after each step how many were done and how live bytes changed.
+    fn play(&self, steps: usize, mut done: impl FnMut(usize, i64)) -> Vec<u64> {
+        let mut held = vec![0; self.slots as usize];
+        for (at, step) in self.steps.iter().take(steps).enumerate() {
+            let (slot, now) = match *step {
+                Step::Allocate { slot, bytes, .. } => (slot as usize, bytes),
+                Step::Free { slot } => (slot as usize, 0),
+            };
+            let before = std::mem::replace(&mut held[slot], now);
+            done(at + 1, now as i64 - before as i64);
+        }
+        held
+    }
+
     /// The same in so many permille of its peak, under another name.
     pub fn limited(&self, name: impl Into<String>, permille: u64) -> Self {
         let limit = (u128::from(self.peak) * u128::from(permille)).div_ceil(1000);
@@ -126,5 +158,21 @@ impl Scenario {
         });
         let scaled = Self::new(self.name.clone(), steps);
         if self.limit == 0 { scaled } else { Self { limit: smaller(self.limit), ..scaled } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scenario, Step};
+
+    #[test]
+    fn what_is_live_at_the_peak_of_some_steps_without_what_was_live_before() {
+        let allocate = |slot, bytes| Step::Allocate { slot, bytes, stream: 0 };
+        let free = |slot| Step::Free { slot };
+        let steps = [allocate(0, 100), allocate(1, 10), allocate(2, 30), free(1), allocate(1, 30), free(2), free(1)];
+        let scenario = Scenario::new("peak", steps);
+        assert_eq!(scenario.at_peak(1..7), [(30, 2)]);
+        assert_eq!(scenario.at_peak(0..3), [(10, 1), (30, 1), (100, 1)]);
+        assert_eq!(scenario.at_peak(5..7), [], "less and less");
     }
 }
