@@ -4,9 +4,11 @@
 //! hold a few ns of the loop's own.
 //! Asks from below: a device, a monotonic clock.
 
+use super::access::{self, Access};
 use super::open::Which;
 use super::plan::halvings;
 use super::transfers::{self, Copies};
+use super::warm::{self, Steps};
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -40,6 +42,10 @@ pub struct Report {
     pub hit_ns_p50: f64,
     /// Copies of a large buffer.
     pub copies: Vec<Copies>,
+    /// Slices of host memory whose bytes are there.
+    pub access: Vec<Access>,
+    /// Steps of a training, cold and after a warm-up.
+    pub warm_up: Vec<Steps>,
     /// Seconds since 1970.
     pub unix_seconds: u64,
     /// One for each scenario and subject.
@@ -93,7 +99,9 @@ pub fn all(which: Which, why: Option<String>, scenarios: &[Scenario], quick: boo
     let free = device.memory().map_err(|error| which.fail(error))?.free;
     let hits = hits(&device).map_err(|error| which.fail(error))?;
     let copies = transfers::all(&device, quick).map_err(|error| which.fail(error))?;
+    let access = access::all(&device).map_err(|error| which.fail(error))?;
     drop(device);
+    let warm_up = warm::all(which, free)?;
     let pages = description.capabilities.contains(Capabilities::PAGES);
     let origins: &[_] = if pages { &[Origin::Segments, Origin::Pages] } else { &[Origin::Segments] };
     let bar = bar(scenarios.len() * (origins.len() + 2));
@@ -124,6 +132,8 @@ pub fn all(which: Which, why: Option<String>, scenarios: &[Scenario], quick: boo
         hit_ns: hits[0],
         hit_ns_p50: hits[BATCHES / 2],
         copies,
+        access,
+        warm_up,
         unix_seconds: now.map_or(0, |now| now.as_secs()),
         rows,
     })

@@ -12,18 +12,21 @@
 //! | `plan` | which scenarios, how large |
 //! | `measure` | rows, and the time of a hit |
 //! | `transfers` | copies by the engine beside the driver's own |
+//! | `access`, `warm` | slices of host memory; steps with a warm-up and without |
 //! | `show` | table, JSON, file |
 //!
 //! Promises upward: what is printed was measured here; what is a model is marked as one and has no time; sizes that do not
 //! fit are scaled down by a power of two, and the row says so.
 //! Asks from below: [`scenarios`](terrace_models::scenarios), a device.
 
+mod access;
 mod driver;
 mod measure;
 mod open;
 mod plan;
 mod show;
 mod transfers;
+mod warm;
 
 pub use driver::DriverArgs;
 

@@ -46,6 +46,20 @@ fn scenario(name: &str, reader: Reader<'_>) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
+/// Where the first three steps of [`BUILT_IN`] begin, and the fourth: events of the recording.
+const MARKS: [usize; 4] = [320, 3551, 7265, 10_979];
+
+/// The training that is built in, up to the end of its third step, and where its steps begin.
+pub fn training() -> Result<(Scenario, [usize; 4]), Failure> {
+    let (name, bytes) = BUILT_IN;
+    let entries = Reader::new(name, bytes)?.take(MARKS[3]);
+    let events: Vec<_> =
+        entries.map(|entry| entry.map(|entry| (entry.event, entry.slot))).collect::<Result<_, TraceError>>()?;
+    // A scenario of fewer events begins like one of more.
+    let upto = |count: usize| Scenario::recorded(name, LEAST, events.iter().take(count).copied());
+    Ok((upto(MARKS[3]), MARKS.map(|mark| upto(mark).steps.len())))
+}
+
 /// All five; each recorded one as it is, then in little memory.
 pub fn all(recorded: Vec<Scenario>, quick: bool) -> Vec<Scenario> {
     let part = |steps: u32| if quick { steps / 10 } else { steps };
@@ -77,5 +91,13 @@ mod tests {
         let recorded = recorded(&[]).unwrap();
         assert_eq!((recorded.len(), recorded[0].name.as_str()), (1, "train_resnet50"));
         assert_eq!(all(recorded, true).len(), 5);
+        let (scenario, marks) = training().unwrap();
+        assert!(marks.is_sorted() && marks[0] > 100 && marks[3] == scenario.steps.len(), "{marks:?}");
+        let blocks: u64 =
+            scenario.at_peak(marks[0]..marks[1]).iter().map(|(bytes, count)| bytes * u64::from(*count)).sum();
+        assert!(
+            (500 << 20..1000 << 20).contains(&blocks),
+            "{blocks} bytes more than the weights at the peak of a step"
+        );
     }
 }

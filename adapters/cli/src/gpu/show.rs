@@ -57,6 +57,15 @@ fn table(report: &Report) -> String {
             engine[middle], bare[middle]
         );
     }
+    for access in &report.access {
+        let _ = writeln!(text, "{}: {:.1} ns (half of the batches: {:.1})", access.call, access.ns, access.ns_p50);
+    }
+    for steps in &report.warm_up {
+        let [first, second, third] =
+            std::array::from_fn(|at| format!("{:.2} ms, {} calls", steps.ms[at], steps.calls[at]));
+        let how = if steps.warm { format!("after a warm-up of {:.2} ms", steps.warm_up_ms) } else { "cold".into() };
+        let _ = writeln!(text, "steps of train_resnet50, {how}: {first}; {second}; {third}");
+    }
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header([
         "scenario",
