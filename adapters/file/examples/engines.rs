@@ -8,7 +8,7 @@
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::Instant;
 use terrace_file::{Completion, Engine, Frame, Frames, Op, Request, Ring, Sink, Slab, perform};
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Error> {
     let slab = Arc::new(Slab::create(&path, FILE)?);
     println!("{}: direct {}, alignment {}", slab.name(), slab.is_direct(), slab.align());
     let sums = (0..FILE >> 16).map(|_| AtomicU64::new(0)).collect();
-    let bench = Bench { slab, frames: Frames::new(256 << 20)?, sums };
+    let bench = Arc::new(Bench { slab, frames: Frames::new(256 << 20)?, sums });
     for (bytes, depth) in [(64 << 10, 16), (4 << 20, 4)] {
         let mut times = [const { Vec::new() }; 8];
         for round in 0..=ROUNDS {
@@ -122,53 +122,59 @@ fn raw_ring(bench: &Bench, op: Op, bytes: usize, depth: usize) -> Result<(), Err
     Ok(())
 }
 
-#[derive(Default)]
-struct Inbox {
-    done: Mutex<Vec<Completion>>,
-    some: Condvar,
+/// Answers each completion with the next request, on the engine's thread, as a store does.
+struct Next {
+    bench: Arc<Bench>,
+    op: Op,
+    bytes: usize,
+    engine: OnceLock<Weak<Ring>>,
+    /// Pieces begun and done.
+    begun: AtomicU64,
+    done: Mutex<u64>,
+    all: Condvar,
 }
 
-impl Sink for Inbox {
-    fn completed(&self, completion: Completion) {
+impl Next {
+    /// The next piece in this frame, if there is one.
+    fn next(&self, mut frame: Frame) -> Option<Request> {
+        let piece = self.begun.fetch_add(1, Ordering::Relaxed);
+        if piece >= FILE / self.bytes as u64 {
+            return None;
+        }
+        if self.op == Op::Write {
+            fill(&mut frame, piece);
+            self.bench.sums[piece as usize].store(u64::from(crc32fast::hash(&frame)), Ordering::Relaxed);
+        }
+        let (slab, offset) = (Arc::clone(&self.bench.slab), piece * self.bytes as u64);
+        Some(Request { token: piece, op: self.op, slab, offset, bytes: self.bytes, frame: Some(frame) })
+    }
+}
+
+impl Sink for Next {
+    fn completed(&self, mut completion: Completion) {
+        verify(&self.bench, self.op, self.bytes, &completion);
+        let next = completion.frame.take().and_then(|frame| self.next(frame));
+        if let (Some(next), Some(engine)) = (next, self.engine.get().and_then(Weak::upgrade)) {
+            engine.submit(vec![next]);
+        }
         let mut done = self.done.lock().expect("no panic");
-        done.push(completion);
-        if done.len() == 1 {
-            self.some.notify_one();
+        *done += 1;
+        if *done == FILE / self.bytes as u64 {
+            self.all.notify_one();
         }
     }
 }
 
-fn engine(bench: &Bench, op: Op, bytes: usize, depth: usize) -> Result<(), Error> {
-    let inbox = Arc::new(Inbox::default());
-    let ring = Ring::new(64, Arc::clone(&inbox) as Arc<dyn Sink>)?;
-    let mut free: Vec<Frame> = (0..depth).map(|_| bench.frames.take(bytes)).collect::<Result<_, _>>()?;
-    let (pieces, mut next, mut done) = (FILE / bytes as u64, 0, 0);
-    while done < pieces {
-        let mut requests = Vec::new();
-        while let Some(mut frame) = (next < pieces).then(|| free.pop()).flatten() {
-            if op == Op::Write {
-                fill(&mut frame, next);
-                bench.sums[next as usize].store(u64::from(crc32fast::hash(&frame)), Ordering::Relaxed);
-            }
-            let slab = Arc::clone(&bench.slab);
-            let offset = next * bytes as u64;
-            requests.push(Request { token: next, op, slab, offset, bytes, frame: Some(frame) });
-            next += 1;
-        }
-        if !requests.is_empty() {
-            ring.submit(requests);
-        }
-        let mut arrived = inbox.done.lock().expect("no panic");
-        while arrived.is_empty() {
-            arrived = inbox.some.wait(arrived).expect("no panic");
-        }
-        let completions = std::mem::take(&mut *arrived);
-        drop(arrived);
-        for completion in completions {
-            verify(bench, op, bytes, &completion);
-            free.extend(completion.frame);
-            done += 1;
-        }
+fn engine(bench: &Arc<Bench>, op: Op, bytes: usize, depth: usize) -> Result<(), Error> {
+    let (begun, done, all, engine) = (AtomicU64::new(0), Mutex::new(0), Condvar::new(), OnceLock::new());
+    let next = Arc::new(Next { bench: Arc::clone(bench), op, bytes, engine, begun, done, all });
+    let ring = Arc::new(Ring::new(64, Arc::clone(&next) as Arc<dyn Sink>)?);
+    let _ = next.engine.set(Arc::downgrade(&ring));
+    let frames: Vec<Frame> = (0..depth).map(|_| bench.frames.take(bytes)).collect::<Result<_, _>>()?;
+    ring.submit(frames.into_iter().filter_map(|frame| next.next(frame)).collect());
+    let mut done = next.done.lock().expect("no panic");
+    while *done < FILE / bytes as u64 {
+        done = next.all.wait(done).expect("no panic");
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::{open, small};
 use std::process::Command;
-use terrace_device::{DeviceBuffer, FallbackBuffer, PinnedBuffer};
+use terrace_device::{DeviceBuffer, FallbackBuffer, PinnedBuffer, TransferEngine};
 use terrace_tests::simcuda::Simulator;
 
 /// What the child is to do.
@@ -33,6 +33,10 @@ fn end(held: bool) -> ! {
         buffer.on_device_mut().expect("there").copy_from(&target.as_slice()).expect("on its way");
     }
     let _transfer = staging.copy_to(&mut target).expect("on its way");
+    // And transfers of an engine, whose lanes end with the process.
+    let engine = TransferEngine::new(&device).expect("an engine");
+    let there = || DeviceBuffer::<u32>::new(&device, &stream, 1 << 18).expect("a buffer");
+    let _uploads: Vec<_> = (0..8).map(|_| engine.upload(vec![2u32; 1 << 18], there(), 0)).collect();
     println!("ends now");
     std::process::exit(CODE)
 }

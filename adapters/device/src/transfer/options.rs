@@ -87,3 +87,16 @@ impl TransferOptions {
         doubled.map_or(self.backoff_most, |delay| delay.min(self.backoff_most))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let (backoff, backoff_most) = (Duration::from_millis(1), Duration::from_millis(5));
+        let options = TransferOptions { backoff, backoff_most, ..TransferOptions::default() };
+        let waits = [1, 2, 3, 4, 40].map(|refused| options.delay(refused).as_millis());
+        assert_eq!(waits, [1, 2, 4, 5, 5]);
+    }
+}

@@ -259,4 +259,21 @@ mod tests {
         let end = jobs[0].wait();
         assert!(end.result == Err(DeviceError::Cancelled) && !end.touched);
     }
+
+    #[test]
+    fn a_job_that_goes_alone_joins_no_other_and_goes_as_a_whole() {
+        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let alone = job(UP, Priority::Normal, 0, &[10, 10, 10]);
+        let part = match alone.take(10, Instant::now()) {
+            Look::Some(range, refused, true) => (range, refused),
+            _ => panic!("there are three"),
+        };
+        assert!(!alone.again_alone(part), "the queue has it still");
+        queue.push(job(UP, Priority::Normal, 1, &[10]));
+        queue.push(alone);
+        queue.push(job(UP, Priority::Normal, 2, &[10]));
+        assert_eq!(next(&mut queue, &options, 100), [(1, 10)]);
+        assert_eq!(next(&mut queue, &options, 100), [(0, 10), (0, 10), (0, 10)]);
+        assert_eq!(next(&mut queue, &options, 100), [(2, 10)]);
+    }
 }

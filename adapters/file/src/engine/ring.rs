@@ -1,127 +1,195 @@
-//! Requests by the system's ring (io_uring): submitted by whoever asks, completed on one thread.
+//! Requests by the system's ring (io_uring), on a thread that owns it.
 //!
 //! ```text
-//!   submit ──► entries ──► kernel ──► completions ──► the reaper's thread ──► sink
-//!      └── under a lock, one call for many        └── sleeps in the kernel while nothing is on its way
+//!   submit ──► inbox ──► the ring's thread: entries ──► kernel ──► completions ──► sink, on the same thread
+//!                 └── an event wakes it, only while it sleeps
 //! ```
 //!
-//! Promises upward: as [`Engine`] says; no more entries are on their way than the ring has room for completions; the thread
-//! takes no time while idle, and is gone when the engine is dropped.
+//! Promises upward: as [`Engine`] says; a sink may submit more, which costs no wake-up; no more entries are on their way than
+//! the ring has room for; the thread sleeps in the kernel while nothing is on its way, and is gone when the engine is dropped.
 //! Asks from below: a kernel that has the ring and lets this user have it; [`Ring::new`] fails where not.
+//!
+//! One thread submits and completes because the kernel completes a request in the name of the task that submitted it: were
+//! that another thread than the one that waits, each completion would wake both (measured: half the bytes a second).
 
 use crate::request::{Completion, Engine, Op, Request, Sink};
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use rustix::fd::{AsFd, AsRawFd};
+use io_uring::{IoUring, opcode, squeue, types};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-/// What the entry carries that wakes the reaper to look whether it ends.
-const END: u64 = u64::MAX;
+/// What the entry carries that waits for the event.
+const WOKEN: u64 = u64::MAX;
 
-/// A ring, and the thread that looks after it.
+/// A ring, and the thread that owns it.
 pub struct Ring {
     shared: Arc<Shared>,
-    reaper: Option<JoinHandle<()>>,
+    sink: Arc<dyn Sink>,
+    thread: Option<JoinHandle<()>>,
 }
 
 struct Shared {
-    ring: IoUring,
-    state: Mutex<State>,
-    sink: Arc<dyn Sink>,
+    inbox: Mutex<Inbox>,
+    /// Wakes the thread.
+    event: OwnedFd,
 }
 
-/// Guards the ring's submission side too.
-struct State {
-    /// Requests on their way, by the number that their entry carries.
-    flying: Vec<Option<Request>>,
-    /// Numbers that are free.
-    free: Vec<u32>,
-    /// Requests that found the ring full.
+#[derive(Default)]
+struct Inbox {
     queue: VecDeque<Request>,
-    /// Whether the reaper ends when nothing is left.
+    /// Whether the thread sleeps, or is about to: whoever puts something in wakes it.
+    asleep: bool,
+    /// Whether the thread ends when nothing is left.
     closing: bool,
 }
 
-impl State {
-    /// Whether nothing is left.
-    fn is_over(&self) -> bool {
-        self.closing && self.queue.is_empty() && self.free.len() == self.flying.len()
+impl Shared {
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the inbox, and wakes the thread if it sleeps.
+    fn put(&self, change: impl FnOnce(&mut Inbox)) {
+        let mut inbox = self.inbox();
+        change(&mut inbox);
+        let wake = std::mem::take(&mut inbox.asleep);
+        drop(inbox);
+        if wake {
+            // Full only after 2^64 wake-ups that nobody saw.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
     }
 }
 
 impl Ring {
-    /// A ring for `depth` requests at once, from 1 to 4096.
+    /// A ring for `depth` requests at once, from 1 to 4096, rounded up to a power of two.
     ///
     /// # Errors
     /// The system's: that it has no ring, or that this user may not have one.
     pub fn new(depth: u32, sink: Arc<dyn Sink>) -> std::io::Result<Self> {
         let depth = depth.clamp(1, 4096).next_power_of_two();
-        let ring = IoUring::new(depth)?;
-        let flying = std::iter::repeat_with(|| None).take(depth as usize).collect();
-        let state = State { flying, free: (0..depth).rev().collect(), queue: VecDeque::new(), closing: false };
-        let shared = Arc::new(Shared { ring, state: Mutex::new(state), sink });
-        let of_thread = Arc::clone(&shared);
-        let reaper = std::thread::Builder::new().name("terrace-ring".into()).spawn(move || of_thread.reap())?;
-        Ok(Self { shared, reaper: Some(reaper) })
+        let event = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let shared = Arc::new(Shared { inbox: Mutex::new(Inbox::default()), event });
+        let (told, tell) = mpsc::channel();
+        let (of_thread, its_sink) = (Arc::clone(&shared), Arc::clone(&sink));
+        let thread = std::thread::Builder::new().name("terrace-ring".into()).spawn(move || {
+            // The ring belongs to the thread that makes it.
+            match Owned::new(depth, of_thread, its_sink) {
+                Ok(owned) => {
+                    let _ = told.send(Ok(()));
+                    owned.run();
+                }
+                Err(error) => _ = told.send(Err(error)),
+            }
+        })?;
+        let made = tell.recv().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
+        let ring = Self { shared, sink, thread: Some(thread) };
+        made.map(|()| ring)
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+/// What the thread has for itself.
+struct Owned {
+    ring: IoUring,
+    shared: Arc<Shared>,
+    sink: Arc<dyn Sink>,
+    /// Requests on their way, by the number that their entry carries.
+    flying: Vec<Option<Request>>,
+    /// Numbers that are free.
+    free: Vec<u32>,
+    /// Whether an entry waits for the event.
+    armed: bool,
+    /// Where the event's count goes; read by nobody. An entry that still waits when the thread ends writes nothing: the event
+    /// is signalled by [`Ring`] alone, which is gone then.
+    count: Box<[u8; 8]>,
+}
+
+impl Owned {
+    fn new(depth: u32, shared: Arc<Shared>, sink: Arc<dyn Sink>) -> std::io::Result<Self> {
+        // One entry more than requests: for the event.
+        let entries = depth * 2;
+        let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
+        // Kernels before 6.1 know neither.
+        let ring = ring.or_else(|_| IoUring::new(entries))?;
+        let flying = std::iter::repeat_with(|| None).take(depth as usize).collect();
+        let free = (0..depth).rev().collect();
+        Ok(Self { ring, shared, sink, flying, free, armed: false, count: Box::new([0; 8]) })
     }
 
-    /// Puts as many waiting requests on the ring as it has room for, by one call of the system.
-    fn push(&self, state: &mut State) {
-        let mut pushed = 0;
-        while let Some(number) = (!state.queue.is_empty()).then(|| state.free.pop()).flatten() {
-            let Some(request) = state.queue.pop_front() else { break };
-            let entry = entry(&request).user_data(u64::from(number));
-            state.flying[number as usize] = Some(request);
-            self.put(&entry);
-            pushed += 1;
-        }
-        if pushed > 0 {
-            // Interrupted or short of memory: the entries stay in the ring and go with the next call, at the latest the
-            // reaper's.
-            let _ = self.ring.submit();
-        }
-    }
-
-    /// Puts an entry on the ring, under the state's lock.
-    fn put(&self, entry: &squeue::Entry) {
-        // SAFETY: the submission side is used under the state's lock only.
-        let mut submission = unsafe { self.ring.submission_shared() };
-        // SAFETY: the entry's frame and file are kept in `flying` until its completion.
-        // Not full for a request: there are as many entries as numbers.
-        let _ = unsafe { submission.push(entry) };
-    }
-
-    /// Hands completions on until the engine closes and nothing is left.
-    fn reap(&self) {
-        let mut done = Vec::new();
+    fn run(mut self) {
         loop {
-            // Refused: interrupted. What is there is looked at in any case.
-            let _ = self.ring.submit_and_wait(1);
-            // SAFETY: the completion side is used on this thread only.
-            let completions: Vec<cqueue::Entry> = unsafe { self.ring.completion_shared() }.collect();
-            let mut state = self.state();
-            for completion in completions.iter().filter(|completion| completion.user_data() != END) {
-                let number = completion.user_data() as u32;
-                let request = state.flying.get_mut(number as usize).and_then(Option::take);
-                state.free.push(number);
-                done.extend(request.map(|request| over(request, completion.result())));
+            self.push();
+            if self.may_sleep() {
+                if self.is_over() {
+                    return;
+                }
+                // Interrupted, or short of memory: what is there is looked at in any case.
+                let _ = self.ring.submit_and_wait(1);
+            } else {
+                let _ = self.ring.submit();
             }
-            self.push(&mut state);
-            let over = state.is_over();
-            drop(state);
-            done.drain(..).for_each(|completion| self.sink.completed(completion));
-            if over {
+            self.shared.inbox().asleep = false;
+            self.reap();
+        }
+    }
+
+    /// Puts as many requests on the ring as it has room for.
+    fn push(&mut self) {
+        if !self.armed {
+            let event = types::Fd(self.shared.event.as_raw_fd());
+            let entry = opcode::Read::new(event, self.count.as_mut_ptr(), 8).build().user_data(WOKEN);
+            self.armed = put(&mut self.ring, &entry);
+        }
+        while let Some(number) = self.free.pop() {
+            let Some(request) = self.shared.inbox().queue.pop_front() else {
+                self.free.push(number);
                 return;
+            };
+            let entry = entry(&request).user_data(u64::from(number));
+            self.flying[number as usize] = Some(request);
+            // There are twice as many entries as numbers.
+            put(&mut self.ring, &entry);
+        }
+    }
+
+    /// Whether there is nothing to put on the ring; then whoever changes that wakes this thread.
+    fn may_sleep(&self) -> bool {
+        let mut inbox = self.shared.inbox();
+        inbox.asleep = inbox.queue.is_empty() || self.free.is_empty();
+        inbox.asleep
+    }
+
+    fn is_over(&self) -> bool {
+        let inbox = self.shared.inbox();
+        inbox.closing && inbox.queue.is_empty() && self.free.len() == self.flying.len()
+    }
+
+    /// Hands on what has completed.
+    fn reap(&mut self) {
+        let completions: Vec<_> = self.ring.completion().collect();
+        for completion in completions {
+            if completion.user_data() == WOKEN {
+                self.armed = false;
+                continue;
+            }
+            let number = completion.user_data() as u32;
+            if let Some(request) = self.flying.get_mut(number as usize).and_then(Option::take) {
+                self.free.push(number);
+                // A sink that panics must not take the ring down under requests that are on their way.
+                let told = AssertUnwindSafe(|| self.sink.completed(over(request, completion.result())));
+                let _ = catch_unwind(told);
             }
         }
     }
+}
+
+/// Puts an entry on the ring. False when it is full.
+fn put(ring: &mut IoUring, entry: &squeue::Entry) -> bool {
+    // SAFETY: what the entry names (a frame and a file, or the event and its count) is kept until its completion.
+    unsafe { ring.submission().push(entry) }.is_ok()
 }
 
 /// A request as the ring takes it.
@@ -151,11 +219,8 @@ fn over(mut request: Request, result: i32) -> Completion {
 impl Engine for Ring {
     fn submit(&self, requests: Vec<Request>) {
         let (sound, refused): (Vec<_>, Vec<_>) = requests.into_iter().partition(Request::is_sound);
-        let mut state = self.shared.state();
-        state.queue.extend(sound);
-        self.shared.push(&mut state);
-        drop(state);
-        refused.into_iter().for_each(|request| self.shared.sink.completed(request.refuse()));
+        self.shared.put(|inbox| inbox.queue.extend(sound));
+        refused.into_iter().for_each(|request| self.sink.completed(request.refuse()));
     }
 
     fn name(&self) -> &'static str {
@@ -165,14 +230,11 @@ impl Engine for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
-        state.closing = true;
-        // Should the ring have no room, there are requests on their way, which wake the reaper as well.
-        self.shared.put(&opcode::Nop::new().build().user_data(END));
-        let _ = self.shared.ring.submit();
-        drop(state);
-        if let Some(reaper) = self.reaper.take() {
-            let _ = reaper.join();
+        self.shared.put(|inbox| inbox.closing = true);
+        // A sink may have held the last handle: then this is the thread, which ends by itself.
+        let thread = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
+        if let Some(thread) = thread {
+            let _ = thread.join();
         }
     }
 }
