@@ -1,6 +1,6 @@
 //! Transfers when calls of the driver fail, or the device is lost.
 
-use super::transfers::{DISCRETE, PERMANENT, TRANSIENT, buffer, bytes, is_driver, options};
+use super::transfers::{DISCRETE, PERMANENT, TRANSIENT, buffer, bytes, ground, is_driver, options};
 use super::{open, small};
 use terrace_cuda::Cuda;
 use terrace_device::{Device, DeviceBuffer, DeviceError, PinnedBuffer, Stream, TransferEngine, TransferOptions};
@@ -10,10 +10,7 @@ use terrace_tests::simcuda::{Session, Simulator};
 /// Transfers there and back while `permille` of every kind of call that moves bytes are refused for a reason that passes:
 /// every byte is right, or there is one error. Gives how many were done and how many retries that took.
 fn under_faults(transfers: usize, permille: u64, seed: u64) -> (usize, u64) {
-    let session = Simulator::exclusive(DISCRETE);
-    let device = open(0, small()).expect("the device opens");
-    let stream = device.stream().expect("a stream");
-    let engine = TransferEngine::with(&device, options()).expect("an engine");
+    let (session, device, stream, engine) = ground(options());
     let mut random = Random::new(seed);
     arm(&session, &mut random, transfers as u64 * 3, permille);
     let mut buffers: Vec<(DeviceBuffer<u8>, Vec<u8>)> = Vec::new();
@@ -99,11 +96,8 @@ fn transfers_under_transient_faults_are_right_or_one_error() {
 #[test]
 fn a_permanent_fault_is_told_once() {
     for name in ["cuMemcpyBatchAsync", "cuEventRecord"] {
-        let session = Simulator::exclusive(DISCRETE);
-        let device = open(0, small()).expect("the device opens");
-        let stream = device.stream().expect("a stream");
         let options = TransferOptions { lanes: 1, chunk: (32 << 10, 32 << 10), ..options() };
-        let engine = TransferEngine::with(&device, options).expect("an engine");
+        let (session, device, stream, engine) = ground(options);
         let upload = |seed, len| engine.upload(bytes(seed, len), buffer(&device, &stream, len), 0);
         // The lane waits for the first while the others queue.
         session.hold();
@@ -212,10 +206,7 @@ fn buffer_of_lost(device: &Device, stream: &Stream) -> DeviceBuffer<u8> {
 /// One refusal of a piece with many places is tried again like any other, and successes between do not make tries endless.
 #[test]
 fn tries_are_counted_for_each_place() {
-    let session = Simulator::exclusive(DISCRETE);
-    let device = open(0, small()).expect("the device opens");
-    let stream = device.stream().expect("a stream");
-    let engine = TransferEngine::with(&device, TransferOptions { attempts: 3, ..options() }).expect("an engine");
+    let (session, device, stream, engine) = ground(TransferOptions { attempts: 3, ..options() });
     let mut there = buffer(&device, &stream, 100_000);
     let content = bytes(1, 400);
     let parts: Vec<(usize, &[u8])> = (0..100).map(|at| (at * 1000, content.as_slice())).collect();
@@ -237,11 +228,8 @@ fn tries_are_counted_for_each_place() {
 /// What was half written says so; the error is the first one.
 #[test]
 fn a_torn_target_is_not_whole() {
-    let session = Simulator::exclusive(DISCRETE);
-    let device = open(0, small()).expect("the device opens");
-    let stream = device.stream().expect("a stream");
     let options = TransferOptions { lanes: 1, chunk: (4096, 4096), ..options() };
-    let engine = TransferEngine::with(&device, options).expect("an engine");
+    let (session, device, stream, engine) = ground(options);
     let mut there = buffer(&device, &stream, 20_000);
     there.as_slice_mut().fill(0).expect("a fill");
     stream.synchronize().expect("it is done");
@@ -258,10 +246,7 @@ fn a_torn_target_is_not_whole() {
 /// An event that cannot be asked says nothing about the copy: the stream does.
 #[test]
 fn an_event_that_cannot_be_asked_is_no_failure() {
-    let session = Simulator::exclusive(DISCRETE);
-    let device = open(0, small()).expect("the device opens");
-    let stream = device.stream().expect("a stream");
-    let engine = TransferEngine::with(&device, options()).expect("an engine");
+    let (session, device, stream, engine) = ground(options());
     session.fail("cuEventSynchronize", 1, PERMANENT);
     let done = engine.upload(bytes(3, 1000), buffer(&device, &stream, 1000), 0).wait().expect("it is there");
     assert_eq!(done.target.to_vec().expect("bytes"), bytes(3, 1000));

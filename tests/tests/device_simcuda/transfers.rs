@@ -22,6 +22,15 @@ pub fn options() -> TransferOptions {
     TransferOptions { chunk: (4 << 10, 32 << 10), backoff, backoff_most: backoff, ..TransferOptions::default() }
 }
 
+/// The driver, a device, a stream and an engine; in this order, so that the driver is looked at when the rest is gone.
+pub fn ground(options: TransferOptions) -> (Session, Device, Stream, TransferEngine) {
+    let session = Simulator::exclusive(DISCRETE);
+    let device = open(0, small()).expect("the device opens");
+    let stream = device.stream().expect("a stream");
+    let engine = TransferEngine::with(&device, options).expect("an engine");
+    (session, device, stream, engine)
+}
+
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     (0..len).map(|_| random.next() as u8).collect()
@@ -87,10 +96,7 @@ fn what_is_in_flight_is_not_freed() {
 /// A transfer comes after what was put on its buffer's stream before.
 #[test]
 fn transfers_come_after_the_stream_s_work() {
-    let session = Simulator::exclusive(DISCRETE);
-    let device = open(0, small()).expect("the device opens");
-    let stream = device.stream().expect("a stream");
-    let engine = TransferEngine::with(&device, options()).expect("an engine");
+    let (session, device, stream, engine) = ground(options());
     let mut there = buffer(&device, &stream, 100_000);
     for value in 0..5 {
         session.hold();
@@ -183,10 +189,7 @@ fn copies_come_after_both_streams() {
 /// Given up when all of it was on its way already: it is done. And a transfer is counted once.
 #[test]
 fn a_transfer_ends_once() {
-    let session = Simulator::exclusive(DISCRETE);
-    let device = open(0, small()).expect("the device opens");
-    let stream = device.stream().expect("a stream");
-    let engine = TransferEngine::with(&device, options()).expect("an engine");
+    let (session, device, stream, engine) = ground(options());
     session.hold();
     let upload = engine.upload(bytes(4, 500), buffer(&device, &stream, 500), 0);
     while session.calls(Some("cuEventSynchronize")) == 0 {
