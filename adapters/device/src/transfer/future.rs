@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A transfer that moved all its bytes.
-#[derive(Debug)]
 pub struct Done<S, T> {
     /// Where the bytes came from.
     pub source: S,
@@ -26,7 +25,6 @@ pub struct Done<S, T> {
 }
 
 /// A transfer that did not.
-#[derive(Debug)]
 pub struct Undone<S, T> {
     /// Why not.
     pub error: DeviceError,
@@ -41,9 +39,29 @@ impl<S, T> fmt::Display for Undone<S, T> {
     }
 }
 
-impl<S: fmt::Debug, T: fmt::Debug> std::error::Error for Undone<S, T> {
+impl<S, T> std::error::Error for Undone<S, T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
+    }
+}
+
+// Not the buffers: they may have gigabytes of elements.
+impl<S, T> fmt::Debug for Done<S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Done").field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
+impl<S, T> fmt::Debug for Undone<S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let back = self.buffers.is_some();
+        f.debug_struct("Undone").field("error", &self.error).field("buffers_are_back", &back).finish()
+    }
+}
+
+impl<T> fmt::Debug for Torn<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Torn").field("touched", &self.touched).finish_non_exhaustive()
     }
 }
 
@@ -54,7 +72,6 @@ impl<S, T> From<Undone<S, T>> for DeviceError {
 }
 
 /// The target of a transfer that was not done: it may hold any part of the new bytes.
-#[derive(Debug)]
 #[must_use = "the buffer is in here"]
 pub struct Torn<T> {
     target: T,
