@@ -277,8 +277,7 @@ impl DeviceBlock {
         if !service.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED) {
             return service.synchronize();
         }
-        let uses = self.extra.get().map_or(Vec::new(), |extra| extra.lock().uses.clone());
-        uses.iter().chain([&*self.home]).try_for_each(|stream| service.synchronize_stream(stream.raw))
+        self.finish()
     }
 
     /// Moves a part of managed memory to who uses it next, on the block's stream.

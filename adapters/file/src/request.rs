@@ -18,6 +18,17 @@ pub enum Op {
     Sync,
 }
 
+impl Op {
+    /// As errors name it.
+    pub(crate) fn call(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+        }
+    }
+}
+
 /// One thing to do.
 #[derive(Debug)]
 pub struct Request {

@@ -91,6 +91,13 @@ impl<T: Pod> DeviceBuffer<T> {
         &self.meter
     }
 
+    /// Copies between the front of it and `len` elements of host memory that the device reaches, on this buffer's stream;
+    /// does not wait.
+    pub(super) fn copy_host(&self, host: &DeviceBlock, len: usize, to_device: bool) -> Result<(), DeviceError> {
+        self.slice(..len)?;
+        self.block.copy_pinned(host, (len * size_of::<T>()) as u64, to_device)
+    }
+
     /// The memory under it: to say that other streams use it, or how it was given.
     pub fn block(&self) -> &DeviceBlock {
         &self.block

@@ -62,8 +62,7 @@ impl<T: Pod> PinnedBuffer<T> {
     /// # Errors
     /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's. The elements are lost then.
     pub fn copy_to(self, to: &mut DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
-        to.slice(..self.len)?;
-        to.block().copy_pinned(&self.block, (self.len * size_of::<T>()) as u64, true)?;
+        to.copy_host(&self.block, self.len, true)?;
         Ok(InFlight::new(self, to.block().stream_core()))
     }
 
@@ -72,8 +71,7 @@ impl<T: Pod> PinnedBuffer<T> {
     /// # Errors
     /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's. The elements are lost then.
     pub fn copy_from(self, from: &DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
-        from.slice(..self.len)?;
-        from.block().copy_pinned(&self.block, (self.len * size_of::<T>()) as u64, false)?;
+        from.copy_host(&self.block, self.len, false)?;
         Ok(InFlight::new(self, from.block().stream_core()))
     }
 }

@@ -128,10 +128,8 @@ impl<T: Pod> RegisteredBuffer<T> {
     }
 
     fn copy(self, buffer: &DeviceBuffer<T>, to_device: bool) -> Result<InFlight<T, Self>, Refused<Self>> {
-        let (block, stream) = (buffer.block(), buffer.block().stream_core());
-        let bytes = (self.len * size_of::<T>()) as u64;
-        let fits = buffer.slice(..self.len).map(drop);
-        match fits.and_then(|()| block.copy_pinned(&self.block, bytes, to_device)) {
+        let stream = buffer.block().stream_core();
+        match buffer.copy_host(&self.block, self.len, to_device) {
             Ok(()) => Ok(InFlight::new(self, stream)),
             Err(error) => {
                 // A refused call changed nothing; should the driver have begun all the same, it is waited for.

@@ -67,15 +67,15 @@ impl Lane {
     /// # Errors
     /// The driver's.
     pub(super) fn new(shared: Arc<Shared>) -> Result<Self, DeviceError> {
-        let told = |fault| shared.service.error(fault);
-        let stream = shared.service.backend().create_stream().map_err(told)?;
+        let service = Arc::clone(&shared.service);
+        let told = |fault| service.error(fault);
+        let stream = service.backend().create_stream().map_err(told)?;
         let (slots, followed, heard) = (Default::default(), HashMap::new(), Instant::now());
         // Whole from here on: should an event be refused, the rest goes with it.
         let mut lane = Self { shared, stream, mark: None, slots, turn: 0, followed, heard };
-        let event = |lane: &Self| lane.backend().create_event().map_err(|fault| lane.shared.service.error(fault));
-        lane.mark = Some(event(&lane)?);
-        for slot in 0..lane.slots.len() {
-            lane.slots[slot].event = Some(event(&lane)?);
+        lane.mark = Some(service.backend().create_event().map_err(told)?);
+        for slot in &mut lane.slots {
+            slot.event = Some(service.backend().create_event().map_err(told)?);
         }
         Ok(lane)
     }
@@ -134,7 +134,7 @@ impl Lane {
         self.follow(load)?;
         let ranges: Vec<CopyRange> = load.parts.iter().map(|part| part.range).collect();
         let staged = !load.route.direct && self.stage(turn, load.bytes).is_some();
-        let copies = if staged { self.staged(turn, &ranges, load.route.way) } else { ranges };
+        let copies = if staged { self.staged(turn, &ranges, load.route.way == Way::Up) } else { ranges };
         let (slot, backend) = (&self.slots[turn], self.backend());
         let event = slot.event.ok_or(Fault::of("record", Reason::BadHandle))?;
         // SAFETY: the device's ranges lie in blocks that the job keeps, those of the host in its buffers or in the slot's
@@ -145,13 +145,13 @@ impl Lane {
     }
 
     /// The copies between the slot's memory and the device; bytes that go up are in there already.
-    fn staged(&mut self, turn: usize, ranges: &[CopyRange], way: Way) -> Vec<CopyRange> {
+    fn staged(&mut self, turn: usize, ranges: &[CopyRange], up: bool) -> Vec<CopyRange> {
         let Some(stage) = &mut self.slots[turn].stage else { return Vec::new() };
-        if way.is_up() {
+        if up {
             // SAFETY: sources are the jobs' buffers, alive until they end; the slot was settled; `stage` made room for all.
             unsafe { stage.fill(ranges) };
         }
-        stage.through(ranges, way.is_up())
+        stage.through(ranges, up)
     }
 
     /// The slot's memory, with room for so many bytes. `None` where no pinned memory is to be had: the driver then copies
@@ -167,14 +167,15 @@ impl Lane {
     }
 
     /// Takes out what would draw this stream into somebody's capture: parts whose streams are captured, by terrace's own
-    /// calls or by others'.
+    /// calls or by others'. Each stream is asked for once, however many parts are of it.
     fn sift(&self, load: Load) -> (Load, Load) {
         let Load { route, parts, .. } = load;
+        // A driver that cannot say is asked again by `record`, which then fails.
+        let ask =
+            |home: &StreamCore| home.route() != NO_ROUTE || self.backend().is_capturing(home.raw).unwrap_or(false);
+        let mut asked = HashMap::new();
         let (captured, free): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| {
-            self.unfollowed(part).any(|home| {
-                // A driver that cannot say is asked again by `record`, which then fails.
-                home.route() != NO_ROUTE || self.backend().is_capturing(home.raw).unwrap_or(false)
-            })
+            self.unfollowed(part).any(|home| *asked.entry(home.owner.0).or_insert_with(|| ask(home)))
         });
         let load = |parts: Vec<Part>| Load { route, bytes: parts.iter().map(|part| part.range.bytes).sum(), parts };
         (load(free), load(captured))
@@ -243,9 +244,7 @@ impl Lane {
         }
         self.shared.refused(load, fault, quiet);
     }
-}
 
-impl Lane {
     /// Another stream in place of one that a capture has drawn in. Refused: the next piece fails like this one.
     fn renew(&mut self) {
         let Ok(stream) = self.backend().create_stream() else { return };

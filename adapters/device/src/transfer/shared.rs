@@ -6,7 +6,7 @@
 //!
 //! Locks: the queue's, then a job's, then the tally's.
 
-use super::job::{After, Homes, Job, Keep, Route, Way, may_pass};
+use super::job::{After, Homes, Job, Keep, Route, may_pass};
 use super::options::{Priority, TransferOptions};
 use super::pace::Pace;
 use super::queue::{Load, Queue};
@@ -194,12 +194,5 @@ impl Shared {
             self.state().queue.push(job);
             self.work.notify_one();
         }
-    }
-}
-
-impl Way {
-    /// Whether the host's side is where bytes come from.
-    pub(super) fn is_up(self) -> bool {
-        matches!(self, Self::Up)
     }
 }

@@ -85,11 +85,11 @@ impl Counts {
         let now = Instant::now();
         let (since, before) = self.window.unwrap_or((now, 0));
         let (time, bytes) = (now - since, before + bytes);
-        self.window = if last { None } else { Some((since, bytes)) };
-        if time >= WINDOW || last {
+        let over = last || time >= WINDOW;
+        if over {
             self.stats.best = self.stats.best.max(bytes as f64 / time.as_secs_f64().max(1e-6));
-            self.window = if last { None } else { Some((now, 0)) };
         }
+        self.window = (!last).then_some(if over { (now, 0) } else { (since, bytes) });
     }
 }
 

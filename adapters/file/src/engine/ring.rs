@@ -206,12 +206,7 @@ fn entry(request: &Request) -> squeue::Entry {
 }
 
 fn over(mut request: Request, result: i32) -> Completion {
-    let call = match request.op {
-        Op::Read => "read",
-        Op::Write => "write",
-        Op::Sync => "sync",
-    };
-    let fault = || request.slab.fault(call, request.offset, -result);
+    let fault = || request.slab.fault(request.op.call(), request.offset, -result);
     let result = usize::try_from(result).map_err(|_| fault());
     Completion { token: request.token, result, frame: request.frame.take() }
 }

@@ -2,7 +2,6 @@
 //!
 //! Promises upward: as [`Engine`] says; threads sleep while nothing is asked, and are gone when it is dropped.
 
-use crate::fault::FileFault;
 use crate::request::{Completion, Engine, Op, Request, Sink};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -52,18 +51,16 @@ pub fn perform(mut request: Request) -> Completion {
     if !request.is_sound() {
         return request.refuse();
     }
-    let result = match (request.op, &mut request.frame) {
-        (Op::Read, Some(frame)) => rustix::io::pread(&*request.slab, &mut frame[..request.bytes], request.offset)
-            .map_err(|error| ("read", error)),
-        (Op::Write, Some(frame)) => rustix::io::pwrite(&*request.slab, &frame[..request.bytes], request.offset)
-            .map_err(|error| ("write", error)),
-        (Op::Sync, _) => rustix::fs::fdatasync(&*request.slab).map(|()| 0).map_err(|error| ("sync", error)),
-        (Op::Read | Op::Write, None) => Err(("request", rustix::io::Errno::INVAL)),
+    let moved = match (request.op, &mut request.frame) {
+        (Op::Read, Some(frame)) => rustix::io::pread(&*request.slab, &mut frame[..request.bytes], request.offset),
+        (Op::Write, Some(frame)) => rustix::io::pwrite(&*request.slab, &frame[..request.bytes], request.offset),
+        (Op::Sync, _) => rustix::fs::fdatasync(&*request.slab).map(|()| 0),
+        // Refused above.
+        (Op::Read | Op::Write, None) => Err(rustix::io::Errno::INVAL),
     };
-    let told = |(call, error): (&'static str, rustix::io::Errno)| -> FileFault {
-        request.slab.fault(call, request.offset, error.raw_os_error())
-    };
-    Completion { token: request.token, result: result.map_err(told), frame: request.frame.take() }
+    let fault = |error: rustix::io::Errno| request.slab.fault(request.op.call(), request.offset, error.raw_os_error());
+    let result = moved.map_err(fault);
+    Completion { token: request.token, result, frame: request.frame.take() }
 }
 
 impl Threads {
