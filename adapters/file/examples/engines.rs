@@ -168,9 +168,9 @@ impl Sink for Next {
 fn engine(bench: &Arc<Bench>, op: Op, bytes: usize, depth: usize) -> Result<(), Error> {
     let (begun, done, all, engine) = (AtomicU64::new(0), Mutex::new(0), Condvar::new(), OnceLock::new());
     let next = Arc::new(Next { bench: Arc::clone(bench), op, bytes, engine, begun, done, all });
-    let ring = Arc::new(Ring::new(64, Arc::clone(&next) as Arc<dyn Sink>)?);
+    let ring = Arc::new(Ring::new(depth as u32, Arc::clone(&next) as Arc<dyn Sink>)?);
     let _ = next.engine.set(Arc::downgrade(&ring));
-    let frames: Vec<Frame> = (0..depth).map(|_| bench.frames.take(bytes)).collect::<Result<_, _>>()?;
+    let frames: Vec<Frame> = (0..2 * depth).map(|_| bench.frames.take(bytes)).collect::<Result<_, _>>()?;
     ring.submit(frames.into_iter().filter_map(|frame| next.next(frame)).collect());
     let mut done = next.done.lock().expect("no panic");
     while *done < FILE / bytes as u64 {

@@ -100,6 +100,8 @@ struct Owned {
     flying: Vec<Option<Request>>,
     /// Numbers that are free.
     free: Vec<u32>,
+    /// Completions that the sink has not seen; empty but while it is told.
+    over: Vec<Completion>,
     /// Whether an entry waits for the event.
     armed: bool,
     /// Where the event's count goes; read by nobody. An entry that still waits when the thread ends writes nothing: the event
@@ -116,7 +118,7 @@ impl Owned {
         let ring = ring.or_else(|_| IoUring::new(entries))?;
         let flying = std::iter::repeat_with(|| None).take(depth as usize).collect();
         let free = (0..depth).rev().collect();
-        Ok(Self { ring, shared, sink, flying, free, armed: false, count: Box::new([0; 8]) })
+        Ok(Self { ring, shared, sink, flying, free, over: Vec::new(), armed: false, count: Box::new([0; 8]) })
     }
 
     fn run(mut self) {
@@ -169,8 +171,8 @@ impl Owned {
 
     /// Hands on what has completed.
     fn reap(&mut self) {
-        let completions: Vec<_> = self.ring.completion().collect();
-        for completion in completions {
+        let mut over = std::mem::take(&mut self.over);
+        for completion in self.ring.completion() {
             if completion.user_data() == WOKEN {
                 self.armed = false;
                 continue;
@@ -178,11 +180,18 @@ impl Owned {
             let number = completion.user_data() as u32;
             if let Some(request) = self.flying.get_mut(number as usize).and_then(Option::take) {
                 self.free.push(number);
-                // A sink that panics must not take the ring down under requests that are on their way.
-                let told = AssertUnwindSafe(|| self.sink.completed(over(request, completion.result())));
-                let _ = catch_unwind(told);
+                over.push(completed(request, completion.result()));
             }
         }
+        // Those that wait for room go first: the disk works while the sink does.
+        self.push();
+        let _ = self.ring.submit();
+        for completion in over.drain(..) {
+            // A sink that panics must not take the ring down under requests that are on their way.
+            let told = AssertUnwindSafe(|| self.sink.completed(completion));
+            let _ = catch_unwind(told);
+        }
+        self.over = over;
     }
 }
 
@@ -205,7 +214,7 @@ fn entry(request: &Request) -> squeue::Entry {
     }
 }
 
-fn over(mut request: Request, result: i32) -> Completion {
+fn completed(mut request: Request, result: i32) -> Completion {
     let fault = || request.slab.fault(request.op.call(), request.offset, -result);
     let result = usize::try_from(result).map_err(|_| fault());
     Completion { token: request.token, result, frame: request.frame.take() }
