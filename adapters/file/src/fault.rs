@@ -23,6 +23,8 @@ pub enum Reason {
     Unsupported,
     /// Somebody else has it.
     Busy,
+    /// It is closed.
+    Closed,
     /// Anything else.
     Other,
 }
@@ -73,6 +75,7 @@ impl fmt::Display for FileFault {
             Reason::Denied => "not allowed: look at the rights and at how it is mounted",
             Reason::Unsupported => "not supported here",
             Reason::Busy => "in use by another program",
+            Reason::Closed => "closed",
             Reason::Other => "failed",
         };
         write!(f, "{call} of {file} at {offset}: {what}")?;

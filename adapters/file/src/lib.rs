@@ -6,20 +6,29 @@
 //! | `slab` | a file of a fixed size, all of whose space is taken |
 //! | `request` | what is asked of an engine, and what comes of it |
 //! | `engine` | the system's ring, or threads |
+//! | `task` | what goes on by itself |
+//! | `disk` | what the store asks of the world: orders and answers |
+//! | `directory` | a disk: files of one directory, through an engine |
 //! | `fault` | what a file says when it refuses |
 //!
 //! Linux only: direct I/O, the ring and `fallocate` are its own.
 
 #![cfg(target_os = "linux")]
 
+mod directory;
+mod disk;
 mod engine;
 mod fault;
 mod frame;
 mod request;
 mod slab;
+mod task;
 
+pub use directory::{Directory, EngineKind};
+pub use disk::{Answer, Disk, File, Order, Reply};
 pub use engine::{Ring, Threads, perform};
 pub use fault::{FileFault, Reason};
 pub use frame::{ALIGN, Frame, Frames};
 pub use request::{Completion, Engine, Op, Request, Sink};
 pub use slab::Slab;
+pub use task::{Join, Nudge, Tasks};

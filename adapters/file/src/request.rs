@@ -75,16 +75,23 @@ pub struct Completion {
     pub result: Result<usize, FileFault>,
 }
 
-/// Told of completions, on a thread of the engine's or on the submitter's. It is quick and does not panic.
+/// Told of completions, on a thread of the engine's or on the submitter's. It does not panic.
 pub trait Sink: Send + Sync + 'static {
     /// A request is over.
     fn completed(&self, completion: Completion);
+
+    /// On a thread of the engine's, after completions were told there and after [`Engine::nudge`]: the disk works meanwhile,
+    /// so that what takes time belongs here.
+    fn settle(&self) {}
 }
 
 /// Does requests, many at once, in any order.
 pub trait Engine: Send + Sync {
     /// Takes requests; each ends by one completion.
     fn submit(&self, requests: Vec<Request>);
+
+    /// Has [`Sink::settle`] called soon.
+    fn nudge(&self);
 
     /// What it is, for people.
     fn name(&self) -> &'static str;

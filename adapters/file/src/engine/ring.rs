@@ -42,6 +42,8 @@ struct Inbox {
     queue: VecDeque<Request>,
     /// Whether the thread sleeps, or is about to: whoever puts something in wakes it.
     asleep: bool,
+    /// Whether somebody wants the sink to settle.
+    nudged: bool,
     /// Whether the thread ends when nothing is left.
     closing: bool,
 }
@@ -133,8 +135,11 @@ impl Owned {
             } else {
                 let _ = self.ring.submit();
             }
-            self.shared.inbox().asleep = false;
-            self.reap();
+            let mut inbox = self.shared.inbox();
+            inbox.asleep = false;
+            let nudged = std::mem::take(&mut inbox.nudged);
+            drop(inbox);
+            self.reap(nudged);
         }
     }
 
@@ -160,17 +165,17 @@ impl Owned {
     /// Whether there is nothing to put on the ring; then whoever changes that wakes this thread.
     fn may_sleep(&self) -> bool {
         let mut inbox = self.shared.inbox();
-        inbox.asleep = inbox.queue.is_empty() || self.free.is_empty();
+        inbox.asleep = !inbox.nudged && (inbox.queue.is_empty() || self.free.is_empty());
         inbox.asleep
     }
 
     fn is_over(&self) -> bool {
         let inbox = self.shared.inbox();
-        inbox.closing && inbox.queue.is_empty() && self.free.len() == self.flying.len()
+        inbox.closing && !inbox.nudged && inbox.queue.is_empty() && self.free.len() == self.flying.len()
     }
 
     /// Hands on what has completed.
-    fn reap(&mut self) {
+    fn reap(&mut self, nudged: bool) {
         let mut over = std::mem::take(&mut self.over);
         for completion in self.ring.completion() {
             if completion.user_data() == WOKEN {
@@ -186,10 +191,13 @@ impl Owned {
         // Those that wait for room go first: the disk works while the sink does.
         self.push();
         let _ = self.ring.submit();
+        // A sink that panics must not take the ring down under requests that are on their way.
+        let (sink, any) = (&self.sink, nudged || !over.is_empty());
         for completion in over.drain(..) {
-            // A sink that panics must not take the ring down under requests that are on their way.
-            let told = AssertUnwindSafe(|| self.sink.completed(completion));
-            let _ = catch_unwind(told);
+            let _ = catch_unwind(AssertUnwindSafe(|| sink.completed(completion)));
+        }
+        if any {
+            let _ = catch_unwind(AssertUnwindSafe(|| sink.settle()));
         }
         self.over = over;
     }
@@ -225,6 +233,10 @@ impl Engine for Ring {
         let (sound, refused): (Vec<_>, Vec<_>) = requests.into_iter().partition(Request::is_sound);
         self.shared.put(|inbox| inbox.queue.extend(sound));
         refused.into_iter().for_each(|request| self.sink.completed(request.refuse()));
+    }
+
+    fn nudge(&self) {
+        self.shared.put(|inbox| inbox.nudged = true);
     }
 
     fn name(&self) -> &'static str {

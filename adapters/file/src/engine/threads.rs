@@ -4,6 +4,7 @@
 
 use crate::request::{Completion, Engine, Op, Request, Sink};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -21,6 +22,8 @@ struct Shared {
 
 struct State {
     queue: VecDeque<Request>,
+    /// Whether somebody wants the sink to settle.
+    nudged: bool,
     closing: bool,
 }
 
@@ -34,14 +37,22 @@ impl Shared {
         loop {
             let mut state = self.state();
             let request = loop {
+                if std::mem::take(&mut state.nudged) {
+                    break None;
+                }
                 match state.queue.pop_front() {
-                    Some(request) => break request,
+                    Some(request) => break Some(request),
                     None if state.closing => return,
                     None => state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
                 }
             };
             drop(state);
-            self.sink.completed(perform(request));
+            // A sink that panics must not take the thread with it.
+            let told = AssertUnwindSafe(|| {
+                request.into_iter().for_each(|request| self.sink.completed(perform(request)));
+                self.sink.settle();
+            });
+            let _ = catch_unwind(told);
         }
     }
 }
@@ -69,7 +80,7 @@ impl Threads {
     /// # Errors
     /// The system's, for threads; none is left then.
     pub fn new(threads: usize, sink: Arc<dyn Sink>) -> std::io::Result<Self> {
-        let state = Mutex::new(State { queue: VecDeque::new(), closing: false });
+        let state = Mutex::new(State { queue: VecDeque::new(), nudged: false, closing: false });
         let shared = Arc::new(Shared { state, work: Condvar::new(), sink });
         // Should a thread be refused, dropping the pool ends those before.
         let mut pool = Self { shared, threads: Vec::new() };
@@ -89,6 +100,11 @@ impl Engine for Threads {
         if many { self.shared.work.notify_all() } else { self.shared.work.notify_one() }
     }
 
+    fn nudge(&self) {
+        self.shared.state().nudged = true;
+        self.shared.work.notify_one();
+    }
+
     fn name(&self) -> &'static str {
         "threads"
     }
@@ -98,7 +114,9 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.shared.state().closing = true;
         self.shared.work.notify_all();
-        for thread in self.threads.drain(..) {
+        // The last handle may have been held by a task: then this is one of the threads, which ends by itself.
+        let current = std::thread::current().id();
+        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != current) {
             let _ = thread.join();
         }
     }

@@ -1,0 +1,145 @@
+//! What the store asks of a disk: orders, each answered once, in any order.
+//!
+//! Promises upward: [`Disk`] is all that the store knows of the world below it, so that a simulated disk can take its place.
+//! What a write has written survives a power cut only after a later [`Order::Sync`] of that file; that a file was made or
+//! removed, only after a later [`Order::SyncNames`].
+
+use crate::fault::{FileFault, Reason};
+use crate::frame::Frame;
+use futures_channel::oneshot;
+use std::fmt;
+
+/// A file of the store's, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum File {
+    /// Bytes of buffers.
+    Slab(u32),
+    /// What is durable, and where it lies.
+    Log(u32),
+}
+
+impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slab(number) => write!(f, "terrace-{number:08x}.slab"),
+            Self::Log(number) => write!(f, "terrace-{number:08x}.log"),
+        }
+    }
+}
+
+impl File {
+    /// The file of that name, if it is one of the store's.
+    pub fn named(name: &str) -> Option<Self> {
+        let (number, kind) = name.strip_prefix("terrace-")?.split_once('.')?;
+        let number = u32::from_str_radix(number, 16).ok()?;
+        let file = match kind {
+            "slab" => Self::Slab(number),
+            "log" => Self::Log(number),
+            _ => return None,
+        };
+        // Only as we write them: no signs, no capitals, no missing zeros.
+        (file.to_string() == name).then_some(file)
+    }
+}
+
+/// One thing to do.
+#[derive(Debug)]
+pub enum Order {
+    /// Make a file of so many bytes, all of whose space is taken. Refused when it is there, or the disk is full; nothing is
+    /// left then.
+    Create {
+        /// Which.
+        file: File,
+        /// Bytes, a multiple of a page.
+        bytes: u64,
+    },
+    /// Remove a file.
+    Remove {
+        /// Which.
+        file: File,
+    },
+    /// Let what was made and removed before survive a power cut.
+    SyncNames,
+    /// Fill the front of the frame.
+    Read {
+        /// From which file.
+        file: File,
+        /// From which byte, a multiple of [`ALIGN`](crate::ALIGN).
+        offset: u64,
+        /// How many bytes, a multiple of it too.
+        bytes: usize,
+        /// Where to.
+        frame: Frame,
+    },
+    /// Write the front of the frame.
+    Write {
+        /// To which file.
+        file: File,
+        /// To which byte, a multiple of [`ALIGN`](crate::ALIGN).
+        offset: u64,
+        /// How many bytes, a multiple of it too.
+        bytes: usize,
+        /// From where.
+        frame: Frame,
+    },
+    /// Let what was written to the file before survive a power cut.
+    Sync {
+        /// Which.
+        file: File,
+    },
+}
+
+/// What came of an order.
+#[derive(Debug)]
+pub struct Answer {
+    /// Bytes moved, which may be fewer than were asked for; 0 where none were to move.
+    pub result: Result<usize, FileFault>,
+    /// The memory back.
+    pub frame: Option<Frame>,
+}
+
+impl Answer {
+    /// Of an order without memory.
+    pub fn plain(result: Result<(), FileFault>) -> Self {
+        Self { result: result.map(|()| 0), frame: None }
+    }
+}
+
+/// Where the answer goes. Dropped without one, the asker learns that the disk is gone.
+pub type Reply = oneshot::Sender<Answer>;
+
+/// Does orders.
+pub trait Disk: Send + Sync + 'static {
+    /// The files that are there, with their sizes.
+    ///
+    /// # Errors
+    /// The system's.
+    fn files(&self) -> Result<Vec<(File, u64)>, FileFault>;
+
+    /// Takes an order. What it reads and writes may happen at any time until the answer, whether or not anybody still waits.
+    fn submit(&self, order: Order, reply: Reply);
+}
+
+/// Asks, and waits for the answer.
+#[expect(dead_code, reason = "the store asks")]
+pub(crate) async fn ask(disk: &dyn Disk, order: Order) -> Answer {
+    let (reply, answer) = oneshot::channel();
+    disk.submit(order, reply);
+    let gone = || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: Reason::Closed };
+    answer.await.unwrap_or_else(|_| Answer { result: Err(gone()), frame: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_as_we_write_them_are_ours() {
+        for file in [File::Slab(0), File::Log(u32::MAX), File::Slab(0xabc)] {
+            assert_eq!(File::named(&file.to_string()), Some(file));
+        }
+        for name in ["terrace-1.slab", "terrace-0000000A.slab", "terrace-+0000001.log", "terrace-00000001.txt", "x"] {
+            assert_eq!(File::named(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Tasks: what goes on by itself, polled by whoever drives the disk.
+//!
+//! Promises upward: a task that was begun ends, whether or not anybody waits for it; its result, or that it panicked, is told
+//! to who does; a task that becomes ready is polled soon, on a thread that calls [`Tasks::run`].
+//! Asks from below: somebody who calls [`Tasks::run`] after the [`Nudge`].
+//!
+//! Invariant: while `ready` is not empty, `driven` is true: somebody is in [`Tasks::run`], or was nudged.
+
+use async_task::Runnable;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+
+/// Called when a task is ready and nobody runs tasks: it has [`Tasks::run`] called, on another thread or later.
+pub type Nudge = Box<dyn Fn() + Send + Sync>;
+
+/// A queue of tasks. Clones are the same.
+#[derive(Clone, Default)]
+pub struct Tasks {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    nudge: OnceLock<Nudge>,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Runnable>,
+    driven: bool,
+}
+
+impl Tasks {
+    /// No tasks, and nobody who runs them.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says how to have [`run`](Self::run) called. Only the first one counts.
+    pub fn driven_by(&self, nudge: Nudge) {
+        let _ = self.shared.nudge.set(nudge);
+        // What became ready before there was anybody.
+        if !self.state().ready.is_empty() {
+            self.nudge();
+        }
+    }
+
+    /// Begins a task.
+    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Join<T> {
+        let queue = self.clone();
+        let schedule = move |task| queue.push(task);
+        let caught = futures_lite::FutureExt::catch_unwind(AssertUnwindSafe(future));
+        let (runnable, task) = async_task::spawn(caught, schedule);
+        runnable.schedule();
+        Join { task: Some(task) }
+    }
+
+    fn push(&self, task: Runnable) {
+        let mut state = self.state();
+        state.ready.push_back(task);
+        let driven = std::mem::replace(&mut state.driven, true);
+        drop(state);
+        if !driven {
+            self.nudge();
+        }
+    }
+
+    fn nudge(&self) {
+        if let Some(nudge) = self.shared.nudge.get() {
+            nudge();
+        }
+    }
+
+    /// Says that [`run`](Self::run) will be called soon: until then nobody is nudged.
+    pub fn expect(&self) {
+        self.state().driven = true;
+    }
+
+    /// Polls what is ready, until nothing is.
+    pub fn run(&self) {
+        while self.run_one(0) {}
+    }
+
+    /// Polls one ready task: number `which` in the queue, counted round. False when none is ready. The order in which tasks
+    /// are run is free: simulations choose it.
+    pub fn run_one(&self, which: usize) -> bool {
+        let mut state = self.state();
+        let index = which % state.ready.len().max(1);
+        let Some(task) = state.ready.remove(index) else {
+            state.driven = false;
+            return false;
+        };
+        drop(state);
+        task.run();
+        true
+    }
+
+    /// How many are ready.
+    pub fn ready(&self) -> usize {
+        self.state().ready.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tasks").field("ready", &self.ready()).finish_non_exhaustive()
+    }
+}
+
+/// The end of a task. Dropped, the task goes on.
+#[must_use = "the task goes on, but nobody learns what came of it"]
+pub struct Join<T> {
+    task: Option<async_task::Task<std::thread::Result<T>>>,
+}
+
+impl<T> Join<T> {
+    /// Waits on this thread.
+    ///
+    /// # Panics
+    /// When the task did. On a thread that runs tasks it may wait for itself: there, `await` it.
+    pub fn wait(self) -> T {
+        futures_lite::future::block_on(self)
+    }
+}
+
+impl<T> Future for Join<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let task = self.task.as_mut().expect("a task is not polled after its end");
+        let result = std::task::ready!(Pin::new(task).poll(context));
+        self.task = None;
+        match result {
+            Ok(value) => Poll::Ready(value),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl<T> Drop for Join<T> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.detach();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Join<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Join").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn a_task_ends_though_nobody_waits_and_its_panic_is_told_to_who_does() {
+        let (tasks, ran) = (Tasks::new(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&ran);
+        drop(tasks.spawn(async move { count.fetch_add(1, Ordering::Relaxed) }));
+        let panics = tasks.spawn(async { panic!("on purpose") });
+        let seven = tasks.spawn(async { 7 });
+        tasks.run();
+        assert_eq!((ran.load(Ordering::Relaxed), seven.wait()), (1, 7));
+        let caught = std::panic::catch_unwind(AssertUnwindSafe(|| panics.wait()));
+        assert!(caught.is_err());
+    }
+
+    #[test]
+    fn whoever_runs_tasks_is_nudged_once_until_it_has_run_them() {
+        let (tasks, nudges) = (Tasks::new(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&nudges);
+        tasks.driven_by(Box::new(move || _ = count.fetch_add(1, Ordering::Relaxed)));
+        let told = || nudges.load(Ordering::Relaxed);
+        let (_a, _b) = (tasks.spawn(async {}), tasks.spawn(async {}));
+        assert_eq!((told(), tasks.ready()), (1, 2));
+        tasks.run();
+        let _c = tasks.spawn(async {});
+        assert_eq!(told(), 2);
+        tasks.run();
+        tasks.expect();
+        let _d = tasks.spawn(async {});
+        assert_eq!(told(), 2, "who is expected anyway is not nudged");
+    }
+}
