@@ -135,8 +135,12 @@ impl Directory {
     fn remove(&self, file: File) -> Result<(), FileFault> {
         self.files().remove(&file);
         let path = self.path.join(file.to_string());
-        let told = |error: std::io::Error| self.fault("remove", &path, error.raw_os_error().unwrap_or(0));
-        std::fs::remove_file(&path).map_err(told)
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(self.fault("remove", &path, error.raw_os_error().unwrap_or(0)))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn sync_names(&self) -> Result<(), FileFault> {

@@ -53,7 +53,7 @@ pub enum Order {
         /// Bytes, a multiple of a page.
         bytes: u64,
     },
-    /// Remove a file.
+    /// Remove a file; one that is not there is removed already.
     Remove {
         /// Which.
         file: File,
@@ -120,13 +120,12 @@ pub trait Disk: Send + Sync + 'static {
     fn submit(&self, order: Order, reply: Reply);
 }
 
-/// Asks, and waits for the answer.
-#[expect(dead_code, reason = "the store asks")]
-pub(crate) async fn ask(disk: &dyn Disk, order: Order) -> Answer {
+/// Asks at once; the answer can be waited for.
+pub(crate) fn ask(disk: &dyn Disk, order: Order) -> impl Future<Output = Answer> + use<> {
     let (reply, answer) = oneshot::channel();
     disk.submit(order, reply);
     let gone = || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: Reason::Closed };
-    answer.await.unwrap_or_else(|_| Answer { result: Err(gone()), frame: None })
+    async move { answer.await.unwrap_or_else(|_| Answer { result: Err(gone()), frame: None }) }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! given; a frame that goes back keeps its pages.
 //! Asks from below: one mapping of the system's, dealt out by the core's range allocator.
 
+use event_listener::Event;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -31,6 +32,8 @@ struct Shared {
     base: NonNull<u8>,
     bytes: usize,
     range: Mutex<Range<Vec<Slot>, GoodFit>>,
+    /// Told when a frame comes back.
+    back: Event,
 }
 
 // SAFETY: the pointers name a mapping that belongs to `Shared` until it is dropped; what is dealt out is one frame's alone.
@@ -59,7 +62,9 @@ impl Frames {
         let slots = vec![Slot::EMPTY; bytes / ALIGN + 2];
         let mut range = Range::new(slots, ALIGN as u64, GoodFit::new()).map_err(std::io::Error::other)?;
         range.add_region(ALIGN as u64, bytes as u64).map_err(std::io::Error::other)?;
-        Ok(Self { shared: Arc::new(Shared { mapping, mapped, base, bytes, range: Mutex::new(range) }) })
+        Ok(Self {
+            shared: Arc::new(Shared { mapping, mapped, base, bytes, range: Mutex::new(range), back: Event::new() }),
+        })
     }
 
     /// A frame of at least `bytes` bytes (rounded up to [`ALIGN`]); what it holds is left from its last holder.
@@ -73,6 +78,27 @@ impl Frames {
         // SAFETY: the range deals out `bytes` bytes from `base` on.
         let start = unsafe { self.shared.base.add(offset) };
         Ok(Frame { start, len, block, shared: Arc::clone(&self.shared) })
+    }
+
+    /// The same, when there is room: others must give frames back first.
+    ///
+    /// # Errors
+    /// Bytes of room in all, when that is less than was asked for.
+    pub async fn wait(&self, bytes: usize) -> Result<Frame, usize> {
+        if bytes > self.shared.bytes {
+            return Err(self.shared.bytes);
+        }
+        loop {
+            if let Ok(frame) = self.take(bytes) {
+                return Ok(frame);
+            }
+            // Listened for before looking again, so that nothing is missed.
+            let back = self.shared.back.listen();
+            if let Ok(frame) = self.take(bytes) {
+                return Ok(frame);
+            }
+            back.await;
+        }
     }
 
     /// Bytes that frames hold now, and room for them in all.
@@ -140,6 +166,9 @@ impl Drop for Frame {
         let mut range = self.shared.range.lock().unwrap_or_else(PoisonError::into_inner);
         // Refused only for a name that is not live, and this one is.
         let _ = range.free(self.block, Owner(0));
+        drop(range);
+        // All: what came back may do for several, or for none but the last.
+        self.shared.back.notify(usize::MAX);
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `task` | what goes on by itself |
 //! | `disk` | what the store asks of the world: orders and answers |
 //! | `directory` | a disk: files of one directory, through an engine |
+//! | [`store`] | pieces in slabs, and a log that says which are durable |
 //! | `fault` | what a file says when it refuses |
 //!
 //! Linux only: direct I/O, the ring and `fallocate` are its own.
@@ -22,6 +23,7 @@ mod fault;
 mod frame;
 mod request;
 mod slab;
+pub mod store;
 mod task;
 
 pub use directory::{Directory, EngineKind};
@@ -31,4 +33,5 @@ pub use fault::{FileFault, Reason};
 pub use frame::{ALIGN, Frame, Frames};
 pub use request::{Completion, Engine, Op, Request, Sink};
 pub use slab::Slab;
+pub use store::{Change, Object, Piece, Put, Store, StoreError, StoreOptions, StoreStats};
 pub use task::{Join, Nudge, Tasks};

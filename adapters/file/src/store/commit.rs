@@ -1,0 +1,121 @@
+//! Commits: groups of changes become durable together.
+//!
+//! ```text
+//!   commit ──► pending ──► whoever has the log takes all that wait:  pieces durable ──► log durable ──► map ──► told
+//! ```
+//!
+//! Promises upward: one flush of the log for all that waited; a commit that cannot be made does not take the others with it;
+//! pieces are durable before any log names them.
+//! Asks from below: a log, and slabs that can be synced.
+
+use super::Shared;
+use super::error::StoreError;
+use super::log::Log;
+use super::map::Change;
+use super::space::Safety;
+use crate::disk::File;
+use futures_channel::oneshot;
+use std::collections::BTreeSet;
+
+/// Changes that wait for the log, and who waits for them.
+#[derive(Debug)]
+pub(super) struct Pending {
+    changes: Vec<Change>,
+    told: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// How often pieces are made durable: where they are, and once more elsewhere.
+const ROUNDS: usize = 2;
+
+impl Shared {
+    /// Makes changes durable, all or none.
+    pub(super) async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
+        changes.iter().try_for_each(Change::admit)?;
+        let (told, outcome) = oneshot::channel();
+        self.pending().push(Pending { changes, told });
+        let mut log = self.log.lock().await;
+        let group = std::mem::take(&mut *self.pending());
+        if let Some(log) = log.as_mut() {
+            self.commit_all(log, group).await;
+        }
+        drop(log);
+        // Always told: by whoever had the log first after it was pending.
+        outcome.await.unwrap_or(Err(StoreError::BadOptions("a commit was lost")))
+    }
+
+    /// All at once; when that fails, each by itself.
+    async fn commit_all(&self, log: &mut Log, group: Vec<Pending>) {
+        let all: Vec<Change> = group.iter().flat_map(|pending| &pending.changes).cloned().collect();
+        match self.commit_group(log, &all).await {
+            Err(_) if group.len() > 1 => {
+                for Pending { changes, told } in group {
+                    let _ = told.send(self.commit_group(log, &changes).await);
+                }
+            }
+            outcome => group.into_iter().for_each(|pending| _ = pending.told.send(outcome.clone())),
+        }
+    }
+
+    /// Makes changes durable while nobody else does.
+    pub(super) async fn commit_group(&self, log: &mut Log, group: &[Change]) -> Result<(), StoreError> {
+        self.settle(group).await?;
+        let touched = self.map().after(group.iter());
+        if let Err(error) = self.record(log, group, &touched).await {
+            log.limbo.push(group.to_vec());
+            return Err(error);
+        }
+        let replaced = self.map().absorb(touched);
+        // Without the lock: pieces that nobody else has give their room back.
+        drop(replaced);
+        Ok(())
+    }
+
+    /// Makes the pieces of a group durable: where they are, or elsewhere when that place is not to be trusted.
+    async fn settle(&self, group: &[Change]) -> Result<(), StoreError> {
+        let pieces = || group.iter().filter_map(Change::piece);
+        let mut last = Ok(());
+        for _ in 0..ROUNDS {
+            for piece in pieces() {
+                if let Safety::Suspect(_) = piece.safety() {
+                    piece.follow(&self.copy(piece).await?);
+                }
+            }
+            let (mut slabs, mut names, mut done) = (BTreeSet::new(), false, Ok(()));
+            for piece in pieces() {
+                match piece.safety() {
+                    Safety::Durable => {}
+                    Safety::Sync(slab, unnamed) => {
+                        slabs.insert(slab);
+                        names |= unnamed;
+                    }
+                    // Another's sync has failed since.
+                    Safety::Suspect(slab) => done = Err(StoreError::unsynced(File::Slab(slab))),
+                }
+            }
+            last = self.sync_slabs(slabs, names).await.and(done);
+            if last.is_ok() {
+                return Ok(());
+            }
+        }
+        last
+    }
+
+    /// Syncs slabs, all at once, and names.
+    async fn sync_slabs(&self, slabs: BTreeSet<u32>, names: bool) -> Result<(), StoreError> {
+        let mut under_way = Vec::new();
+        for slab in slabs {
+            let reach = self.space.sync_begins(slab);
+            under_way.push((slab, reach, self.sync(File::Slab(slab))));
+        }
+        let mut outcome = Ok(());
+        for (slab, reach, sync) in under_way {
+            let synced = sync.await;
+            self.space.sync_ended(slab, reach, synced.is_ok());
+            outcome = outcome.and(synced);
+        }
+        if names {
+            outcome = outcome.and(self.sync_names().await);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,114 @@
+//! What a store says when it refuses.
+
+use crate::disk::File;
+use crate::fault::{FileFault, Reason};
+use std::fmt;
+
+/// Why a store could not do something. What was durable before still is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// There is no room: drop pieces, or raise the cap.
+    Full {
+        /// Bytes that were asked for.
+        asked: u64,
+        /// Bytes of the largest stretch that is free.
+        largest: u64,
+        /// Bytes that the store may take.
+        cap: u64,
+    },
+    /// The disk refused.
+    Fault(FileFault),
+    /// A file is not what the store wrote, or it is gone: restore it, or use another directory.
+    Damaged {
+        /// Which.
+        file: File,
+    },
+    /// A file has a name of the store's, and was written by another program: nothing was touched.
+    Foreign {
+        /// Which.
+        file: File,
+    },
+    /// A file was written by a later version: nothing was touched.
+    Newer {
+        /// Which.
+        file: File,
+        /// The version of its form.
+        version: u32,
+    },
+    /// What is durable does not fit under the cap.
+    CapTooSmall {
+        /// Bytes that it takes on the disk.
+        needs: u64,
+        /// Bytes that the store may take.
+        cap: u64,
+    },
+    /// An option that cannot be.
+    BadOptions(&'static str),
+    /// Names are at most so long.
+    MetaTooLong {
+        /// Bytes of it.
+        bytes: usize,
+        /// At most.
+        most: usize,
+    },
+    /// More memory than there are frames for.
+    TooLarge {
+        /// Bytes that were asked for.
+        asked: usize,
+        /// At most.
+        most: usize,
+    },
+}
+
+impl StoreError {
+    /// What was read is not what was written.
+    pub(super) fn corrupt(file: File, offset: u64) -> Self {
+        let file = file.to_string();
+        Self::Fault(FileFault { call: "read", file, offset, code: 0, reason: Reason::Corrupt })
+    }
+
+    /// A sync failed, and what it should have made durable is not to be trusted.
+    pub(super) fn unsynced(file: File) -> Self {
+        Self::Fault(FileFault { call: "sync", file: file.to_string(), offset: 0, code: 0, reason: Reason::Device })
+    }
+
+    /// The disk moved fewer bytes than were asked for, again.
+    pub(super) fn short(call: &'static str, file: File, offset: u64) -> Self {
+        Self::Fault(FileFault { call, file: file.to_string(), offset, code: 0, reason: Reason::End })
+    }
+}
+
+impl From<FileFault> for StoreError {
+    fn from(fault: FileFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { asked, largest, cap } => write!(
+                f,
+                "no room for {asked} bytes: the largest free stretch has {largest}, the cap is {cap}; free something, or raise the cap"
+            ),
+            Self::Fault(fault) => fault.fmt(f),
+            Self::Damaged { file } => {
+                write!(f, "{file} is not as it was written: restore it, or use another directory")
+            }
+            Self::Foreign { file } => {
+                write!(f, "{file} is another program's: use another directory; nothing was changed")
+            }
+            Self::Newer { file, version } => {
+                write!(f, "{file} has form {version}, from a later version of terrace: use that; nothing was changed")
+            }
+            Self::CapTooSmall { needs, cap } => {
+                write!(f, "what is kept takes {needs} bytes on the disk, more than the cap of {cap}: raise the cap")
+            }
+            Self::BadOptions(what) => write!(f, "{what}"),
+            Self::MetaTooLong { bytes, most } => write!(f, "a name of {bytes} bytes: {most} at most"),
+            Self::TooLarge { asked, most } => write!(f, "a piece of {asked} bytes: {most} at most"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

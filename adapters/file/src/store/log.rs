@@ -1,0 +1,189 @@
+//! The log: groups of changes, each durable as a whole before it is told.
+//!
+//! Promises upward: a group that was told done is found after a power cut; one that was not is found whole or not at all; a log
+//! that is full, or of whose end nobody knows, is followed by another that says everything anew.
+//! Asks from below: a disk, two frames.
+//!
+//! Invariants:
+//! - a log that is `broken` is never written again: what lies behind `next` is not known
+//! - once a log of a later generation was begun, nothing more is written to an earlier one: the latest whole one counts
+//! - changes of a group that failed are in `limbo` until a later generation is durable: a power cut may still bring them to
+//!   light, so the pieces they name keep their room (those they replace do, being in the map)
+//! - a log that is not `whole` is `broken`; there is an `anchor` only while the log is not whole
+
+use super::Shared;
+use super::block::{BLOCK, Header, Writer};
+use super::error::StoreError;
+use super::map::{Change, Touched};
+use crate::disk::{File, Order, ask};
+use crate::frame::Frame;
+use futures_lite::future::zip;
+
+/// Bytes of each of a log's two frames: 64 blocks are written at once.
+pub(super) const FRAME: usize = 64 * BLOCK;
+
+/// The log that is being written.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub generation: u32,
+    /// The latest generation that there is a file of.
+    pub latest: u32,
+    pub incarnation: u32,
+    /// Blocks of it; there are as many again in the mirror.
+    pub blocks: u64,
+    /// The sequence of the next block.
+    pub next: u64,
+    /// Whether its first group is durable.
+    pub whole: bool,
+    pub broken: bool,
+    pub limbo: Vec<Vec<Change>>,
+    /// The generation that a power cut would bring back, while this one is not whole yet, with its bytes.
+    pub anchor: Option<(File, u64)>,
+    /// Files that nobody needs and that are still there, with their bytes.
+    pub garbage: Vec<(File, u64)>,
+    /// One for each copy. `None` after the disk was gone: nothing is written any more.
+    pub frames: [Option<Frame>; 2],
+}
+
+impl Log {
+    pub(super) fn file(&self) -> File {
+        File::Log(self.generation)
+    }
+
+    /// Bytes of its file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks * 2 * BLOCK as u64
+    }
+
+    /// The header of the next block.
+    fn header(&self) -> Header {
+        let Self { generation, incarnation, next, .. } = *self;
+        // Only one group is under way: all blocks in front of it are durable.
+        Header { generation, incarnation, sequence: next, acked: next, last: false }
+    }
+}
+
+impl Shared {
+    /// Makes a group durable at the log's end, or in a new log. `touched` is what becomes of it.
+    pub(super) async fn record(&self, log: &mut Log, group: &[Change], touched: &Touched) -> Result<(), StoreError> {
+        let mut writer = Writer::default();
+        group.iter().for_each(|change| change.record(&mut writer));
+        if !log.broken && log.next + writer.blocks() <= log.blocks {
+            match self.append(log, writer).await {
+                Ok(()) => return Ok(()),
+                Err(_) => log.broken = true,
+            }
+        }
+        self.rotate(log, touched).await
+    }
+
+    /// Writes a group behind the log's end, durably.
+    pub(super) async fn append(&self, log: &mut Log, writer: Writer) -> Result<(), StoreError> {
+        let blocks = writer.blocks();
+        let bytes = writer.finish(log.header());
+        self.write(log, log.next, &bytes).await?;
+        self.sync(log.file()).await?;
+        log.next += blocks;
+        Ok(())
+    }
+
+    /// Writes blocks to both copies.
+    async fn write(&self, log: &mut Log, first: u64, blocks: &[u8]) -> Result<(), StoreError> {
+        let (file, mirror) = (log.file(), log.blocks * BLOCK as u64);
+        let mut offset = first * BLOCK as u64;
+        for part in blocks.chunks(FRAME) {
+            let [a, b] = &mut log.frames;
+            let both = zip(self.write_copy(a, file, offset, part), self.write_copy(b, file, offset + mirror, part));
+            let (first, second) = both.await;
+            first.and(second)?;
+            offset += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    async fn write_copy(
+        &self,
+        own: &mut Option<Frame>,
+        file: File,
+        offset: u64,
+        part: &[u8],
+    ) -> Result<(), StoreError> {
+        let mut frame = own.take().ok_or(StoreError::short("write", file, offset))?;
+        frame[..part.len()].copy_from_slice(part);
+        let answer = ask(&*self.disk, Order::Write { file, offset, bytes: part.len(), frame }).await;
+        *own = answer.frame;
+        match answer.result? {
+            moved if moved == part.len() => Ok(()),
+            _ => Err(StoreError::short("write", file, offset)),
+        }
+    }
+
+    /// Lets what was written to a file survive a power cut.
+    pub(super) fn sync(&self, file: File) -> impl Future<Output = Result<(), StoreError>> + use<> {
+        let answer = ask(&*self.disk, Order::Sync { file });
+        async { answer.await.result.map(drop).map_err(Into::into) }
+    }
+
+    /// Begins a log of the next generation, which says everything: `touched` in place of what is in the map.
+    pub(super) async fn rotate(&self, log: &mut Log, touched: &Touched) -> Result<(), StoreError> {
+        self.sweep(log).await;
+        let writer = self.map().snapshot(touched);
+        let blocks = self.blocks_for(writer.blocks());
+        let Some(generation) = log.latest.checked_add(1) else {
+            return Err(StoreError::Damaged { file: log.file() });
+        };
+        // From here on the old one is not written any more, whatever comes of the new one.
+        let old = (log.file(), log.bytes());
+        if log.whole {
+            log.anchor = Some(old)
+        } else {
+            log.garbage.push(old)
+        }
+        (log.generation, log.latest, log.blocks, log.next) = (generation, generation, blocks, 0);
+        (log.whole, log.broken) = (false, true);
+        self.begin(log, writer).await?;
+        (log.whole, log.broken) = (true, false);
+        log.limbo.clear();
+        log.garbage.extend(log.anchor.take());
+        self.sweep(log).await;
+        Ok(())
+    }
+
+    /// Blocks of a log whose snapshot has so many: as many again for groups, and never fewer than the options say.
+    fn blocks_for(&self, snapshot: u64) -> u64 {
+        (self.options.log_bytes / (2 * BLOCK as u64)).max(snapshot * 2)
+    }
+
+    /// Makes the log's file, and writes the snapshot.
+    async fn begin(&self, log: &mut Log, writer: Writer) -> Result<(), StoreError> {
+        let (file, bytes) = (log.file(), log.bytes());
+        // Of a file that is not there, nothing is to be removed.
+        let blocks = std::mem::take(&mut log.blocks);
+        self.space.count_log(bytes)?;
+        if let Err(fault) = ask(&*self.disk, Order::Create { file, bytes }).await.result {
+            self.space.uncount(bytes);
+            return Err(fault.into());
+        }
+        log.blocks = blocks;
+        self.append(log, writer).await?;
+        self.sync_names().await
+    }
+
+    /// Lets names survive a power cut.
+    pub(super) async fn sync_names(&self) -> Result<(), StoreError> {
+        let unnamed = self.space.unnamed();
+        let synced = ask(&*self.disk, Order::SyncNames).await.result;
+        self.space.names_ended(&unnamed, synced.is_ok());
+        synced.map(drop).map_err(Into::into)
+    }
+
+    /// Removes files that are not needed any more. What cannot be removed is tried again later.
+    pub(super) async fn sweep(&self, log: &mut Log) {
+        for (file, bytes) in std::mem::take(&mut log.garbage).into_iter().filter(|(_, bytes)| *bytes > 0) {
+            match ask(&*self.disk, Order::Remove { file }).await.result {
+                Ok(_) => self.space.uncount(bytes),
+                Err(_) => log.garbage.push((file, bytes)),
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What is durable: objects, and where their parts lie.
+//!
+//! Promises upward: a group's changes are worked out beside the map and then put in at once.
+
+use super::block::{META, Record, Writer};
+use super::error::StoreError;
+use super::piece::Piece;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A durable object: what its owner says of it, and its parts. A part that was never committed is `None`.
+#[derive(Clone, Debug, Default)]
+pub struct Object {
+    /// What its owner says of it.
+    pub meta: Arc<[u8]>,
+    /// Its parts, by number.
+    pub parts: Vec<Option<Arc<Piece>>>,
+}
+
+/// A change to what is durable.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A new object in place of any that had this number: without parts so far.
+    Meta {
+        /// Its number.
+        object: u64,
+        /// What its owner says of it, at most [`META`] bytes.
+        meta: Vec<u8>,
+    },
+    /// A part of an object, in place of what was there. Of an object that there is not: one without meta data.
+    Piece {
+        /// Its number.
+        object: u64,
+        /// Which part: parts are counted from 0, and a table of all up to the last is kept.
+        part: u32,
+        /// The bytes.
+        piece: Arc<Piece>,
+    },
+    /// The object goes.
+    Remove {
+        /// Its number.
+        object: u64,
+    },
+}
+
+impl Change {
+    /// # Errors
+    /// [`StoreError::MetaTooLong`].
+    pub(super) fn admit(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Meta { meta, .. } if meta.len() > META => {
+                Err(StoreError::MetaTooLong { bytes: meta.len(), most: META })
+            }
+            Self::Piece { part, .. } if *part >= PARTS => {
+                Err(StoreError::BadOptions("an object has 2^24 parts at most"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The piece that it makes durable.
+    pub(super) fn piece(&self) -> Option<&Arc<Piece>> {
+        match self {
+            Self::Piece { piece, .. } => Some(piece),
+            Self::Meta { .. } | Self::Remove { .. } => None,
+        }
+    }
+
+    fn object(&self) -> u64 {
+        match self {
+            Self::Meta { object, .. } | Self::Piece { object, .. } | Self::Remove { object } => *object,
+        }
+    }
+
+    /// Puts it on a log.
+    pub(super) fn record(&self, writer: &mut Writer) {
+        match self {
+            Self::Meta { object, meta } => writer.push(&Record::Meta { object: *object, meta }),
+            Self::Piece { object, part, piece } => writer.push(&Record::Piece(piece.entry(*object, *part))),
+            Self::Remove { object } => writer.push(&Record::Gone { object: *object }),
+        }
+    }
+}
+
+/// Parts that an object may have: 2^24, of a table of 128 MiB; of 4 MiB each they are 64 TiB.
+pub(super) const PARTS: u32 = 1 << 24;
+
+/// Objects as they will be; `None`: gone.
+pub(super) type Touched = BTreeMap<u64, Option<Object>>;
+
+/// All durable objects.
+#[derive(Debug, Default)]
+pub(super) struct Map {
+    pub objects: BTreeMap<u64, Object>,
+}
+
+impl Map {
+    /// The objects that changes touch, as they are after them.
+    pub(super) fn after<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Touched {
+        let mut touched = Touched::new();
+        for change in changes {
+            let id = change.object();
+            let object = touched.entry(id).or_insert_with(|| self.objects.get(&id).cloned());
+            match change {
+                Change::Meta { meta, .. } => *object = Some(Object { meta: meta[..].into(), parts: Vec::new() }),
+                Change::Piece { part, piece, .. } => {
+                    object.get_or_insert_default().set(*part, Arc::clone(piece));
+                }
+                Change::Remove { .. } => *object = None,
+            }
+        }
+        touched
+    }
+
+    /// Puts them in; what they replace is given back, to be dropped without locks.
+    pub(super) fn absorb(&mut self, touched: Touched) -> Vec<Option<Object>> {
+        let put = |(id, object): (u64, Option<Object>)| match object {
+            Some(object) => self.objects.insert(id, object),
+            None => self.objects.remove(&id),
+        };
+        touched.into_iter().map(put).collect()
+    }
+
+    /// Everything, as a log that begins anew says it; `touched` in place of what is in the map.
+    pub(super) fn snapshot(&self, touched: &Touched) -> Writer {
+        let mut writer = Writer::default();
+        let kept = self.objects.iter().filter(|(id, _)| !touched.contains_key(id));
+        let new = touched.iter().filter_map(|(id, object)| Some((id, object.as_ref()?)));
+        for (id, object) in kept.chain(new) {
+            writer.push(&Record::Meta { object: *id, meta: &object.meta });
+            for (part, piece) in (0..).zip(&object.parts) {
+                if let Some(piece) = piece {
+                    writer.push(&Record::Piece(piece.entry(*id, part)));
+                }
+            }
+        }
+        writer
+    }
+
+    /// Every piece.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &Arc<Piece>> {
+        self.objects.values().flat_map(|object| object.parts.iter().flatten())
+    }
+}
+
+impl Object {
+    /// Puts a part in its place.
+    pub(super) fn set(&mut self, part: u32, piece: Arc<Piece>) {
+        let index = part as usize;
+        if self.parts.len() <= index {
+            self.parts.resize(index + 1, None);
+        }
+        self.parts[index] = Some(piece);
+    }
+}

@@ -1,0 +1,226 @@
+//! The store: pieces in slabs, and a log that says which of them are durable.
+//!
+//! ```text
+//!   put ──► piece: bytes + checksum in an extent of a slab, where nobody has anything       (gone after a restart)
+//!   commit ──► slabs synced ──► records on the log, two copies ──► log synced ──► map       (there after a power cut)
+//!
+//!   directory   terrace-00000001.slab   [ piece | free | piece ... ]        all space taken when it is made
+//!               terrace-00000001.log    [ snapshot | group | group ... | same again ]
+//! ```
+//!
+//! Promises upward: what is read is what was put, or an error; what was committed is there after a power cut, whole; nothing is
+//! ever overwritten in place; files together never take more than the cap.
+//! Asks from below: a [`Disk`], [`Tasks`] that somebody runs, [`Frames`].
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `space` | slabs, extents, and what a sync has covered |
+//! | `piece` | bytes in an extent: put, get, copy |
+//! | `block` | the form of a log |
+//! | `log` | groups at the log's end; the next log |
+//! | `map` | what is durable |
+//! | `commit` | many commits, one flush |
+//! | `read`, `open` | a log read back |
+//! | `tidy` | empty and thin slabs |
+
+mod block;
+mod commit;
+mod error;
+mod log;
+mod map;
+mod open;
+mod piece;
+mod read;
+mod space;
+mod tidy;
+
+pub use block::META;
+pub use error::StoreError;
+pub use map::{Change, Object};
+pub use piece::{Piece, Put};
+
+use crate::disk::Disk;
+use crate::frame::{ALIGN, Frame, Frames};
+use crate::task::{Join, Tasks};
+use commit::Pending;
+use log::Log;
+use map::Map;
+use space::Space;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How much a store may take, and in what files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// Bytes that all files together may take.
+    pub cap: u64,
+    /// Bytes of a slab: no piece is larger.
+    pub slab_bytes: u64,
+    /// Bytes of a log, at least: the same again is kept free for the next one.
+    pub log_bytes: u64,
+}
+
+impl StoreOptions {
+    /// For so many bytes on the disk: slabs of a sixty-fourth (1 MiB to 1 GiB), logs of a 256th (256 KiB to 1 GiB).
+    pub fn new(cap: u64) -> Self {
+        let page = ALIGN as u64;
+        let slab_bytes = (cap / 64).clamp(1 << 20, 1 << 30) / page * page;
+        Self { cap, slab_bytes, log_bytes: (cap / 256).clamp(256 << 10, 1 << 30) / page * page }
+    }
+
+    /// # Errors
+    /// [`StoreError::BadOptions`].
+    fn check(&self) -> Result<(), StoreError> {
+        let page = ALIGN as u64;
+        let bad = |what| Err(StoreError::BadOptions(what));
+        match self {
+            _ if self.slab_bytes == 0 || self.slab_bytes > u64::from(u32::MAX) => bad("slabs have 1 page to 4 GiB"),
+            _ if !(self.slab_bytes | self.log_bytes).is_multiple_of(page) => bad("slabs and logs are whole pages"),
+            _ if self.log_bytes < 8 * page => bad("a log has 8 pages at least"),
+            _ if self.cap < self.slab_bytes.saturating_add(self.log_bytes.saturating_mul(2)) => {
+                bad("the cap has room for a slab and two logs at least")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How full a store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Bytes that its files take.
+    pub disk: u64,
+    /// Bytes that pieces take, rounded to pages.
+    pub live: u64,
+    /// Bytes that its files may take.
+    pub cap: u64,
+    /// Objects that are durable.
+    pub objects: usize,
+}
+
+/// A store. Clones are the same. What was begun ends, whether or not somebody waits for it.
+#[derive(Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+    tasks: Tasks,
+}
+
+struct Shared {
+    disk: Arc<dyn Disk>,
+    frames: Frames,
+    options: StoreOptions,
+    space: Arc<Space>,
+    /// Held by who makes a slab.
+    growing: async_lock::Mutex<()>,
+    map: Mutex<Map>,
+    /// Held by who writes the log. `None` only before the store is open.
+    log: async_lock::Mutex<Option<Log>>,
+    pending: Mutex<Vec<Pending>>,
+}
+
+impl Shared {
+    fn new(disk: Arc<dyn Disk>, frames: Frames, options: StoreOptions, space: Arc<Space>, map: Map) -> Self {
+        let (growing, log) = (async_lock::Mutex::new(()), async_lock::Mutex::new(None));
+        Self { disk, frames, options, space, growing, map: Mutex::new(map), log, pending: Mutex::default() }
+    }
+
+    fn map(&self) -> MutexGuard<'_, Map> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Vec<Pending>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    /// Opens what is on the disk, or begins anew. Other files are not touched.
+    ///
+    /// # Errors
+    /// [`StoreError::Foreign`], [`StoreError::Newer`], [`StoreError::Damaged`]: nothing was changed.
+    /// [`StoreError::CapTooSmall`]: everything is still there. [`StoreError::BadOptions`]; the disk's.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        tasks: &Tasks,
+        frames: &Frames,
+        options: StoreOptions,
+    ) -> Join<Result<Self, StoreError>> {
+        let (own, frames) = (tasks.clone(), frames.clone());
+        tasks.spawn(async move {
+            let shared = open::open(disk, frames, options).await?;
+            Ok(Self { shared: Arc::new(shared), tasks: own })
+        })
+    }
+
+    /// Writes the front of a frame. It is there until the piece is dropped, and durable only when it is committed.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`], [`StoreError::TooLarge`]; the disk's, when another place did not do either.
+    pub fn put(&self, frame: Frame, bytes: usize) -> Join<Put> {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.spawn(async move { shared.put(frame, bytes).await })
+    }
+
+    /// Reads a piece, into the front of a frame. Waits while there is no frame: give others back.
+    ///
+    /// # Errors
+    /// That what is there is not what was put, twice; the disk's.
+    pub fn get(&self, piece: &Arc<Piece>) -> Join<Result<Frame, StoreError>> {
+        let (shared, piece) = (Arc::clone(&self.shared), Arc::clone(piece));
+        self.tasks.spawn(async move { shared.get(&piece).await })
+    }
+
+    /// Makes changes durable, all or none of them. Commits that wait together share their flushes.
+    ///
+    /// # Errors
+    /// What stood in the way: nothing of it is in the map then; after a power cut, all of it may be, or nothing.
+    pub fn commit(&self, changes: Vec<Change>) -> Join<Result<(), StoreError>> {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.spawn(async move { shared.commit(changes).await })
+    }
+
+    /// Gives back what it can: removes empty slabs but one, and empties a thin one. One step of maintenance.
+    ///
+    /// # Errors
+    /// The disk's; nothing is lost.
+    pub fn tidy(&self) -> Join<Result<(), StoreError>> {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.spawn(async move {
+            let mut log = shared.log.lock().await;
+            match log.as_mut() {
+                Some(log) => shared.tidy(log).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Numbers of the objects that are durable.
+    pub fn objects(&self) -> Vec<u64> {
+        self.shared.map().objects.keys().copied().collect()
+    }
+
+    /// A durable object.
+    pub fn object(&self, object: u64) -> Option<Object> {
+        self.shared.map().objects.get(&object).cloned()
+    }
+
+    /// How full it is.
+    pub fn stats(&self) -> StoreStats {
+        let ((disk, live, cap), objects) = (self.shared.space.usage(), self.shared.map().objects.len());
+        StoreStats { disk, live, cap, objects }
+    }
+
+    /// Checks what must always hold.
+    ///
+    /// # Errors
+    /// The clause that is broken.
+    pub fn check(&self) -> Result<(), String> {
+        self.shared.space.check()
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}

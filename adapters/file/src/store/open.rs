@@ -1,0 +1,114 @@
+//! Opening a store: what is durable is found, what is not is room.
+//!
+//! Promises upward: nothing is changed before it is known that the files are this store's; a log is written on only after what
+//! lies behind its end has been made void; what was saved by one copy alone has two again.
+//! Asks from below: the logs ([`read`](super::read)).
+
+use super::block::Entry;
+use super::error::StoreError;
+use super::log::{FRAME, Log};
+use super::map::{Map, Object, Touched};
+use super::piece::Piece;
+use super::read::{self, Contents};
+use super::space::Space;
+use super::{Shared, StoreOptions};
+use crate::disk::{Disk, File, Order, ask};
+use crate::frame::{ALIGN, Frame, Frames};
+use std::sync::Arc;
+
+/// Files by kind, with their sizes.
+struct Found {
+    slabs: Vec<(u32, u64)>,
+    /// The latest first.
+    logs: Vec<(u32, u64)>,
+}
+
+/// Opens what is there, or begins anew.
+pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOptions) -> Result<Shared, StoreError> {
+    options.check()?;
+    let found = find(&*disk)?;
+    let log_frame = || async { frames.wait(FRAME).await.map_err(|most| StoreError::TooLarge { asked: FRAME, most }) };
+    let mut log_frames = [Some(log_frame().await?), Some(log_frame().await?)];
+    let (generation, contents) = latest(&*disk, &found, &mut log_frames).await?;
+    // A power cut may have left names that the directory does not hold yet.
+    ask(&*disk, Order::SyncNames).await.result?;
+    let space = Arc::new(Space::new(options.cap, options.log_bytes));
+    for (slab, bytes) in &found.slabs {
+        space.add(*slab, *bytes, true)?;
+    }
+    let others = found.logs.iter().filter(|(log, _)| *log != generation);
+    let mut log = Log {
+        generation,
+        latest: found.logs.first().map_or(0, |(latest, _)| *latest),
+        incarnation: contents.incarnation.checked_add(1).ok_or(StoreError::Damaged { file: File::Log(generation) })?,
+        blocks: contents.blocks,
+        next: contents.next,
+        whole: contents.whole,
+        broken: !contents.whole || contents.damaged,
+        limbo: Vec::new(),
+        anchor: None,
+        garbage: others.map(|(log, bytes)| (File::Log(*log), *bytes)).collect(),
+        frames: log_frames,
+    };
+    found.logs.iter().for_each(|(_, bytes)| space.count(*bytes));
+    let map = map(contents, &space);
+    let shared = Shared::new(disk, frames, options, space, map);
+    // An empty group: what lies behind the end is older than it, and what lies before it is durable.
+    shared.record(&mut log, &[], &Touched::new()).await?;
+    shared.sweep(&mut log).await;
+    shared.fit(&mut log).await?;
+    *shared.log.lock().await = Some(log);
+    Ok(shared)
+}
+
+fn find(disk: &dyn Disk) -> Result<Found, StoreError> {
+    let mut found = Found { slabs: Vec::new(), logs: Vec::new() };
+    for (file, bytes) in disk.files()? {
+        match file {
+            File::Slab(slab) => found.slabs.push((slab, bytes)),
+            File::Log(log) => found.logs.push((log, bytes)),
+        }
+    }
+    found.logs.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(found)
+}
+
+/// The latest log that is whole, and what it says. Without any: nothing.
+async fn latest(
+    disk: &dyn Disk,
+    found: &Found,
+    frames: &mut [Option<Frame>; 2],
+) -> Result<(u32, Contents), StoreError> {
+    for log in &found.logs {
+        let contents = read::read(disk, *log, frames).await?;
+        if contents.whole {
+            return Ok((log.0, contents));
+        }
+        if contents.acked {
+            return Err(StoreError::Damaged { file: File::Log(log.0) });
+        }
+    }
+    match found.slabs.first() {
+        // Slabs are made after the first log is whole: it is gone.
+        Some((slab, _)) => Err(StoreError::Damaged { file: File::Slab(*slab) }),
+        None => Ok((0, Contents::default())),
+    }
+}
+
+/// Objects, with the room that their pieces take.
+fn map(contents: Contents, space: &Arc<Space>) -> Map {
+    let mut map = Map::default();
+    let mut entries: Vec<Entry> = Vec::new();
+    for (id, raw) in contents.objects {
+        entries.extend(raw.parts.into_values());
+        map.objects.insert(id, Object { meta: raw.meta.into(), parts: Vec::new() });
+    }
+    // From the last to the first in each slab, as the space wants them.
+    entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.slab, entry.page)));
+    for entry in &entries {
+        let extent = space.claim(entry.slab, u64::from(entry.page) * ALIGN as u64, u64::from(entry.bytes));
+        let piece = Arc::new(Piece::recovered(entry, extent));
+        map.objects.entry(entry.object).or_default().set(entry.part, piece);
+    }
+    map
+}

@@ -1,0 +1,209 @@
+//! Pieces: bytes in a slab, with their checksum.
+//!
+//! Promises upward: a piece is written where nobody has anything, and read as it was written or not at all; a write that fails
+//! is tried elsewhere, a read that fails once more; a piece can be moved while others read it.
+//! Asks from below: room ([`Space`]), and a disk.
+
+use super::Shared;
+use super::block::Entry;
+use super::error::StoreError;
+use super::space::{Extent, Safety};
+use crate::disk::{File, Order, ask};
+use crate::frame::{ALIGN, Frame};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How often something is tried: once, and once more elsewhere or anew.
+const TRIES: usize = 2;
+
+/// Bytes in a store, as they were put. Dropped by all who have it, its room is free.
+#[derive(Debug)]
+pub struct Piece {
+    place: Mutex<Place>,
+    bytes: u32,
+    crc: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// Here.
+    Held(Arc<Extent>),
+    /// A log says it is here, but that is not in any slab, or is another's.
+    Lost { slab: u32, page: u32 },
+}
+
+impl Piece {
+    /// Bytes of it.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As a log says it; `extent` is `None` when it cannot be there.
+    pub(super) fn recovered(entry: &Entry, extent: Option<Extent>) -> Self {
+        let lost = Place::Lost { slab: entry.slab, page: entry.page };
+        let place = extent.map_or(lost, |extent| Place::Held(Arc::new(extent)));
+        Self { place: Mutex::new(place), bytes: entry.bytes, crc: entry.crc }
+    }
+
+    /// As a log should say it.
+    pub(super) fn entry(&self, object: u64, part: u32) -> Entry {
+        let (slab, page) = match &*self.place() {
+            Place::Held(extent) => (extent.slab(), (extent.offset() / ALIGN as u64) as u32),
+            Place::Lost { slab, page } => (*slab, *page),
+        };
+        Entry { object, part, slab, page, bytes: self.bytes, crc: self.crc }
+    }
+
+    /// What must be done for it to be durable; what is lost already cannot be lost.
+    pub(super) fn safety(&self) -> Safety {
+        match &*self.place() {
+            Place::Held(extent) => extent.safety(),
+            Place::Lost { .. } => Safety::Durable,
+        }
+    }
+
+    /// Whether it is in that slab.
+    pub(super) fn is_in(&self, slab: u32) -> bool {
+        matches!(&*self.place(), Place::Held(extent) if extent.slab() == slab)
+    }
+
+    /// Is where another with the same bytes is. Who reads it meanwhile reads it where it was.
+    pub(super) fn follow(&self, other: &Self) {
+        let new = other.place().clone();
+        let old = std::mem::replace(&mut *self.place(), new);
+        // After the lock: what it had goes back to the space, under the space's lock.
+        drop(old);
+    }
+
+    /// Where it is.
+    fn extent(&self) -> Result<Arc<Extent>, StoreError> {
+        match &*self.place() {
+            Place::Held(extent) => Ok(Arc::clone(extent)),
+            Place::Lost { slab, page } => Err(StoreError::corrupt(File::Slab(*slab), u64::from(*page) * ALIGN as u64)),
+        }
+    }
+
+    /// Bytes that are moved for it.
+    fn rounded(&self) -> usize {
+        self.bytes().next_multiple_of(ALIGN)
+    }
+}
+
+/// What came of a put.
+#[derive(Debug)]
+pub struct Put {
+    /// The piece, or why there is none.
+    pub result: Result<Arc<Piece>, StoreError>,
+    /// The memory back, unless the disk is gone.
+    pub frame: Option<Frame>,
+}
+
+impl Shared {
+    /// Writes the front of a frame. Not durable.
+    pub(super) async fn put(&self, mut frame: Frame, bytes: usize) -> Put {
+        let most = frame.len().min(self.options.slab_bytes as usize);
+        if bytes == 0 || bytes > most {
+            return Put { result: Err(StoreError::TooLarge { asked: bytes, most }), frame: Some(frame) };
+        }
+        let rounded = bytes.next_multiple_of(ALIGN);
+        // What a frame's last holder left must not reach the disk.
+        frame[bytes..rounded].fill(0);
+        let crc = crc32fast::hash(&frame[..bytes]);
+        match self.place(frame, rounded).await {
+            (Ok(extent), frame) => {
+                let place = Mutex::new(Place::Held(Arc::new(extent)));
+                Put { result: Ok(Arc::new(Piece { place, bytes: bytes as u32, crc })), frame }
+            }
+            (Err(error), frame) => Put { result: Err(error), frame },
+        }
+    }
+
+    /// Writes whole pages of a frame somewhere.
+    async fn place(&self, mut frame: Frame, bytes: usize) -> (Result<Extent, StoreError>, Option<Frame>) {
+        let mut last = None;
+        for _ in 0..TRIES {
+            let mut extent = match self.room(bytes as u64).await {
+                Ok(extent) => extent,
+                // That there is no other place is not why the first one failed.
+                Err(error) => return (Err(last.unwrap_or(error)), Some(frame)),
+            };
+            let (file, offset) = (extent.file(), extent.offset());
+            let answer = ask(&*self.disk, Order::Write { file, offset, bytes, frame }).await;
+            last = Some(match answer.result {
+                Ok(moved) if moved == bytes => {
+                    extent.written();
+                    return (Ok(extent), answer.frame);
+                }
+                Ok(_) => StoreError::short("write", file, offset),
+                Err(fault) => fault.into(),
+            });
+            extent.poison();
+            match answer.frame {
+                Some(back) => frame = back,
+                None => break,
+            }
+        }
+        (Err(last.unwrap_or_else(|| self.space.full(bytes as u64))), None)
+    }
+
+    /// Room for so many bytes, in a slab that is there or in a new one.
+    pub(super) async fn room(&self, bytes: u64) -> Result<Extent, StoreError> {
+        if let Some(extent) = self.space.reserve(bytes) {
+            return Ok(extent);
+        }
+        // One makes a slab; the others look again then.
+        let _growing = self.growing.lock().await;
+        if let Some(extent) = self.space.reserve(bytes) {
+            return Ok(extent);
+        }
+        self.grow().await?;
+        self.space.reserve(bytes).ok_or_else(|| self.space.full(bytes))
+    }
+
+    async fn grow(&self) -> Result<(), StoreError> {
+        let bytes = self.options.slab_bytes;
+        let Some(slab) = self.space.plan(bytes) else { return Ok(()) };
+        let created = ask(&*self.disk, Order::Create { file: File::Slab(slab), bytes }).await;
+        match created.result {
+            Ok(_) => self.space.planned(slab, bytes),
+            Err(fault) => {
+                self.space.uncount(bytes);
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// Reads a piece into a frame, and holds it against its checksum.
+    pub(super) async fn get(&self, piece: &Piece) -> Result<Frame, StoreError> {
+        let bytes = piece.rounded();
+        let mut frame = self.frames.wait(bytes).await.map_err(|most| StoreError::TooLarge { asked: bytes, most })?;
+        let mut last = None;
+        for _ in 0..TRIES {
+            let extent = piece.extent()?;
+            let (file, offset) = (extent.file(), extent.offset());
+            let answer = ask(&*self.disk, Order::Read { file, offset, bytes, frame }).await;
+            let Some(back) = answer.frame else {
+                return Err(answer.result.err().map_or_else(|| StoreError::short("read", file, offset), Into::into));
+            };
+            frame = back;
+            last = Some(match answer.result {
+                Ok(moved) if moved < bytes => StoreError::short("read", file, offset),
+                Ok(_) if crc32fast::hash(&frame[..piece.bytes()]) == piece.crc => return Ok(frame),
+                Ok(_) => StoreError::corrupt(file, offset),
+                Err(fault) => fault.into(),
+            });
+        }
+        Err(last.unwrap_or_else(|| self.space.full(bytes as u64)))
+    }
+
+    /// Another piece with the same bytes, elsewhere.
+    pub(super) async fn copy(&self, piece: &Piece) -> Result<Piece, StoreError> {
+        let frame = self.get(piece).await?;
+        let (extent, _frame) = self.place(frame, piece.rounded()).await;
+        let place = Mutex::new(Place::Held(Arc::new(extent?)));
+        Ok(Piece { place, bytes: piece.bytes, crc: piece.crc })
+    }
+}

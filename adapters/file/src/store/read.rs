@@ -1,0 +1,194 @@
+//! Reading a log: what it says, and whether it says all that it ever said.
+//!
+//! Promises upward: of each block, either copy does; a group that was not finished is left out; a hole in what was once durable
+//! is told, and is not taken for the end.
+//! Asks from below: a disk.
+
+use super::block::{BLOCK, Entry, Header, Record, recognise};
+use super::error::StoreError;
+use super::log::FRAME;
+use super::map::PARTS;
+use crate::disk::{Disk, File, Order, ask};
+use crate::frame::Frame;
+use std::collections::BTreeMap;
+
+/// What a log says of an object.
+#[derive(Debug, Default)]
+pub(super) struct Raw {
+    pub meta: Vec<u8>,
+    pub parts: BTreeMap<u32, Entry>,
+}
+
+/// What a log says.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub objects: BTreeMap<u64, Raw>,
+    /// Whether its first group is whole: before, it says nothing.
+    pub whole: bool,
+    /// Whether some block says that groups were durable. Then it was whole once.
+    pub acked: bool,
+    pub incarnation: u32,
+    /// Blocks of whole groups.
+    pub next: u64,
+    /// Blocks that it has room for.
+    pub blocks: u64,
+    /// Whether a copy of a block that counts is bad.
+    pub damaged: bool,
+}
+
+/// A log that is being read.
+struct Reader<'a> {
+    disk: &'a dyn Disk,
+    file: File,
+    generation: u32,
+    blocks: u64,
+    /// Blocks of the first copy, from `first` on, as many as could be read.
+    chunk: Option<Frame>,
+    first: u64,
+    held: u64,
+    /// For single blocks.
+    single: Option<Frame>,
+}
+
+/// Blocks in a chunk.
+const CHUNK: u64 = (FRAME / BLOCK) as u64;
+
+/// Reads a log of so many bytes, with two frames that are given back.
+///
+/// # Errors
+/// [`StoreError::Foreign`], [`StoreError::Newer`]; [`StoreError::Damaged`] when a group is missing that was durable.
+pub(super) async fn read(
+    disk: &dyn Disk,
+    (generation, bytes): (u32, u64),
+    frames: &mut [Option<Frame>; 2],
+) -> Result<Contents, StoreError> {
+    let blocks = bytes / (2 * BLOCK as u64);
+    let (chunk, single) = (frames[0].take(), frames[1].take());
+    let file = File::Log(generation);
+    let mut reader = Reader { disk, file, generation, blocks, chunk, first: 0, held: 0, single };
+    let contents = reader.contents().await;
+    *frames = [reader.chunk, reader.single];
+    contents
+}
+
+impl Reader<'_> {
+    async fn contents(&mut self) -> Result<Contents, StoreError> {
+        self.recognise().await?;
+        let mut contents = Contents { blocks: self.blocks, ..Contents::default() };
+        let (mut group, mut damaged, mut incarnation) = (Vec::new(), false, 0);
+        let mut at = 0;
+        while at < self.blocks {
+            let Some((header, records, first_copy)) = self.block(at, incarnation).await else { break };
+            (incarnation, damaged) = (header.incarnation, damaged | !first_copy);
+            contents.acked |= header.acked > 0;
+            group.push(records);
+            at += 1;
+            if header.last {
+                contents.apply(std::mem::take(&mut group)).ok_or(StoreError::Damaged { file: self.file })?;
+                (contents.next, contents.whole, contents.incarnation) = (at, true, incarnation);
+                contents.damaged |= damaged;
+            }
+        }
+        // What follows must not say that anything from here on was durable once.
+        let end = contents.next;
+        for later in at..self.blocks {
+            if let Some((header, ..)) = self.first_copy(later, incarnation).await {
+                contents.acked |= header.acked > 0;
+                if header.acked > end {
+                    return Err(StoreError::Damaged { file: self.file });
+                }
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Refuses what is not ours. A first copy that cannot be read, or of which a bit has flipped, is not: the mirror tells.
+    async fn recognise(&mut self) -> Result<(), StoreError> {
+        let (file, generation) = (self.file, self.generation);
+        let first = self.single(0).await.map(|block| recognise(file, block));
+        if let Some(Ok(())) = first {
+            return Ok(());
+        }
+        match self.single(self.blocks).await {
+            Some(mirror) if sound(mirror, generation, 0, 0).is_some() => Ok(()),
+            mirror => first.or_else(|| mirror.map(|block| recognise(file, block))).unwrap_or(Ok(())),
+        }
+    }
+
+    /// A block, from either copy, and whether the first one was good.
+    async fn block(&mut self, at: u64, incarnation: u32) -> Option<(Header, Vec<u8>, bool)> {
+        if let Some((header, records)) = self.first_copy(at, incarnation).await {
+            return Some((header, records, true));
+        }
+        let generation = self.generation;
+        // The mirror, and then the first copy again: the disk may have read it wrong.
+        for place in [at + self.blocks, at] {
+            if let Some(block) = self.single(place).await
+                && let Some((header, records)) = sound(block, generation, at, incarnation)
+            {
+                return Some((header, records, false));
+            }
+        }
+        None
+    }
+
+    async fn first_copy(&mut self, at: u64, incarnation: u32) -> Option<(Header, Vec<u8>)> {
+        if !(self.first..self.first + self.held).contains(&at) {
+            (self.first, self.held) = (at, 0);
+            let blocks = CHUNK.min(self.blocks - at);
+            self.held = self.fill(at, blocks).await.unwrap_or(0);
+        }
+        let frame = self.chunk.as_ref()?;
+        let index = at.checked_sub(self.first).filter(|index| *index < self.held)? as usize;
+        sound(&frame[index * BLOCK..(index + 1) * BLOCK], self.generation, at, incarnation)
+    }
+
+    /// Fills the chunk; how many blocks are in it.
+    async fn fill(&mut self, at: u64, blocks: u64) -> Option<u64> {
+        let frame = self.chunk.take()?;
+        let bytes = blocks as usize * BLOCK;
+        let order = Order::Read { file: self.file, offset: at * BLOCK as u64, bytes, frame };
+        let answer = ask(self.disk, order).await;
+        self.chunk = answer.frame;
+        answer.result.ok().map(|moved| (moved / BLOCK) as u64)
+    }
+
+    /// One block at a place in the file.
+    async fn single(&mut self, place: u64) -> Option<&[u8]> {
+        let frame = self.single.take()?;
+        let order = Order::Read { file: self.file, offset: place * BLOCK as u64, bytes: BLOCK, frame };
+        let answer = ask(self.disk, order).await;
+        self.single = answer.frame;
+        answer.result.ok().filter(|moved| *moved == BLOCK)?;
+        self.single.as_ref().map(|frame| &frame[..BLOCK])
+    }
+}
+
+/// A block that is this log's, at its place, and not older than what was read before.
+fn sound(block: &[u8], generation: u32, at: u64, incarnation: u32) -> Option<(Header, Vec<u8>)> {
+    let (header, records) = Header::open(block)?;
+    let ours = header.generation == generation && header.sequence == at && header.incarnation >= incarnation;
+    ours.then(|| (header, records.to_vec()))
+}
+
+impl Contents {
+    /// Takes a whole group. `None` when it does not consist of records.
+    fn apply(&mut self, group: Vec<Vec<u8>>) -> Option<()> {
+        for block in group {
+            let mut records = &block[..];
+            while !records.is_empty() {
+                match Record::decode(&mut records)? {
+                    Record::Piece(entry) if entry.part >= PARTS => return None,
+                    Record::Piece(entry) => {
+                        _ = self.objects.entry(entry.object).or_default().parts.insert(entry.part, entry);
+                    }
+                    Record::Meta { object, meta } => {
+                        _ = self.objects.insert(object, Raw { meta: meta.to_vec(), parts: BTreeMap::new() });
+                    }
+                    Record::Gone { object } => _ = self.objects.remove(&object),
+                }
+            }
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,373 @@
+//! Room for pieces: slabs, and the extents in them.
+//!
+//! Promises upward: extents never overlap; slabs and logs together never take more than the cap; an extent goes back when its
+//! last holder drops it, and nothing is ever placed where somebody still reads; what a sync has covered is known.
+//! Asks from below: the core's range allocator, one for each slab.
+
+use super::error::StoreError;
+use crate::disk::File;
+use crate::frame::ALIGN;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use terrace_core::range::{RegionId, Use};
+use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Owner, Range, Request, Slot};
+
+/// A page: extents begin and end at multiples of it.
+const PAGE: u64 = ALIGN as u64;
+
+/// Slots that are lent to a range when it has none left: 256 of 24 bytes are 6 KiB.
+const SLOTS: usize = 256;
+
+/// All the room there is.
+#[derive(Debug)]
+pub(super) struct Space {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    areas: BTreeMap<u32, Area>,
+    /// The number of the next slab: numbers are never used twice.
+    next: u32,
+    /// Where there was room last.
+    hint: u32,
+    /// Bytes that slabs and logs may take together.
+    cap: u64,
+    /// Bytes that are kept free for the next log: slabs do not take them.
+    reserve: u64,
+    /// Bytes of logs, of slabs that are being made, and of files that are to be removed.
+    others: u64,
+}
+
+/// One slab.
+#[derive(Debug)]
+struct Area {
+    range: Range<Vec<Slot>, GoodFit>,
+    /// All of it, as the range names it.
+    region: RegionId,
+    bytes: u64,
+    /// Nothing is placed here any more: a sync of it failed, or it is being removed.
+    retired: bool,
+    /// Whether its name survives a power cut.
+    named: bool,
+    /// Writes answered so far. `synced <= written`.
+    written: u64,
+    /// Those of them that survive a power cut.
+    synced: u64,
+}
+
+/// A stretch of a slab, its holder's alone. Dropped, it goes back.
+#[derive(Debug)]
+pub(super) struct Extent {
+    space: Arc<Space>,
+    slab: u32,
+    block: Block,
+    /// Which write of the slab's it was; 0 for what was durable when the store was opened.
+    stamp: u64,
+}
+
+/// Whether a piece survives a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Safety {
+    /// It does.
+    Durable,
+    /// Once this slab is synced; `true`: and the directory.
+    Sync(u32, bool),
+    /// Never, in this slab: it must be written elsewhere.
+    Suspect(u32),
+}
+
+impl Extent {
+    /// The file it is in.
+    pub(super) fn file(&self) -> File {
+        File::Slab(self.slab)
+    }
+
+    /// Its slab's number.
+    pub(super) fn slab(&self) -> u32 {
+        self.slab
+    }
+
+    /// Its first byte in the file.
+    pub(super) fn offset(&self) -> u64 {
+        self.block.address - PAGE
+    }
+
+    /// It was written.
+    pub(super) fn written(&mut self) {
+        let mut state = self.space.state();
+        if let Some(area) = state.areas.get_mut(&self.slab) {
+            area.written += 1;
+            self.stamp = area.written;
+        }
+    }
+
+    /// What must be done for it to be durable.
+    pub(super) fn safety(&self) -> Safety {
+        let state = self.space.state();
+        let Some(area) = state.areas.get(&self.slab) else { return Safety::Suspect(self.slab) };
+        // Once durable, always: a slab is also retired while pieces are moved out of it.
+        match self.stamp == 0 || (self.stamp <= area.synced && area.named) {
+            true => Safety::Durable,
+            false if area.retired => Safety::Suspect(self.slab),
+            false => Safety::Sync(self.slab, !area.named),
+        }
+    }
+
+    /// Never used again until the store is opened anew: the device failed here.
+    pub(super) fn poison(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        let mut state = self.space.state();
+        if let Some(area) = state.areas.get_mut(&self.slab) {
+            // Refused only for a name that is not live, and this one is.
+            let _ = area.range.free(self.block, Owner(0));
+        }
+    }
+}
+
+impl Area {
+    fn new(bytes: u64, named: bool) -> Result<Self, AllocError> {
+        let mut range = Range::new(vec![Slot::EMPTY; SLOTS], PAGE, GoodFit::new())?;
+        // 0 is no address: offsets are counted from one page on.
+        let region = range.add_region(PAGE, bytes)?;
+        Ok(Self { range, region, bytes, retired: false, named, written: 0, synced: 0 })
+    }
+
+    /// Does something that may need more slots.
+    fn slotted<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T, AllocError>) -> Result<T, AllocError> {
+        match attempt(self) {
+            Err(error) if error.cause == Cause::OutOfSlots => {
+                let slots = self.range.slots_mut();
+                slots.resize(slots.len() + SLOTS, Slot::EMPTY);
+                attempt(self)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Option<Block> {
+        self.slotted(|area| area.range.allocate(Request::new(bytes))).ok()
+    }
+
+    /// Below everything that is in use: pieces are claimed from the last to the first.
+    fn claim(&mut self, address: u64, bytes: u64) -> Option<Block> {
+        self.slotted(|area| {
+            let first = area.range.extents(area.region).next().filter(|extent| extent.use_ == Use::Free);
+            let first = first.ok_or(AllocError::new(Cause::BadRequest, bytes))?;
+            area.range.claim(&first, address, bytes)
+        })
+        .ok()
+    }
+
+    fn is_vacant(&self) -> bool {
+        self.range.stats().in_use == 0
+    }
+}
+
+impl Space {
+    /// No slabs yet.
+    pub(super) fn new(cap: u64, reserve: u64) -> Self {
+        let state = State { areas: BTreeMap::new(), next: 1, hint: 0, cap, reserve, others: 0 };
+        Self { state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stretch of so many bytes, rounded up to pages, that nobody holds. `None`: a slab must be added first.
+    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Extent> {
+        let bytes = bytes.next_multiple_of(PAGE);
+        let mut state = self.state();
+        let hint = state.hint;
+        let try_slab = |(slab, area): (&u32, &mut Area)| Some((*slab, area.allocate(bytes)?));
+        let hinted = state.areas.get_mut(&hint).filter(|area| !area.retired);
+        let found = hinted.and_then(|area| try_slab((&hint, area)));
+        let found = found.or_else(|| state.areas.iter_mut().filter(|(_, area)| !area.retired).find_map(try_slab));
+        let (slab, block) = found?;
+        state.hint = slab;
+        drop(state);
+        Some(Extent { space: Arc::clone(self), slab, block, stamp: 0 })
+    }
+
+    /// The stretch that a log names, below all that were claimed before. `None` where there is no such slab, or somebody holds a part of it.
+    pub(super) fn claim(self: &Arc<Self>, slab: u32, offset: u64, bytes: u64) -> Option<Extent> {
+        let bytes = bytes.next_multiple_of(PAGE);
+        let block = self.state().areas.get_mut(&slab)?.claim(offset.checked_add(PAGE)?, bytes)?;
+        Some(Extent { space: Arc::clone(self), slab, block, stamp: 0 })
+    }
+
+    /// The number of a slab to be made, whose bytes are counted from now on. `None`: the cap is reached.
+    pub(super) fn plan(&self, bytes: u64) -> Option<u32> {
+        let mut state = self.state();
+        if state.used() + state.reserve + bytes > state.cap {
+            return None;
+        }
+        state.others += bytes;
+        state.next += 1;
+        Some(state.next - 1)
+    }
+
+    /// It was made.
+    ///
+    /// # Errors
+    /// That its size is not one of a slab.
+    pub(super) fn planned(&self, slab: u32, bytes: u64) -> Result<(), StoreError> {
+        self.uncount(bytes);
+        self.add(slab, bytes, false)
+    }
+
+    /// A slab that was there when the store was opened (`named`), or that was made.
+    pub(super) fn add(&self, slab: u32, bytes: u64, named: bool) -> Result<(), StoreError> {
+        let area = Area::new(bytes / PAGE * PAGE, named).map_err(|_| StoreError::Damaged { file: File::Slab(slab) })?;
+        let mut state = self.state();
+        state.next = state.next.max(slab.saturating_add(1));
+        state.areas.insert(slab, area);
+        Ok(())
+    }
+
+    /// Counts a log that is about to be made.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] for one that is larger than what is kept free for it, and does not fit.
+    pub(super) fn count_log(&self, bytes: u64) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if bytes > state.reserve && state.used() + bytes > state.cap {
+            return Err(StoreError::Full {
+                asked: bytes,
+                largest: state.cap.saturating_sub(state.used()),
+                cap: state.cap,
+            });
+        }
+        state.others += bytes;
+        Ok(())
+    }
+
+    /// Counts a file no more: it was not made, or it is removed.
+    pub(super) fn uncount(&self, bytes: u64) {
+        self.state().others -= bytes;
+    }
+
+    /// Counts a file that was there.
+    pub(super) fn count(&self, bytes: u64) {
+        self.state().others += bytes;
+    }
+
+    /// How far a sync that begins now will reach.
+    pub(super) fn sync_begins(&self, slab: u32) -> u64 {
+        self.state().areas.get(&slab).map_or(0, |area| area.written)
+    }
+
+    /// A sync that reached so far has ended.
+    pub(super) fn sync_ended(&self, slab: u32, reach: u64, done: bool) {
+        if let Some(area) = self.state().areas.get_mut(&slab) {
+            match done {
+                true => area.synced = area.synced.max(reach),
+                // What it should have made durable may be gone, and no later sync would say so.
+                false => area.retired = true,
+            }
+        }
+    }
+
+    /// The slabs whose names do not survive a power cut yet.
+    pub(super) fn unnamed(&self) -> Vec<u32> {
+        let state = self.state();
+        state.areas.iter().filter(|(_, area)| !area.named && !area.retired).map(|(slab, _)| *slab).collect()
+    }
+
+    /// A sync of names has ended that these slabs were made before.
+    pub(super) fn names_ended(&self, slabs: &[u32], done: bool) {
+        let mut state = self.state();
+        for slab in slabs {
+            if let Some(area) = state.areas.get_mut(slab) {
+                area.named |= done;
+                area.retired |= !done;
+            }
+        }
+    }
+
+    /// Takes out slabs that hold nothing, all but `keep` of those that could be used again; their files must be removed.
+    pub(super) fn take_vacant(&self, keep: usize) -> Vec<(u32, u64)> {
+        let mut state = self.state();
+        let (mut kept, mut taken) = (0, Vec::new());
+        for (slab, area) in state.areas.iter().filter(|(_, area)| area.is_vacant()) {
+            if !area.retired && kept < keep {
+                kept += 1;
+            } else {
+                taken.push((*slab, area.bytes));
+            }
+        }
+        // Until its file is removed, its bytes are on the disk.
+        for (slab, bytes) in &taken {
+            state.areas.remove(slab);
+            state.others += bytes;
+        }
+        taken
+    }
+
+    /// The slab with the fewest bytes in use, if what it holds fits into the others: nothing is placed there from now on.
+    pub(super) fn retire_thinnest(&self, at_most: impl Fn(u64, u64) -> bool) -> Option<u32> {
+        let mut state = self.state();
+        let open = || state.areas.iter().filter(|(_, area)| !area.retired);
+        let (slab, thinnest) = open().min_by_key(|(slab, area)| (area.range.stats().in_use, **slab))?;
+        let (slab, used) = (*slab, thinnest.range.stats().in_use);
+        let free: u64 =
+            open().filter(|(other, _)| **other != slab).map(|(_, a)| a.bytes - a.range.stats().in_use).sum();
+        if used > free || !at_most(used, thinnest.bytes) {
+            return None;
+        }
+        state.areas.get_mut(&slab)?.retired = true;
+        Some(slab)
+    }
+
+    /// Puts a slab that was retired by [`retire_thinnest`](Self::retire_thinnest) back to use.
+    pub(super) fn reopen(&self, slab: u32) {
+        if let Some(area) = self.state().areas.get_mut(&slab) {
+            area.retired = false;
+        }
+    }
+
+    /// Whether more is taken than the cap allows, with what is kept free for the next log.
+    pub(super) fn is_over(&self) -> bool {
+        let state = self.state();
+        state.used() + state.reserve > state.cap
+    }
+
+    /// Bytes on the disk, of them in use by pieces, and the cap.
+    pub(super) fn usage(&self) -> (u64, u64, u64) {
+        let state = self.state();
+        let live = state.areas.values().map(|area| area.range.stats().in_use).sum();
+        (state.used(), live, state.cap)
+    }
+
+    /// The error for a piece that finds no room.
+    pub(super) fn full(&self, asked: u64) -> StoreError {
+        let state = self.state();
+        let open = state.areas.values().filter(|area| !area.retired);
+        let largest = open.filter_map(|area| area.range.largest_free()).map(|free| free.bytes).max().unwrap_or(0);
+        StoreError::Full { asked, largest, cap: state.cap }
+    }
+
+    /// Checks every range.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let state = self.state();
+        for (slab, area) in &state.areas {
+            area.range.check().map_err(|violation| format!("slab {slab}: {violation}"))?;
+            if area.synced > area.written {
+                return Err(format!("slab {slab}: synced is not above written"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn used(&self) -> u64 {
+        self.others + self.areas.values().map(|area| area.bytes).sum::<u64>()
+    }
+}

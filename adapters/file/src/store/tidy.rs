@@ -1,0 +1,97 @@
+//! Keeping the files few: empty slabs go, thin ones are emptied into others.
+//!
+//! Promises upward: what is moved is durable in its new place before its old one is free; a store that is over its cap gets
+//! below it, or says how much it needs.
+
+use super::error::StoreError;
+use super::log::Log;
+use super::map::Change;
+use super::{Piece, Shared};
+use crate::disk::File;
+use std::sync::Arc;
+
+/// Empty slabs that are kept, so that a store that breathes does not make and remove files.
+const SPARE: usize = 1;
+
+/// A slab with less than a quarter in use is emptied: moving a byte frees three.
+const THIN: u64 = 4;
+
+/// Bytes that are moved before a group is made of them: commits wait meanwhile.
+const BATCH: u64 = 8 << 20;
+
+impl Shared {
+    /// Removes what nobody needs, and empties one slab that is thin.
+    pub(super) async fn tidy(&self, log: &mut Log) -> Result<(), StoreError> {
+        self.remove_vacant(log, SPARE).await;
+        match self.space.retire_thinnest(|used, bytes| used < bytes / THIN) {
+            Some(slab) => self.vacate(log, slab).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Gets below the cap.
+    pub(super) async fn fit(&self, log: &mut Log) -> Result<(), StoreError> {
+        if self.space.is_over() {
+            self.remove_vacant(log, 0).await;
+        }
+        while self.space.is_over() {
+            let too_small = || {
+                let (_, live, cap) = self.space.usage();
+                StoreError::CapTooSmall { needs: live + 2 * log_bytes(self), cap }
+            };
+            let slab = self.space.retire_thinnest(|_, _| true).ok_or_else(too_small)?;
+            self.vacate(log, slab).await.map_err(|error| match error {
+                StoreError::Full { .. } => too_small(),
+                other => other,
+            })?;
+            self.remove_vacant(log, 0).await;
+        }
+        Ok(())
+    }
+
+    async fn remove_vacant(&self, log: &mut Log, keep: usize) {
+        let vacant = self.space.take_vacant(keep);
+        log.garbage.extend(vacant.into_iter().map(|(slab, bytes)| (File::Slab(slab), bytes)));
+        self.sweep(log).await;
+    }
+
+    /// Moves what is durable out of a slab.
+    async fn vacate(&self, log: &mut Log, slab: u32) -> Result<(), StoreError> {
+        let moved = self.vacate_all(log, slab).await;
+        if moved.is_err() {
+            self.space.reopen(slab);
+        }
+        moved
+    }
+
+    async fn vacate_all(&self, log: &mut Log, slab: u32) -> Result<(), StoreError> {
+        let mut left = self.durable_in(slab);
+        while !left.is_empty() {
+            let (mut olds, mut changes, mut bytes) = (Vec::new(), Vec::new(), 0);
+            while bytes < BATCH
+                && let Some((object, part, old)) = left.pop()
+            {
+                let piece = Arc::new(self.copy(&old).await?);
+                bytes += piece.bytes() as u64;
+                olds.push((old, Arc::clone(&piece)));
+                changes.push(Change::Piece { object, part, piece });
+            }
+            self.commit_group(log, &changes).await?;
+            olds.iter().for_each(|(old, new)| old.follow(new));
+        }
+        Ok(())
+    }
+
+    fn durable_in(&self, slab: u32) -> Vec<(u64, u32, Arc<Piece>)> {
+        let map = self.map();
+        let of_object = |(id, object): (&u64, &super::Object)| -> Vec<(u64, u32, Arc<Piece>)> {
+            let parts = (0..).zip(&object.parts).filter_map(|(part, piece)| Some((part, piece.as_ref()?)));
+            parts.filter(|(_, piece)| piece.is_in(slab)).map(|(part, piece)| (*id, part, Arc::clone(piece))).collect()
+        };
+        map.objects.iter().flat_map(of_object).collect()
+    }
+}
+
+fn log_bytes(shared: &Shared) -> u64 {
+    shared.options.log_bytes
+}

@@ -1,0 +1,234 @@
+//! The store on real files, through both engines.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::sync::Arc;
+use terrace_file::{
+    Change, Directory, Disk, EngineKind, File, Frames, Piece, Reason, Store, StoreError, StoreOptions, Tasks,
+};
+
+const PIECE: usize = 10_000;
+
+fn options() -> StoreOptions {
+    StoreOptions { cap: 8 << 20, slab_bytes: 1 << 20, log_bytes: 64 << 10 }
+}
+
+struct Ground {
+    store: Store,
+    frames: Frames,
+    /// Last: the store's tasks run on its threads.
+    _disk: Arc<Directory>,
+}
+
+fn open_with(path: &Path, kind: EngineKind, options: StoreOptions) -> Result<Ground, StoreError> {
+    let (tasks, frames) = (Tasks::new(), Frames::new(8 << 20).expect("memory"));
+    let disk = Arc::new(Directory::open(path, kind, &tasks)?);
+    let store = Store::open(Arc::clone(&disk) as Arc<dyn Disk>, &tasks, &frames, options).wait()?;
+    Ok(Ground { store, frames, _disk: disk })
+}
+
+fn open(path: &Path) -> Ground {
+    open_with(path, EngineKind::Best, options()).expect("it opens")
+}
+
+impl Ground {
+    fn put(&self, byte: u8) -> Result<Arc<Piece>, StoreError> {
+        let mut frame = self.frames.take(PIECE).expect("room");
+        frame[..PIECE].fill(byte);
+        self.store.put(frame, PIECE).wait().result
+    }
+
+    fn holds(&self, piece: &Arc<Piece>, byte: u8) -> bool {
+        let frame = self.store.get(piece).wait().expect("it is there");
+        frame[..piece.bytes()].iter().all(|&read| read == byte)
+    }
+
+    /// Makes an object of one part durable.
+    fn keep(&self, object: u64, byte: u8) -> Result<(), StoreError> {
+        let piece = self.put(byte)?;
+        let meta = Change::Meta { object, meta: vec![byte; 3] };
+        self.store.commit(vec![meta, Change::Piece { object, part: 0, piece }]).wait()
+    }
+
+    fn part(&self, object: u64) -> Arc<Piece> {
+        let object = self.store.object(object).expect("it is there");
+        Arc::clone(object.parts[0].as_ref().expect("it has its part"))
+    }
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
+    for kind in [EngineKind::Best, EngineKind::Threads] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let ground = open_with(directory.path(), kind, options()).expect("it opens");
+        for object in 0..40 {
+            ground.keep(object, object as u8).expect("room");
+        }
+        ground.keep(7, 200).expect("room");
+        let volatile = ground.put(99).expect("room");
+        assert!(ground.holds(&volatile, 99));
+        ground.store.commit(vec![Change::Remove { object: 3 }]).wait().expect("durable");
+        ground.store.check().expect("sound");
+        drop(ground);
+        let ground = open_with(directory.path(), kind, options()).expect("it opens");
+        let expected: Vec<u64> = (0..40).filter(|object| *object != 3).collect();
+        assert_eq!(ground.store.objects(), expected);
+        for object in expected {
+            let byte = if object == 7 { 200 } else { object as u8 };
+            assert!(ground.holds(&ground.part(object), byte));
+            assert_eq!(ground.store.object(object).expect("there").meta[..], [byte; 3]);
+        }
+        let pages = (PIECE as u64).next_multiple_of(4096);
+        assert_eq!(ground.store.stats().live, 39 * pages, "what was not committed takes no room");
+    }
+}
+
+#[test]
+fn a_log_that_is_full_is_followed_by_another_and_the_files_stay_bounded() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ground = open(directory.path());
+    for round in 0..200u64 {
+        ground.keep(round % 5, round as u8).expect("room");
+        assert!(on_disk(directory.path()) <= options().cap);
+    }
+    let logs = |path: &Path| names(path).into_iter().filter(|file| matches!(file, File::Log(_))).collect::<Vec<_>>();
+    let [File::Log(generation)] = logs(directory.path())[..] else { panic!("one log") };
+    assert!(generation > 10, "8 blocks, of which a group takes one: {generation}");
+    drop(ground);
+    let ground = open(directory.path());
+    for object in 0..5 {
+        assert!(ground.holds(&ground.part(object), 195 + object as u8));
+    }
+}
+
+#[test]
+fn a_full_store_says_so_and_has_room_again_when_pieces_go() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ground = open(directory.path());
+    let mut held = Vec::new();
+    let full = loop {
+        match ground.put(held.len() as u8) {
+            Ok(piece) => held.push(piece),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, StoreError::Full { asked: 12_288, cap, .. } if cap == options().cap), "{full}");
+    assert!(held.len() > 500);
+    held.truncate(100);
+    ground.put(1).expect("room again");
+    for (byte, piece) in held.iter().enumerate() {
+        assert!(ground.holds(piece, byte as u8));
+    }
+    assert!(on_disk(directory.path()) <= options().cap);
+    held.clear();
+    ground.store.tidy().wait().expect("tidy");
+    assert!(on_disk(directory.path()) <= 2 * options().slab_bytes, "empty slabs are removed");
+}
+
+#[test]
+fn a_smaller_cap_is_kept_at_the_next_start_or_refused_with_everything_still_there() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ground = open(directory.path());
+    for object in 0..400 {
+        ground.keep(object, object as u8).expect("room");
+    }
+    // Most of it goes, spread over all slabs.
+    let gone = (0..400).filter(|object| object % 8 != 0).map(|object| Change::Remove { object });
+    ground.store.commit(gone.collect()).wait().expect("durable");
+    drop(ground);
+    let small = StoreOptions { cap: 2 << 20, ..options() };
+    let ground = open_with(directory.path(), EngineKind::Best, small).expect("50 pieces fit");
+    assert!(on_disk(directory.path()) <= small.cap);
+    for object in (0..400).step_by(8) {
+        assert!(ground.holds(&ground.part(object), object as u8));
+    }
+    drop(ground);
+    let tiny = StoreOptions { cap: 384 << 10, slab_bytes: 256 << 10, log_bytes: 64 << 10 };
+    let refused = open_with(directory.path(), EngineKind::Best, tiny).map(drop);
+    assert!(matches!(refused, Err(StoreError::CapTooSmall { needs, cap }) if needs > cap), "{refused:?}");
+    let ground = open(directory.path());
+    assert_eq!(ground.store.objects().len(), 50);
+    assert!(ground.holds(&ground.part(392), 392u64 as u8));
+}
+
+#[test]
+fn a_directory_has_one_store_at_a_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = open(directory.path());
+    let second = open_with(directory.path(), EngineKind::Best, options()).map(drop);
+    assert!(matches!(second, Err(StoreError::Fault(fault)) if fault.reason == Reason::Busy));
+    drop(first);
+    open(directory.path());
+}
+
+#[test]
+fn files_of_others_and_of_later_versions_are_refused_and_kept() {
+    let foreign = |text: &[u8]| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join(File::Log(1).to_string());
+        let mut bytes = text.to_vec();
+        bytes.resize(64 << 10, 7);
+        std::fs::write(&path, &bytes).expect("written");
+        let refused = open_with(directory.path(), EngineKind::Best, options()).map(drop);
+        assert_eq!(std::fs::read(&path).expect("it is there"), bytes, "nothing was touched");
+        refused
+    };
+    assert_eq!(foreign(b"SQLite format 3\0"), Err(StoreError::Foreign { file: File::Log(1) }));
+    let file = File::Log(1);
+    assert_eq!(foreign(b"terrace\x1a\x02\0\0\0"), Err(StoreError::Newer { file, version: 2 }));
+    let lost = tempfile::tempdir().expect("a directory");
+    std::fs::write(lost.path().join(File::Slab(4).to_string()), [1; 8192]).expect("written");
+    let refused = open_with(lost.path(), EngineKind::Best, options()).map(drop);
+    assert_eq!(refused, Err(StoreError::Damaged { file: File::Slab(4) }));
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let good = options();
+    for bad in [
+        StoreOptions { cap: 0, ..good },
+        StoreOptions { slab_bytes: 0, ..good },
+        StoreOptions { slab_bytes: 4097, ..good },
+        StoreOptions { slab_bytes: 1 << 33, cap: 1 << 40, ..good },
+        StoreOptions { log_bytes: 4096, ..good },
+    ] {
+        let refused = open_with(directory.path(), EngineKind::Best, bad).map(drop);
+        assert!(matches!(refused, Err(StoreError::BadOptions(_))), "{bad:?}");
+    }
+    assert_eq!(names(directory.path()), []);
+}
+
+#[test]
+fn a_bit_that_flips_in_a_slab_is_told_and_in_a_log_is_mended() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ground = open(directory.path());
+    (0..20).for_each(|object| ground.keep(object, 7).expect("room"));
+    drop(ground);
+    for file in names(directory.path()) {
+        let path = directory.path().join(file.to_string());
+        let mut bytes = std::fs::read(&path).expect("read");
+        match file {
+            // The first copy, every block of it.
+            File::Log(_) => bytes[..32 << 10].chunks_mut(4096).for_each(|block| block[100] ^= 4),
+            File::Slab(_) => {
+                let first = bytes.iter().position(|byte| *byte == 7).expect("a piece");
+                bytes[first + 5000] ^= 1;
+            }
+        }
+        std::fs::write(&path, bytes).expect("written");
+    }
+    let ground = open(directory.path());
+    assert_eq!(ground.store.objects().len(), 20);
+    let broken = (0..20).filter(|object| ground.store.get(&ground.part(*object)).wait().is_err()).count();
+    assert_eq!(broken, 1);
+}
+
+fn names(path: &Path) -> Vec<File> {
+    let entries = std::fs::read_dir(path).expect("a directory");
+    entries.filter_map(|entry| File::named(entry.expect("an entry").file_name().to_str()?)).collect()
+}
+
+fn on_disk(path: &Path) -> u64 {
+    names(path).iter().map(|file| path.join(file.to_string()).metadata().expect("a file").len()).sum()
+}
