@@ -12,13 +12,14 @@ use crate::fault::FileFault;
 use crate::frame::Frame;
 use crate::request::{Completion, Engine, Op, Request, Sink};
 use crate::slab::Slab;
-use crate::task::Tasks;
+use crate::task::{Driver, Tasks};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// The file whose lock says that a directory is in use. It is never removed: somebody may wait for it.
 const LOCK: &str = "terrace.lock";
@@ -28,6 +29,9 @@ const DEPTH: u32 = 64;
 
 /// Threads where there is no ring: each waits for one request.
 const THREADS: usize = 16;
+
+/// Tasks run for so long before what they asked for goes to the disk: a tenth of what 64 requests keep it busy for.
+const TURN: Duration = Duration::from_micros(50);
 
 /// Which engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,8 +79,31 @@ impl Sink for Mail {
         }
     }
 
-    fn settle(&self) {
-        self.tasks.run();
+    fn settle(&self) -> bool {
+        self.tasks.run(TURN)
+    }
+}
+
+/// The engine, as a driver of tasks.
+struct EngineDriver(Weak<dyn Engine>);
+
+impl Driver for EngineDriver {
+    fn nudge(&self) {
+        if let Some(engine) = self.0.upgrade() {
+            engine.nudge();
+        }
+    }
+
+    fn may_help(&self) -> bool {
+        self.0.upgrade().is_some_and(|engine| engine.may_help())
+    }
+
+    fn wants_help(&self) -> bool {
+        self.0.upgrade().is_some_and(|engine| engine.wants_help())
+    }
+
+    fn help(&self) -> bool {
+        self.0.upgrade().is_some_and(|engine| engine.help())
     }
 }
 
@@ -100,12 +127,7 @@ impl Directory {
         let mail = Arc::new(Mail { waiting: Mutex::default(), tasks: tasks.clone() });
         let engine = engine(kind, &mail).map_err(|error| fault("engine", error.raw_os_error()))?;
         // Weak: tasks may outlive the directory, and must not keep its threads.
-        let driver = Arc::downgrade(&engine);
-        tasks.driven_by(Box::new(move || {
-            if let Some(engine) = driver.upgrade() {
-                engine.nudge();
-            }
-        }));
+        tasks.driven_by(Box::new(EngineDriver(Arc::downgrade(&engine))));
         Ok(Self { path: path.into(), names, files: Mutex::default(), mail, engine, _lock: lock })
     }
 

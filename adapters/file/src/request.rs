@@ -81,8 +81,10 @@ pub trait Sink: Send + Sync + 'static {
     fn completed(&self, completion: Completion);
 
     /// On a thread of the engine's, after completions were told there and after [`Engine::nudge`]: the disk works meanwhile,
-    /// so that what takes time belongs here.
-    fn settle(&self) {}
+    /// so that what takes time belongs here. False: there is more to do; what was asked of the engine goes to the disk first.
+    fn settle(&self) -> bool {
+        true
+    }
 }
 
 /// Does requests, many at once, in any order.
@@ -92,6 +94,21 @@ pub trait Engine: Send + Sync {
 
     /// Has [`Sink::settle`] called soon.
     fn nudge(&self);
+
+    /// Whether [`help`](Self::help) ever does anything.
+    fn may_help(&self) -> bool {
+        false
+    }
+
+    /// Whether a request waits for a thread.
+    fn wants_help(&self) -> bool {
+        false
+    }
+
+    /// Does one request on this thread, and tells what came of it. False: none waits.
+    fn help(&self) -> bool {
+        false
+    }
 
     /// What it is, for people.
     fn name(&self) -> &'static str;

@@ -7,16 +7,54 @@
 //! Invariant: while `ready` is not empty, `driven` is true: somebody is in [`Tasks::run`], or was nudged.
 
 use async_task::Runnable;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
-/// Called when a task is ready and nobody runs tasks: it has [`Tasks::run`] called, on another thread or later.
-pub type Nudge = Box<dyn Fn() + Send + Sync>;
+/// Runs tasks, and moves what they wait for.
+pub trait Driver: Send + Sync {
+    /// A task is ready and nobody runs tasks: has [`Tasks::run`] called, on another thread or later.
+    fn nudge(&self);
+
+    /// Whether threads that wait may do what tasks wait for.
+    fn may_help(&self) -> bool {
+        false
+    }
+
+    /// Whether there is such a thing now.
+    fn wants_help(&self) -> bool {
+        false
+    }
+
+    /// Does one such thing. False: there is none.
+    fn help(&self) -> bool {
+        false
+    }
+}
+
+thread_local! {
+    static DRIVES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread will look for more to do before it sleeps: nobody needs to be woken for it.
+pub(crate) fn drives() -> bool {
+    DRIVES.get()
+}
+
+/// Says so while something is done.
+pub(crate) fn driving<T>(work: impl FnOnce() -> T) -> T {
+    let before = DRIVES.replace(true);
+    let result = work();
+    DRIVES.set(before);
+    result
+}
 
 /// A queue of tasks. Clones are the same.
 #[derive(Clone, Default)]
@@ -27,7 +65,7 @@ pub struct Tasks {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    nudge: OnceLock<Nudge>,
+    driver: OnceLock<Box<dyn Driver>>,
 }
 
 #[derive(Default)]
@@ -42,9 +80,9 @@ impl Tasks {
         Self::default()
     }
 
-    /// Says how to have [`run`](Self::run) called. Only the first one counts.
-    pub fn driven_by(&self, nudge: Nudge) {
-        let _ = self.shared.nudge.set(nudge);
+    /// Says who runs them. Only the first one counts.
+    pub fn driven_by(&self, driver: Box<dyn Driver>) {
+        let _ = self.shared.driver.set(driver);
         // What became ready before there was anybody.
         if !self.state().ready.is_empty() {
             self.nudge();
@@ -72,8 +110,8 @@ impl Tasks {
     }
 
     fn nudge(&self) {
-        if let Some(nudge) = self.shared.nudge.get() {
-            nudge();
+        if let Some(driver) = self.shared.driver.get() {
+            driver.nudge();
         }
     }
 
@@ -82,9 +120,47 @@ impl Tasks {
         self.state().driven = true;
     }
 
-    /// Polls what is ready, until nothing is.
-    pub fn run(&self) {
-        while self.run_one(0) {}
+    /// Polls what is ready, until nothing is or `time` is over. Whether nothing is.
+    pub fn run(&self, time: Duration) -> bool {
+        let begun = Instant::now();
+        while self.run_one(0) {
+            if begun.elapsed() >= time {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Begins something and waits for its end on this thread, which helps meanwhile where the driver wants help: a thread
+    /// that moves its own bytes wakes nobody.
+    ///
+    /// # Panics
+    /// When the task did.
+    pub fn block_on<T>(&self, begin: impl FnOnce() -> Join<T>) -> T {
+        let Some(driver) = self.shared.driver.get().filter(|driver| driver.may_help()) else {
+            return begin().wait();
+        };
+        self.expect();
+        let result = driving(|| {
+            let mut join = std::pin::pin!(begin());
+            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+            let mut context = Context::from_waker(&waker);
+            loop {
+                if let Poll::Ready(result) = join.as_mut().poll(&mut context) {
+                    return result;
+                }
+                if !self.run_one(0) && !driver.help() {
+                    std::thread::park();
+                }
+            }
+        });
+        // What others were not woken for, as this thread was there.
+        if self.ready() > 0 || driver.wants_help() {
+            driver.nudge();
+        } else {
+            self.state().driven = false;
+        }
+        result
     }
 
     /// Polls one ready task: number `which` in the queue, counted round. False when none is ready. The order in which tasks
@@ -108,6 +184,15 @@ impl Tasks {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
@@ -166,6 +251,14 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    struct Counts(Arc<AtomicUsize>);
+
+    impl Driver for Counts {
+        fn nudge(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     #[test]
     fn a_task_ends_though_nobody_waits_and_its_panic_is_told_to_who_does() {
         let (tasks, ran) = (Tasks::new(), Arc::new(AtomicUsize::new(0)));
@@ -173,7 +266,7 @@ mod tests {
         drop(tasks.spawn(async move { count.fetch_add(1, Ordering::Relaxed) }));
         let panics = tasks.spawn(async { panic!("on purpose") });
         let seven = tasks.spawn(async { 7 });
-        tasks.run();
+        assert!(tasks.run(Duration::MAX));
         assert_eq!((ran.load(Ordering::Relaxed), seven.wait()), (1, 7));
         let caught = std::panic::catch_unwind(AssertUnwindSafe(|| panics.wait()));
         assert!(caught.is_err());
@@ -183,14 +276,14 @@ mod tests {
     fn whoever_runs_tasks_is_nudged_once_until_it_has_run_them() {
         let (tasks, nudges) = (Tasks::new(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&nudges);
-        tasks.driven_by(Box::new(move || _ = count.fetch_add(1, Ordering::Relaxed)));
+        tasks.driven_by(Box::new(Counts(count)));
         let told = || nudges.load(Ordering::Relaxed);
         let (_a, _b) = (tasks.spawn(async {}), tasks.spawn(async {}));
         assert_eq!((told(), tasks.ready()), (1, 2));
-        tasks.run();
+        assert!(tasks.run(Duration::MAX));
         let _c = tasks.spawn(async {});
         assert_eq!(told(), 2);
-        tasks.run();
+        assert!(tasks.run(Duration::MAX));
         tasks.expect();
         let _d = tasks.spawn(async {});
         assert_eq!(told(), 2, "who is expected anyway is not nudged");

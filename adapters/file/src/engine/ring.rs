@@ -196,8 +196,8 @@ impl Owned {
         for completion in over.drain(..) {
             let _ = catch_unwind(AssertUnwindSafe(|| sink.completed(completion)));
         }
-        if any {
-            let _ = catch_unwind(AssertUnwindSafe(|| sink.settle()));
+        if any && !catch_unwind(AssertUnwindSafe(|| sink.settle())).unwrap_or(true) {
+            self.shared.inbox().nudged = true;
         }
         self.over = over;
     }

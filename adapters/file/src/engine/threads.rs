@@ -3,6 +3,7 @@
 //! Promises upward: as [`Engine`] says; threads sleep while nothing is asked, and are gone when it is dropped.
 
 use crate::request::{Completion, Engine, Op, Request, Sink};
+use crate::task::{drives, driving};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -50,9 +51,12 @@ impl Shared {
             // A sink that panics must not take the thread with it.
             let told = AssertUnwindSafe(|| {
                 request.into_iter().for_each(|request| self.sink.completed(perform(request)));
-                self.sink.settle();
+                // This thread takes what tasks ask for: nobody is woken for the first of it.
+                driving(|| self.sink.settle())
             });
-            let _ = catch_unwind(told);
+            if !catch_unwind(told).unwrap_or(true) {
+                self.state().nudged = true;
+            }
         }
     }
 }
@@ -95,9 +99,25 @@ impl Threads {
 
 impl Engine for Threads {
     fn submit(&self, requests: Vec<Request>) {
-        let many = requests.len() > 1;
-        self.shared.state().queue.extend(requests);
-        if many { self.shared.work.notify_all() } else { self.shared.work.notify_one() }
+        let mut state = self.shared.state();
+        let taken = drives() && state.queue.is_empty();
+        let others = requests.len() - usize::from(taken && !requests.is_empty());
+        state.queue.extend(requests);
+        drop(state);
+        (0..others).for_each(|_| self.shared.work.notify_one());
+    }
+
+    fn may_help(&self) -> bool {
+        true
+    }
+
+    fn wants_help(&self) -> bool {
+        !self.shared.state().queue.is_empty()
+    }
+
+    fn help(&self) -> bool {
+        let request = self.shared.state().queue.pop_front();
+        request.map(|request| self.shared.sink.completed(perform(request))).is_some()
     }
 
     fn nudge(&self) {

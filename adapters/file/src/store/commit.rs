@@ -35,7 +35,8 @@ impl Shared {
         self.pending().push(Pending { changes, told });
         let mut log = self.log.lock().await;
         let group = std::mem::take(&mut *self.pending());
-        if let Some(log) = log.as_mut() {
+        // Nothing is left when another took this commit with its own.
+        if let Some(log) = log.as_mut().filter(|_| !group.is_empty()) {
             self.commit_all(log, group).await;
         }
         drop(log);

@@ -136,11 +136,6 @@ impl Map {
         }
         writer
     }
-
-    /// Every piece.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = &Arc<Piece>> {
-        self.objects.values().flat_map(|object| object.parts.iter().flatten())
-    }
 }
 
 impl Object {

@@ -1,0 +1,175 @@
+//! The store beside raw loops without checksums on the same disk, in one run.
+//!
+//! `cargo run --release -p terrace-file --example store [DIRECTORY]`
+//!
+//! A gigabyte, put and got whole in pieces of 64 KiB (16 at once) and of 4 MiB (4 at once), five rounds in which every way has
+//! its turn. The raw loops are io_uring on one thread, and pread and pwrite on 16 threads; each ratio is over the better of the
+//! raw loop at this depth and at twice the depth. Then durable puts, processor time when idle, the page cache, and opening a
+//! store of a million entries.
+
+mod durable;
+mod raw;
+
+use raw::{FILE, Raw};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use terrace_file::{
+    Directory, Disk, EngineKind, Frame, Frames, Join, Piece, Put, Store, StoreError, StoreOptions, Tasks,
+};
+
+const ROUNDS: usize = 5;
+
+type Error = Box<dyn std::error::Error>;
+
+/// A store on its disk. The disk last: the store's tasks run on its threads.
+struct Ground {
+    store: Store,
+    frames: Frames,
+    tasks: Tasks,
+    _disk: Arc<Directory>,
+}
+
+impl Ground {
+    fn open(path: &Path, kind: EngineKind, cap: u64) -> Result<Self, Error> {
+        let (tasks, frames) = (Tasks::new(), Frames::new(384 << 20)?);
+        let disk = Arc::new(Directory::open(path, kind, &tasks)?);
+        let store = Store::open(Arc::clone(&disk) as Arc<dyn Disk>, &tasks, &frames, StoreOptions::new(cap)).wait()?;
+        Ok(Self { store, frames, tasks, _disk: disk })
+    }
+
+    /// Puts a gigabyte from `threads` threads, each with `depth` puts under way.
+    fn put(&self, bytes: usize, threads: usize, depth: usize) -> Vec<Arc<Piece>> {
+        let (next, pieces) = (Mutex::new(0u64..FILE / bytes as u64), Mutex::new(Vec::new()));
+        let finish = |put: Put| {
+            pieces.lock().expect("no panic").push(put.result.expect("room"));
+            put.frame.expect("a frame")
+        };
+        // The lock is not held while a piece is put.
+        let take = || next.lock().expect("no panic").next();
+        each(threads, || {
+            let (mut under_way, mut spare) = (VecDeque::<Join<Put>>::new(), None);
+            while let Some(piece) = take() {
+                if under_way.len() == depth {
+                    spare = under_way.pop_front().map(|put| finish(put.wait()));
+                }
+                let mut frame = spare.take().unwrap_or_else(|| self.frames.take(bytes).expect("room"));
+                frame[..8].copy_from_slice(&piece.to_le_bytes());
+                match depth {
+                    1 => spare = Some(finish(self.tasks.block_on(|| self.store.put(frame, bytes)))),
+                    _ => under_way.push_back(self.store.put(frame, bytes)),
+                }
+            }
+            under_way.into_iter().for_each(|put| drop(finish(put.wait())));
+        });
+        pieces.into_inner().expect("no panic")
+    }
+
+    /// Gets pieces on `threads` threads, each with `depth` gets under way.
+    fn get(&self, pieces: &[Arc<Piece>], threads: usize, depth: usize) {
+        let next = Mutex::new(pieces.iter());
+        let take = || next.lock().expect("no panic").next();
+        each(threads, || {
+            let mut under_way: VecDeque<Join<Result<Frame, StoreError>>> = VecDeque::new();
+            while let Some(piece) = take() {
+                if depth == 1 {
+                    drop(self.tasks.block_on(|| self.store.get(piece)).expect("right bytes"));
+                    continue;
+                }
+                if under_way.len() == depth {
+                    let got = under_way.pop_front().expect("it is not empty").wait();
+                    drop(got.expect("right bytes"));
+                }
+                under_way.push_back(self.store.get(piece));
+            }
+            under_way.into_iter().for_each(|got| drop(got.wait().expect("right bytes")));
+        });
+    }
+}
+
+fn each(threads: usize, work: impl Fn() + Sync) {
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(&work);
+        }
+    });
+}
+
+fn main() -> Result<(), Error> {
+    let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
+    let home = tempfile::tempdir_in(directory)?;
+    let raw = Raw::new(home.path())?;
+    for (name, kind, threads) in [("ring", EngineKind::Ring, 1), ("threads", EngineKind::Threads, raw::THREADS)] {
+        let ground = Ground::open(&home.path().join(name), kind, 3 << 30)?;
+        for (bytes, depth) in [(64 << 10, 16), (4 << 20, 4)] {
+            engine(&ground, &raw, (name, threads), (bytes, depth))?;
+        }
+        durable::puts(&ground)?;
+        if kind == EngineKind::Ring {
+            durable::idle_and_cache(&ground)?;
+        }
+    }
+    durable::reopen(&home.path().join("many"))
+}
+
+/// One engine at one size.
+fn engine(
+    ground: &Ground,
+    raw: &Raw,
+    (name, threads): (&str, usize),
+    (bytes, depth): (usize, usize),
+) -> Result<(), Error> {
+    let own = if threads == 1 { 2 * depth } else { 1 };
+    let mut times = [const { Vec::new() }; 6];
+    for round in 0..=ROUNDS {
+        let mut timed = |way: usize, work: &mut dyn FnMut() -> Result<(), Error>| {
+            let (begun, before) = (Instant::now(), cpu());
+            work()?;
+            // The first round touches everything once.
+            if round > 0 {
+                times[way].push((begun.elapsed().as_secs_f64(), cpu() - before));
+            }
+            Ok::<_, Error>(())
+        };
+        let mut pieces = Vec::new();
+        for (way, write) in [(0, true), (3, false)] {
+            let one = |depth| match threads {
+                1 => raw.ring(write, bytes, depth),
+                _ => raw.threads(write, bytes),
+            };
+            timed(way, &mut || one(depth))?;
+            timed(way + 1, &mut || one(2 * depth))?;
+            timed(way + 2, &mut || {
+                match write {
+                    true => pieces = ground.put(bytes, threads, own),
+                    false => ground.get(&pieces, threads, own),
+                }
+                Ok(())
+            })?;
+        }
+    }
+    for (way, what) in [(0, "put"), (3, "get")] {
+        let median = |way: usize| {
+            let mut sorted: Vec<f64> = times[way].iter().map(|time| time.0).collect();
+            sorted.sort_by(f64::total_cmp);
+            FILE as f64 / f64::from(1 << 30) / sorted[ROUNDS / 2]
+        };
+        let cpu = |way: usize| times[way].iter().map(|time| time.1).sum::<f64>() / ROUNDS as f64;
+        let (base, ours) = (median(way).max(median(way + 1)), median(way + 2));
+        println!(
+            "{name:8} {:5} KiB {what}  raw {base:5.2} GiB/s {:5.2} CPU-s/GiB   store {ours:5.2} GiB/s {:5.2} CPU-s/GiB   {:5.2}",
+            bytes >> 10,
+            cpu(way),
+            cpu(way + 2),
+            ours / base,
+        );
+    }
+    Ok(())
+}
+
+/// Seconds of processor time of this process so far.
+fn cpu() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
