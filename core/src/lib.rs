@@ -64,6 +64,7 @@ pub mod heap;
 pub mod inbox;
 pub mod index;
 pub mod layer;
+pub mod lease;
 pub mod pool;
 pub mod pressure;
 pub mod range;

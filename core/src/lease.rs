@@ -1,0 +1,304 @@
+//! One word beside a buffer that says who uses its bytes where they are, so that nobody moves them away meanwhile.
+//!
+//! Promises upward: while a lease is held the mover does not get the bytes, and while the mover has them nobody gets a
+//! lease; what a holder did is seen by the mover, and by the next exclusive holder; what the mover did is seen by every
+//! later holder. A lease of a buffer that is here costs one read-modify-write to take and one to give back. No call waits.
+//! Asks from below: `sync`, 32 bits that can be compared and swapped.
+//!
+//! ```text
+//!   31       30         29       28      27 26    25 ........ 0
+//! [CLOSED][EXCLUSIVE][COUNTED][WANTED][ visits ][ shared leases ]
+//! ```
+//!
+//! - CLOSED: the mover has the bytes, or they are not here.
+//! - COUNTED: the bytes stand in the pinned total of whoever caps that. The first lease of a buffer is refused as
+//!   [`Refused::Uncounted`]; its taker counts the bytes under the owner's lock, says [`Lease::count`], and tries again. The
+//!   mark stays when the last lease goes, so that the next lease is fast; the owner takes it off again by
+//!   [`Lease::uncount`] when the cap is reached, or by closing.
+//! - WANTED: the mover came while a lease was held. The release that makes the word free says so, once.
+//! - visits: leases taken since they were last asked for, up to 3. They stand in the same word because there they cost the
+//!   lease path nothing: the exchange that counts the lease sets them too. Eviction policies read them when they look for
+//!   a victim.
+//!
+//! Invariants: CLOSED excludes EXCLUSIVE, COUNTED and shared leases; EXCLUSIVE excludes shared leases; a lease is held only
+//! while COUNTED.
+
+use crate::error::{Violation, ensure};
+use crate::sync::{AtomicU32, Ordering};
+use core::fmt;
+
+const CLOSED: u32 = 1 << 31;
+const EXCLUSIVE: u32 = 1 << 30;
+const COUNTED: u32 = 1 << 29;
+const WANTED: u32 = 1 << 28;
+/// One visit; two bits of them, as many as S3-FIFO tells apart.
+const VISIT: u32 = 1 << 26;
+const VISITS: u32 = 3 * VISIT;
+/// The most shared leases at a time: 2^26 - 1, which is 67 million.
+const SHARED: u32 = VISIT - 1;
+
+/// What taking a lease asks: to see what the mover, or the holder before, left there.
+#[cfg(not(terrace_seeded_bug = "lease_acquire_relaxed"))]
+const ACQUIRE: Ordering = Ordering::Acquire;
+#[cfg(terrace_seeded_bug = "lease_acquire_relaxed")]
+const ACQUIRE: Ordering = Ordering::Relaxed;
+
+/// What giving one back gives: everything its holder did.
+#[cfg(not(terrace_seeded_bug = "lease_release_relaxed"))]
+const RELEASE: Ordering = Ordering::Release;
+#[cfg(terrace_seeded_bug = "lease_release_relaxed")]
+const RELEASE: Ordering = Ordering::Relaxed;
+
+/// What closing asks: to see what the last holders did.
+#[cfg(not(terrace_seeded_bug = "lease_close_relaxed"))]
+const CLOSE: Ordering = Ordering::Acquire;
+#[cfg(terrace_seeded_bug = "lease_close_relaxed")]
+const CLOSE: Ordering = Ordering::Relaxed;
+
+/// What opening gives: the bytes as they were moved.
+#[cfg(not(terrace_seeded_bug = "lease_open_relaxed"))]
+const OPEN: Ordering = Ordering::Release;
+#[cfg(terrace_seeded_bug = "lease_open_relaxed")]
+const OPEN: Ordering = Ordering::Relaxed;
+
+/// Why a call was refused. The word is as it was (but for WANTED, see [`Lease::close`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// The bytes are being moved, or are not here.
+    Closed,
+    /// Somebody holds a lease that excludes this.
+    Busy,
+    /// The bytes are not counted as pinned yet: count them, then try again.
+    Uncounted,
+    /// There are 2^26 - 1 shared leases.
+    TooMany,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "the bytes are being moved or are not here: wait until they are, then try again",
+            Self::Busy => "somebody holds a lease that excludes this one: wait until it is given back",
+            Self::Uncounted => "the bytes are not counted as pinned yet: count them, then try again",
+            Self::TooMany => "there are 67108863 shared leases of this buffer: give some back",
+        })
+    }
+}
+
+impl core::error::Error for Refused {}
+
+/// The word. See the top of this file.
+///
+/// # Example
+/// ```
+/// use terrace_core::lease::{Lease, Refused};
+/// let word = Lease::open();
+/// assert_eq!(word.share(), Err(Refused::Uncounted));
+/// assert_eq!(word.count(), Ok(true), "we add the bytes to the pinned total");
+/// word.share()?;
+/// assert_eq!(word.close(), Err(Refused::Busy), "the mover has to wait");
+/// assert!(word.unshare(), "and is told when it may come again");
+/// assert_eq!(word.close(), Ok(true), "we take the bytes off the pinned total");
+/// assert_eq!(word.share(), Err(Refused::Closed));
+/// # Ok::<(), Refused>(())
+/// ```
+#[derive(Debug)]
+pub struct Lease {
+    word: AtomicU32,
+}
+
+impl Lease {
+    /// The word of a buffer whose bytes are here, with no lease.
+    pub fn open() -> Self {
+        Self { word: AtomicU32::new(0) }
+    }
+
+    /// The word of a buffer whose bytes are not here yet.
+    pub fn closed() -> Self {
+        Self { word: AtomicU32::new(CLOSED) }
+    }
+
+    /// Takes a shared lease, and leaves a visit.
+    ///
+    /// # Errors
+    /// [`Refused::Closed`], [`Refused::Busy`] while an exclusive lease is held, [`Refused::Uncounted`],
+    /// [`Refused::TooMany`].
+    #[inline]
+    pub fn share(&self) -> Result<(), Refused> {
+        self.change(ACQUIRE, |word| {
+            // One comparison where all is well: counted, nothing else, and room for one more.
+            if word & (CLOSED | EXCLUSIVE | COUNTED) == COUNTED && word & SHARED != SHARED {
+                return Ok(visited(word) + 1);
+            }
+            Err(reason(word, EXCLUSIVE).unwrap_or(Refused::TooMany))
+        })?;
+        Ok(())
+    }
+
+    /// Gives a shared lease back. `true`: it was the last, and the mover wants the bytes. The caller holds one: a word without
+    /// shared leases would be spoiled by this.
+    #[inline]
+    #[must_use = "`true` asks to tell the mover"]
+    pub fn unshare(&self) -> bool {
+        let before = self.word.fetch_sub(1, RELEASE);
+        debug_assert!(before & SHARED != 0, "a lease is given back that nobody holds");
+        before & (SHARED | WANTED) == 1 | WANTED
+    }
+
+    /// Takes the exclusive lease, and leaves a visit.
+    ///
+    /// # Errors
+    /// [`Refused::Closed`], [`Refused::Busy`] while any lease is held, [`Refused::Uncounted`].
+    #[inline]
+    pub fn exclude(&self) -> Result<(), Refused> {
+        self.change(ACQUIRE, |word| match reason(word, EXCLUSIVE | SHARED) {
+            None => Ok(visited(word) | EXCLUSIVE),
+            Some(refused) => Err(refused),
+        })?;
+        Ok(())
+    }
+
+    /// Gives the exclusive lease back. `true`: the mover wants the bytes. The caller holds it.
+    #[inline]
+    #[must_use = "`true` asks to tell the mover"]
+    pub fn include(&self) -> bool {
+        let before = self.word.fetch_and(!EXCLUSIVE, RELEASE);
+        debug_assert!(before & EXCLUSIVE != 0, "a lease is given back that nobody holds");
+        before & WANTED != 0
+    }
+
+    /// Says that the bytes are counted as pinned now. `false`: they were before, somebody else did it. For the owner's lock.
+    ///
+    /// # Errors
+    /// [`Refused::Closed`].
+    pub fn count(&self) -> Result<bool, Refused> {
+        let before =
+            self.change(
+                Ordering::Relaxed,
+                |word| {
+                    if word & CLOSED != 0 { Err(Refused::Closed) } else { Ok(word | COUNTED) }
+                },
+            )?;
+        Ok(before & COUNTED == 0)
+    }
+
+    /// Takes the mark of counted bytes off where no lease is held. `true`: there was one, take them off the pinned total.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`] while a lease is held.
+    pub fn uncount(&self) -> Result<bool, Refused> {
+        let before = self.change(Ordering::Relaxed, |word| free(word).map(|()| word & !COUNTED))?;
+        Ok(before & COUNTED != 0)
+    }
+
+    /// Takes the bytes for the mover. `true`: they were counted as pinned, and are not any more.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`] while a lease is held: its last release will say that the mover wants the bytes.
+    /// [`Refused::Closed`]: they are taken already.
+    pub fn close(&self) -> Result<bool, Refused> {
+        let before = self.change(CLOSE, |word| {
+            if word & CLOSED != 0 {
+                return Err(Refused::Closed);
+            }
+            #[cfg(not(terrace_seeded_bug = "lease_close_blind"))]
+            let busy = free(word).is_err();
+            #[cfg(terrace_seeded_bug = "lease_close_blind")]
+            let busy = word & EXCLUSIVE != 0;
+            #[cfg(not(terrace_seeded_bug = "lease_wanted_lost"))]
+            let wanted = word | WANTED;
+            #[cfg(terrace_seeded_bug = "lease_wanted_lost")]
+            let wanted = word;
+            Ok(if busy { wanted } else { word & VISITS | CLOSED })
+        })?;
+        if free(before).is_err() { Err(Refused::Busy) } else { Ok(before & COUNTED != 0) }
+    }
+
+    /// Lets leases in again, after [`Lease::close`] or [`Lease::closed`]. For the mover.
+    pub fn reopen(&self) {
+        self.word.fetch_and(!CLOSED, OPEN);
+    }
+
+    /// The mover does not want the bytes any more: releases need not tell it.
+    pub fn unwant(&self) {
+        self.word.fetch_and(!WANTED, Ordering::Relaxed);
+    }
+
+    /// Whether any lease is held at this moment.
+    pub fn is_held(&self) -> bool {
+        free(self.word.load(Ordering::Relaxed)).is_err()
+    }
+
+    /// Visits since this was called last, up to 3.
+    pub fn take_visits(&self) -> u8 {
+        if self.word.load(Ordering::Relaxed) & VISITS == 0 {
+            return 0;
+        }
+        let before = self.word.fetch_and(!VISITS, Ordering::Relaxed);
+        ((before & VISITS) / VISIT) as u8
+    }
+
+    /// Exchanges the word for what `next` makes of it, or leaves it. Returns the word before. A lost exchange is another's
+    /// gained one: somebody always gets on.
+    #[inline]
+    fn change(&self, order: Ordering, next: impl Fn(u32) -> Result<u32, Refused>) -> Result<u32, Refused> {
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            match self.word.compare_exchange_weak(word, next(word)?, order, Ordering::Relaxed) {
+                Ok(before) => return Ok(before),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Checks the invariants at this moment. O(1).
+    ///
+    /// # Errors
+    /// The clause that is broken.
+    pub fn check(&self) -> Result<(), Violation> {
+        let word = self.word.load(Ordering::Relaxed);
+        let shut = word & CLOSED == 0 || word & (EXCLUSIVE | COUNTED | SHARED) == 0;
+        ensure(shut, "lease: CLOSED excludes EXCLUSIVE, COUNTED and shared leases", word)?;
+        let alone = word & EXCLUSIVE == 0 || word & SHARED == 0;
+        ensure(alone, "lease: EXCLUSIVE excludes shared leases", word)?;
+        ensure(free(word).is_ok() || word & COUNTED != 0, "lease: a lease is held only while COUNTED", word)
+    }
+}
+
+/// The word with a visit more, up to 3.
+#[inline]
+fn visited(word: u32) -> u32 {
+    if word & VISITS == VISITS { word } else { word + VISIT }
+}
+
+/// Why no lease can be had that is excluded by any of `others`.
+#[inline]
+fn reason(word: u32, others: u32) -> Option<Refused> {
+    match word {
+        _ if word & CLOSED != 0 => Some(Refused::Closed),
+        _ if word & others != 0 => Some(Refused::Busy),
+        _ if word & COUNTED == 0 => Some(Refused::Uncounted),
+        _ => None,
+    }
+}
+
+/// Refused while a lease is held.
+fn free(word: u32) -> Result<(), Refused> {
+    if word & (EXCLUSIVE | SHARED) == 0 { Ok(()) } else { Err(Refused::Busy) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lease_after_the_last_is_an_error() {
+        let lease = Lease { word: AtomicU32::new(COUNTED | (SHARED - 1)) };
+        assert_eq!(lease.share(), Ok(()));
+        let full = lease.word.load(Ordering::Relaxed);
+        assert_eq!((lease.share(), lease.word.load(Ordering::Relaxed)), (Err(Refused::TooMany), full));
+        lease.check().expect("sound");
+        assert!(!lease.unshare());
+        assert_eq!(lease.share(), Ok(()));
+    }
+}

@@ -1,0 +1,140 @@
+//! The lease word beside a plain record of who holds what, by one thread; `loom_lease` has the interleavings.
+#![cfg(not(loom))]
+
+use proptest::prelude::*;
+use terrace_core::lease::{Lease, Refused};
+
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    Share,
+    Unshare,
+    Exclude,
+    Include,
+    Count,
+    Uncount,
+    Close,
+    Reopen,
+    Unwant,
+    Visits,
+}
+
+const CALLS: [Call; 10] = [
+    Call::Share,
+    Call::Unshare,
+    Call::Exclude,
+    Call::Include,
+    Call::Count,
+    Call::Uncount,
+    Call::Close,
+    Call::Reopen,
+    Call::Unwant,
+    Call::Visits,
+];
+
+/// What the word stands for, in words.
+#[derive(Default)]
+struct Record {
+    shared: u32,
+    exclusive: bool,
+    counted: bool,
+    closed: bool,
+    wanted: bool,
+    visits: u8,
+}
+
+impl Record {
+    fn held(&self) -> bool {
+        self.shared > 0 || self.exclusive
+    }
+
+    /// Why there is no lease for one whom `others` keeps out.
+    fn refusal(&self, others: bool) -> Result<(), Refused> {
+        match () {
+            () if self.closed => Err(Refused::Closed),
+            () if others => Err(Refused::Busy),
+            () if !self.counted => Err(Refused::Uncounted),
+            () => Ok(()),
+        }
+    }
+
+    fn visit(&mut self) {
+        self.visits = (self.visits + 1).min(3);
+    }
+}
+
+/// One call on both; what only a holder may do is left out where nobody holds.
+fn both(call: Call, lease: &Lease, record: &mut Record) {
+    match call {
+        Call::Share => {
+            let expected = record.refusal(record.exclusive);
+            assert_eq!(lease.share(), expected);
+            if expected.is_ok() {
+                record.shared += 1;
+                record.visit();
+            }
+        }
+        Call::Unshare if record.shared > 0 => {
+            record.shared -= 1;
+            assert_eq!(lease.unshare(), record.shared == 0 && record.wanted);
+        }
+        Call::Exclude => {
+            let expected = record.refusal(record.held());
+            assert_eq!(lease.exclude(), expected);
+            if expected.is_ok() {
+                record.exclusive = true;
+                record.visit();
+            }
+        }
+        Call::Include if record.exclusive => {
+            record.exclusive = false;
+            assert_eq!(lease.include(), record.wanted);
+        }
+        Call::Unshare | Call::Include => {}
+        Call::Count => {
+            let expected = if record.closed { Err(Refused::Closed) } else { Ok(!record.counted) };
+            assert_eq!(lease.count(), expected);
+            record.counted |= !record.closed;
+        }
+        Call::Uncount => {
+            let expected = if record.held() { Err(Refused::Busy) } else { Ok(record.counted) };
+            assert_eq!(lease.uncount(), expected);
+            record.counted &= record.held();
+        }
+        Call::Close => close(lease, record),
+        Call::Reopen => {
+            lease.reopen();
+            record.closed = false;
+        }
+        Call::Unwant => {
+            lease.unwant();
+            record.wanted = false;
+        }
+        Call::Visits => assert_eq!(lease.take_visits(), std::mem::take(&mut record.visits)),
+    }
+    lease.check().expect("every invariant holds");
+    assert_eq!(lease.is_held(), record.held());
+}
+
+fn close(lease: &Lease, record: &mut Record) {
+    let expected = match () {
+        () if record.closed => Err(Refused::Closed),
+        () if record.held() => Err(Refused::Busy),
+        () => Ok(record.counted),
+    };
+    assert_eq!(lease.close(), expected);
+    match expected {
+        Ok(_) => (record.closed, record.counted, record.wanted) = (true, false, false),
+        Err(refused) => record.wanted |= refused == Refused::Busy,
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_does_what_the_record_says(calls in proptest::collection::vec(0..CALLS.len(), 0..80), here in any::<bool>()) {
+        let lease = if here { Lease::open() } else { Lease::closed() };
+        let mut record = Record { closed: !here, ..Record::default() };
+        for call in calls {
+            both(CALLS[call], &lease, &mut record);
+        }
+    }
+}

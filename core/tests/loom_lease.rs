@@ -1,0 +1,183 @@
+//! The lease word under loom: every interleaving of readers, a writer and the mover.
+//!
+//! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_lease
+//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
+// seeded: lease_acquire_relaxed
+// seeded: lease_release_relaxed
+// seeded: lease_close_relaxed
+// seeded: lease_open_relaxed
+// seeded: lease_close_blind
+// seeded: lease_wanted_lost
+#![cfg(loom)]
+
+mod explore;
+
+use explore::explore;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+use terrace_core::lease::{Lease, Refused};
+
+/// A buffer in two tiers: `here` says in which of them the bytes are. Loom reports any access that races.
+struct World {
+    lease: Lease,
+    tiers: [UnsafeCell<u32>; 2],
+    here: UnsafeCell<usize>,
+    /// Bytes counted as pinned: added by whoever counts, taken off by whoever closes.
+    pinned: AtomicUsize,
+}
+
+/// What the mover leaves behind where the bytes were.
+const GONE: u32 = u32::MAX;
+
+impl World {
+    /// The value 1 in tier 0, counted.
+    fn new(counted: bool) -> Arc<Self> {
+        let world = Self {
+            lease: Lease::open(),
+            tiers: [UnsafeCell::new(1), UnsafeCell::new(GONE)],
+            here: UnsafeCell::new(0),
+            pinned: AtomicUsize::new(usize::from(counted)),
+        };
+        assert!(!counted || world.lease.count() == Ok(true));
+        Arc::new(world)
+    }
+
+    fn place(&self) -> usize {
+        self.here.with(|here| read(here))
+    }
+
+    /// Reads under a shared lease. `None`: refused. The flag: told to wake the mover.
+    fn read(&self) -> Option<(u32, bool)> {
+        self.lease.share().ok()?;
+        let value = self.tiers[self.place()].with(|bytes| read(bytes));
+        Some((value, self.lease.unshare()))
+    }
+
+    /// Writes under the exclusive lease.
+    fn write(&self, value: u32) -> bool {
+        let written = self.lease.exclude().is_ok();
+        if written {
+            self.tiers[self.place()].with_mut(|bytes| write(bytes, value));
+            let _ = self.lease.include();
+        }
+        written
+    }
+
+    /// Moves the bytes to the other tier, and spoils where they were. What `close` said otherwise.
+    fn shift(&self) -> Result<(), Refused> {
+        if self.lease.close()? {
+            self.pinned.fetch_sub(1, Ordering::Relaxed);
+        }
+        let from = self.place();
+        let value = self.tiers[from].with(|bytes| read(bytes));
+        self.tiers[1 - from].with_mut(|bytes| write(bytes, value));
+        self.tiers[from].with_mut(|bytes| write(bytes, GONE));
+        self.here.with_mut(|here| write(here, 1 - from));
+        self.lease.reopen();
+        Ok(())
+    }
+}
+
+/// Reads what loom has found free of races.
+fn read<T: Copy>(place: *const T) -> T {
+    // SAFETY: `UnsafeCell::with` of loom passes a pointer to the cell's own value and reports accesses that race.
+    unsafe { *place }
+}
+
+/// Writes what loom has found free of races.
+fn write<T>(place: *mut T, value: T) {
+    // SAFETY: `UnsafeCell::with_mut` of loom passes a pointer to the cell's own value and reports accesses that race.
+    unsafe { *place = value }
+}
+
+#[test]
+fn two_readers_and_a_mover() {
+    explore(|| {
+        let world = World::new(true);
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let world = world.clone();
+                thread::spawn(move || world.read())
+            })
+            .collect();
+        let moved = world.shift();
+        let reads: Vec<_> = readers.into_iter().map(|reader| reader.join().expect("no panic")).collect();
+        assert!(reads.iter().flatten().all(|(value, _)| *value == 1), "nobody reads what was moved away");
+        let told = reads.iter().flatten().filter(|(_, wanted)| *wanted).count();
+        match moved {
+            Ok(()) => assert_eq!((told, world.pinned.load(Ordering::Relaxed)), (0, 0)),
+            Err(refused) => {
+                assert_eq!(refused, Refused::Busy);
+                assert!(told >= 1, "the last release tells the mover");
+                world.shift().expect("nobody holds a lease now");
+            }
+        }
+        world.lease.check().expect("sound");
+        assert!(!world.lease.is_held(), "no lease is lost");
+        assert_eq!((world.place(), world.lease.share()), (1, Err(Refused::Uncounted)));
+    });
+}
+
+#[test]
+fn a_reader_a_writer_and_a_mover() {
+    explore(|| {
+        let world = World::new(true);
+        let other = world.clone();
+        let writer = thread::spawn(move || other.write(2));
+        let other = world.clone();
+        let mover = thread::spawn(move || other.shift());
+        let value = world.read();
+        let written = writer.join().expect("no panic");
+        let moved = mover.join().expect("no panic").is_ok();
+        if let Some((value, _)) = value {
+            assert!(value == 1 || (value == 2 && written), "{value}");
+        }
+        world.lease.count().expect("open again");
+        assert_eq!(world.place(), usize::from(moved));
+        assert_eq!(world.read().map(|(value, _)| value), Some(if written { 2 } else { 1 }), "the write is not lost");
+        assert!(!world.lease.is_held());
+    });
+}
+
+#[test]
+fn counting_and_closing_agree_on_what_is_pinned() {
+    explore(|| {
+        let world = World::new(false);
+        let other = world.clone();
+        let taker = thread::spawn(move || match other.lease.share() {
+            Err(Refused::Uncounted) => {
+                // As under the owner's lock: count first, and take it back if there was nothing to count.
+                other.pinned.fetch_add(1, Ordering::Relaxed);
+                if other.lease.count() != Ok(true) {
+                    other.pinned.fetch_sub(1, Ordering::Relaxed);
+                }
+                other.read().is_some()
+            }
+            refused => {
+                assert_eq!(refused, Err(Refused::Closed));
+                false
+            }
+        });
+        let moved = world.shift();
+        let read = taker.join().expect("no panic");
+        assert!(read || moved.is_ok(), "one of them got the bytes");
+        let counted = world.lease.uncount().expect("no lease is held");
+        assert_eq!(world.pinned.load(Ordering::Relaxed), usize::from(counted));
+    });
+}
+
+#[test]
+fn a_writer_sees_what_the_writer_before_left() {
+    explore(|| {
+        let world = World::new(true);
+        let other = world.clone();
+        let writer = thread::spawn(move || other.write(2));
+        let mine = world.write(3);
+        let theirs = writer.join().expect("no panic");
+        assert!(mine || theirs, "one of them at least");
+        let value = world.read().map(|(value, _)| value);
+        assert!(value == Some(2) && theirs || value == Some(3) && mine);
+    });
+}
