@@ -1,0 +1,143 @@
+//! Doubly linked lists through one table of nodes, each number in at most one of them.
+//!
+//! Promises upward: every call is O(1); memory is taken only for a number higher than any before.
+//! Asks from below: nothing.
+//!
+//! Invariants: a node's `list` names the list it is in, or [`NOWHERE`]; `bytes` and `len` of a list are the sums over its
+//! nodes; the links of a node in no list mean nothing.
+
+/// No node, no list.
+const NONE: u32 = u32::MAX;
+const NOWHERE: u8 = u8::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    /// Towards the front: inserted later.
+    newer: u32,
+    /// Towards the back.
+    older: u32,
+    bytes: u64,
+    list: u8,
+    /// For the policy: how often it was used.
+    uses: u8,
+    /// The round of questions in which it was asked about last.
+    asked: u32,
+}
+
+const EMPTY: Node = Node { newer: NONE, older: NONE, bytes: 0, list: NOWHERE, uses: 0, asked: 0 };
+
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    front: u32,
+    back: u32,
+    len: usize,
+    bytes: u64,
+}
+
+/// `N` lists over one table.
+#[derive(Debug)]
+pub(super) struct Lists<const N: usize> {
+    nodes: Vec<Node>,
+    ends: [Ends; N],
+    /// This round of questions, from 1 on.
+    round: u32,
+}
+
+impl<const N: usize> Default for Lists<N> {
+    fn default() -> Self {
+        Self { nodes: Vec::new(), ends: [Ends { front: NONE, back: NONE, len: 0, bytes: 0 }; N], round: 0 }
+    }
+}
+
+impl<const N: usize> Lists<N> {
+    /// The list a number is in.
+    pub(super) fn list(&self, id: u32) -> Option<usize> {
+        let node = self.nodes.get(id as usize)?;
+        (node.list != NOWHERE).then_some(node.list as usize)
+    }
+
+    /// Puts a number that is in no list to the front of one, with no uses.
+    pub(super) fn push_front(&mut self, list: usize, id: u32, bytes: u64) {
+        self.push(list, id, bytes, true);
+    }
+
+    /// The same to the back.
+    pub(super) fn push_back(&mut self, list: usize, id: u32, bytes: u64) {
+        self.push(list, id, bytes, false);
+    }
+
+    fn push(&mut self, list: usize, id: u32, bytes: u64, front: bool) {
+        if self.nodes.len() <= id as usize {
+            self.nodes.resize(id as usize + 1, EMPTY);
+        }
+        let ends = self.ends[list];
+        let (newer, older) = if front { (NONE, ends.front) } else { (ends.back, NONE) };
+        self.nodes[id as usize] = Node { newer, older, bytes, list: list as u8, uses: 0, asked: 0 };
+        self.link(list, newer, older, id, id);
+        self.ends[list].len += 1;
+        self.ends[list].bytes += bytes;
+    }
+
+    /// Takes a number out of its list: its size, if it was in one.
+    pub(super) fn remove(&mut self, id: u32) -> Option<u64> {
+        let list = self.list(id)?;
+        let Node { newer, older, bytes, .. } = self.nodes[id as usize];
+        self.link(list, newer, older, older, newer);
+        self.nodes[id as usize].list = NOWHERE;
+        self.ends[list].len -= 1;
+        self.ends[list].bytes -= bytes;
+        Some(bytes)
+    }
+
+    /// Makes `after` follow `newer`, and `before` stand before `older`.
+    fn link(&mut self, list: usize, newer: u32, older: u32, after: u32, before: u32) {
+        match newer {
+            NONE => self.ends[list].front = after,
+            _ => self.nodes[newer as usize].older = after,
+        }
+        match older {
+            NONE => self.ends[list].back = before,
+            _ => self.nodes[older as usize].newer = before,
+        }
+    }
+
+    /// The one that came first, of those still there.
+    pub(super) fn back(&self, list: usize) -> Option<u32> {
+        Some(self.ends[list].back).filter(|id| *id != NONE)
+    }
+
+    /// The next one towards the front.
+    pub(super) fn newer(&self, id: u32) -> Option<u32> {
+        Some(self.nodes[id as usize].newer).filter(|id| *id != NONE)
+    }
+
+    /// Uses of a number that is in a list.
+    pub(super) fn uses(&mut self, id: u32) -> &mut u8 {
+        &mut self.nodes[id as usize].uses
+    }
+
+    /// Begins a round of questions: nobody was asked in it. Every 2^32 rounds all nodes are looked at, so that a round is
+    /// never taken for one long ago.
+    pub(super) fn ask_anew(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.nodes.iter_mut().for_each(|node| node.asked = 0);
+            self.round = 1;
+        }
+    }
+
+    /// Notes that a number in a list was asked about.
+    pub(super) fn ask(&mut self, id: u32) {
+        self.nodes[id as usize].asked = self.round;
+    }
+
+    /// Whether it was, in this round.
+    pub(super) fn was_asked(&self, id: u32) -> bool {
+        self.nodes[id as usize].asked == self.round
+    }
+
+    /// Numbers in a list, and their bytes.
+    pub(super) fn held(&self, list: usize) -> (usize, u64) {
+        (self.ends[list].len, self.ends[list].bytes)
+    }
+}

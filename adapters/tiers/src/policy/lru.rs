@@ -1,0 +1,64 @@
+//! Least recently used: one list, touched members move to its front, the victim is at the back.
+//!
+//! Each member is asked about at most once a call: what was asked and stays is passed, or stands in front.
+
+use super::list::Lists;
+use super::{Answer, Policy};
+
+/// The list.
+const ALL: usize = 0;
+
+/// Evicts what was not used for longest.
+#[derive(Debug, Default)]
+pub struct Lru {
+    lists: Lists<1>,
+}
+
+impl Policy for Lru {
+    fn insert(&mut self, id: u32, bytes: u64) {
+        if !self.contains(id) {
+            self.lists.push_front(ALL, id, bytes);
+        }
+    }
+
+    fn touch(&mut self, id: u32) {
+        if let Some(bytes) = self.lists.remove(id) {
+            self.lists.push_front(ALL, id, bytes);
+        }
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.lists.remove(id);
+    }
+
+    fn victim(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32> {
+        let mut next = self.lists.back(ALL);
+        for _ in 0..self.held().0 {
+            let id = next?;
+            next = self.lists.newer(id);
+            match may(id) {
+                Answer::Take => {
+                    self.remove(id);
+                    return Some(id);
+                }
+                Answer::Pass => {}
+                Answer::Used => self.touch(id),
+            }
+        }
+        None
+    }
+
+    fn restore(&mut self, id: u32, bytes: u64) {
+        if !self.contains(id) {
+            self.lists.push_back(ALL, id, bytes);
+        }
+    }
+
+    fn contains(&self, id: u32) -> bool {
+        self.lists.list(id).is_some()
+    }
+
+    fn held(&self) -> (usize, u64) {
+        self.lists.held(ALL)
+    }
+}
