@@ -1,5 +1,6 @@
 //! The eviction policies beside naive ones, and what each is for.
 
+mod numbers;
 mod policies;
 
 use policies::Naive;

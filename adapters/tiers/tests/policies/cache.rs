@@ -1,5 +1,6 @@
 //! A cache of a fixed capacity around a policy, and traces for it.
 
+use crate::numbers::Numbers;
 use terrace_tiers::policy::{Answer, Kind, Policy};
 
 /// What a cache without a tier below does: a miss brings in, victims go.
@@ -35,24 +36,6 @@ impl Cache {
 pub fn walk(cache: &mut Cache, ids: std::ops::Range<u32>) {
     for id in ids {
         cache.request(id, 1);
-    }
-}
-
-/// A sequence of numbers from a seed (SplitMix64, Steele et al. 2014).
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// In [0, 1).
-    pub fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

@@ -1,0 +1,141 @@
+//! Why the ledger says no.
+
+use std::fmt;
+use terrace_core::residence;
+
+/// Why a request for a buffer is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It asks for no bytes.
+    Empty,
+    /// No tier that the tenant may use is as large as that.
+    TooLarge,
+    /// The tenant's cap is lower than what it asks for and, unless it waits, than what it would then have.
+    OverCap,
+    /// There is no room, and none can be made now: what could leave is leased or protected, or has nowhere to go.
+    NoRoom,
+    /// Whoever asked asks no more.
+    Cancelled,
+}
+
+/// A refused request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub why: Why,
+    /// Bytes asked for.
+    pub asked: u64,
+    /// The most bytes that could have been had at that moment (for [`Why::TooLarge`]: that could ever be had).
+    pub largest: u64,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { why, asked, largest } = self;
+        match why {
+            Why::Empty => write!(f, "a buffer of 0 bytes was asked for: ask for 1 at least"),
+            Why::TooLarge => {
+                write!(f, "{asked} bytes are more than any tier holds: ask for {largest} at most, or raise a capacity")
+            }
+            Why::OverCap => {
+                write!(
+                    f,
+                    "{asked} bytes would pass the tenant's cap, which leaves {largest}: free buffers or raise the cap"
+                )
+            }
+            Why::NoRoom => write!(
+                f,
+                "no room for {asked} bytes, {largest} are free in one tier: give leases back, free buffers, raise a capacity, \
+                 or wait"
+            ),
+            Why::Cancelled => write!(f, "the request for {asked} bytes was cancelled"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Why an event is refused. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// The buffer was freed, or is not of this ledger.
+    Stale,
+    /// There is no such tier here, or it is absent.
+    NoSuchTier,
+    /// There is no such tenant.
+    NoSuchTenant,
+    /// A request with this ticket waits, or was granted and its buffer not used yet.
+    TicketInUse,
+    /// No request with this ticket waits or was granted lately.
+    NoSuchTicket,
+    /// A lease of the buffer is held.
+    Leased,
+    /// A copy or a drop of it is under way, which excludes writing.
+    Moving,
+    /// No such copy or drop is under way.
+    NotUnderWay,
+    /// The copies of the buffer are not such that this can happen.
+    Residence(residence::Refusal),
+    /// There are 2^32 - 1 buffers.
+    Buffers,
+}
+
+impl From<residence::Refusal> for Rejected {
+    fn from(refusal: residence::Refusal) -> Self {
+        Self::Residence(refusal)
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stale => "the buffer was freed, or is not of this manager",
+            Self::NoSuchTier => "there is no such tier here, or it has no capacity: see what tiers there are",
+            Self::NoSuchTenant => "there is no such tenant: name it when the manager is made",
+            Self::TicketInUse => "the ticket is in use: take another number",
+            Self::NoSuchTicket => "no request with this ticket waits or was granted lately",
+            Self::Leased => "a lease of the buffer is held: give it back first",
+            Self::Moving => "the buffer is being moved: wait until it is there",
+            Self::NotUnderWay => "no such copy or drop is under way",
+            Self::Residence(refusal) => return refusal.fmt(f),
+            Self::Buffers => "there are 4294967295 buffers: free some",
+        })
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+/// Why no ledger can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetupError {
+    /// There is no tier with a capacity.
+    NoTiers,
+    /// There are more than 8 tiers.
+    TooManyTiers,
+    /// There is no tenant, or there are more than 65535.
+    Tenants,
+    /// The tenants were promised more of a tier than it holds.
+    Promised {
+        /// Which tier.
+        tier: u8,
+        /// Bytes promised.
+        promised: u64,
+        /// Its capacity.
+        capacity: u64,
+    },
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTiers => write!(f, "no tier has a capacity: name one at least"),
+            Self::TooManyTiers => write!(f, "there are more than 8 tiers"),
+            Self::Tenants => write!(f, "there is no tenant, or there are more than 65535"),
+            Self::Promised { tier, promised, capacity } => {
+                write!(f, "tenants are promised {promised} bytes of tier {tier}, which has {capacity}: promise less")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}

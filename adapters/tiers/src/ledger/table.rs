@@ -1,0 +1,195 @@
+//! The buffers, by number.
+//!
+//! Promises upward: a name is given once; numbers are small and used again, the last one freed first.
+//! Asks from below: nothing.
+
+use super::error::Rejected;
+use super::words::{Hint, Id};
+use std::ops::{Index, IndexMut};
+use terrace_core::residence::{Residence, Tier};
+
+/// What is under way with a buffer: at most one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Motion {
+    Copy {
+        from: Tier,
+        to: Tier,
+        /// Room in the target was taken for it.
+        fresh: bool,
+        /// The copy in `from` is dropped after it.
+        leave: bool,
+    },
+    Drop {
+        tier: Tier,
+    },
+}
+
+/// What is wanted of a buffer: at most one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub to: Tier,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// The user's promotion.
+    Promote,
+    /// That of a second touch: nobody is told what became of it.
+    Touched,
+    /// As [`What::Touched`], if there is room.
+    Prefetch,
+    Demote,
+    Save,
+}
+
+impl Wish {
+    /// Whether it waits behind allocations.
+    pub(super) fn is_up(self) -> bool {
+        matches!(self.what, What::Promote | What::Touched | What::Prefetch)
+    }
+
+    /// Whether the user is told what became of it.
+    pub(super) fn is_told(self) -> bool {
+        !matches!(self.what, What::Touched | What::Prefetch)
+    }
+}
+
+/// One buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    pub id: Id,
+    pub bytes: u64,
+    pub tenant: u16,
+    pub hint: Hint,
+    pub residence: Residence,
+    pub version: u64,
+    /// The tier of the copy that survives a power cut, and its version.
+    pub synced: Option<(Tier, u64)>,
+    pub motion: Option<Motion>,
+    pub wish: Option<Wish>,
+    /// Whether it stands in the queue of wishes that lead down, and of those that lead up.
+    pub queued: [bool; 2],
+    /// Not moved until the next tick, or until its lease is given back. Only while it stands in the ledger's list.
+    pub resting: bool,
+    /// It stands in the list of those that rest, where it stays until the next tick.
+    pub rests_listed: bool,
+    /// In a plan that is being made: in no second one.
+    pub picked: bool,
+    /// Freed while something is under way: forgotten when that ends.
+    pub doomed: bool,
+    /// When it was touched last, unless it was promoted for that.
+    pub touched: Option<u64>,
+    /// Its request, until it is used.
+    pub ticket: Option<u64>,
+}
+
+impl Buffer {
+    /// A new one.
+    pub(super) fn new(bytes: u64, tenant: u16, hint: Hint, residence: Residence, ticket: u64) -> Self {
+        Self {
+            id: Id { index: 0, generation: 0 },
+            bytes,
+            tenant,
+            hint,
+            residence,
+            version: 0,
+            synced: None,
+            motion: None,
+            wish: None,
+            queued: [false; 2],
+            resting: false,
+            rests_listed: false,
+            picked: false,
+            doomed: false,
+            touched: None,
+            ticket: Some(ticket),
+        }
+    }
+
+    /// Whether the copy in a tier may be dropped as far as its bytes go: they are elsewhere or old, and not what is left
+    /// after a power cut.
+    pub(super) fn is_redundant(&self, tier: Tier) -> bool {
+        let mut without = self.residence;
+        let kept = self.synced.is_some_and(|(synced, _)| synced == tier);
+        !kept && without.apply(terrace_core::residence::Change::Evict(tier)).is_ok()
+    }
+}
+
+/// Buffers, some of whose numbers are free.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    entries: Vec<Option<Buffer>>,
+    /// Each number's next generation.
+    generations: Vec<u32>,
+    free: Vec<u32>,
+    live: usize,
+}
+
+impl Table {
+    /// Takes a buffer in and names it.
+    pub(super) fn insert(&mut self, mut buffer: Buffer) -> Id {
+        let index = self.free.pop().unwrap_or(self.entries.len() as u32);
+        if index as usize == self.entries.len() {
+            self.entries.push(None);
+            self.generations.push(0);
+        }
+        let id = Id { index, generation: self.generations[index as usize] };
+        buffer.id = id;
+        self.entries[index as usize] = Some(buffer);
+        self.live += 1;
+        id
+    }
+
+    /// Takes one out. A number whose generations are used up is not given again.
+    pub(super) fn remove(&mut self, index: u32) {
+        self.entries[index as usize] = None;
+        self.live -= 1;
+        if let Some(next) = self.generations[index as usize].checked_add(1) {
+            self.generations[index as usize] = next;
+            self.free.push(index);
+        }
+    }
+
+    /// Whether there is a number for one more. The last number is kept out: policies use it for nobody.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.entries.len() < u32::MAX as usize
+    }
+
+    /// The number of a buffer that was not freed.
+    pub(super) fn find(&self, id: Id) -> Result<u32, Rejected> {
+        match self.get(id.index) {
+            Some(buffer) if buffer.id == id && !buffer.doomed => Ok(id.index),
+            _ => Err(Rejected::Stale),
+        }
+    }
+
+    /// A buffer by number, doomed ones too.
+    pub(super) fn get(&self, index: u32) -> Option<&Buffer> {
+        self.entries.get(index as usize)?.as_ref()
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Buffer> {
+        self.entries.iter().flatten()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.live
+    }
+}
+
+impl Index<u32> for Table {
+    type Output = Buffer;
+
+    /// The caller knows it is there.
+    fn index(&self, index: u32) -> &Buffer {
+        self.entries[index as usize].as_ref().expect("a number in a list of the ledger is that of a buffer")
+    }
+}
+
+impl IndexMut<u32> for Table {
+    fn index_mut(&mut self, index: u32) -> &mut Buffer {
+        self.entries[index as usize].as_mut().expect("a number in a list of the ledger is that of a buffer")
+    }
+}

@@ -1,0 +1,65 @@
+//! The ledger in a simulated world. `TERRACE_LEDGER_SEEDS` says how many seeds are run, `TERRACE_LEDGER_FIRST` the first.
+
+mod ledgers;
+mod numbers;
+
+use ledgers::people::People;
+use ledgers::settings;
+use ledgers::world::{Asked, World};
+use numbers::Numbers;
+use terrace_tiers::ledger::{Action, Event, Hint, Outcome};
+use terrace_tiers::policy::Kind;
+
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
+}
+
+/// Says which seed it was.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("seed {}: TERRACE_LEDGER_FIRST={} TERRACE_LEDGER_SEEDS=1 runs it alone", self.0, self.0);
+        }
+    }
+}
+
+#[test]
+fn whatever_happens_nothing_is_lost_nobody_is_passed_and_silence_comes() {
+    let (first, seeds) = (setting("TERRACE_LEDGER_FIRST", 1), setting("TERRACE_LEDGER_SEEDS", 300));
+    for seed in first..first + seeds {
+        let _named = Named(seed);
+        let mut people = People::new(seed);
+        (0..300).for_each(|_| people.step());
+        people.go();
+    }
+}
+
+#[test]
+fn where_the_last_tier_is_large_enough_everyone_is_served() {
+    let (first, seeds) = (setting("TERRACE_LEDGER_FIRST", 1), setting("TERRACE_LEDGER_SEEDS", 300));
+    for seed in first..first + seeds {
+        let _named = Named(seed);
+        let mut numbers = Numbers(seed);
+        let mut settings = settings(2, &[100, 150, 300, 1 << 30]);
+        settings.policy = [Kind::Lru, Kind::Sieve, Kind::S3Fifo][numbers.below(3) as usize];
+        let (mut world, mut below) = (World::new(settings), 0);
+        for ticket in 0..60 {
+            let (bytes, wait) = (1 + numbers.below(100), numbers.below(2) == 0);
+            let hint =
+                Hint { tier: (numbers.below(4) == 0).then(|| numbers.below(4) as u8), keep: numbers.below(4) == 0 };
+            below += usize::from(hint.tier.is_some_and(|tier| tier >= 2));
+            world.asked.push(Asked { ticket, bytes, tenant: 0, wait });
+            world.tell(Event::Allocate { ticket, bytes, tenant: 0, wait, hint }).expect("a new ticket");
+            if numbers.below(3) > 0 {
+                world.settle(|| Outcome::Done);
+            }
+        }
+        world.settle(|| Outcome::Done);
+        assert_eq!((world.granted.len(), world.refused.len()), (60, 0));
+        // Who asked for memory got it: it was made free.
+        let files = world.actions.iter().filter(|action| matches!(action, Action::Grant { tier: 2.., .. })).count();
+        assert_eq!(files, below, "in files are those who asked for that");
+    }
+}

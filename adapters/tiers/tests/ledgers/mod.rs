@@ -1,0 +1,14 @@
+//! A world for the ledger: memory as a map, a runner whose copies end when and how the test wants, and people who ask.
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+pub mod people;
+pub mod world;
+
+use terrace_tiers::ledger::{Settings, TierKind, TierSpec};
+
+/// Tiers of such capacities: the first `memory` of them memory, the rest files.
+pub fn settings(memory: usize, capacities: &[u64]) -> Settings {
+    let kind = |at: usize| if at < memory { TierKind::Memory } else { TierKind::File };
+    let specs = capacities.iter().enumerate().map(|(at, &capacity)| TierSpec { kind: kind(at), capacity });
+    Settings::new(specs.collect())
+}

@@ -1,0 +1,208 @@
+//! What people do to a world: asks, frees, writes, leases, and wishes, by numbers from a seed.
+
+use super::settings;
+use super::world::{Asked, World};
+use crate::numbers::Numbers;
+use terrace_tiers::ledger::{Event, Hint, Id, Outcome, Rejected, Share};
+use terrace_tiers::policy::Kind;
+
+/// A world whose shape comes from a seed: two to five tiers, now and then one that is absent, and up to three tenants.
+pub fn world(numbers: &mut Numbers) -> World {
+    let tiers = 2 + numbers.below(4) as usize;
+    let mut capacities: Vec<u64> = (0..tiers).map(|at| 40 + numbers.below(200 << at)).collect();
+    if numbers.below(6) == 0 {
+        capacities[numbers.below(tiers as u64) as usize] = 0;
+    }
+    let mut settings = settings(1 + numbers.below(tiers as u64) as usize, &capacities);
+    settings.policy = [Kind::Lru, Kind::Sieve, Kind::S3Fifo][numbers.below(3) as usize];
+    settings.tenants = (0..=numbers.below(3)).map(|_| share(numbers, &capacities)).collect();
+    (settings.window, settings.budget, settings.rest) = (50, 20 + numbers.below(200), numbers.below(30));
+    World::new(settings)
+}
+
+fn share(numbers: &mut Numbers, capacities: &[u64]) -> Share {
+    let mut share = Share::UNLIMITED;
+    if numbers.below(2) == 0 {
+        share.cap = 100 + numbers.below(400);
+    }
+    for (at, &capacity) in capacities.iter().enumerate() {
+        if numbers.below(4) == 0 {
+            share.caps[at] = 30 + numbers.below(200);
+        }
+        if numbers.below(4) == 0 {
+            share.promised[at] = numbers.below(capacity / 3 + 1);
+        }
+    }
+    share
+}
+
+/// One person for all that happens.
+pub struct People {
+    pub numbers: Numbers,
+    pub world: World,
+    next: u64,
+    now: u64,
+}
+
+impl People {
+    pub fn new(seed: u64) -> Self {
+        let mut numbers = Numbers(seed);
+        let world = world(&mut numbers);
+        Self { numbers, world, next: 0, now: 0 }
+    }
+
+    fn some_id(&mut self) -> Option<Id> {
+        let live: Vec<Id> = self.world.buffers.iter().filter(|(_, known)| !known.freed).map(|(id, _)| *id).collect();
+        self.numbers.pick(&live)
+    }
+
+    fn some_tier(&mut self) -> u8 {
+        self.numbers.below(self.world.capacities.len() as u64) as u8
+    }
+
+    /// Something happens.
+    pub fn step(&mut self) {
+        match self.numbers.below(100) {
+            0..20 => self.ask(),
+            20..24 => self.cancel(),
+            24..50 if !self.world.pending.is_empty() => self.end(),
+            50..53 => self.resize(),
+            53..58 => self.tick(),
+            58..60 => self.all(),
+            _ => self.about_one(),
+        }
+    }
+
+    fn ask(&mut self) {
+        let numbers = &mut self.numbers;
+        let (ticket, tenant) = (self.next, numbers.below(3) as u16);
+        let (bytes, wait) = (numbers.below(130), numbers.below(2) == 0);
+        let tier = (numbers.below(3) == 0).then(|| numbers.below(6) as u8);
+        let hint = Hint { tier, keep: numbers.below(8) == 0 };
+        self.next += 1;
+        let event = Event::Allocate { ticket, bytes, tenant, wait, hint };
+        if self.world.ledger.tenant_bytes(tenant).is_none() {
+            return assert_eq!(self.world.tell(event), Err(Rejected::NoSuchTenant));
+        }
+        self.world.asked.push(Asked { ticket, bytes, tenant, wait });
+        self.world.tell(event).expect("a tenant and a new ticket");
+    }
+
+    fn cancel(&mut self) {
+        let ticket = self.numbers.below(self.next + 1);
+        let waits = self.world.asked.iter().any(|asked| asked.ticket == ticket);
+        // One that was granted is taken back if it was not used yet.
+        let unused = self.world.granted.get(&ticket).filter(|id| self.world.unused.contains(id));
+        let held = |id: &Id| self.world.leased.contains(id) && !self.world.ledger.view(*id).expect("live").moving;
+        let may = waits || unused.is_some_and(|id| !held(id));
+        assert_eq!(self.world.tell(Event::Cancel { ticket }).is_ok(), may, "{ticket}");
+    }
+
+    fn end(&mut self) {
+        let at = self.numbers.below(self.world.pending.len() as u64) as usize;
+        let outcome = [Outcome::Busy, Outcome::Full, Outcome::Failed].get(self.numbers.below(12) as usize).copied();
+        self.world.end(at, outcome.unwrap_or(Outcome::Done));
+    }
+
+    fn resize(&mut self) {
+        let tier = self.some_tier();
+        let capacity = if self.numbers.below(10) == 0 { 0 } else { self.numbers.below(200 << tier) };
+        self.world.tell(Event::Resize { tier, capacity }).expect("a tier");
+    }
+
+    pub fn tick(&mut self) {
+        self.now += self.numbers.below(40);
+        self.world.tell(Event::Tick { now: self.now }).expect("time passes");
+    }
+
+    /// Everything under way ends: well, or not at all.
+    fn all(&mut self) {
+        let well = self.numbers.below(2) == 0;
+        let numbers = &mut self.numbers;
+        let bad = [Outcome::Busy, Outcome::Full, Outcome::Failed];
+        self.world.settle(|| if well { Outcome::Done } else { bad[numbers.below(3) as usize] });
+    }
+
+    fn about_one(&mut self) {
+        let (Some(id), to) = (self.some_id(), self.some_tier()) else { return };
+        let absent = self.world.capacities[usize::from(to)] == 0;
+        let wish = |world: &mut World, event| match world.tell(event) {
+            Ok(_) => assert!(!absent),
+            Err(rejected) => assert!(absent && rejected == Rejected::NoSuchTier, "{rejected:?}"),
+        };
+        match self.numbers.below(18) {
+            0..4 => self.free(id),
+            4..7 => drop(self.world.tell(Event::Touch { id }).expect("live")),
+            7..9 => self.write(id, to),
+            9 => wish(&mut self.world, Event::Promote { id, to }),
+            10 => wish(&mut self.world, Event::Demote { id, to }),
+            11 => wish(&mut self.world, Event::Save { id, to }),
+            12 => drop(self.world.tell(Event::Prefetch { id }).expect("live")),
+            13 | 14 => self.lease(id),
+            15 => drop(self.world.used.insert(id)),
+            _ => self.sync(id, to),
+        }
+    }
+
+    fn free(&mut self, id: Id) {
+        let moving = self.world.ledger.view(id).expect("live").moving;
+        let leased = self.world.leased.contains(&id) && !moving;
+        let known = self.world.buffers[&id];
+        let taken = self.world.tell(Event::Free { id });
+        assert_eq!(taken.is_err(), leased, "{taken:?}");
+        if taken.is_ok() {
+            assert_eq!(self.world.tell(Event::Touch { id }), Err(Rejected::Stale));
+        }
+        assert!(!known.freed);
+    }
+
+    fn write(&mut self, id: Id, tier: u8) {
+        let view = self.world.ledger.view(id).expect("live");
+        let may = !view.moving && view.residence.valid(tier);
+        if !may {
+            return assert!(self.world.tell(Event::Wrote { id, tier }).is_err());
+        }
+        let known = self.world.buffers.get_mut(&id).expect("live");
+        known.newest += 1;
+        let newest = known.newest;
+        self.world.copies.insert((id, tier), Some(newest));
+        self.world.tell(Event::Wrote { id, tier }).expect("valid there, and not moving");
+    }
+
+    fn sync(&mut self, id: Id, tier: u8) {
+        let view = self.world.ledger.view(id).expect("live");
+        if self.world.is_dropping(id, tier) || !view.residence.valid(tier) {
+            return assert!(self.world.tell(Event::Synced { id, tier }).is_err());
+        }
+        self.world.buffers.get_mut(&id).expect("live").synced = Some(tier);
+        self.world.tell(Event::Synced { id, tier }).expect("valid there");
+    }
+
+    /// Takes a lease, or gives it back.
+    fn lease(&mut self, id: Id) {
+        if self.world.leased.remove(&id) {
+            self.world.tell(Event::Released { id }).expect("live");
+        } else if !self.world.ledger.view(id).expect("live").moving {
+            self.world.leased.insert(id);
+        }
+    }
+
+    /// Everyone goes: nothing is left.
+    pub fn go(&mut self) {
+        for id in std::mem::take(&mut self.world.leased) {
+            self.world.tell(Event::Released { id }).expect("live");
+        }
+        while let Some(asked) = self.world.asked.first().copied() {
+            self.world.tell(Event::Cancel { ticket: asked.ticket }).expect("it waits");
+        }
+        while let Some(id) = self.some_id() {
+            self.world.tell(Event::Free { id }).expect("live, and not leased");
+        }
+        self.world.settle(|| Outcome::Done);
+        assert!(self.world.buffers.is_empty() && self.world.copies.is_empty() && self.world.asked.is_empty());
+        let answers = self.world.granted.len() + self.world.refused.len();
+        assert!(answers as u64 <= self.next, "each request has one answer");
+        let both = self.world.granted.keys().any(|ticket| self.world.refused.contains_key(ticket));
+        assert!(!both, "each request has one answer");
+    }
+}

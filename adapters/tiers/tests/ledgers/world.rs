@@ -1,0 +1,329 @@
+//! What the actions do: copies of bytes in a map, checked at each step.
+//!
+//! The bytes of a copy are one number: the version that was written last when it was made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use terrace_core::pressure::Level;
+use terrace_tiers::ledger::{Action, Event, Id, Ledger, Look, Outcome, Refusal, Rejected, Settings, Share};
+
+/// A copy or a drop that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    Copy { id: Id, from: u8, to: u8 },
+    Drop { id: Id, tier: u8 },
+}
+
+/// A live buffer, as the world knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    pub bytes: u64,
+    pub tenant: u16,
+    pub newest: u64,
+    pub synced: Option<u8>,
+    /// Freed by its user; gone when the ledger forgets it.
+    pub freed: bool,
+}
+
+/// A request without an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub ticket: u64,
+    pub bytes: u64,
+    pub tenant: u16,
+    pub wait: bool,
+}
+
+pub struct World {
+    pub ledger: Ledger,
+    pub capacities: Vec<u64>,
+    shares: Vec<Share>,
+    /// Version by buffer and tier; `None` while a copy is under way to new room.
+    pub copies: BTreeMap<(Id, u8), Option<u64>>,
+    pub buffers: BTreeMap<Id, Known>,
+    pub pending: Vec<Pending>,
+    pub leased: BTreeSet<Id>,
+    pub used: BTreeSet<Id>,
+    /// In order of arrival.
+    pub asked: Vec<Asked>,
+    pub granted: BTreeMap<u64, Id>,
+    /// Granted, and nothing was said of it yet.
+    pub unused: BTreeSet<Id>,
+    pub refused: BTreeMap<u64, Refusal>,
+    /// Who freed memory in which tier.
+    left: BTreeSet<(u8, u16)>,
+    pub levels: BTreeMap<u8, Level>,
+    pub settled: Vec<(Id, u8, bool)>,
+    /// All there ever were.
+    pub actions: Vec<Action>,
+}
+
+impl World {
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            capacities: settings.tiers.iter().map(|tier| tier.capacity).collect(),
+            shares: settings.tenants.clone(),
+            ledger: Ledger::new(settings).expect("sound settings"),
+            copies: BTreeMap::new(),
+            buffers: BTreeMap::new(),
+            pending: Vec::new(),
+            leased: BTreeSet::new(),
+            used: BTreeSet::new(),
+            asked: Vec::new(),
+            granted: BTreeMap::new(),
+            unused: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            left: BTreeSet::new(),
+            levels: BTreeMap::new(),
+            settled: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Tells the ledger, does what it says, and checks everything. Returns the new actions.
+    pub fn tell(&mut self, event: Event) -> Result<Vec<Action>, Rejected> {
+        let mut actions = Vec::new();
+        let (leased, used, buffers) = (&self.leased, &mut self.used, &self.buffers);
+        let mut look = |id: Id| {
+            assert!(buffers.get(&id).is_none_or(|known| !known.freed), "{id} is asked about after it was freed");
+            match leased.contains(&id) {
+                true => Look::Leased,
+                false if used.remove(&id) => Look::Used,
+                false => Look::Idle,
+            }
+        };
+        let taken = self.ledger.handle(event, &mut look, &mut actions);
+        if let Event::Resize { tier, capacity } = event {
+            self.capacities[usize::from(tier)] = capacity;
+        }
+        if taken.is_ok() {
+            self.used_or_freed(event);
+        }
+        assert!(taken.is_ok() || actions.is_empty(), "a rejected event does nothing");
+        actions.iter().for_each(|action| self.act(*action));
+        self.check();
+        self.actions.extend(&actions);
+        taken.map(|()| actions)
+    }
+
+    /// What an event that was taken means for its buffer.
+    fn used_or_freed(&mut self, event: Event) {
+        let freed = match event {
+            Event::Free { id } => Some(id),
+            Event::Cancel { ticket } => self.granted.get(&ticket).copied(),
+            _ => None,
+        };
+        if let Some(known) = freed.and_then(|id| self.buffers.get_mut(&id)) {
+            known.freed = true;
+        }
+        self.unused.retain(|id| Some(*id) != freed);
+        match event {
+            Event::Touch { id } | Event::Wrote { id, .. } | Event::Promote { id, .. } => self.unused.remove(&id),
+            Event::Demote { id, .. } | Event::Save { id, .. } | Event::Prefetch { id } | Event::Synced { id, .. } => {
+                self.unused.remove(&id)
+            }
+            _ => false,
+        };
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Grant { ticket, id, tier, zero } => self.granted(ticket, id, tier, zero),
+            Action::Refuse { ticket, error } => {
+                self.answered(ticket);
+                assert!(self.refused.insert(ticket, error).is_none());
+            }
+            Action::Copy { id, from, to } => self.copying(id, from, to),
+            Action::Drop { id, tier } => {
+                assert!(self.copies.contains_key(&(id, tier)));
+                self.begin(id, Pending::Drop { id, tier });
+            }
+            Action::Forget { id } => self.forgotten(id),
+            Action::Settled { id, to, met } => {
+                let there = self.copies.get(&(id, to)).copied().flatten();
+                assert!(!met || there == Some(self.buffers[&id].newest), "what is said to be so is so");
+                self.settled.push((id, to, met));
+            }
+            Action::Pressure { tier, level } => {
+                let before = self.levels.insert(tier, level).unwrap_or_default();
+                assert_ne!(before, level, "told once for each change");
+            }
+        }
+    }
+
+    fn copying(&mut self, id: Id, from: u8, to: u8) {
+        let newest = self.buffers[&id].newest;
+        assert_eq!(self.copies.get(&(id, from)), Some(&Some(newest)), "the newest bytes are copied");
+        let there = self.copies.get(&(id, to)).copied();
+        assert_ne!(there, Some(Some(newest)), "a copy that is there already");
+        if there.is_none() {
+            self.copies.insert((id, to), None);
+            self.fits(to);
+        }
+        self.begin(id, Pending::Copy { id, from, to });
+    }
+
+    fn forgotten(&mut self, id: Id) {
+        let known = self.buffers.remove(&id).expect("forgotten once");
+        assert!(known.freed, "{id} was not freed");
+        let tiers = (0..8).filter(|tier| self.copies.contains_key(&(id, *tier)));
+        self.left.extend(tiers.map(|tier| (tier, known.tenant)));
+        self.copies.retain(|(one, _), _| *one != id);
+        self.leased.remove(&id);
+        self.unused.remove(&id);
+    }
+
+    fn begin(&mut self, id: Id, pending: Pending) {
+        assert!(!self.buffers[&id].freed, "nothing begins with a freed buffer");
+        assert!(!self.leased.contains(&id), "nothing begins with a leased buffer");
+        let busy = self
+            .pending
+            .iter()
+            .any(|p| matches!(p, Pending::Copy { id: one, .. } | Pending::Drop { id: one, .. } if *one == id));
+        assert!(!busy, "one motion at a time");
+        self.pending.push(pending);
+    }
+
+    fn answered(&mut self, ticket: u64) -> Asked {
+        let at = self.asked.iter().position(|asked| asked.ticket == ticket).expect("answered once");
+        self.asked.remove(at)
+    }
+
+    fn granted(&mut self, ticket: u64, id: Id, tier: u8, zero: bool) {
+        self.first_come(ticket);
+        let asked = self.answered(ticket);
+        assert!(self.granted.insert(ticket, id).is_none());
+        self.unused.insert(id);
+        let foreign = self.left.iter().any(|(left, tenant)| *left == tier && *tenant != asked.tenant);
+        assert!(zero || !foreign, "another tenant's memory is zeroed");
+        let known = Known { bytes: asked.bytes, tenant: asked.tenant, newest: 0, synced: None, freed: false };
+        assert!(self.buffers.insert(id, known).is_none(), "a name is new");
+        self.copies.insert((id, tier), Some(0));
+        self.fits(tier);
+    }
+
+    /// Everyone who came before either waits for its tenant's cap or does not wait any more.
+    fn first_come(&self, ticket: u64) {
+        let mut capped = BTreeSet::new();
+        for asked in &self.asked {
+            let free = self.shares[usize::from(asked.tenant)].cap - self.bytes_of(asked.tenant);
+            let over = capped.contains(&asked.tenant) || asked.bytes > free;
+            if asked.ticket == ticket {
+                return assert!(!over, "within its cap, and behind nobody of its tenant");
+            }
+            assert!(over, "{ticket} passes {asked:?}");
+            capped.insert(asked.tenant);
+        }
+        panic!("{ticket} was not asked for, or was answered before");
+    }
+
+    fn bytes_of(&self, tenant: u16) -> u64 {
+        self.buffers.values().filter(|known| known.tenant == tenant).map(|known| known.bytes).sum()
+    }
+
+    pub fn in_tier(&self, tier: u8) -> u64 {
+        self.copies.keys().filter(|(_, at)| *at == tier).map(|(id, _)| self.buffers[id].bytes).sum()
+    }
+
+    fn fits(&self, tier: u8) {
+        let (used, capacity) = (self.in_tier(tier), self.capacities[usize::from(tier)]);
+        assert!(used <= capacity, "tier {tier}: {used} of {capacity} bytes");
+    }
+
+    /// Ends one copy or drop: at `at` of `pending`, as `outcome` says.
+    pub fn end(&mut self, at: usize, outcome: Outcome) {
+        let done = outcome == Outcome::Done;
+        match self.pending.swap_remove(at) {
+            Pending::Copy { id, from, to } => {
+                let known = self.buffers[&id];
+                if done {
+                    let bytes = self.copies[&(id, from)];
+                    assert_eq!(bytes, Some(known.newest), "what was copied is the newest still");
+                    self.copies.insert((id, to), bytes);
+                } else if self.copies[&(id, to)].is_none() {
+                    self.copies.remove(&(id, to));
+                    self.left.insert((to, known.tenant));
+                }
+                self.tell(Event::Moved { id, from, to, outcome }).expect("it was under way");
+            }
+            Pending::Drop { id, tier } => {
+                let known = self.buffers[&id];
+                if done {
+                    self.copies.remove(&(id, tier));
+                    self.left.insert((tier, known.tenant));
+                    let newest = (0..8).any(|at| self.copies.get(&(id, at)) == Some(&Some(known.newest)));
+                    assert!(newest || known.freed, "{id}: the newest bytes were dropped");
+                    assert_ne!(known.synced, Some(tier), "{id}: what survives a power cut was dropped");
+                }
+                self.tell(Event::Dropped { id, tier, done }).expect("it was under way");
+            }
+        }
+    }
+
+    /// Ends everything until there is silence, as `outcome` says. Returns how many copies and drops that took.
+    pub fn settle(&mut self, mut outcome: impl FnMut() -> Outcome) -> usize {
+        // Each copy of each buffer goes down one tier at a time, and is dropped there; and each may be wished for once.
+        let bound = (self.buffers.len() + self.asked.len()) * self.capacities.len() * 4 + 8;
+        for ended in 0..=bound {
+            if self.pending.is_empty() {
+                return ended;
+            }
+            self.end(0, outcome());
+        }
+        panic!("no silence after {bound} copies and drops");
+    }
+
+    /// The ledger's numbers are the world's.
+    fn check(&self) {
+        self.ledger.check().expect("every invariant holds");
+        for tier in 0..self.capacities.len() as u8 {
+            let view = self.ledger.tier(tier).expect("a tier");
+            assert_eq!((view.used, view.capacity), (self.in_tier(tier), self.capacities[usize::from(tier)]));
+            assert_eq!(view.level, self.levels.get(&tier).copied().unwrap_or_default());
+        }
+        for (tenant, share) in (0u16..).zip(&self.shares) {
+            assert_eq!(self.ledger.tenant_bytes(tenant), Some(self.bytes_of(tenant)));
+            assert!(self.bytes_of(tenant) <= share.cap);
+        }
+        for (id, known) in self.buffers.iter().filter(|(_, known)| !known.freed) {
+            let view = self.ledger.view(*id).expect("it is live");
+            assert_eq!((view.bytes, view.tenant, view.version), (known.bytes, known.tenant, known.newest));
+            for tier in 0..self.capacities.len() as u8 {
+                let copy = self.copies.get(&(*id, tier)).copied().flatten();
+                assert_eq!(view.residence.valid(tier), copy == Some(known.newest), "{id} in {tier}");
+                assert_eq!(view.residence.present(tier), copy.is_some());
+            }
+        }
+        assert_eq!(self.ledger.waiting(), self.asked.len());
+        self.nobody_waits_for_nothing();
+        // Nothing can help who does not wait for others.
+        assert!(!self.pending.is_empty() || self.asked.iter().all(|asked| asked.wait), "an impatient one waits");
+    }
+}
+
+impl World {
+    pub fn is_dropping(&self, id: Id, tier: u8) -> bool {
+        self.pending.contains(&Pending::Drop { id, tier })
+    }
+
+    /// The first who is not held back by its tenant's cap would not fit anywhere, unless tiers rest.
+    fn nobody_waits_for_nothing(&self) {
+        let mut capped = BTreeSet::new();
+        for asked in &self.asked {
+            let free = self.shares[usize::from(asked.tenant)].cap - self.bytes_of(asked.tenant);
+            if capped.contains(&asked.tenant) || asked.bytes > free {
+                capped.insert(asked.tenant);
+                continue;
+            }
+            for tier in 0..self.capacities.len() as u8 {
+                let view = self.ledger.tier(tier).expect("a tier");
+                let cap = self.shares[usize::from(asked.tenant)].caps[usize::from(tier)];
+                let own = |id: &Id| self.buffers[id].tenant == asked.tenant;
+                let copies = self.copies.keys().filter(|(id, at)| *at == tier && own(id));
+                let held: u64 = copies.map(|(id, _)| self.buffers[id].bytes).sum();
+                let fits = view.used + asked.bytes <= view.capacity && held + asked.bytes <= cap && !view.rests;
+                assert!(!fits || !self.pending.is_empty(), "{asked:?} waits while tier {tier} has room");
+            }
+            return;
+        }
+    }
+}
