@@ -84,6 +84,32 @@ impl Sink for Mail {
     }
 }
 
+/// A thread that runs tasks, where there is no directory whose engine does. Dropped, it ends.
+pub struct Worker {
+    _engine: Arc<dyn Engine>,
+}
+
+impl Worker {
+    /// Begins to run them.
+    ///
+    /// # Errors
+    /// The system's, for threads.
+    pub fn begin(tasks: &Tasks) -> Result<Self, FileFault> {
+        let mail = Arc::new(Mail { waiting: Mutex::default(), tasks: tasks.clone() });
+        let engine = Threads::new(1, mail)
+            .map_err(|error| FileFault::new("start a thread", "the system", 0, error.raw_os_error().unwrap_or(0)))?;
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        tasks.driven_by(Box::new(EngineDriver(Arc::downgrade(&engine))));
+        Ok(Self { _engine: engine })
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}
+
 /// The engine, as a driver of tasks.
 struct EngineDriver(Weak<dyn Engine>);
 
@@ -94,8 +120,8 @@ impl Driver for EngineDriver {
         }
     }
 
-    fn may_help(&self) -> bool {
-        self.0.upgrade().is_some_and(|engine| engine.may_help())
+    fn helped(&self) -> Option<usize> {
+        self.0.upgrade()?.helped()
     }
 
     fn wants_help(&self) -> bool {
@@ -129,6 +155,11 @@ impl Directory {
         // Weak: tasks may outlive the directory, and must not keep its threads.
         tasks.driven_by(Box::new(EngineDriver(Arc::downgrade(&engine))));
         Ok(Self { path: path.into(), names, files: Mutex::default(), mail, engine, _lock: lock })
+    }
+
+    /// Bytes that this user may still write there; 0 where the system does not say.
+    pub fn free(&self) -> u64 {
+        rustix::fs::fstatvfs(&self.names).map_or(0, |told| told.f_bavail.saturating_mul(told.f_frsize))
     }
 
     /// The engine's name, for people.

@@ -139,8 +139,8 @@ unsafe impl Send for Frame {}
 unsafe impl Sync for Frame {}
 
 impl Frame {
-    /// For the system, while the frame is its alone.
-    pub(crate) fn pointer(&self) -> *mut u8 {
+    /// Its first byte: for the system, and for who keeps the frame and hands its bytes out under a rule of its own.
+    pub fn pointer(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 }

@@ -26,7 +26,7 @@ mod slab;
 pub mod store;
 mod task;
 
-pub use directory::{Directory, EngineKind};
+pub use directory::{Directory, EngineKind, Worker};
 pub use disk::{Answer, Disk, File, Order, Reply};
 pub use engine::{Ring, Threads, perform};
 pub use fault::{FileFault, Reason};

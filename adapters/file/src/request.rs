@@ -95,9 +95,9 @@ pub trait Engine: Send + Sync {
     /// Has [`Sink::settle`] called soon.
     fn nudge(&self);
 
-    /// Whether [`help`](Self::help) ever does anything.
-    fn may_help(&self) -> bool {
-        false
+    /// Its number, where [`help`](Self::help) ever does anything.
+    fn helped(&self) -> Option<usize> {
+        None
     }
 
     /// Whether a request waits for a thread.

@@ -23,9 +23,9 @@ pub trait Driver: Send + Sync {
     /// A task is ready and nobody runs tasks: has [`Tasks::run`] called, on another thread or later.
     fn nudge(&self);
 
-    /// Whether threads that wait may do what tasks wait for.
-    fn may_help(&self) -> bool {
-        false
+    /// Whether threads that wait may do what tasks wait for: the number of the engine that lets them.
+    fn helped(&self) -> Option<usize> {
+        None
     }
 
     /// Whether there is such a thing now.
@@ -40,17 +40,18 @@ pub trait Driver: Send + Sync {
 }
 
 thread_local! {
-    static DRIVES: Cell<bool> = const { Cell::new(false) };
+    /// The engine that this thread does requests of; 0 for none.
+    static DRIVES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether this thread will look for more to do before it sleeps: nobody needs to be woken for it.
-pub(crate) fn drives() -> bool {
-    DRIVES.get()
+/// Whether this thread will look for requests of that engine before it sleeps: nobody needs to be woken for them.
+pub(crate) fn drives(engine: usize) -> bool {
+    DRIVES.get() == engine
 }
 
 /// Says so while something is done.
-pub(crate) fn driving<T>(work: impl FnOnce() -> T) -> T {
-    let before = DRIVES.replace(true);
+pub(crate) fn driving<T>(engine: usize, work: impl FnOnce() -> T) -> T {
+    let before = DRIVES.replace(engine);
     let result = work();
     DRIVES.set(before);
     result
@@ -137,11 +138,12 @@ impl Tasks {
     /// # Panics
     /// When the task did.
     pub fn block_on<T>(&self, begin: impl FnOnce() -> Join<T>) -> T {
-        let Some(driver) = self.shared.driver.get().filter(|driver| driver.may_help()) else {
+        let driver = self.shared.driver.get();
+        let Some((driver, engine)) = driver.and_then(|driver| Some((driver, driver.helped()?))) else {
             return begin().wait();
         };
         self.expect();
-        let result = driving(|| {
+        let result = driving(engine, || {
             let mut join = std::pin::pin!(begin());
             let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
             let mut context = Context::from_waker(&waker);

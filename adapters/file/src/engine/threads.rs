@@ -33,6 +33,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// No other engine's while this one is there.
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// Does requests until there are none and the pool closes.
     fn run(&self) {
         loop {
@@ -52,7 +57,7 @@ impl Shared {
             let told = AssertUnwindSafe(|| {
                 request.into_iter().for_each(|request| self.sink.completed(perform(request)));
                 // This thread takes what tasks ask for: nobody is woken for the first of it.
-                driving(|| self.sink.settle())
+                driving(self.number(), || self.sink.settle())
             });
             if !catch_unwind(told).unwrap_or(true) {
                 self.state().nudged = true;
@@ -100,15 +105,15 @@ impl Threads {
 impl Engine for Threads {
     fn submit(&self, requests: Vec<Request>) {
         let mut state = self.shared.state();
-        let taken = drives() && state.queue.is_empty();
+        let taken = drives(self.shared.number()) && state.queue.is_empty();
         let others = requests.len() - usize::from(taken && !requests.is_empty());
         state.queue.extend(requests);
         drop(state);
         (0..others).for_each(|_| self.shared.work.notify_one());
     }
 
-    fn may_help(&self) -> bool {
-        true
+    fn helped(&self) -> Option<usize> {
+        Some(self.shared.number())
     }
 
     fn wants_help(&self) -> bool {

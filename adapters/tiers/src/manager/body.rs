@@ -1,0 +1,112 @@
+//! One buffer: its lease word, and where its copies are.
+//!
+//! Promises upward: while a lease is held, `best` is the address of all its bytes, and they are the newest.
+//!
+//! Invariants:
+//! - the word is closed whenever `best` is null, and while anything but a lease changes `best`, a memory copy or its bytes
+//! - chunk `i` of a tier's pieces is the newest if its version is `versions[i]`; version 0 was never written, and is zeros
+
+use crate::ledger::Id;
+use event_listener::Event;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use terrace_core::lease::Lease;
+use terrace_core::residence::{TIERS, Tier};
+use terrace_file::{Frame, Piece};
+
+/// A buffer, whoever holds it.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub id: Id,
+    pub bytes: u64,
+    /// What it is called, and its number in the store. `None`: it cannot be made durable.
+    pub name: Option<(String, u64)>,
+    /// Bytes of a chunk; the last one may have fewer.
+    pub chunk: usize,
+    pub lease: Lease,
+    pub best: AtomicPtr<u8>,
+    pub freed: AtomicBool,
+    copies: Mutex<Copies>,
+    /// Calls that read take their turn with calls that write; leases that users hold are refused, not waited for.
+    pub turn: RwLock<()>,
+    /// Told when a motion has ended.
+    pub changed: Event,
+}
+
+/// What there is of a buffer in file tiers: a piece for each chunk, of some version.
+pub(super) type Pieces = Vec<Option<(Arc<Piece>, u64)>>;
+
+/// Its copies, by tier.
+#[derive(Debug)]
+pub(super) struct Copies {
+    pub memory: [Option<Frame>; TIERS as usize],
+    pub pieces: [Option<Pieces>; TIERS as usize],
+    /// Of each chunk.
+    pub versions: Vec<u64>,
+    /// What the log has: versions of chunks. `None`: nothing of it.
+    pub durable: Option<Vec<u64>>,
+    latest: u64,
+}
+
+impl Body {
+    /// A buffer of which nothing is anywhere.
+    pub(super) fn new(id: Id, bytes: u64, chunk: usize, name: Option<(String, u64)>) -> Self {
+        let chunks = bytes.div_ceil(chunk as u64) as usize;
+        let copies = Copies {
+            memory: Default::default(),
+            pieces: Default::default(),
+            versions: vec![0; chunks],
+            durable: None,
+            latest: 0,
+        };
+        Self {
+            id,
+            bytes,
+            name,
+            chunk,
+            lease: Lease::closed(),
+            best: AtomicPtr::default(),
+            freed: AtomicBool::new(false),
+            copies: Mutex::new(copies),
+            turn: RwLock::default(),
+            changed: Event::new(),
+        }
+    }
+
+    pub(super) fn copies(&self) -> MutexGuard<'_, Copies> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Chunks that a range touches.
+    pub(super) fn chunks(&self, offset: u64, bytes: u64) -> std::ops::Range<usize> {
+        let chunk = self.chunk as u64;
+        (offset / chunk) as usize..(offset + bytes).div_ceil(chunk) as usize
+    }
+
+    /// Bytes of a chunk.
+    pub(super) fn chunk_bytes(&self, chunk: usize) -> usize {
+        let left = self.bytes - chunk as u64 * self.chunk as u64;
+        left.min(self.chunk as u64) as usize
+    }
+
+    /// Lets leases in to the copy in a memory tier. The word is closed, and the bytes there are the newest.
+    pub(super) fn open(&self, tier: Tier) {
+        let start = self.copies().memory[usize::from(tier)].as_ref().map(Frame::pointer);
+        if let Some(start) = start {
+            self.best.store(start, Ordering::Relaxed);
+            self.lease.reopen();
+        }
+    }
+
+    pub(super) fn is_freed(&self) -> bool {
+        self.freed.load(Ordering::Acquire)
+    }
+}
+
+impl Copies {
+    /// These chunks have other bytes now.
+    pub(super) fn wrote(&mut self, chunks: std::ops::Range<usize>) {
+        self.latest += 1;
+        self.versions[chunks].fill(self.latest);
+    }
+}

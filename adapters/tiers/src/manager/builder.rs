@@ -1,0 +1,233 @@
+//! How a manager is made.
+
+use super::error::Error;
+use super::upkeep::Upkeep;
+use super::{Manager, Place, Shared, State};
+use crate::ledger::{Ledger, Settings, Share, TierKind, TierSpec};
+use crate::policy::Kind;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use terrace_core::pressure::Level;
+use terrace_core::residence::Tier;
+use terrace_file::{ALIGN, Directory, Disk, EngineKind, Frames, Join, Store, StoreOptions, Tasks, Worker};
+
+/// What a program does with its buffers, mostly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preset {
+    /// Reads large buffers again and again: half of the memory that is available.
+    #[default]
+    Inference,
+    /// Writes what it reads, beside a program that needs memory itself: a quarter.
+    Training,
+}
+
+/// Called when a tier is fuller or emptier than it was.
+pub type OnPressure = Box<dyn Fn(Tier, Level) + Send + Sync>;
+
+/// Settings of a manager. What is not set follows from the preset and the machine.
+#[derive(Default)]
+pub struct Builder {
+    preset: Preset,
+    memory: Option<u64>,
+    directories: Vec<(PathBuf, Option<u64>)>,
+    disks: Vec<(Arc<dyn Disk>, StoreOptions)>,
+    tasks: Tasks,
+    policy: Kind,
+    tenants: Vec<Share>,
+    chunk: Option<usize>,
+    pinned: Option<u64>,
+    engine: EngineKind,
+    upkeep: Option<Duration>,
+    on_pressure: Option<OnPressure>,
+}
+
+/// Bytes of a chunk: what a write in a file tier rewrites at least.
+const CHUNK: usize = 1 << 20;
+
+/// Chunks that may be on their way together, of all copies.
+const STAGE: usize = 32;
+
+/// How often maintenance looks, where it is not said: four times a second, some 20 us each.
+const UPKEEP: Duration = Duration::from_millis(250);
+
+/// Of a directory whose cap is not said: a quarter of what is free.
+const SHARE_OF_DISK: u64 = 4;
+
+impl Builder {
+    /// What the program does.
+    pub fn preset(mut self, preset: Preset) -> Self {
+        self.preset = preset;
+        self
+    }
+
+    /// Bytes of memory that buffers may take.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// A tier of files in a directory, which is made if it is not there: below those named before.
+    pub fn directory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.directories.push((path.into(), None));
+        self
+    }
+
+    /// The same, with the bytes that its files may take.
+    pub fn directory_of(mut self, path: impl Into<PathBuf>, cap: u64) -> Self {
+        self.directories.push((path.into(), Some(cap)));
+        self
+    }
+
+    /// A tier of files on a disk of one's own, whose tasks are given by [`tasks`](Self::tasks).
+    pub fn disk(mut self, disk: Arc<dyn Disk>, options: StoreOptions) -> Self {
+        self.disks.push((disk, options));
+        self
+    }
+
+    /// Where tasks go: to be driven by who made them.
+    pub fn tasks(mut self, tasks: &Tasks) -> Self {
+        self.tasks = tasks.clone();
+        self
+    }
+
+    /// Who leaves a tier first.
+    pub fn policy(mut self, policy: Kind) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// One more tenant; without any there is one without limits.
+    pub fn tenant(mut self, share: Share) -> Self {
+        self.tenants.push(share);
+        self
+    }
+
+    /// Bytes of a chunk, a multiple of 4 KiB.
+    pub fn chunk(mut self, bytes: usize) -> Self {
+        self.chunk = Some(bytes);
+        self
+    }
+
+    /// Bytes of buffers that may be leased together. Without: three quarters of the memory.
+    pub fn pinned_cap(mut self, bytes: u64) -> Self {
+        self.pinned = Some(bytes);
+        self
+    }
+
+    /// How files are read and written.
+    pub fn engine(mut self, engine: EngineKind) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// How often maintenance looks. Zero: never by itself, only by [`Manager::tick`].
+    pub fn upkeep(mut self, interval: Duration) -> Self {
+        self.upkeep = Some(interval);
+        self
+    }
+
+    /// Who is told of pressure: on some thread, without locks. What it panics with is lost.
+    pub fn on_pressure(mut self, told: impl Fn(Tier, Level) + Send + Sync + 'static) -> Self {
+        self.on_pressure = Some(Box::new(told));
+        self
+    }
+
+    /// Makes the manager, and finds what is durable.
+    ///
+    /// # Errors
+    /// [`Error::BadSetting`], [`Error::Setup`]; those of stores: nothing is lost.
+    pub fn build(self) -> Result<Manager, Error> {
+        let tasks = self.tasks.clone();
+        let join = self.build_async()?;
+        tasks.block_on(|| join)
+    }
+
+    /// The same, as a task.
+    ///
+    /// # Errors
+    /// At once: [`Error::BadSetting`], and that a directory cannot be had. As the task's: as [`build`](Self::build).
+    pub fn build_async(mut self) -> Result<Join<Result<Manager, Error>>, Error> {
+        let chunk = self.chunk.unwrap_or(CHUNK);
+        if chunk == 0 || !chunk.is_multiple_of(ALIGN) || u32::try_from(chunk).is_err() {
+            return Err(Error::BadSetting("a chunk is a multiple of 4 KiB, below 4 GiB"));
+        }
+        for (path, cap) in std::mem::take(&mut self.directories) {
+            let disk = Directory::open(&path, self.engine, &self.tasks)?;
+            let cap = cap.unwrap_or_else(|| disk.free() / SHARE_OF_DISK);
+            self.disks.push((Arc::new(disk) as Arc<dyn Disk>, StoreOptions::new(cap)));
+        }
+        // Somebody must run tasks, also where there are no files.
+        let worker = if self.disks.is_empty() { Some(Worker::begin(&self.tasks)?) } else { None };
+        Ok(self.tasks.clone().spawn(self.make(chunk, worker)))
+    }
+
+    async fn make(self, chunk: usize, worker: Option<Worker>) -> Result<Manager, Error> {
+        let memory = self.memory.unwrap_or_else(|| available(self.preset));
+        let frames = frames(chunk as u64 * STAGE as u64)?;
+        let (mut places, mut specs) = (Vec::new(), Vec::new());
+        if memory > 0 {
+            places.push(Place::Memory(self::frames(memory)?));
+            specs.push(TierSpec { kind: TierKind::Memory, capacity: memory });
+        }
+        for (disk, options) in self.disks {
+            if options.slab_bytes < chunk as u64 {
+                return Err(Error::BadSetting("a slab holds a chunk at least: raise the cap, or lower the chunk"));
+            }
+            let store = Store::open(disk, &self.tasks, &frames, options).await?;
+            specs.push(TierSpec { kind: TierKind::File, capacity: room(&options) });
+            places.push(Place::File(store));
+        }
+        let mut settings = Settings::new(specs);
+        settings.policy = self.policy;
+        if !self.tenants.is_empty() {
+            settings.tenants = self.tenants;
+        }
+        let ledger = Ledger::new(settings).map_err(Error::Setup)?;
+        let pinned_cap = self.pinned.unwrap_or(memory / 4 * 3);
+        let shared = Arc::new_cyclic(|own| Shared {
+            own: own.clone(),
+            tasks: self.tasks,
+            frames,
+            places,
+            chunk,
+            pinned_cap,
+            on_pressure: self.on_pressure,
+            _worker: worker,
+            state: Mutex::new(State::new(ledger)),
+        });
+        shared.adopt()?;
+        let interval = self.upkeep.unwrap_or(UPKEEP);
+        let upkeep = Upkeep::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
+        Ok(Manager { shared, _upkeep: Arc::new(upkeep) })
+    }
+}
+
+fn frames(bytes: u64) -> Result<Frames, Error> {
+    let bytes = usize::try_from(bytes).map_err(|_| Error::BadSetting("more memory than there are addresses"))?;
+    Frames::new(bytes).map_err(|error| Error::Memory(error.kind()))
+}
+
+/// Bytes of buffers that a store takes: seven eighths of its slabs. The rest is for versions that are durable while newer ones
+/// are written, and for the ends of chunks.
+fn room(options: &StoreOptions) -> u64 {
+    let slabs = options.cap.saturating_sub(2 * options.log_bytes) / options.slab_bytes * options.slab_bytes;
+    slabs / 8 * 7
+}
+
+fn available(preset: Preset) -> u64 {
+    let all = crate::memory_available();
+    match preset {
+        Preset::Inference => all / 2,
+        Preset::Training => all / 4,
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("memory", &self.memory)
+            .field("directories", &self.directories)
+            .finish_non_exhaustive()
+    }
+}

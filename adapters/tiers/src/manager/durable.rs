@@ -1,0 +1,204 @@
+//! What survives a power cut: named buffers, found again when a manager is built on the same directory.
+//!
+//! Promises upward: after [`sync`](Shared::sync) said Ok, a restart finds the bytes that the buffer had when it was called, or
+//! later ones that were synced; a buffer that is removed is gone then too.
+//!
+//! What the store keeps of a buffer, as its object's meta data: version 1 | 0 0 0 | chunk 4 | bytes 8 | name (UTF-8).
+
+use super::body::Body;
+use super::error::Error;
+use super::state::Asker;
+use super::{Options, Shared};
+use crate::ledger::{Event, Hint};
+use futures_channel::oneshot;
+use std::sync::Arc;
+use terrace_core::residence::Tier;
+use terrace_file::{Change, Object, Store, StoreError, store::META};
+
+/// The version of the meta data.
+const VERSION: u8 = 1;
+
+/// Bytes in front of the name.
+const HEADER: usize = 16;
+
+/// Bytes of a name, at most.
+pub const NAME: usize = META - HEADER;
+
+/// What to commit, and the versions of chunks that are durable then.
+type Saved = (Vec<Change>, Vec<u64>);
+
+/// What the store says of a buffer.
+struct Meta {
+    bytes: u64,
+    chunk: u32,
+    name: String,
+}
+
+impl Meta {
+    fn encode(body: &Body, name: &str) -> Vec<u8> {
+        let mut meta = vec![VERSION, 0, 0, 0];
+        meta.extend((body.chunk as u32).to_le_bytes());
+        meta.extend(body.bytes.to_le_bytes());
+        meta.extend(name.as_bytes());
+        meta
+    }
+
+    /// `None` for what another program, or a later version, has put there.
+    fn decode(meta: &[u8]) -> Option<Self> {
+        let (header, name) = meta.split_first_chunk::<HEADER>()?;
+        let chunk = u32::from_le_bytes(*header[4..].first_chunk()?);
+        let bytes = u64::from_le_bytes(*header[8..].first_chunk()?);
+        let name = String::from_utf8(name.to_vec()).ok()?;
+        (header[0] == VERSION && chunk > 0 && bytes > 0).then_some(Self { bytes, chunk, name })
+    }
+}
+
+impl Shared {
+    /// The tier that keeps what is durable: the best one of files.
+    ///
+    /// # Errors
+    /// [`Error::NoTier`].
+    fn keeper(&self) -> Result<(Tier, &Store), Error> {
+        let mut tiers = self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?)));
+        tiers.next().ok_or(Error::NoTier("of files"))
+    }
+
+    /// Makes the bytes of a buffer durable.
+    pub(super) async fn sync(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
+        let (name, object) = body.name.as_ref().ok_or(Error::Unnamed)?;
+        let (tier, store) = self.keeper()?;
+        let (changes, versions) = loop {
+            // Not while it is written in files.
+            self.until(body, || Ok((!self.state().busy.contains(&body.id)).then_some(()))).await?;
+            if let Some(ready) = self.saved(body, tier, (name, *object))? {
+                break ready;
+            }
+            self.wish(body, Event::Save { id: body.id, to: tier }, tier).await?;
+        };
+        store.commit(changes).await?;
+        let mut state = self.state();
+        body.copies().durable = Some(versions);
+        // Written meanwhile: what is durable is older, and the copy is not.
+        let _ = state.handle(self, Event::Synced { id: body.id, tier });
+        self.unlock(state);
+        Ok(())
+    }
+
+    /// What to commit, if the newest bytes are all in the tier.
+    fn saved(&self, body: &Body, tier: Tier, (name, object): (&str, u64)) -> Result<Option<Saved>, Error> {
+        let state = self.state();
+        let view = state.ledger.view(body.id)?;
+        if !view.residence.valid(tier) || state.busy.contains(&body.id) {
+            return Ok(None);
+        }
+        let copies = body.copies();
+        let Some(pieces) = &copies.pieces[usize::from(tier)] else { return Ok(None) };
+        let mut changes = Vec::new();
+        if copies.durable.is_none() {
+            changes.push(Change::Meta { object, meta: Meta::encode(body, name) });
+        }
+        let durable = |chunk: usize| copies.durable.as_ref().map_or(0, |durable| durable[chunk]);
+        for (chunk, piece) in pieces.iter().enumerate() {
+            if let Some((piece, version)) = piece
+                && durable(chunk) != *version
+            {
+                changes.push(Change::Piece { object, part: chunk as u32, piece: Arc::clone(piece) });
+            }
+        }
+        Ok(Some((changes, copies.versions.clone())))
+    }
+
+    /// Says what a user wants of a buffer, and waits until it is so.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`]; why the copy failed.
+    pub(super) async fn wish(self: &Arc<Self>, body: &Body, event: Event, tier: Tier) -> Result<(), Error> {
+        let outcome = {
+            let mut state = self.state();
+            let outcome = state.wait_for(body.id);
+            let wished = state.handle(self, event);
+            self.unlock(state);
+            wished?;
+            outcome
+        };
+        match outcome.await.map_err(|_| Error::Closed)?? {
+            true => Ok(()),
+            false => Err(Error::NoRoom { tier }),
+        }
+    }
+
+    /// Takes in what the store has. At the beginning, when nothing else is there.
+    pub(super) fn adopt(self: &Arc<Self>) -> Result<(), Error> {
+        let Ok((tier, store)) = self.keeper() else { return Ok(()) };
+        for number in store.objects() {
+            let Some(object) = store.object(number) else { continue };
+            let unknown = || Error::Store(StoreError::BadOptions("the directory has objects of another program's"));
+            let meta = Meta::decode(&object.meta).ok_or_else(unknown)?;
+            self.adopt_one(tier, number, meta, &object)?;
+        }
+        Ok(())
+    }
+
+    fn adopt_one(self: &Arc<Self>, tier: Tier, number: u64, meta: Meta, object: &Object) -> Result<(), Error> {
+        let (told, mut outcome) = oneshot::channel();
+        let asker = Asker { name: Some((meta.name, number)), chunk: meta.chunk as usize, told };
+        let mut state = self.state();
+        state.next_object = state.next_object.max(number + 1);
+        let hint = Hint { tier: Some(tier), keep: false };
+        let (_, event) = state.ask(meta.bytes, 0, (hint, false), asker);
+        state.handle(self, event)?;
+        let body = outcome.try_recv().ok().flatten().ok_or(Error::NoRoom { tier })??;
+        let mut copies = body.copies();
+        let Some(mut pieces) = copies.pieces[usize::from(tier)].take() else { return Err(Error::NoRoom { tier }) };
+        for (chunk, piece) in object.parts.iter().enumerate().take(pieces.len()) {
+            if let Some(piece) = piece {
+                copies.wrote(chunk..chunk + 1);
+                pieces[chunk] = Some((Arc::clone(piece), copies.versions[chunk]));
+            }
+        }
+        copies.pieces[usize::from(tier)] = Some(pieces);
+        copies.durable = Some(copies.versions.clone());
+        drop(copies);
+        state.handle(self, Event::Synced { id: body.id, tier })?;
+        self.unlock(state);
+        Ok(())
+    }
+
+    /// Frees a buffer for good.
+    pub(super) async fn remove(self: &Arc<Self>, body: &Body) -> Result<(), Error> {
+        {
+            let mut state = self.state();
+            state.handle(self, Event::Free { id: body.id })?;
+            self.unlock(state);
+        }
+        let durable = body.copies().durable.is_some();
+        match (&body.name, self.keeper()) {
+            (Some((_, object)), Ok((_, store))) if durable => {
+                store.commit(vec![Change::Remove { object: *object }]).await.map_err(Into::into)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A new buffer.
+    pub(super) async fn allocate(self: &Arc<Self>, bytes: u64, options: Options) -> Result<Arc<Body>, Error> {
+        let Options { name, tenant, hint, wait } = options;
+        let (told, outcome) = oneshot::channel();
+        {
+            let mut state = self.state();
+            let name = match name {
+                Some(name) => Some(state.claim_name(name)?),
+                None => None,
+            };
+            let asker = Asker { name: name.clone(), chunk: self.chunk, told };
+            let (ticket, event) = state.ask(bytes, tenant, (hint, wait), asker);
+            if let Err(rejected) = state.handle(self, event) {
+                state.askers.remove(&ticket);
+                state.forget_name(&name);
+                return Err(rejected.into());
+            }
+            self.unlock(state);
+        }
+        outcome.await.map_err(|_| Error::Closed)?
+    }
+}

@@ -1,0 +1,125 @@
+//! What a manager says when it refuses.
+
+use crate::ledger::{Refusal, Rejected, SetupError};
+use std::fmt;
+use terrace_core::residence::Tier;
+use terrace_file::{FileFault, StoreError};
+
+/// Why a manager could not do something. What it holds is as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// No buffer could be had.
+    Refused(Refusal),
+    /// It cannot be done with this buffer, or not now.
+    Rejected(Rejected),
+    /// A file tier refused.
+    Store(StoreError),
+    /// The settings cannot be.
+    Setup(SetupError),
+    /// The system has no memory for it.
+    Memory(std::io::ErrorKind),
+    /// The buffer was freed.
+    Freed,
+    /// A lease of the buffer is held that excludes this: give it back first.
+    Leased,
+    /// Bytes outside of the buffer.
+    OutOfBounds {
+        /// The first.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+        /// Bytes of the buffer.
+        of: u64,
+    },
+    /// Leased bytes would be more than the cap: give leases back, or raise it.
+    PinnedCap {
+        /// Bytes of the buffer.
+        asked: u64,
+        /// Bytes that are leased.
+        pinned: u64,
+        /// At most.
+        cap: u64,
+    },
+    /// No room could be made in the tier.
+    NoRoom {
+        /// Which.
+        tier: Tier,
+    },
+    /// There is no such tier here.
+    NoTier(&'static str),
+    /// Only named buffers can be made durable: they are found by name.
+    Unnamed,
+    /// A buffer has this name.
+    NameTaken(String),
+    /// No buffer has this name.
+    NoSuchName(String),
+    /// Names have 1 to so many bytes.
+    BadName {
+        /// Bytes of it.
+        bytes: usize,
+        /// At most.
+        most: usize,
+    },
+    /// A setting that cannot be.
+    BadSetting(&'static str),
+    /// The manager was dropped while it was under way.
+    Closed,
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<FileFault> for Error {
+    fn from(fault: FileFault) -> Self {
+        Self::Store(StoreError::Fault(fault))
+    }
+}
+
+impl From<Rejected> for Error {
+    fn from(rejected: Rejected) -> Self {
+        match rejected {
+            Rejected::Stale => Self::Freed,
+            Rejected::Leased => Self::Leased,
+            other => Self::Rejected(other),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Rejected(rejected) => rejected.fmt(f),
+            Self::Store(error) => error.fmt(f),
+            Self::Setup(error) => error.fmt(f),
+            Self::Memory(kind) => write!(f, "the system gives no memory for the buffer: {kind}"),
+            Self::Freed => write!(f, "the buffer was freed"),
+            Self::Leased => write!(f, "a lease of the buffer is held that excludes this: give it back first"),
+            Self::OutOfBounds { offset, bytes, of } => {
+                write!(f, "{bytes} bytes from {offset} on are not all in the buffer, which has {of}")
+            }
+            Self::PinnedCap { asked, pinned, cap } => write!(
+                f,
+                "a lease of {asked} bytes: {pinned} are leased, and the cap is {cap}; give leases back, or raise the cap"
+            ),
+            Self::NoRoom { tier } => {
+                write!(
+                    f,
+                    "no room in tier {tier}, and none can be made: give leases back, free buffers, raise its capacity"
+                )
+            }
+            Self::NoTier(what) => write!(f, "there is no tier {what} here: name one when the manager is built"),
+            Self::Unnamed => write!(f, "a buffer without a name cannot be made durable: allocate it by name"),
+            Self::NameTaken(name) => write!(f, "there is a buffer {name:?}: open it, or choose another name"),
+            Self::NoSuchName(name) => write!(f, "there is no buffer {name:?}: see `list`"),
+            Self::BadName { bytes, most } => write!(f, "a name of {bytes} bytes: 1 to {most} can be"),
+            Self::BadSetting(what) => write!(f, "{what}"),
+            Self::Closed => write!(f, "the manager was closed meanwhile"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,161 @@
+//! Leases: the right to an address while they are held.
+//!
+//! Promises upward: while a lease is held the bytes stay where they are; a shared lease of a buffer that is in memory costs one
+//! atomic operation to take and one to give back.
+
+use super::body::Body;
+use super::error::Error;
+use super::window::{Exclusive, Shared as SharedBytes, Window};
+use super::{Buffer, Seat, Shared};
+use crate::ledger::{Event, TierKind};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// The bytes of a buffer, to read.
+pub struct Lease<'a> {
+    buffer: &'a Buffer,
+    bytes: SharedBytes<'a>,
+}
+
+/// The bytes of a buffer, to write. What is durable is older from now on.
+pub struct LeaseMut<'a> {
+    buffer: &'a Buffer,
+    bytes: Exclusive<'a>,
+}
+
+impl Buffer {
+    /// The bytes in the best tier of memory, where they stay while the lease is held. Brought up first if they are below.
+    ///
+    /// # Errors
+    /// [`Error::Leased`] while somebody has a [`LeaseMut`]; [`Error::PinnedCap`]; [`Error::NoRoom`] when no memory can be had
+    /// for them; [`Error::Freed`]; why they could not be read.
+    pub fn lease_best(&self) -> Result<Lease<'_>, Error> {
+        loop {
+            if let Some(lease) = self.try_lease()? {
+                return Ok(lease);
+            }
+            let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
+            self.shared.tasks.block_on(|| self.shared.tasks.spawn(async move { shared.raise_up(&body).await }))?;
+        }
+    }
+
+    /// As [`lease_best`](Self::lease_best).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn lease_best_async(&self) -> Result<Lease<'_>, Error> {
+        loop {
+            if let Some(lease) = self.try_lease()? {
+                return Ok(lease);
+            }
+            let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
+            self.shared.tasks.spawn(async move { shared.raise_up(&body).await }).await?;
+        }
+    }
+
+    /// The same if the bytes are in memory now; never waits.
+    ///
+    /// # Errors
+    /// As [`lease_best`](Self::lease_best).
+    #[inline]
+    pub fn try_lease(&self) -> Result<Option<Lease<'_>>, Error> {
+        let body = &*self.handle.body;
+        let start = self.shared.share(body)?;
+        Ok(start.map(|start| {
+            // SAFETY: the word is shared until the lease is dropped: nobody writes the bytes or moves them.
+            let bytes = unsafe { SharedBytes::new(Window::new(start, body.bytes as usize)) };
+            Lease { buffer: self, bytes }
+        }))
+    }
+
+    /// The bytes in the best tier of memory, to write.
+    ///
+    /// # Errors
+    /// As [`lease_best`](Self::lease_best); [`Error::Leased`] while somebody has any lease.
+    pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
+        loop {
+            let body = &*self.handle.body;
+            if let Some(start) = self.shared.exclude(body, 0, body.bytes)? {
+                // SAFETY: the word is excluded until the lease is dropped: nobody else uses the bytes.
+                let bytes = unsafe { Exclusive::new(Window::new(start, body.bytes as usize)) };
+                return Ok(LeaseMut { buffer: self, bytes });
+            }
+            let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
+            self.shared.tasks.block_on(|| self.shared.tasks.spawn(async move { shared.raise_up(&body).await }))?;
+        }
+    }
+}
+
+impl Shared {
+    /// Has a buffer brought into memory, or waits until what is under way with it has ended.
+    async fn raise_up(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
+        let changed = body.changed.listen();
+        match self.seat(body)? {
+            Seat::Memory => Ok(()),
+            Seat::Moving => {
+                changed.await;
+                Ok(())
+            }
+            Seat::File(_) => {
+                let to = self.memory_for(body.bytes)?;
+                self.wish(body, Event::Promote { id: body.id, to }, to).await
+            }
+        }
+    }
+
+    /// The best tier of memory that is large enough.
+    fn memory_for(&self, bytes: u64) -> Result<terrace_core::residence::Tier, Error> {
+        let state = self.state();
+        let large = |tier: &u8| state.ledger.tier(*tier).is_some_and(|view| view.capacity >= bytes);
+        let mut memory = self.tiers().filter(|tier| self.kind(*tier) == TierKind::Memory);
+        memory.find(large).ok_or(Error::NoTier("of memory that is large enough for the buffer"))
+    }
+}
+
+impl Deref for Lease<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Lease<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.buffer.shared.unshare(&self.buffer.handle.body);
+    }
+}
+
+impl Deref for LeaseMut<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for LeaseMut<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for LeaseMut<'_> {
+    fn drop(&mut self) {
+        self.buffer.shared.include(&self.buffer.handle.body);
+    }
+}
+
+impl fmt::Debug for Lease<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("bytes", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LeaseMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseMut").field("bytes", &self.len()).finish_non_exhaustive()
+    }
+}

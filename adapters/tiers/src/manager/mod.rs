@@ -1,0 +1,401 @@
+//! The manager: buffers by handle, wherever their bytes are.
+//!
+//! ```text
+//!   Buffer ──► lease word ──► bytes in memory                          (a lease: one atomic operation)
+//!      │
+//!      └──► state (one lock): ledger, names, waiters ──► actions ──► tasks ──► stores, memory ──► events ──► ledger
+//! ```
+//!
+//! Promises upward: a read returns what was written last, or an error; what was synced is there after a power cut; what was
+//! begun ends, whether or not its future is kept; nothing waits for a lease without an end: it is refused.
+//! Asks from below: the [`ledger`](crate::ledger), which decides; stores, which keep.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `state` | what is known; how it does what the ledger says |
+//! | `body` | one buffer: its lease word, its copies |
+//! | `motion` | copies between tiers |
+//! | `access`, `window` | reading and writing; addresses |
+//! | `lease` | the right to an address |
+//! | `durable` | names, and what survives |
+//! | `builder`, `upkeep` | how it is made; its clock |
+
+mod access;
+mod body;
+mod builder;
+mod durable;
+mod error;
+mod lease;
+mod motion;
+mod state;
+mod upkeep;
+mod window;
+
+pub use builder::{Builder, OnPressure, Preset};
+pub use durable::NAME;
+pub use error::Error;
+pub use lease::{Lease, LeaseMut};
+
+use crate::ledger::{Event, Hint, TierKind, TierView};
+use access::Seat;
+use body::Body;
+use state::State;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use terrace_core::residence::Tier;
+use terrace_file::{Frames, Join, Store, StoreStats, Tasks, Worker};
+use upkeep::Upkeep;
+
+/// What a tier is made of.
+enum Place {
+    Memory(Frames),
+    File(Store),
+}
+
+struct Shared {
+    /// Itself, for tasks begun where only a reference is at hand.
+    own: Weak<Shared>,
+    tasks: Tasks,
+    /// What bytes go through on their way to files.
+    frames: Frames,
+    /// By tier.
+    places: Vec<Place>,
+    chunk: usize,
+    pinned_cap: u64,
+    on_pressure: Option<OnPressure>,
+    state: Mutex<State>,
+    /// Runs tasks where no engine does.
+    _worker: Option<Worker>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the lock go, and tells who wants to know of pressure.
+    fn unlock(&self, mut state: MutexGuard<'_, State>) {
+        let levels = std::mem::take(&mut state.levels);
+        drop(state);
+        if let Some(told) = &self.on_pressure {
+            for (tier, level) in levels {
+                let _ = catch_unwind(AssertUnwindSafe(|| told(tier, level)));
+            }
+        }
+    }
+
+    fn tiers(&self) -> std::ops::Range<Tier> {
+        0..self.places.len() as Tier
+    }
+
+    fn kind(&self, tier: Tier) -> TierKind {
+        match self.places.get(usize::from(tier)) {
+            Some(Place::Memory(_)) => TierKind::Memory,
+            _ => TierKind::File,
+        }
+    }
+
+    fn store(&self, tier: Tier) -> Result<&Store, Error> {
+        match self.places.get(usize::from(tier)) {
+            Some(Place::File(store)) => Ok(store),
+            _ => Err(Error::NoTier("of files")),
+        }
+    }
+}
+
+/// How a buffer is allocated.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What it is called: then it can be made durable.
+    pub name: Option<String>,
+    /// For whom.
+    pub tenant: u16,
+    /// Where it should live.
+    pub hint: Hint,
+    /// Whether to wait for what others may free, first come, first served.
+    pub wait: bool,
+}
+
+/// One buffer, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What it is called.
+    pub name: Option<String>,
+    /// Its size.
+    pub bytes: u64,
+    /// The best tier that has its newest bytes.
+    pub tier: Tier,
+    /// Whether its newest bytes survive a power cut.
+    pub durable: bool,
+    /// Whether a lease is held.
+    pub leased: bool,
+}
+
+/// Buffers in tiers. Clones are the same manager; when the last one and the last buffer are gone, its threads are.
+#[derive(Clone)]
+pub struct Manager {
+    shared: Arc<Shared>,
+    _upkeep: Arc<Upkeep>,
+}
+
+/// A buffer. Clones are the same; when the last one is gone, a buffer without a name is freed. One with a name is freed by
+/// [`Manager::remove`].
+#[derive(Clone)]
+pub struct Buffer {
+    shared: Arc<Shared>,
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    body: Arc<Body>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.body.name.is_none() {
+            let mut state = self.shared.state();
+            // Refused when it was freed already. A lease cannot be held: it borrows a handle.
+            let _ = state.handle(&self.shared, Event::Free { id: self.body.id });
+            self.shared.unlock(state);
+        }
+    }
+}
+
+impl Manager {
+    /// Settings.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    fn buffer(shared: &Arc<Shared>, body: Arc<Body>) -> Buffer {
+        let handle = Handle { shared: Arc::clone(shared), body };
+        Buffer { shared: Arc::clone(shared), handle: Arc::new(handle) }
+    }
+
+    /// A buffer of so many bytes, all zero, in the best tier that has or gets room.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: it says what could be had.
+    pub fn allocate(&self, bytes: u64) -> Result<Buffer, Error> {
+        self.allocate_with(bytes, Options::default())
+    }
+
+    /// The same, with a name: it can be made durable, and found by [`open`](Self::open).
+    ///
+    /// # Errors
+    /// [`Error::NameTaken`], [`Error::BadName`]; as [`allocate`](Self::allocate).
+    pub fn allocate_named(&self, name: &str, bytes: u64) -> Result<Buffer, Error> {
+        self.allocate_with(bytes, Options { name: Some(name.into()), ..Options::default() })
+    }
+
+    /// The same, with all options.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate).
+    pub fn allocate_with(&self, bytes: u64, options: Options) -> Result<Buffer, Error> {
+        self.shared.tasks.block_on(|| self.allocate_async(bytes, options))
+    }
+
+    /// The same; begun at once, whether or not it is awaited. A buffer that nobody takes is freed.
+    pub fn allocate_async(&self, bytes: u64, options: Options) -> Join<Result<Buffer, Error>> {
+        let shared = Arc::clone(&self.shared);
+        self.shared.tasks.spawn(async move {
+            let body = shared.allocate(bytes, options).await?;
+            Ok(Self::buffer(&shared, body))
+        })
+    }
+
+    /// A buffer that has a name: one that lives, or that was durable when the manager was built.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchName`].
+    pub fn open(&self, name: &str) -> Result<Buffer, Error> {
+        let state = self.shared.state();
+        let id = state.names.get(name).copied().flatten();
+        let body = id.and_then(|id| state.bodies.get(&id)).cloned();
+        drop(state);
+        body.map(|body| Self::buffer(&self.shared, body)).ok_or_else(|| Error::NoSuchName(name.into()))
+    }
+
+    /// Frees a named buffer, and what of it is durable. Handles that are left say [`Error::Freed`].
+    ///
+    /// # Errors
+    /// [`Error::NoSuchName`], [`Error::Leased`]; those of the store: then a restart may find it again.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        let buffer = self.open(name)?;
+        let shared = Arc::clone(&self.shared);
+        let tasks = &self.shared.tasks;
+        tasks.block_on(|| tasks.spawn(async move { shared.remove(&buffer.handle.body).await }))
+    }
+
+    /// Makes the bytes that a named buffer has now durable: they are there after a power cut.
+    ///
+    /// # Errors
+    /// [`Error::Unnamed`], [`Error::NoTier`], [`Error::NoRoom`]; those of the store: what was durable before still is.
+    pub fn sync(&self, buffer: &Buffer) -> Result<(), Error> {
+        self.shared.tasks.block_on(|| self.sync_async(buffer))
+    }
+
+    /// The same; begun at once, whether or not it is awaited.
+    pub fn sync_async(&self, buffer: &Buffer) -> Join<Result<(), Error>> {
+        let (shared, buffer) = (Arc::clone(&self.shared), buffer.clone());
+        self.shared.tasks.spawn(async move { shared.sync(&buffer.handle.body).await })
+    }
+
+    /// Has a copy of a buffer in a better tier; others are evicted for it.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier; why the copy failed.
+    pub fn promote(&self, buffer: &Buffer, to: Tier) -> Result<(), Error> {
+        self.wish(buffer, to, Event::Promote { id: buffer.handle.body.id, to })
+    }
+
+    /// Takes a buffer out of the tiers that are better than this one.
+    ///
+    /// # Errors
+    /// As [`promote`](Self::promote).
+    pub fn demote(&self, buffer: &Buffer, to: Tier) -> Result<(), Error> {
+        self.wish(buffer, to, Event::Demote { id: buffer.handle.body.id, to })
+    }
+
+    fn wish(&self, buffer: &Buffer, to: Tier, event: Event) -> Result<(), Error> {
+        let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&buffer.handle.body));
+        let tasks = &self.shared.tasks;
+        tasks.block_on(|| tasks.spawn(async move { shared.wish(&body, event, to).await }))
+    }
+
+    /// Says that a buffer will be used soon: it is brought up if there is room.
+    ///
+    /// # Errors
+    /// [`Error::Freed`].
+    pub fn prefetch(&self, buffer: &Buffer) -> Result<(), Error> {
+        let mut state = self.shared.state();
+        let wished = state.handle(&self.shared, Event::Prefetch { id: buffer.handle.body.id });
+        self.shared.unlock(state);
+        wished.map_err(Into::into)
+    }
+
+    /// All buffers.
+    pub fn list(&self) -> Vec<Listed> {
+        let state = self.shared.state();
+        let listed = |body: &Arc<Body>| {
+            let view = state.ledger.view(body.id).ok()?;
+            Some(Listed {
+                name: body.name.as_ref().map(|(name, _)| name.clone()),
+                bytes: body.bytes,
+                tier: view.residence.best(),
+                durable: view.synced.is_some_and(|(_, version)| version == view.version),
+                leased: body.lease.is_held(),
+            })
+        };
+        state.bodies.values().filter_map(listed).collect()
+    }
+
+    /// The tiers, best first, and the files of those that have any.
+    pub fn tiers(&self) -> Vec<(TierView, Option<StoreStats>)> {
+        let state = self.shared.state();
+        let of = |tier| Some((state.ledger.tier(tier)?, self.shared.store(tier).ok().map(Store::stats)));
+        self.shared.tiers().filter_map(of).collect()
+    }
+
+    /// Maintenance by call: `now` in milliseconds, never less than before.
+    pub fn tick(&self, now: u64) {
+        self.shared.tick(now);
+    }
+
+    /// Gives a tier another capacity: what no longer fits moves down.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] for no such tier.
+    pub fn resize(&self, tier: Tier, capacity: u64) -> Result<(), Error> {
+        let mut state = self.shared.state();
+        let resized = state.handle(&self.shared, Event::Resize { tier, capacity });
+        self.shared.unlock(state);
+        resized.map_err(Into::into)
+    }
+
+    /// Checks what must always hold.
+    ///
+    /// # Errors
+    /// The clause that is broken.
+    pub fn check(&self) -> Result<(), String> {
+        let state = self.shared.state();
+        state.ledger.check().map_err(|violation| violation.to_string())?;
+        state.bodies.values().try_for_each(|body| body.lease.check().map_err(|violation| violation.to_string()))?;
+        self.shared.tiers().filter_map(|tier| self.shared.store(tier).ok()).try_for_each(Store::check)
+    }
+}
+
+impl Buffer {
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.handle.body.bytes
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> Option<&str> {
+        self.handle.body.name.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// Copies bytes out of it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has a [`LeaseMut`]; those of the store.
+    pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+        let body = &self.handle.body;
+        Shared::inside(body, offset, to.len() as u64)?;
+        if self.shared.read_memory(body, offset, to)?.is_some() {
+            return Ok(());
+        }
+        let bytes = self.shared.tasks.block_on(|| self.read_async(offset, to.len()))?;
+        to.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// The same, into new memory.
+    pub fn read_async(&self, offset: u64, bytes: usize) -> Join<Result<Vec<u8>, Error>> {
+        let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
+        self.shared.tasks.spawn(async move {
+            let body = &buffer.handle.body;
+            // Looked at before memory is taken for it.
+            Shared::inside(body, offset, bytes as u64)?;
+            let mut to = vec![0; bytes];
+            shared.read(body, offset, &mut to).await?;
+            Ok(to)
+        })
+    }
+
+    /// Copies bytes into it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has any lease; those of the store: then
+    /// nothing was written.
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
+        let body = &self.handle.body;
+        Shared::inside(body, offset, from.len() as u64)?;
+        if self.shared.write_memory(body, offset, from)?.is_some() {
+            return Ok(());
+        }
+        self.shared.tasks.block_on(|| self.write_async(offset, from.to_vec()))
+    }
+
+    /// The same, with memory that is given. Begun at once, whether or not it is awaited.
+    pub fn write_async(&self, offset: u64, from: Vec<u8>) -> Join<Result<(), Error>> {
+        let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
+        self.shared.tasks.spawn(async move { shared.write(&buffer.handle.body, offset, &from).await })
+    }
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager").field("tiers", &self.tiers()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("bytes", &self.bytes()).field("name", &self.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,272 @@
+//! What the manager knows, under its one lock, and how it does what the ledger says.
+//!
+//! Promises upward: an event is taken in, and all that can be done at once is done, before the lock is let go; what takes time is
+//! a task, which says how it ended.
+//! Asks from below: the ledger; lease words.
+//!
+//! Invariant: `busy` holds the buffers whose bytes or copies are under way by other means than a motion: being made, or written
+//! in files. The ledger is told that they are leased.
+
+use super::Shared;
+use super::body::Body;
+use super::durable::NAME;
+use super::error::Error;
+use crate::ledger::{Action, Event, Hint, Id, Ledger, Look, Outcome, Rejected, TierKind};
+use futures_channel::oneshot;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use terrace_core::pressure::Level;
+use terrace_core::residence::Tier;
+
+/// Who asked for a buffer.
+pub(super) struct Asker {
+    pub name: Option<(String, u64)>,
+    pub chunk: usize,
+    /// Told with the buffer.
+    pub told: oneshot::Sender<Result<Arc<Body>, Error>>,
+}
+
+/// Under the manager's lock.
+pub(super) struct State {
+    pub ledger: Ledger,
+    pub bodies: BTreeMap<Id, Arc<Body>>,
+    pub busy: BTreeSet<Id>,
+    pub askers: HashMap<u64, Asker>,
+    pub next_ticket: u64,
+    /// Who waits until what was wanted of a buffer is so, or will not be.
+    pub waiters: HashMap<Id, Vec<oneshot::Sender<Result<bool, Error>>>>,
+    /// Names in use; a buffer that is being made has no id yet.
+    pub names: BTreeMap<String, Option<Id>>,
+    pub next_object: u64,
+    /// Bytes of buffers whose words are counted.
+    pub pinned: u64,
+    /// Levels that callbacks are told of when the lock is free.
+    pub levels: Vec<(Tier, Level)>,
+}
+
+impl State {
+    pub(super) fn new(ledger: Ledger) -> Self {
+        Self {
+            ledger,
+            bodies: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            askers: HashMap::new(),
+            next_ticket: 0,
+            waiters: HashMap::new(),
+            names: BTreeMap::new(),
+            next_object: 1,
+            pinned: 0,
+            levels: Vec::new(),
+        }
+    }
+
+    /// Takes an event in.
+    pub(super) fn handle(&mut self, shared: &Arc<Shared>, event: Event) -> Result<(), Rejected> {
+        let mut events = VecDeque::from([event]);
+        let mut first = None;
+        while let Some(event) = events.pop_front() {
+            let mut actions = Vec::new();
+            let (bodies, busy) = (&self.bodies, &self.busy);
+            let result = self.ledger.handle(event, &mut |id| look(bodies, busy, id), &mut actions);
+            first.get_or_insert(result);
+            for action in actions {
+                events.extend(self.act(shared, action));
+            }
+            if let Event::Moved { id, .. } | Event::Dropped { id, .. } = event {
+                self.ended(shared, id);
+            }
+        }
+        first.unwrap_or(Ok(()))
+    }
+
+    /// Does what the ledger says; what that means for it, if it is known at once.
+    fn act(&mut self, shared: &Arc<Shared>, action: Action) -> Option<Event> {
+        match action {
+            Action::Grant { ticket, id, tier, .. } => self.grant(shared, ticket, id, tier),
+            Action::Refuse { ticket, error } => {
+                let asker = self.askers.remove(&ticket)?;
+                self.forget_name(&asker.name);
+                let _ = asker.told.send(Err(Error::Refused(error)));
+                None
+            }
+            Action::Copy { id, from, to } => self.begin_copy(shared, id, from, to),
+            Action::Drop { id, tier } => {
+                let done = self.drop_copy(id, tier);
+                Some(Event::Dropped { id, tier, done })
+            }
+            Action::Forget { id } => {
+                self.forget(id);
+                None
+            }
+            Action::Settled { id, met, .. } => {
+                self.settled(id, &Ok(met));
+                None
+            }
+            Action::Pressure { tier, level } => {
+                self.levels.push((tier, level));
+                None
+            }
+        }
+    }
+
+    fn grant(&mut self, shared: &Arc<Shared>, ticket: u64, id: Id, tier: Tier) -> Option<Event> {
+        let bytes = self.ledger.view(id).map_or(0, |view| view.bytes);
+        let Some(asker) = self.askers.remove(&ticket) else { return Some(Event::Free { id }) };
+        let body = Arc::new(Body::new(id, bytes, asker.chunk, asker.name));
+        if let Some((name, _)) = &body.name {
+            self.names.insert(name.clone(), Some(id));
+        }
+        self.bodies.insert(id, Arc::clone(&body));
+        match shared.kind(tier) {
+            TierKind::File => {
+                body.copies().pieces[usize::from(tier)] = Some(vec![None; body.chunks(0, bytes).len()]);
+                // Nobody waits any more: it is freed.
+                asker.told.send(Ok(body)).err().map(|_| Event::Free { id })
+            }
+            TierKind::Memory => {
+                self.busy.insert(id);
+                shared.make(body, tier, asker.told);
+                None
+            }
+        }
+    }
+
+    fn begin_copy(&mut self, shared: &Arc<Shared>, id: Id, from: Tier, to: Tier) -> Option<Event> {
+        let busy = Event::Moved { id, from, to, outcome: Outcome::Busy };
+        let Some(body) = self.bodies.get(&id).cloned() else { return Some(busy) };
+        if self.busy.contains(&id) || !self.close(&body) {
+            return Some(busy);
+        }
+        shared.copy(body, from, to);
+        None
+    }
+
+    /// Keeps users out of a buffer. False: one is in. True also where the bytes are in no memory.
+    fn close(&mut self, body: &Body) -> bool {
+        match body.lease.close() {
+            Ok(counted) => {
+                self.pinned -= if counted { body.bytes } else { 0 };
+                true
+            }
+            Err(terrace_core::lease::Refused::Closed) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// A motion has ended: lets users in again, to the best copy in memory, unless another has begun.
+    pub(super) fn ended(&mut self, shared: &Shared, id: Id) {
+        let (Some(body), Ok(view)) = (self.bodies.get(&id), self.ledger.view(id)) else { return };
+        if view.moving {
+            return;
+        }
+        let mut memory = shared.tiers().filter(|tier| shared.kind(*tier) == TierKind::Memory);
+        if let Some(tier) = memory.find(|tier| view.residence.valid(*tier)) {
+            body.open(tier);
+        }
+        body.changed.notify(usize::MAX);
+    }
+
+    /// Gives a copy's memory back. False: it is in use.
+    fn drop_copy(&mut self, id: Id, tier: Tier) -> bool {
+        let Some(body) = self.bodies.get(&id).cloned() else { return true };
+        if self.busy.contains(&id) || !self.close(&body) {
+            return false;
+        }
+        let mut copies = body.copies();
+        let index = usize::from(tier);
+        drop((copies.memory[index].take(), copies.pieces[index].take()));
+        drop(copies);
+        body.best.store(std::ptr::null_mut(), Ordering::Relaxed);
+        true
+    }
+
+    fn forget(&mut self, id: Id) {
+        let Some(body) = self.bodies.remove(&id) else { return };
+        // No lease is held: the ledger asked. From now on none is given.
+        self.close(&body);
+        body.freed.store(true, Ordering::Release);
+        let mut copies = body.copies();
+        (copies.memory, copies.pieces) = Default::default();
+        drop(copies);
+        self.busy.remove(&id);
+        self.forget_name(&body.name);
+        self.settled(id, &Err(Error::Freed));
+        body.changed.notify(usize::MAX);
+    }
+
+    /// Takes a name, and a number in the store for it.
+    ///
+    /// # Errors
+    /// [`Error::NameTaken`], [`Error::BadName`].
+    pub(super) fn claim_name(&mut self, name: String) -> Result<(String, u64), Error> {
+        if name.is_empty() || name.len() > NAME {
+            return Err(Error::BadName { bytes: name.len(), most: NAME });
+        }
+        if self.names.contains_key(&name) {
+            return Err(Error::NameTaken(name));
+        }
+        self.names.insert(name.clone(), None);
+        self.next_object += 1;
+        Ok((name, self.next_object - 1))
+    }
+
+    pub(super) fn forget_name(&mut self, name: &Option<(String, u64)>) {
+        if let Some((name, _)) = name {
+            self.names.remove(name);
+        }
+    }
+
+    /// Tells all who wait for a buffer.
+    pub(super) fn settled(&mut self, id: Id, outcome: &Result<bool, Error>) {
+        for waiter in self.waiters.remove(&id).into_iter().flatten() {
+            let _ = waiter.send(outcome.clone());
+        }
+    }
+
+    /// Waits until what is wanted of a buffer is so.
+    pub(super) fn wait_for(&mut self, id: Id) -> oneshot::Receiver<Result<bool, Error>> {
+        let (told, outcome) = oneshot::channel();
+        self.waiters.entry(id).or_default().push(told);
+        outcome
+    }
+
+    /// Counts a buffer as leased.
+    ///
+    /// # Errors
+    /// [`Error::PinnedCap`], after all that are not leased any more were taken off.
+    pub(super) fn pin(&mut self, body: &Body, cap: u64) -> Result<(), Error> {
+        if self.pinned + body.bytes > cap {
+            let idle = self.bodies.values().filter(|body| matches!(body.lease.uncount(), Ok(true)));
+            self.pinned -= idle.map(|body| body.bytes).sum::<u64>();
+        }
+        if self.pinned + body.bytes > cap {
+            return Err(Error::PinnedCap { asked: body.bytes, pinned: self.pinned, cap });
+        }
+        // Closed meanwhile: the next try finds out.
+        if body.lease.count() == Ok(true) {
+            self.pinned += body.bytes;
+        }
+        Ok(())
+    }
+
+    /// A request.
+    pub(super) fn ask(&mut self, bytes: u64, tenant: u16, (hint, wait): (Hint, bool), asker: Asker) -> (u64, Event) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.askers.insert(ticket, asker);
+        (ticket, Event::Allocate { ticket, bytes, tenant, wait, hint })
+    }
+}
+
+/// How a buffer is used at this moment.
+fn look(bodies: &BTreeMap<Id, Arc<Body>>, busy: &BTreeSet<Id>, id: Id) -> Look {
+    match bodies.get(&id) {
+        _ if busy.contains(&id) => Look::Leased,
+        // Granted by the action that comes next.
+        None => Look::Leased,
+        Some(body) if body.lease.is_held() => Look::Leased,
+        Some(body) if body.lease.take_visits() > 0 => Look::Used,
+        Some(_) => Look::Idle,
+    }
+}

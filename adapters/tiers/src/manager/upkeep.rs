@@ -1,0 +1,56 @@
+//! The clock of maintenance: a thread that says what time it is.
+
+use super::Shared;
+use crate::ledger::Event;
+use std::sync::{Arc, Weak, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The thread. Dropped, it ends.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Upkeep {
+    /// Begins to tick. An interval of zero: no thread, and no ticks.
+    pub(super) fn begin(shared: &Arc<Shared>, interval: Duration) -> std::io::Result<Self> {
+        if interval.is_zero() {
+            return Ok(Self { stop: None, thread: None });
+        }
+        let (stop, stopped) = mpsc::channel::<()>();
+        let shared = Arc::downgrade(shared);
+        let run = move || run(&shared, &stopped, interval);
+        let thread = std::thread::Builder::new().name("terrace-upkeep".into()).spawn(run)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+fn run(shared: &Weak<Shared>, stopped: &mpsc::Receiver<()>, interval: Duration) {
+    let begun = Instant::now();
+    while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
+        let Some(shared) = shared.upgrade() else { return };
+        shared.tick(begun.elapsed().as_millis() as u64);
+    }
+}
+
+impl Shared {
+    /// Lets the ledger do what is due.
+    pub(super) fn tick(self: &Arc<Self>, now: u64) {
+        let mut state = self.state();
+        let _ = state.handle(self, Event::Tick { now });
+        self.unlock(state);
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // The last manager may have been dropped by a callback: then this is the thread, which ends by itself.
+        let thread = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The manager on real files.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::time::Duration;
+use terrace_file::{EngineKind, StoreError};
+use terrace_tiers::ledger::{Refusal, Why};
+use terrace_tiers::manager::Builder;
+use terrace_tiers::{Buffer, Error, Manager, Options};
+
+const MIB: u64 = 1 << 20;
+
+fn builder(path: &Path) -> Builder {
+    Manager::builder().memory(4 * MIB).directory_of(path, 64 * MIB).chunk(256 << 10)
+}
+
+fn manager(path: &Path) -> Manager {
+    builder(path).build().expect("it is built")
+}
+
+/// Bytes that say whose they are and where.
+fn pattern(seed: u8, bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
+}
+
+fn holds(buffer: &Buffer, seed: u8) {
+    let mut read = vec![0; buffer.bytes() as usize];
+    buffer.read(0, &mut read).expect("read");
+    assert!(read == pattern(seed, buffer.bytes()), "buffer {seed}");
+}
+
+#[test]
+fn more_than_the_memory_holds_is_kept_right_in_files_by_either_engine() {
+    for engine in [EngineKind::Best, EngineKind::Threads] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let manager = builder(directory.path()).engine(engine).build().expect("it is built");
+        // 30 MiB, of which 4 fit.
+        let buffers: Vec<Buffer> = (0..30).map(|_| manager.allocate(MIB + 1000).expect("room")).collect();
+        for (seed, buffer) in buffers.iter().enumerate() {
+            let mut zeros = vec![1; 5000];
+            buffer.read(MIB - 4000, &mut zeros).expect("read");
+            assert!(zeros.iter().all(|byte| *byte == 0), "nothing was written");
+            buffer.write(0, &pattern(seed as u8, buffer.bytes())).expect("written");
+        }
+        for _ in 0..2 {
+            for (seed, buffer) in buffers.iter().enumerate() {
+                holds(buffer, seed as u8);
+            }
+        }
+        for (seed, buffer) in buffers.iter().enumerate().rev() {
+            let lease = buffer.lease_best().expect("memory");
+            assert!(lease[..] == pattern(seed as u8, buffer.bytes())[..]);
+        }
+        manager.check().expect("sound");
+        let tiers = manager.tiers();
+        assert!(tiers[0].0.used <= 4 * MIB && tiers[1].0.used >= 20 * MIB, "{tiers:?}");
+        drop(buffers);
+        manager.check().expect("sound");
+        assert_eq!(manager.tiers()[0].0.used, 0);
+        assert_eq!(manager.list(), []);
+    }
+}
+
+#[test]
+fn writes_of_parts_are_seen_wherever_the_bytes_are() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = manager(directory.path());
+    // Larger than all memory: it lives in files.
+    let large = manager.allocate(10 * MIB).expect("room");
+    let mut model = vec![0; 10 * MIB as usize];
+    let mut random = 12345u64;
+    for round in 0..60u64 {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(round);
+        let offset = random % (9 * MIB);
+        let part = pattern(round as u8, random >> 45);
+        large.write(offset, &part).expect("written");
+        model[offset as usize..offset as usize + part.len()].copy_from_slice(&part);
+    }
+    let mut read = vec![0; model.len()];
+    large.read(0, &mut read).expect("read");
+    assert!(read == model);
+    assert!(matches!(large.lease_best(), Err(Error::NoTier(_))));
+    // Small ones are pushed out and in again between writes.
+    let small = manager.allocate(MIB).expect("room");
+    small.write(0, &pattern(1, MIB)).expect("written");
+    manager.demote(&small, 1).expect("there is a tier below");
+    small.write(300_000, &[9; 10]).expect("written");
+    manager.promote(&small, 0).expect("there is room");
+    small.write(600_000, &[8; 10]).expect("written");
+    manager.demote(&small, 1).expect("there is a tier below");
+    let mut expected = pattern(1, MIB);
+    expected[300_000..300_010].fill(9);
+    expected[600_000..600_010].fill(8);
+    let mut read = vec![0; MIB as usize];
+    small.read(0, &mut read).expect("read");
+    assert!(read == expected);
+    manager.check().expect("sound");
+}
+
+#[test]
+fn what_was_synced_is_there_after_a_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = manager(directory.path());
+    for seed in 0..6u8 {
+        let buffer = first.allocate_named(&format!("weights {seed}"), 2 * MIB + 77).expect("room");
+        buffer.write(0, &pattern(seed, buffer.bytes())).expect("written");
+        first.sync(&buffer).expect("durable");
+        if seed == 4 {
+            // Not synced: the restart finds what was.
+            buffer.write(0, &[255; 1000]).expect("written");
+        }
+    }
+    first.allocate_named("never synced", MIB).expect("room");
+    first.remove("weights 5").expect("removed");
+    assert!(first.list().iter().filter(|listed| listed.durable).count() == 4);
+    drop(first);
+    let second = manager(directory.path());
+    for seed in 0..5 {
+        let buffer = second.open(&format!("weights {seed}")).expect("it is there");
+        holds(&buffer, seed);
+        buffer.lease_mut().expect("memory")[17] ^= 1;
+        second.sync(&buffer).expect("durable");
+    }
+    for gone in ["weights 5", "never synced"] {
+        assert_eq!(second.open(gone).map(drop), Err(Error::NoSuchName(gone.into())));
+    }
+    drop(second);
+    let third = manager(directory.path());
+    let buffer = third.open("weights 3").expect("it is there");
+    let mut expected = pattern(3, buffer.bytes());
+    expected[17] ^= 1;
+    assert!(buffer.lease_best().expect("memory")[..] == expected[..]);
+}
+
+#[test]
+fn a_lease_keeps_bytes_where_they_are_and_others_out() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = builder(directory.path()).pinned_cap(2 * MIB).build().expect("it is built");
+    let one = manager.allocate(MIB).expect("room");
+    one.write(0, &pattern(1, MIB)).expect("written");
+    let lease = one.lease_best().expect("memory");
+    assert_eq!(one.write(0, &[1]), Err(Error::Leased));
+    assert!(matches!(one.lease_mut(), Err(Error::Leased)));
+    let again = one.lease_best().expect("shared");
+    // Everything else goes, this does not.
+    let others: Vec<Buffer> = (0..8).map(|_| manager.allocate(MIB).expect("room")).collect();
+    others.iter().for_each(|other| other.write(0, &[3; 1000]).expect("written"));
+    assert!(lease[..] == pattern(1, MIB)[..] && again[0] == lease[0]);
+    let two = others[7].lease_best().expect("2 MiB");
+    let third = others[6].lease_best().map(drop);
+    assert!(matches!(third, Err(Error::PinnedCap { asked: MIB, pinned, cap }) if pinned == cap), "{third:?}");
+    drop(two);
+    others[6].lease_best().expect("the cap counts what is leased");
+    drop((lease, again));
+    let mut lease = one.lease_mut().expect("alone");
+    lease[5] = 77;
+    let mut byte = [0];
+    assert_eq!(one.read(5, &mut byte), Err(Error::Leased));
+    drop(lease);
+    one.read(5, &mut byte).expect("read");
+    assert_eq!(byte, [77]);
+}
+
+#[test]
+fn bad_input_is_an_error_and_changes_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = manager(directory.path());
+    let refused = |asked: u64| manager.allocate(asked).map(drop);
+    assert!(matches!(refused(0), Err(Error::Refused(Refusal { why: Why::Empty, .. }))));
+    assert!(
+        matches!(refused(1 << 40), Err(Error::Refused(Refusal { why: Why::TooLarge, largest, .. })) if largest > 0)
+    );
+    let buffer = manager.allocate_named("one", MIB).expect("room");
+    for (offset, bytes) in [(MIB, 1), (MIB - 1, 2), (u64::MAX, 1)] {
+        let outside = Error::OutOfBounds { offset, bytes, of: MIB };
+        assert_eq!(buffer.read(offset, &mut vec![0; bytes as usize]), Err(outside.clone()));
+        assert_eq!(buffer.write(offset, &vec![0; bytes as usize]), Err(outside));
+    }
+    buffer.read(MIB, &mut []).expect("nothing is inside");
+    assert_eq!(manager.allocate_named("one", 1).map(drop), Err(Error::NameTaken("one".into())));
+    assert!(matches!(manager.allocate_named("", 1), Err(Error::BadName { bytes: 0, .. })));
+    assert!(matches!(manager.allocate_named(&"x".repeat(2000), 1), Err(Error::BadName { bytes: 2000, .. })));
+    assert_eq!(manager.sync(&manager.allocate(1).expect("room")), Err(Error::Unnamed));
+    assert!(matches!(manager.promote(&buffer, 7), Err(Error::Rejected(_))));
+    let lease = buffer.lease_best().expect("memory");
+    assert_eq!(manager.remove("one"), Err(Error::Leased));
+    drop(lease);
+    manager.remove("one").expect("removed");
+    assert!(matches!(buffer.lease_best(), Err(Error::Freed)));
+    assert_eq!(buffer.read(0, &mut [0]), Err(Error::Freed));
+    assert_eq!(buffer.write(0, &[0]), Err(Error::Freed));
+    assert_eq!(manager.sync(&buffer), Err(Error::Freed));
+    let second = builder(directory.path()).build().map(drop);
+    assert!(matches!(second, Err(Error::Store(StoreError::Fault(_)))), "one manager a directory");
+    let bad = |builder: Builder| builder.build().map(drop).expect_err("it cannot be");
+    let home = tempfile::tempdir().expect("a directory");
+    assert!(matches!(bad(Manager::builder().memory(0)), Error::Setup(_)));
+    assert!(matches!(bad(Manager::builder().directory_of(home.path(), 0)), Error::Store(StoreError::BadOptions(_))));
+    assert!(matches!(bad(builder(home.path()).chunk(1000)), Error::BadSetting(_)));
+    assert!(matches!(bad(Manager::builder().directory("/proc/nothing")), Error::Store(StoreError::Fault(_))));
+    manager.check().expect("sound");
+}
+
+#[test]
+fn a_future_that_nobody_awaits_still_happens_and_a_buffer_that_nobody_takes_is_freed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = manager(directory.path());
+    let buffer = manager.allocate(8 * MIB).expect("in files");
+    drop(buffer.write_async(100, vec![5; 1000]));
+    // Writes to files take their turn.
+    buffer.write(5000, &[6]).expect("written");
+    let mut byte = [0];
+    buffer.read(100, &mut byte).expect("read");
+    assert_eq!(byte, [5]);
+    drop(manager.allocate_async(MIB, Options::default()));
+    let waiting = Options { wait: true, ..Options::default() };
+    let all = manager.tiers()[1].0.capacity;
+    let held = manager.allocate(all - manager.tiers()[1].0.used - MIB).expect("the rest");
+    let next = manager.allocate_async(4 * MIB, waiting.clone());
+    let after = manager.allocate_async(MIB, waiting);
+    drop(held);
+    assert!(futures_lite::future::block_on(next).is_ok());
+    assert!(after.wait().is_ok());
+    drop(buffer);
+    manager.check().expect("sound");
+}
+
+#[test]
+fn nothing_is_left_when_the_last_handle_is_gone() {
+    let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+    let directory = tempfile::tempdir().expect("a directory");
+    let ours = |path: &Path| {
+        let maps = std::fs::read_dir("/proc/self/fd").expect("files").flatten();
+        maps.filter_map(|entry| std::fs::read_link(entry.path()).ok()).filter(|file| file.starts_with(path)).count()
+    };
+    let built = manager(directory.path());
+    let buffer = built.allocate(MIB).expect("room");
+    assert!(ours(directory.path()) > 0 && threads() > 1);
+    drop(built);
+    buffer.write(0, &[1]).expect("a buffer keeps what it needs");
+    drop(buffer);
+    let begun = std::time::Instant::now();
+    while ours(directory.path()) > 0 && begun.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(ours(directory.path()), 0);
+    manager(directory.path());
+}
