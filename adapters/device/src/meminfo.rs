@@ -18,8 +18,8 @@ fn read() -> Option<String> {
     std::fs::read_to_string("/proc/meminfo").ok()
 }
 
-/// Bytes of a line of `/proc/meminfo`, which are in kB.
-fn field(text: &str, name: &str) -> Option<u64> {
+/// Bytes of a line of the text of `/proc/meminfo`, which are in kB; `name` with its colon.
+pub fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -1,5 +1,6 @@
 //! Buffers by handle that live in the best tier, move down under pressure and up on use, and can be made durable.
 
+pub mod detect;
 pub mod ledger;
 #[cfg(target_os = "linux")]
 pub mod manager;

@@ -1,0 +1,98 @@
+//! Block devices, as sysfs describes them.
+//!
+//! Promises upward: the whole disks below a number or a name, through partitions, RAID and logical volumes; what is not told is
+//! `None`; links that lead in circles end.
+//! Asks from below: `/sys/dev/block`, `/sys/class/block`, under a root that tests choose.
+
+use super::transport::{Drive, Transport};
+use std::path::{Path, PathBuf};
+
+/// Stacks deeper than this are not looked through: partition, encryption, volume, RAID, cache and as many again.
+const DEPTH: u32 = 10;
+
+/// What stands below a file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Of the whole disk or of the uppermost of a stack, as `/dev` has it.
+    pub name: String,
+    /// The disks, each once.
+    pub drives: Vec<Drive>,
+}
+
+/// By the number that a mount has.
+pub fn by_number(root: &Path, (major, minor): (u32, u32)) -> Option<Block> {
+    open(root, &root.join(format!("sys/dev/block/{major}:{minor}")))
+}
+
+/// By the path that something was mounted from: file systems over several disks have a number of their own.
+pub fn by_source(root: &Path, source: &str) -> Option<Block> {
+    let path = source.strip_prefix("/dev/")?;
+    let class = root.join("sys/class/block");
+    // A name in /dev/mapper stands in a file of the device's; links like /dev/disk/by-uuid are for udev to know.
+    match path.strip_prefix("mapper/") {
+        Some(mapped) => std::fs::read_dir(&class)
+            .ok()?
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|folder| text(folder, "dm/name").as_deref() == Some(mapped))
+            .and_then(|folder| open(root, &folder)),
+        None => open(root, &class.join(path)),
+    }
+}
+
+fn open(root: &Path, link: &Path) -> Option<Block> {
+    let folder = whole(std::fs::canonicalize(link).ok()?);
+    let mut drives = Vec::new();
+    collect(root, &folder, DEPTH, &mut drives);
+    Some(Block { name: name(&folder), drives })
+}
+
+/// A partition's disk.
+fn whole(folder: PathBuf) -> PathBuf {
+    match folder.parent() {
+        Some(disk) if folder.join("partition").exists() => disk.to_owned(),
+        _ => folder,
+    }
+}
+
+fn name(folder: &Path) -> String {
+    // A slash in a name is an exclamation mark here.
+    folder.file_name().unwrap_or_default().to_string_lossy().replace('!', "/")
+}
+
+/// The disks at the bottom of a stack, each once.
+fn collect(root: &Path, folder: &Path, depth: u32, drives: &mut Vec<Drive>) {
+    let slaves = std::fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
+    let mut below: Vec<PathBuf> = slaves.filter_map(|entry| std::fs::canonicalize(entry.path()).ok()).collect();
+    below.sort();
+    if below.is_empty() || depth == 0 {
+        let drive = drive(root, folder);
+        if !drives.contains(&drive) {
+            drives.push(drive);
+        }
+        return;
+    }
+    below.into_iter().for_each(|slave| collect(root, &whole(slave), depth - 1, drives));
+}
+
+fn drive(root: &Path, folder: &Path) -> Drive {
+    let name = name(folder);
+    let inside = folder.strip_prefix(root).unwrap_or(folder);
+    let folders: Vec<&str> = inside.components().filter_map(|part| part.as_os_str().to_str()).collect();
+    let card = text(folder, "device/type").as_deref() == Some("SD");
+    Drive {
+        transport: Transport::new(&name, &folders, card),
+        model: text(folder, "device/model").or_else(|| text(folder, "device/name")).filter(|model| !model.is_empty()),
+        rotational: text(folder, "queue/rotational").and_then(|says| match says.as_str() {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        }),
+        sector_bytes: text(folder, "queue/hw_sector_size").and_then(|says| says.parse().ok()),
+        name,
+    }
+}
+
+fn text(folder: &Path, file: &str) -> Option<String> {
+    std::fs::read_to_string(folder.join(file)).ok().map(|text| text.trim().to_owned())
+}

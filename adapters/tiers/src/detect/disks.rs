@@ -1,0 +1,193 @@
+//! Disks that tiers can lie on: mounts and block devices put together.
+//!
+//! Promises upward: one entry for each file system, however often it is mounted; nothing is written; other machines' file
+//! systems are named and never asked, for they may not answer.
+//! Asks from below: [`mounts`](super::mounts), [`block`](super::block), `statvfs`.
+
+use super::DetectError;
+use super::block::{by_number, by_source};
+use super::classify::{Class, Facts, Ground, Shape, classify};
+use super::kind::TierKind;
+use super::measure::DiskFigures;
+use super::mounts::{Mount, holding, parse};
+use super::transport::Drive;
+use serde::{Serialize, Serializer};
+use std::path::{Path, PathBuf};
+
+/// A file system, and the disks below it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Disk {
+    /// The disk, or the uppermost of a stack, as `/dev` has it; else what was mounted.
+    pub device: String,
+    /// Where it is mounted; the shortest of several places, the writable ones first.
+    #[serde(serialize_with = "lossy")]
+    pub mount: PathBuf,
+    /// The file system.
+    pub file_system: String,
+    /// In all.
+    pub capacity_bytes: Option<u64>,
+    /// What this user could write now.
+    pub free_bytes: Option<u64>,
+    /// The drives that it lies on.
+    pub drives: Vec<Drive>,
+    /// What it is, and why.
+    #[serde(flatten)]
+    pub class: Class,
+    /// What was measured.
+    pub measured: Option<DiskFigures>,
+    /// Why nothing was.
+    pub not_measured: Option<String>,
+    #[serde(skip)]
+    facts: Facts,
+    /// Tells file systems apart.
+    #[serde(skip)]
+    key: String,
+}
+
+/// JSON holds text only.
+fn lossy<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&path.display())
+}
+
+impl Disk {
+    /// The user's word: it wins.
+    pub fn say(&mut self, word: TierKind) {
+        self.facts.word = Some(word);
+        self.class = classify(&self.facts);
+    }
+
+    /// Takes in what was measured, or why nothing was.
+    pub fn take(&mut self, measured: Result<DiskFigures, String>) {
+        match measured {
+            Ok(figures) => {
+                self.facts.shape = Some(Shape {
+                    random_over_sequential: figures.random_over_sequential,
+                    depth_scaling: figures.depth_scaling,
+                    latency_ns: figures.random_4k_read_p50_ns,
+                });
+                (self.measured, self.not_measured) = (Some(figures), None);
+                self.class = classify(&self.facts);
+            }
+            Err(why) => self.not_measured = Some(why),
+        }
+    }
+
+    /// Whether both are the same file system.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+
+    fn new(root: &Path, mounts: &[Mount], mount: &Mount) -> Self {
+        let (ground, block) = below(root, mounts, mount);
+        let space = space(root, mount);
+        let (device, drives) = match block {
+            Some(block) => (block.name, block.drives),
+            None => (mount.source.clone(), Vec::new()),
+        };
+        let key = match mount.device.0 {
+            // Parts of one file system have numbers of their own there, and share what they were mounted from.
+            0 if mount.file_system == "btrfs" => format!("{} {}", mount.file_system, mount.source),
+            0 if mount.ground() == Ground::Network => format!("{} {}", mount.file_system, mount.source),
+            _ => format!("{}:{}", mount.device.0, mount.device.1),
+        };
+        let facts = Facts {
+            word: None,
+            file_system: mount.file_system.clone(),
+            ground,
+            read_only: mount.read_only,
+            drives: drives.clone(),
+            shape: None,
+        };
+        Self {
+            device,
+            mount: mount.point.clone(),
+            file_system: mount.file_system.clone(),
+            capacity_bytes: space.map(|(capacity, _)| capacity),
+            free_bytes: space.map(|(_, free)| free),
+            drives,
+            class: classify(&facts),
+            measured: None,
+            not_measured: None,
+            facts,
+            key,
+        }
+    }
+}
+
+/// What a mount stands on, and the disks there. An overlay stands on what its upper folder stands on, where that can be seen.
+fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (Ground, Option<super::block::Block>) {
+    let upper = mount.upper().and_then(|upper| holding(mounts, &upper)).filter(|under| under.device != mount.device);
+    let under = upper.unwrap_or(mount);
+    let block = match under.ground() {
+        Ground::Disks => by_number(root, under.device).or_else(|| by_source(root, &under.source)),
+        Ground::Unknown => by_source(root, &under.source),
+        Ground::Memory | Ground::Network => None,
+    };
+    let ground = if block.is_some() { Ground::Disks } else { under.ground() };
+    (ground, block)
+}
+
+/// Bytes in all, and free for this user.
+fn space(root: &Path, mount: &Mount) -> Option<(u64, u64)> {
+    if mount.ground() == Ground::Network {
+        return None;
+    }
+    statvfs(&inside(root, &mount.point))
+}
+
+#[cfg(target_os = "linux")]
+fn statvfs(path: &Path) -> Option<(u64, u64)> {
+    let told = rustix::fs::statvfs(path).ok()?;
+    let capacity = told.f_blocks.saturating_mul(told.f_frsize);
+    Some((capacity, told.f_bavail.saturating_mul(told.f_frsize).min(capacity)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn statvfs(_: &Path) -> Option<(u64, u64)> {
+    None
+}
+
+/// A path of the system's, under the root.
+fn inside(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn mounts(root: &Path) -> Vec<Mount> {
+    std::fs::read(root.join("proc/self/mountinfo")).map(|text| parse(&text)).unwrap_or_default()
+}
+
+/// Every file system that is worth a line, by place.
+pub(super) fn all(root: &Path) -> Vec<Disk> {
+    let mounts = mounts(root);
+    let listed = |mount: &&Mount| {
+        // Another mount on the same place hides it; a container's /etc/hosts is a file.
+        mount.is_listed()
+            && holding(&mounts, &mount.point) == Some(*mount)
+            && (mount.ground() == Ground::Network || inside(root, &mount.point).is_dir())
+    };
+    let mut chosen: Vec<&Mount> = mounts.iter().filter(listed).collect();
+    chosen.sort_by_key(|mount| (mount.read_only, mount.root != Path::new("/"), mount.point.as_os_str().len()));
+    let mut disks: Vec<Disk> = Vec::new();
+    for disk in chosen.into_iter().map(|mount| Disk::new(root, &mounts, mount)) {
+        if !disks.iter().any(|known| known.is_same(&disk)) {
+            disks.push(disk);
+        }
+    }
+    disks.sort_by(|one, other| one.mount.cmp(&other.mount));
+    disks
+}
+
+/// The file system that a directory lies in, and the directory without links.
+pub(super) fn of(root: &Path, directory: &Path) -> Result<(Disk, PathBuf), DetectError> {
+    let fail = |why: std::io::Error| DetectError { directory: directory.into(), why: why.to_string() };
+    let absolute = std::path::absolute(directory).map_err(fail)?;
+    let real = std::fs::canonicalize(inside(root, &absolute)).map_err(fail)?;
+    if !real.is_dir() {
+        return Err(fail(std::io::ErrorKind::NotADirectory.into()));
+    }
+    let mounts = mounts(root);
+    let place = Path::new("/").join(real.strip_prefix(root).unwrap_or(&real));
+    let none = || fail(std::io::Error::other("the system does not say what is mounted there"));
+    let mount = holding(&mounts, &place).ok_or_else(none)?;
+    Ok((Disk::new(root, &mounts, mount), real))
+}

@@ -1,0 +1,128 @@
+//! Limits of the control groups that this process is in, of both versions.
+//!
+//! Promises upward: every limit on the way up, the nearest first, with what is used under it; a limit that is none is not there.
+//! Asks from below: `/proc/self/cgroup`, `/proc/self/mountinfo` and the groups' files, under a root that tests choose.
+//!
+//! A container sees its own group as the whole tree, or the tree of the machine and its path in it: what a mount shows
+//! (its root) is taken off the path before it is looked for under the place of the mount.
+
+use super::mounts::{Mount, parse};
+use super::pressure::Pressure;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// From here on a limit is none: version 1 writes 2^63 less a page.
+const NO_LIMIT: u64 = 1 << 62;
+
+/// A limit on memory, and what it drives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    /// The group's folder.
+    pub group: String,
+    /// The most that its processes may have together.
+    pub limit_bytes: u64,
+    /// What they have, without what the system takes back when they need more (files read once).
+    pub used_bytes: u64,
+    /// The difference.
+    pub room_bytes: u64,
+}
+
+/// The groups of this process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Groups {
+    /// Limits on memory, the nearest first.
+    pub limits: Vec<Limit>,
+    /// How long the group waited for memory, where the kernel counts it.
+    pub memory_pressure: Option<Pressure>,
+    /// How long it waited for disks.
+    pub io_pressure: Option<Pressure>,
+}
+
+impl Groups {
+    /// Looks.
+    pub fn read(root: &Path) -> Self {
+        let mounts = std::fs::read(root.join("proc/self/mountinfo")).map(|text| parse(&text)).unwrap_or_default();
+        let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+        let mut found = Self::default();
+        for line in groups.lines() {
+            // `0::/path` in version 2, `5:memory:/path` in version 1.
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+            if controllers.is_empty() {
+                found.second(root, &mounts, path);
+            } else if controllers.split(',').any(|name| name == "memory") {
+                found.first(root, &mounts, path);
+            }
+        }
+        found
+    }
+
+    /// The tightest limit.
+    pub fn limit(&self) -> Option<&Limit> {
+        self.limits.iter().min_by_key(|limit| limit.limit_bytes)
+    }
+
+    /// The limit that drives the least.
+    pub fn tightest(&self) -> Option<&Limit> {
+        self.limits.iter().min_by_key(|limit| limit.room_bytes)
+    }
+
+    fn second(&mut self, root: &Path, mounts: &[Mount], path: &str) {
+        let Some(mount) = mounts.iter().rfind(|mount| mount.file_system == "cgroup2") else { return };
+        let levels = levels(root, mount, path);
+        for folder in &levels {
+            // Above `high` processes are slowed down until they have less: it counts as a limit.
+            let limit = [number(folder, "memory.max"), number(folder, "memory.high")].into_iter().flatten().min();
+            let used = number(folder, "memory.current").unwrap_or(0);
+            self.add(root, folder, limit, used, stat(folder, "inactive_file"));
+        }
+        let pressure = |file: &str| {
+            let text = levels.first().and_then(|folder| std::fs::read_to_string(folder.join(file)).ok())?;
+            Pressure::parse(&text)
+        };
+        self.memory_pressure = pressure("memory.pressure");
+        self.io_pressure = pressure("io.pressure");
+    }
+
+    fn first(&mut self, root: &Path, mounts: &[Mount], path: &str) {
+        let holds =
+            |mount: &&Mount| mount.file_system == "cgroup" && mount.options.split(',').any(|option| option == "memory");
+        let Some(mount) = mounts.iter().rfind(holds) else { return };
+        for folder in levels(root, mount, path) {
+            // Groups above may be hidden; what they allow stands in the file of statistics.
+            let own = number(&folder, "memory.limit_in_bytes");
+            let limit = [own, stat(&folder, "hierarchical_memory_limit")].into_iter().flatten().min();
+            let used = number(&folder, "memory.usage_in_bytes").unwrap_or(0);
+            self.add(root, &folder, limit, used, stat(&folder, "total_inactive_file"));
+        }
+    }
+
+    fn add(&mut self, root: &Path, folder: &Path, limit: Option<u64>, used: u64, files: Option<u64>) {
+        let Some(limit_bytes) = limit.filter(|&limit| limit < NO_LIMIT) else { return };
+        let used_bytes = used.saturating_sub(files.unwrap_or(0));
+        let group = Path::new("/").join(folder.strip_prefix(root).unwrap_or(folder)).display().to_string();
+        let room_bytes = limit_bytes.saturating_sub(used_bytes);
+        self.limits.push(Limit { group, limit_bytes, used_bytes, room_bytes });
+    }
+}
+
+/// The folders from a group up to the place of its mount.
+fn levels(root: &Path, mount: &Mount, path: &str) -> Vec<PathBuf> {
+    let top = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
+    // A path that does not lie in what is mounted, or leads out of it: the mount itself is all there is to see.
+    let inside = Path::new(path).strip_prefix(&mount.root).unwrap_or(Path::new(""));
+    let plain = inside.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let own = if plain { top.join(inside) } else { top.clone() };
+    own.ancestors().take_while(|folder| folder.starts_with(&top)).map(Path::to_owned).collect()
+}
+
+/// A file of one number; `max` is none.
+fn number(folder: &Path, file: &str) -> Option<u64> {
+    std::fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
+}
+
+/// A line of the file of statistics.
+fn stat(folder: &Path, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(folder.join("memory.stat")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}

@@ -1,0 +1,81 @@
+//! What a tier is made of.
+//!
+//! Promises upward: names that do not change; in order, the faster first.
+
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
+
+/// What a tier is made of; the faster ones are less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TierKind {
+    /// Memory of a device.
+    Gpu,
+    /// The machine's memory.
+    Cpu,
+    /// Flash on a bus that asks for many things at once.
+    Nvme,
+    /// Any other flash: SATA, eMMC, cards, virtual disks.
+    Ssd,
+    /// Disks that turn: each jump costs milliseconds.
+    Hdd,
+}
+
+impl TierKind {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+            Self::Cpu => "cpu",
+            Self::Nvme => "nvme",
+            Self::Ssd => "ssd",
+            Self::Hdd => "hdd",
+        }
+    }
+
+    /// Whether files lie there.
+    pub fn is_disk(self) -> bool {
+        self >= Self::Nvme
+    }
+}
+
+impl fmt::Display for TierKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is no tier's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownKind(pub String);
+
+impl fmt::Display for UnknownKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no tier; give gpu, cpu, nvme, ssd or hdd", self.0)
+    }
+}
+
+impl std::error::Error for UnknownKind {}
+
+impl FromStr for TierKind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        let all = [Self::Gpu, Self::Cpu, Self::Nvme, Self::Ssd, Self::Hdd];
+        all.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownKind(text.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_the_faster_is_less() {
+        let all = ["gpu", "cpu", "nvme", "ssd", "hdd"].map(|name| name.parse::<TierKind>().expect("a name"));
+        assert!(all.is_sorted() && all.map(TierKind::is_disk) == [false, false, true, true, true]);
+        assert_eq!(format!("{:>5}|{}", all[2], all[4]), " nvme|hdd");
+        assert!("NVMe".parse::<TierKind>().expect_err("no such name").to_string().contains("`NVMe`"));
+    }
+}

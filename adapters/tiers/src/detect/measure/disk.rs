@@ -1,0 +1,294 @@
+//! A disk, measured in a directory of it.
+//!
+//! Promises upward: one file that never has a name (or loses it at once, where the file system knows no such files), so that
+//! nothing is left behind however the process ends; at most 256 MiB and 1 % of what is free; about two seconds: each phase has
+//! its time, and waits for what is on its way. Only bytes that were written are read: others are not on the disk.
+//! Asks from below: a directory that this user may write.
+
+use super::pump::{Work, run};
+use super::{DiskFigures, Phase, mix};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use terrace_core::AllocError;
+use terrace_file::{FileFault, Frames, Op, Request, Slab, perform};
+
+/// The most that is written: 65536 places for random reads, four times what a fast disk reads of them in its 0.3 seconds at
+/// one time; more than most disks remember.
+const MOST: u64 = 256 << 20;
+
+/// The most where the page cache cannot be passed by: it takes all of it at once, and a slow card writes 20 MiB a second.
+const CACHED: u64 = 64 << 20;
+
+/// The least that says something: 4096 places.
+const LEAST: u64 = 16 << 20;
+
+/// Of what is free: measuring must not fill a disk.
+const SHARE: u64 = 100;
+
+const BLOCK: u64 = 4096;
+const PIECE: u64 = 1 << 20;
+
+/// Pieces on their way: as many as keep any disk busy.
+const PIECES: u32 = 4;
+
+/// Time of each phase: 1.8 seconds together. A disk that turns does 40 random reads in its time, enough for a middle.
+fn time(phase: Phase) -> Duration {
+    Duration::from_millis(match phase {
+        Phase::Write => 600,
+        Phase::Sequential => 200,
+        Phase::Random | Phase::Deep => 300,
+        Phase::Read => 400,
+    })
+}
+
+/// Why nothing was measured.
+#[derive(Debug)]
+pub enum Unmeasured {
+    /// Too little is free to measure with a hundredth of it.
+    Full {
+        /// What is free.
+        free_bytes: u64,
+    },
+    /// The directory takes no file.
+    Directory(PathBuf, std::io::Error),
+    /// A file refused.
+    File(FileFault),
+    /// The system refused memory or threads.
+    System(std::io::Error),
+}
+
+impl fmt::Display for Unmeasured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { free_bytes } => {
+                let (free, least) = (free_bytes >> 20, (LEAST * SHARE) >> 20);
+                write!(f, "only {free} MiB are free, measuring takes a hundredth and wants {least} MiB: free some")
+            }
+            Self::Directory(path, error) => {
+                write!(f, "{}: no file can be made: {error}; give a directory that you may write", path.display())
+            }
+            Self::File(fault) => fault.fmt(f),
+            Self::System(error) => write!(f, "the system refused: {error}; try again when it is less busy"),
+        }
+    }
+}
+
+impl std::error::Error for Unmeasured {}
+
+impl From<FileFault> for Unmeasured {
+    fn from(fault: FileFault) -> Self {
+        Self::File(fault)
+    }
+}
+
+impl From<std::io::Error> for Unmeasured {
+    fn from(error: std::io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<AllocError> for Unmeasured {
+    fn from(error: AllocError) -> Self {
+        Self::System(std::io::Error::other(error))
+    }
+}
+
+/// What all phases share.
+struct Disk {
+    /// Open through its descriptor: it has no name. Kept open by the slab.
+    slab: Arc<Slab>,
+    frames: Frames,
+    /// Bytes written from the start on.
+    written: u64,
+    /// Places of blocks in an order that nothing foresees; each is read once, so that no cache knows it.
+    blocks: VecDeque<u64>,
+}
+
+/// Measures the disk that a directory lies on; `progress` is told each phase before it begins.
+///
+/// # Errors
+/// [`Unmeasured`] says why, and what to do. Nothing is left behind.
+pub fn disk(directory: &Path, mut progress: impl FnMut(Phase)) -> Result<DiskFigures, Unmeasured> {
+    let mut disk = Disk::new(directory).map_err(|error| name(error, directory))?;
+    disk.measure(&mut progress).map_err(|error| name(error, directory))
+}
+
+/// The file has no name that says anything: the directory stands for it.
+fn name(error: Unmeasured, directory: &Path) -> Unmeasured {
+    match error {
+        Unmeasured::File(fault) => {
+            Unmeasured::File(FileFault { file: format!("a file in {}", directory.display()), ..fault })
+        }
+        other => other,
+    }
+}
+
+impl Disk {
+    fn new(directory: &Path) -> Result<Self, Unmeasured> {
+        let at = |error: std::io::Error| Unmeasured::Directory(directory.into(), error);
+        let space = rustix::fs::statvfs(directory).map_err(|error| at(error.into()))?;
+        let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
+        let file = tempfile::tempfile_in(directory).map_err(at)?;
+        let slab = Slab::open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
+        let bytes = size(free_bytes, slab.is_direct()).ok_or(Unmeasured::Full { free_bytes })?;
+        // Where it is not supported, writes take the space.
+        let _ = fallocate(&slab, FallocateFlags::empty(), 0, bytes);
+        let frames = Frames::new((u64::from(PIECES) * PIECE) as usize)?;
+        Ok(Self { slab: Arc::new(slab), frames, written: bytes, blocks: VecDeque::new() })
+    }
+
+    fn measure(&mut self, progress: &mut impl FnMut(Phase)) -> Result<DiskFigures, Unmeasured> {
+        progress(Phase::Write);
+        let write_bytes_per_s = self.write()?;
+        progress(Phase::Random);
+        self.forget(Advice::Random);
+        let mut random = self.one_by_one(Phase::Random)?;
+        progress(Phase::Sequential);
+        self.forget(Advice::Random);
+        let sequential = per_second(&self.one_by_one(Phase::Sequential)?);
+        progress(Phase::Deep);
+        self.forget(Advice::Random);
+        let blocks = std::mem::take(&mut self.blocks);
+        let (deep, _) = self.many(Phase::Deep, Op::Read, BLOCK, 16, blocks)?;
+        progress(Phase::Read);
+        self.forget(Advice::Sequential);
+        let pieces = (0..self.written / PIECE).map(|piece| piece * PIECE).collect();
+        let (read, engine) = self.many(Phase::Read, Op::Read, PIECE, PIECES, pieces)?;
+        let one = per_second(&random);
+        random.sort_unstable();
+        Ok(DiskFigures {
+            file_bytes: self.written,
+            direct: self.slab.is_direct(),
+            engine,
+            write_bytes_per_s,
+            read_bytes_per_s: (read * PIECE as f64) as u64,
+            random_4k_read_p50_ns: random.get(random.len() / 2).copied().unwrap_or(0),
+            random_4k_qd1_iops: one as u64,
+            sequential_4k_qd1_iops: sequential as u64,
+            random_4k_qd16_iops: deep as u64,
+            random_over_sequential: one / sequential,
+            depth_scaling: deep / one,
+        })
+    }
+
+    /// Writes until the time is over or the file full, and until all of it is on the disk.
+    fn write(&mut self) -> Result<u64, Unmeasured> {
+        let begin = Instant::now();
+        let pieces = (0..self.written / PIECE).map(|piece| piece * PIECE).collect();
+        {
+            // Bytes that cannot be made smaller; each block is changed again before it is written.
+            let mut state = 3;
+            let frames: Result<Vec<_>, _> = (0..PIECES).map(|_| self.frames.take(PIECE as usize)).collect();
+            for word in frames?.iter_mut().flat_map(|frame| frame.chunks_exact_mut(8)) {
+                word.copy_from_slice(&mix(&mut state).to_ne_bytes());
+            }
+        }
+        let filled = begin.elapsed();
+        let work = self.work(Phase::Write, Op::Write, PIECE, PIECES, pieces);
+        // Pieces are begun in order, and all that were begun are done: they lie together at the start.
+        self.written = run(work, &self.frames)?.done * PIECE;
+        let sync = Request { token: 0, op: Op::Sync, slab: Arc::clone(&self.slab), offset: 0, bytes: 0, frame: None };
+        perform(sync).result?;
+        let seconds = (begin.elapsed() - filled).as_secs_f64();
+        self.blocks = shuffled(self.written / BLOCK);
+        Ok((self.written as f64 / seconds.max(1e-9)) as u64)
+    }
+
+    fn work(&self, phase: Phase, op: Op, bytes: u64, depth: u32, offsets: VecDeque<u64>) -> Work {
+        Work { op, slab: Arc::clone(&self.slab), bytes: bytes as usize, offsets, depth, time: time(phase) }
+    }
+
+    /// Requests a second, and the engine's name.
+    fn many(
+        &self,
+        phase: Phase,
+        op: Op,
+        bytes: u64,
+        depth: u32,
+        offsets: VecDeque<u64>,
+    ) -> Result<(f64, &'static str), Unmeasured> {
+        let outcome = run(self.work(phase, op, bytes, depth, offsets), &self.frames)?;
+        Ok((outcome.done as f64 / outcome.elapsed.as_secs_f64().max(1e-9), outcome.engine))
+    }
+
+    /// Times of 4K reads on this thread, in nanoseconds: random ones, or one behind the other.
+    fn one_by_one(&mut self, phase: Phase) -> Result<Vec<u64>, Unmeasured> {
+        let mut times = Vec::new();
+        let mut frame = Some(self.frames.take(BLOCK as usize)?);
+        let begin = Instant::now();
+        while times.is_empty() || begin.elapsed() < time(phase) {
+            let offset = match phase {
+                // At least half is left for sixteen at a time.
+                Phase::Random if self.blocks.len() as u64 * 2 * BLOCK <= self.written => break,
+                Phase::Random => self.blocks.pop_front().unwrap_or(0),
+                _ => times.len() as u64 * BLOCK % self.written,
+            };
+            let slab = Arc::clone(&self.slab);
+            let request = Request { token: 0, op: Op::Read, slab, offset, bytes: BLOCK as usize, frame: frame.take() };
+            let one = Instant::now();
+            let completion = perform(request);
+            times.push(one.elapsed().as_nanos() as u64);
+            completion.result?;
+            frame = completion.frame;
+        }
+        Ok(times)
+    }
+
+    /// Where the page cache cannot be passed by: empties it, and says how it will be read.
+    fn forget(&self, how: Advice) {
+        if !self.slab.is_direct() {
+            // Refused: the figures are the cache's, and are seen to be.
+            let _ = fadvise(&*self.slab, 0, None, Advice::DontNeed);
+            let _ = fadvise(&*self.slab, 0, None, how);
+        }
+    }
+}
+
+/// Bytes to measure with: whole pieces; none where it would be too few.
+fn size(free_bytes: u64, direct: bool) -> Option<u64> {
+    let most = if direct { MOST } else { CACHED };
+    Some(most.min(free_bytes / SHARE) / PIECE * PIECE).filter(|&bytes| bytes >= LEAST)
+}
+
+fn per_second(times: &[u64]) -> f64 {
+    times.len() as f64 * 1e9 / times.iter().sum::<u64>().max(1) as f64
+}
+
+/// Places of `count` blocks (Fisher and Yates).
+fn shuffled(count: u64) -> VecDeque<u64> {
+    let mut blocks: Vec<u64> = (0..count).map(|block| block * BLOCK).collect();
+    let mut state = 11;
+    for i in (1..blocks.len()).rev() {
+        blocks.swap(i, (mix(&mut state) % (i as u64 + 1)) as usize);
+    }
+    blocks.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_more_than_a_hundredth_of_what_is_free() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!([size(1000 * GIB, true), size(1000 * GIB, false)], [Some(256 << 20), Some(64 << 20)]);
+        assert_eq!([size(10 * GIB, true), size(LEAST * SHARE, true)], [Some(102 << 20), Some(LEAST)]);
+        assert_eq!([size(LEAST * SHARE - 1, true), size(0, false)], [None; 2]);
+        let text = Unmeasured::Full { free_bytes: GIB }.to_string();
+        assert!(text.contains("only 1024 MiB are free") && text.contains("wants 1600 MiB"), "{text}");
+    }
+
+    #[test]
+    fn random_places_are_all_places_once() {
+        let mut blocks: Vec<u64> = shuffled(1000).into();
+        let ascending = blocks.windows(2).filter(|pair| pair[1] == pair[0] + BLOCK).count();
+        assert!(ascending < 20, "{ascending} of 999 are in order");
+        blocks.sort_unstable();
+        assert!(blocks.iter().enumerate().all(|(i, &block)| block == i as u64 * BLOCK) && blocks.len() == 1000);
+    }
+}

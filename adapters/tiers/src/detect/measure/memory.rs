@@ -1,0 +1,91 @@
+//! The machine's memory: how fast it is copied, and how long a read takes whose place the read before told.
+//!
+//! Promises upward: within half a second and 256 MiB, less where little is available.
+
+use super::mix;
+use serde::Serialize;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// What was measured of memory. The names are JSON keys.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemoryFigures {
+    /// Bytes that were copied from one place to another.
+    pub buffer_bytes: u64,
+    /// Bytes copied a second by one thread, each counted once; the middle of the rounds.
+    pub copy_bytes_per_s: u64,
+    /// A read of a cache line whose place the read before told; page walks included.
+    pub latency_ns: f64,
+}
+
+/// Beyond the last cache of most machines (64 MiB and more are servers'), and two of them are 256 MiB.
+const MOST: u64 = 128 << 20;
+
+/// The least that is no cache's: below it nothing is said of memory, but a small board has no more to spare.
+const LEAST: u64 = 4 << 20;
+
+/// Time for each of the two.
+const TIME: Duration = Duration::from_millis(150);
+
+/// Words of a cache line of 64 bytes: one node of the walk.
+const LINE: usize = 16;
+
+/// Measures, with at most a sixteenth of what is available for the two buffers.
+pub fn memory(available_bytes: Option<u64>) -> MemoryFigures {
+    let bytes = (available_bytes.unwrap_or(LEAST * 32) / 32).clamp(LEAST, MOST) as usize;
+    let copy = copy(bytes);
+    MemoryFigures { buffer_bytes: bytes as u64, copy_bytes_per_s: copy, latency_ns: walk(bytes) }
+}
+
+fn copy(bytes: usize) -> u64 {
+    let (from, mut to) = (vec![1u8; bytes], vec![2u8; bytes]);
+    let (begin, mut times) = (Instant::now(), Vec::new());
+    // The first round is a warm-up.
+    while times.len() < 4 || begin.elapsed() < TIME {
+        let round = Instant::now();
+        to.copy_from_slice(black_box(&from));
+        black_box(&mut to);
+        times.push(round.elapsed());
+    }
+    times.remove(0);
+    times.sort_unstable();
+    (bytes as f64 / times[times.len() / 2].as_secs_f64().max(1e-9)) as u64
+}
+
+fn walk(bytes: usize) -> f64 {
+    let nodes = bytes / (LINE * 4);
+    // One circle through all lines in an order that no prefetcher foresees (Sattolo's algorithm).
+    let mut order: Vec<u32> = (0..nodes as u32).collect();
+    let mut state = 7;
+    for i in (1..nodes).rev() {
+        order.swap(i, (mix(&mut state) % i as u64) as usize);
+    }
+    let mut lines = vec![[0u32; LINE]; nodes];
+    order.iter().zip(&mut lines).for_each(|(next, line)| line[0] = *next);
+    drop(order);
+    let (begin, mut steps, mut at) = (Instant::now(), 0u64, 0usize);
+    while begin.elapsed() < TIME {
+        // 4096 steps take 0.4 ms: the clock is asked rarely.
+        for _ in 0..4096 {
+            at = lines[at][0] as usize;
+        }
+        steps += 4096;
+    }
+    black_box(at);
+    begin.elapsed().as_nanos() as f64 / steps as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_follow_what_is_available_and_figures_make_sense() {
+        let figures = memory(Some(1 << 20));
+        assert_eq!(figures.buffer_bytes, LEAST);
+        // Slower than any machine that runs this, and faster than any there is.
+        assert!((1 << 20..1 << 44).contains(&figures.copy_bytes_per_s), "{figures:?}");
+        assert!((0.1..100_000.0).contains(&figures.latency_ns), "{figures:?}");
+        assert_eq!(memory(Some(1 << 30)).buffer_bytes, 32 << 20);
+    }
+}

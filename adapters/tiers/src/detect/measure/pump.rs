@@ -1,0 +1,138 @@
+//! Many requests at a time, kept on their way until time or work is over.
+//!
+//! Promises upward: `depth` requests are on their way while there is more to do; nothing is when [`run`] is back.
+//! Asks from below: an engine; the next request is submitted from the completion of the one before, which costs no wake-up.
+
+use super::mix;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use terrace_file::{Completion, Engine, FileFault, Frame, Frames, Op, Reason, Request, Ring, Sink, Slab, Threads};
+
+/// What to do.
+pub(super) struct Work {
+    pub op: Op,
+    pub slab: Arc<Slab>,
+    /// Bytes of each request.
+    pub bytes: usize,
+    /// Where, in order.
+    pub offsets: VecDeque<u64>,
+    /// Requests on their way at a time.
+    pub depth: u32,
+    /// Nothing is begun after this.
+    pub time: Duration,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    /// Requests done.
+    pub done: u64,
+    pub elapsed: Duration,
+    /// The engine that did it.
+    pub engine: &'static str,
+}
+
+struct Pump {
+    state: Mutex<State>,
+    over: Condvar,
+    /// Weak: the engine holds the pump.
+    engine: OnceLock<Weak<dyn Engine>>,
+}
+
+struct State {
+    work: Work,
+    /// Requests on their way, and completions being looked at: the engine may be held by one of those, and must not be dropped
+    /// by it, for an engine's threads cannot wait for themselves.
+    busy: u32,
+    /// Whether anything was begun.
+    begun: bool,
+    done: u64,
+    until: Instant,
+    fault: Option<FileFault>,
+    /// For bytes that are never the same twice: some disks and file systems write equal ones once.
+    salt: u64,
+}
+
+impl Pump {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The next request with this memory, unless it is over.
+    fn next(&mut self, mut frame: Frame) -> Option<Request> {
+        // At least one is done, however long this thread had to wait for its turn.
+        let late = self.begun && Instant::now() >= self.until;
+        if self.fault.is_some() || late {
+            return None;
+        }
+        let offset = self.work.offsets.pop_front()?;
+        if self.work.op == Op::Write {
+            for block in frame.chunks_exact_mut(4096) {
+                block[..8].copy_from_slice(&mix(&mut self.salt).to_ne_bytes());
+            }
+        }
+        (self.busy, self.begun) = (self.busy + 1, true);
+        let (op, slab, bytes) = (self.work.op, Arc::clone(&self.work.slab), self.work.bytes);
+        Some(Request { token: offset, op, slab, offset, bytes, frame: Some(frame) })
+    }
+
+    fn took(&mut self, offset: u64, result: Result<usize, FileFault>) {
+        match result {
+            Ok(moved) if moved == self.work.bytes => self.done += 1,
+            Ok(_) => {
+                let (call, file) = ("measure", self.work.slab.name().to_owned());
+                self.fault = Some(FileFault { call, file, offset, code: 0, reason: Reason::End });
+            }
+            Err(fault) => self.fault = Some(fault),
+        }
+    }
+}
+
+impl Sink for Pump {
+    fn completed(&self, completion: Completion) {
+        let mut state = self.state();
+        state.took(completion.token, completion.result);
+        let next = completion.frame.and_then(|frame| state.next(frame));
+        drop(state);
+        if let (Some(request), Some(engine)) = (next, self.engine.get().and_then(Weak::upgrade)) {
+            engine.submit(vec![request]);
+        }
+        // The engine was let go above.
+        self.state().busy -= 1;
+        self.over.notify_all();
+    }
+}
+
+/// The ring, or threads where the system refuses it.
+fn engine(depth: u32, sink: Arc<Pump>) -> std::io::Result<Arc<dyn Engine>> {
+    match Ring::new(depth, sink.clone()) {
+        Ok(ring) => Ok(Arc::new(ring)),
+        Err(_) => Ok(Arc::new(Threads::new(depth as usize, sink)?)),
+    }
+}
+
+/// Does the work. Frames are filled as they are found.
+pub(super) fn run(work: Work, frames: &Frames) -> Result<Outcome, super::Unmeasured> {
+    let depth = work.depth;
+    let memory: Vec<Frame> = (0..depth).map(|_| frames.take(work.bytes)).collect::<Result<_, _>>()?;
+    let until = Instant::now() + work.time;
+    let state = State { work, busy: 0, begun: false, done: 0, until, fault: None, salt: 1 };
+    let pump = Arc::new(Pump { state: Mutex::new(state), over: Condvar::new(), engine: OnceLock::new() });
+    let engine = engine(depth, Arc::clone(&pump))?;
+    let _ = pump.engine.set(Arc::downgrade(&engine));
+    let begin = Instant::now();
+    let mut state = pump.state();
+    state.until = begin + state.work.time;
+    let first: Vec<Request> = memory.into_iter().map_while(|frame| state.next(frame)).collect();
+    drop(state);
+    engine.submit(first);
+    let busy = |state: &mut State| state.busy > 0;
+    let mut state = pump.over.wait_while(pump.state(), busy).unwrap_or_else(PoisonError::into_inner);
+    let elapsed = begin.elapsed();
+    match state.fault.take() {
+        Some(fault) => Err(fault.into()),
+        None => Ok(Outcome { done: state.done, elapsed, engine: engine.name() }),
+    }
+}

@@ -1,0 +1,193 @@
+//! What is mounted where: `/proc/self/mountinfo`, read.
+//!
+//! Promises upward: paths as they are, whatever bytes they hold; a line that makes no sense is passed over.
+//! Asks from below: the text.
+//!
+//! `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: numbers, the device, what of the file
+//! system is mounted, where, how; any number of optional fields; behind the dash the file system, its source, its options.
+
+use super::classify::Ground;
+use std::path::{Path, PathBuf};
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Number of the device; the first part is 0 where there is none.
+    pub device: (u32, u32),
+    /// What of the file system is mounted.
+    pub root: PathBuf,
+    /// Where.
+    pub point: PathBuf,
+    /// Whether nothing can be written.
+    pub read_only: bool,
+    /// The file system.
+    pub file_system: String,
+    /// What it was mounted from.
+    pub source: String,
+    /// Options of the file system, not split: commas may stand in them escaped.
+    pub options: String,
+}
+
+/// What is mounted, in the order in which it was.
+pub fn parse(text: &[u8]) -> Vec<Mount> {
+    text.split(|&byte| byte == b'\n').filter_map(line).collect()
+}
+
+fn line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let (device, root, point) = (fields.nth(2)?, fields.next()?, fields.next()?);
+    let how = fields.next()?;
+    fields.find(|field| *field == b"-")?;
+    let (file_system, source) = (fields.next()?, fields.next()?);
+    let options = fields.next().unwrap_or_default();
+    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
+    let text = |field: &[u8]| String::from_utf8_lossy(&unescape(field)).into_owned();
+    let path = |field: &[u8]| as_path(unescape(field));
+    let is_read_only = |options: &[u8]| options.split(|&byte| byte == b',').any(|option| option == b"ro");
+    Some(Mount {
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        root: path(root),
+        point: path(point),
+        read_only: is_read_only(how) || is_read_only(options),
+        file_system: text(file_system),
+        source: text(source),
+        options: text(options),
+    })
+}
+
+#[cfg(unix)]
+fn as_path(bytes: Vec<u8>) -> PathBuf {
+    let text: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
+    text.into()
+}
+
+/// Only Unix has paths of any bytes.
+#[cfg(not(unix))]
+fn as_path(bytes: Vec<u8>) -> PathBuf {
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}
+
+/// `\040` is a space: three octal digits behind a backslash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, behind)) = rest.split_first() {
+        let octal = behind.get(..3).filter(|digits| first == b'\\' && digits.iter().all(|c| (b'0'..=b'7').contains(c)));
+        let value = octal.map(|digits| digits.iter().fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0')));
+        match value.and_then(|value| u8::try_from(value).ok()) {
+            Some(value) => {
+                bytes.push(value);
+                rest = &behind[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    bytes
+}
+
+/// The mount that a path without links and dots lies in: the deepest; of those on the same place the last, which hides the others.
+pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
+}
+
+/// Other machines' file systems; behind `fuse.` too.
+const NETWORK: [&str; 20] = [
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "ncpfs",
+    "ceph",
+    "glusterfs",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "afs",
+    "orangefs",
+    "davfs",
+    "sshfs",
+    "s3fs",
+    "rclone",
+    "gcsfuse",
+    "juicefs",
+    "moosefs",
+];
+
+/// File systems that have no device of their own, and bytes on disks nevertheless.
+const POOLED: [&str; 5] = ["zfs", "btrfs", "bcachefs", "virtiofs", "9p"];
+
+/// Images that are never written.
+const IMAGES: [&str; 5] = ["squashfs", "iso9660", "erofs", "cramfs", "romfs"];
+
+impl Mount {
+    /// What it stands on, as far as its own line says.
+    pub fn ground(&self) -> Ground {
+        let name = self.file_system.strip_prefix("fuse.").unwrap_or(&self.file_system);
+        if NETWORK.contains(&name) {
+            Ground::Network
+        } else if ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs"].contains(&name) {
+            Ground::Memory
+        } else if self.device.0 != 0 {
+            Ground::Disks
+        } else {
+            Ground::Unknown
+        }
+    }
+
+    /// Whether it is worth a line where nobody asked for it: the system's own views, images and memory are not.
+    pub fn is_listed(&self) -> bool {
+        let name = self.file_system.as_str();
+        match self.ground() {
+            Ground::Network => true,
+            Ground::Memory => false,
+            Ground::Disks => !IMAGES.contains(&name),
+            Ground::Unknown => POOLED.contains(&name) || (name == "overlay" && self.point == Path::new("/")),
+        }
+    }
+
+    /// The folder that an overlay writes to.
+    pub fn upper(&self) -> Option<PathBuf> {
+        let upper = self.options.split(',').find_map(|option| option.strip_prefix("upperdir="));
+        upper.filter(|_| self.file_system == "overlay").map(PathBuf::from)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    const TEXT: &[u8] = b"22 27 0:21 / /proc rw - proc proc rw\n\
+        27 1 254:0 / / rw,relatime shared:1 master:2 - ext4 /dev/vda rw,discard\n\
+        30 27 8:1 /sub /mnt/a\\040b\\134c\\011\\012 rw - xfs /dev/disk\\0401 ro,attr2\n\
+        31 27 8:2 / /mnt/\xff\\9 rw - vfat /dev/sda2 rw\n\
+        not a mount\n32 27 8:x / /bad rw - ext4 a rw\n33 27 8:1 / /short rw - ext4\n34 27 0:4 / /x rw - ramfs a\n";
+
+    #[test]
+    fn escapes_bytes_and_optional_fields_are_read_and_bad_lines_passed_over() {
+        let mounts = parse(TEXT);
+        let points: Vec<&OsStr> = mounts.iter().map(|mount| mount.point.as_os_str()).collect();
+        let expected: [&[u8]; 5] = [b"/proc", b"/", b"/mnt/a b\\c\t\n", b"/mnt/\xff\\9", b"/x"];
+        assert_eq!(points, expected.map(OsStr::from_bytes));
+        let second = &mounts[2];
+        assert_eq!((second.device, second.root.as_path()), ((8, 1), Path::new("/sub")));
+        assert_eq!(
+            (second.source.as_str(), second.read_only),
+            ("/dev/disk 1", true),
+            "the file system may be read-only"
+        );
+        assert!(!mounts[1].read_only && mounts[4].options.is_empty());
+    }
+
+    #[test]
+    fn the_deepest_mount_holds_a_path_and_the_last_hides_others() {
+        let mounts = parse(b"1 1 8:1 / / rw - ext4 a rw\n2 1 8:2 / /a rw - ext4 b rw\n3 1 8:3 / /a rw - ext4 c rw\n");
+        let of = |path: &str| holding(&mounts, Path::new(path)).map(|mount| mount.device.1);
+        assert_eq!([of("/"), of("/ab"), of("/a"), of("/a/b"), of("b")], [Some(1), Some(1), Some(3), Some(3), None]);
+    }
+}
