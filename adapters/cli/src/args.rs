@@ -5,6 +5,7 @@
 
 use crate::gpu::{DriverArgs, GpuArgs};
 use crate::pools;
+use crate::tiers::TiersArgs;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -29,6 +30,8 @@ pub enum Command {
     Record(RecordCommand),
     /// Say what was found on this machine, what is missing, and what to install.
     Doctor(DoctorArgs),
+    /// Say which tiers this machine has: GPU, memory, disks; how fast they are, and why each is what it is.
+    Tiers(TiersArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

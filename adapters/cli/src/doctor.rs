@@ -6,6 +6,7 @@
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
+use crate::gpu::cuda;
 use crate::report::{bytes, print};
 use crate::system::{self, System};
 use serde::Serialize;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use terrace::Device;
-use terrace::device::{Capabilities, CudaError, OpenError};
+use terrace::device::Capabilities;
 
 /// Everything that was found. The names are the JSON keys.
 #[derive(Debug, Serialize)]
@@ -70,38 +71,21 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
 }
 
 fn look() -> Report {
+    let (gpus, missing) = cuda();
+    let mut cuda = Cuda { missing, ..Cuda::default() };
     let mut devices = vec![found("host".into(), &Device::host())];
-    let mut cuda = Cuda::default();
-    for ordinal in 0.. {
-        let device = format!("cuda:{ordinal}");
-        match Device::cuda(ordinal) {
+    for gpu in gpus {
+        match gpu.opened {
             Ok(opened) => {
                 cuda.usable = true;
                 cuda.driver = Some(opened.description().driver.clone());
-                devices.push(found(device, &opened));
+                devices.push(found(gpu.device, &opened));
             }
-            // One past the last.
-            Err(CudaError::Open(OpenError::NoDevice { found, .. })) if found > 0 => break,
-            Err(error) => {
-                // Without a driver, or before the first device is known, there is none that could be named.
-                let one = matches!(&error, CudaError::Device(_) | CudaError::Open(OpenError::Driver(_)));
-                cuda.missing.get_or_insert(error.to_string());
-                if !one || ordinal >= LAST {
-                    break;
-                }
-                devices.push(closed(device, error.to_string()));
-            }
+            Err(problem) => devices.push(closed(gpu.device, problem)),
         }
-    }
-    if cuda.usable {
-        cuda.missing = None;
     }
     Report { terrace: env!("CARGO_PKG_VERSION"), system: System::look(), cuda, devices }
 }
-
-/// A driver that refuses every device does not say how many there are: looking ends behind 16, what the largest machines of
-/// today have.
-const LAST: u32 = 15;
 
 fn found(device: String, opened: &Device) -> Found {
     let description = opened.description();

@@ -26,6 +26,8 @@ pub enum Failure {
     },
     /// A device that cannot be used: what was asked of it, and why not.
     Device(String, String),
+    /// A directory in which nothing can be measured; the text says which, why, and what to do.
+    Measure(String),
     /// Nobody reads standard output any more.
     ReaderGone,
 }
@@ -56,7 +58,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) | Self::Usage(_) => 2,
-            Self::Output(..) | Self::Pool { .. } | Self::Device(..) => 1,
+            Self::Output(..) | Self::Pool { .. } | Self::Device(..) | Self::Measure(_) => 1,
             Self::ReaderGone => 0,
         }
     }
@@ -72,7 +74,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Input(error) => write!(f, "{error}"),
-            Self::Usage(text) => write!(f, "{text}"),
+            Self::Usage(text) | Self::Measure(text) => write!(f, "{text}"),
             Self::Output(path, error) => {
                 write!(f, "{}: cannot write: {error}; give a path that can be written", path.display())
             }

@@ -18,6 +18,7 @@ mod replay;
 mod report;
 mod steps;
 mod system;
+mod tiers;
 mod timeline;
 
 use args::{BenchCommand, Cli, Command, RecordCommand};
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Record(RecordCommand::Convert { input, output }) => convert::run(&input, &output),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Tiers(args) => tiers::run(&args),
         Command::Bench(BenchCommand::Gpu(args)) => gpu::run(&args),
     };
     match done {

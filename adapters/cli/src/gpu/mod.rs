@@ -8,6 +8,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `driver` | a driver that is named by path |
+//! | `find` | every device there is |
 //! | `open` | the device that was asked for, or the first there is |
 //! | `plan` | which scenarios, how large |
 //! | `measure` | rows, and the time of a hit |
@@ -21,6 +22,7 @@
 
 mod access;
 mod driver;
+mod find;
 mod measure;
 mod open;
 mod plan;
@@ -29,6 +31,7 @@ mod transfers;
 mod warm;
 
 pub use driver::DriverArgs;
+pub use find::cuda;
 
 use crate::failure::Failure;
 use clap::Args;

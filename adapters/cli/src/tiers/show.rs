@@ -1,0 +1,166 @@
+//! Table and JSON.
+//!
+//! Promises upward: with `--json` nothing but JSON is on standard output; names from the system reach a terminal escaped.
+//! Asks from below: a report.
+
+use super::{Report, TiersArgs};
+use crate::failure::Failure;
+use crate::report::{bytes, print};
+use comfy_table::{CellAlignment, Table, presets};
+use std::fmt::Write;
+use std::path::Path;
+use terrace_tiers::detect::{Disk, Limit, Pressure, TierKind};
+
+/// Prints what was asked for.
+pub fn write(args: &TiersArgs, report: &Report) -> Result<(), Failure> {
+    if !args.json {
+        return print(&text(report));
+    }
+    let json = serde_json::to_string_pretty(report).map_err(|error| Failure::output(Path::new("JSON"), error))?;
+    print(&(json + "\n"))
+}
+
+fn text(report: &Report) -> String {
+    let mut text = format!("{}\n\n", table(report));
+    for disk in &report.machine.disks {
+        let name = if disk.class.tier.is_some() { "" } else { ", no tier" };
+        let mut reasons = disk.class.reasons.clone();
+        reasons.extend(disk.not_measured.iter().filter(|why| why.starts_with("not measured: ")).cloned());
+        let (device, mount) = (plain(&disk.device), plain(&disk.mount.display().to_string()));
+        let _ = writeln!(text, "{device} on {mount}{name}: {}", plain(&reasons.join("; ")));
+    }
+    for budget in &report.machine.budgets {
+        let (of, joint) = (budget.of.join(" + "), if budget.joint { "joint budget" } else { "budget" });
+        let _ = writeln!(text, "{joint} of {of}: {} ({})", size(budget.bytes), plain(&budget.reasons.join("; ")));
+    }
+    let cpu = &report.machine.cpu;
+    if let Some(Limit { group, limit_bytes, used_bytes, .. }) = cpu.groups.limit() {
+        let (limit, used) = (bytes(*limit_bytes), bytes(*used_bytes));
+        let _ = writeln!(text, "control group {}: at most {limit}, {used} in use", plain(group));
+    }
+    pressure("memory", cpu.memory_pressure, cpu.groups.memory_pressure, &mut text);
+    pressure("disks", cpu.io_pressure, cpu.groups.io_pressure, &mut text);
+    report.notes.iter().for_each(|note| text.extend(["note: ", &plain(note), "\n"]));
+    text
+}
+
+/// Only where something waited within the last minute.
+fn pressure(name: &str, machine: Option<Pressure>, group: Option<Pressure>, text: &mut String) {
+    // The uppermost group is the whole machine: the same is not said twice.
+    let shown = |pressure: Pressure| pressure.some.avg60_percent.round();
+    let group = group.filter(|&group| machine.is_none_or(|machine| shown(machine) != shown(group)));
+    for (who, pressure) in [("programs", machine), ("programs of this control group", group)] {
+        if let Some(share) = pressure.map(|pressure| pressure.some.avg60_percent).filter(|&share| share >= 1.0) {
+            let _ = writeln!(text, "pressure: {who} waited for {name} {share:.0} % of the last minute");
+        }
+    }
+}
+
+fn table(report: &Report) -> Table {
+    let mut table = Table::new();
+    let header = ["device", "tier", "mount", "capacity", "free", "latency", "read", "write", "decided by"];
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
+    for gpu in &report.machine.gpus {
+        let (total, free) = (bytes(gpu.total_bytes), size(gpu.free_bytes));
+        let decided = if gpu.shares_memory { "driver: shares the CPU's memory" } else { "driver" };
+        let (device, tier) = (gpu.device.clone(), TierKind::Gpu.to_string());
+        table.add_row([device, tier, plain(&gpu.name), total, free, none(), none(), none(), decided.into()]);
+    }
+    let (cpu, memory) = (&report.machine.cpu, &report.memory_measured);
+    let latency = memory.as_ref().map_or(none(), |memory| format!("{:.0} ns", memory.latency_ns));
+    let rate = memory.as_ref().map_or(none(), |memory| format!("{}, copied", rate(memory.copy_bytes_per_s)));
+    let (total, free) = (size(cpu.total_bytes), size(cpu.available_bytes));
+    table.add_row([
+        "cpu".into(),
+        TierKind::Cpu.to_string(),
+        none(),
+        total,
+        free,
+        latency,
+        rate,
+        none(),
+        "system".into(),
+    ]);
+    report.machine.disks.iter().for_each(|disk| {
+        table.add_row(row(disk));
+    });
+    for column in table.column_iter_mut().skip(3).take(5) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn row(disk: &Disk) -> [String; 9] {
+    let tier = disk.class.tier.map_or(none(), |tier| tier.to_string());
+    let (latency, read, write) = match &disk.measured {
+        Some(figures) => (
+            format!("{:.1} us", figures.random_4k_read_p50_ns as f64 / 1e3),
+            rate(figures.read_bytes_per_s),
+            rate(figures.write_bytes_per_s),
+        ),
+        None => (none(), none(), none()),
+    };
+    let (capacity, free) = (size(disk.capacity_bytes), size(disk.free_bytes));
+    let mount = plain(&disk.mount.display().to_string());
+    [plain(&disk.device), tier, mount, capacity, free, latency, read, write, disk.class.by.words().into()]
+}
+
+fn none() -> String {
+    "-".into()
+}
+
+fn size(known: Option<u64>) -> String {
+    known.map_or(none(), bytes)
+}
+
+fn rate(bytes_per_s: u64) -> String {
+    format!("{}/s", bytes(bytes_per_s))
+}
+
+/// Control characters escaped.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { plain.extend(c.escape_default()) } else { plain.push(c) }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_tiers::detect::{Gpu, Machine, Stall};
+
+    #[test]
+    fn names_reach_a_terminal_escaped() {
+        assert_eq!(plain("/mnt/a b\u{1b}[31m\n"), "/mnt/a b\\u{1b}[31m\\n");
+    }
+
+    #[test]
+    fn a_gpu_that_shares_memory_is_shown_with_one_budget() {
+        let gpu = Gpu {
+            device: "cuda:0".into(),
+            name: "a GPU".into(),
+            total_bytes: 8 << 30,
+            free_bytes: None,
+            shares_memory: true,
+        };
+        let (machine, notes) = (Machine::look(vec![gpu]), vec!["a note".into()]);
+        let text = text(&Report { terrace: "0", machine, memory_measured: None, notes });
+        let parts = ["shares the CPU's memory", "joint budget of cpu + cuda:0: ", "8.00 GiB", "note: a note\n"];
+        parts.iter().for_each(|part| assert!(text.contains(part), "{part} in {text}"));
+    }
+
+    #[test]
+    fn pressure_is_told_where_there_is_some() {
+        let stall = |avg60_percent| Stall { avg10_percent: 0.0, avg60_percent, avg300_percent: 0.0, total_us: 1 };
+        let of = |share| Some(Pressure { some: stall(share), full: None });
+        let mut told = String::new();
+        pressure("memory", of(0.9), None, &mut told);
+        assert_eq!(told, "");
+        pressure("disks", of(1.0), of(20.4), &mut told);
+        pressure("disks again", of(1.0), of(1.0), &mut told);
+        assert_eq!(told.lines().count(), 3);
+        assert!(told.contains("programs of this control group waited for disks 20 %"), "{told}");
+    }
+}

@@ -1,0 +1,193 @@
+//! `terrace tiers`: on the disk that is here, with a simulated CUDA driver and without any.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::{Place, stderr, stdout};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Output;
+
+/// Runs a command that ends well, and reads its JSON.
+fn json(here: &Place, words: &[&str]) -> Value {
+    let output = here.run(words);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn number(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or_else(|| panic!("{name} in {value}"))
+}
+
+/// One line that says what and what to do, and nothing else.
+fn refused(output: &Output, code: i32, parts: &[&str]) {
+    let error = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(output.stdout.is_empty() && parts.iter().all(|part| error.contains(part)), "{parts:?} in {error}");
+}
+
+/// A disk that was measured: its figures make sense beside each other.
+fn sensible(disk: &Value) {
+    let figures = &disk["measured"];
+    assert!(number(figures, "file_bytes") <= (256 << 20) as f64 && number(figures, "file_bytes") > 0.0, "{disk}");
+    assert!(number(figures, "file_bytes") <= number(disk, "capacity_bytes"), "{disk}");
+    for name in ["write_bytes_per_s", "read_bytes_per_s", "random_4k_qd1_iops", "random_4k_qd16_iops"] {
+        assert!(number(figures, name) > 0.0, "{name} in {disk}");
+    }
+    // Half of the reads took at most the middle, so that no more than twice as many fit into a second.
+    let most = 2e9 / number(figures, "random_4k_read_p50_ns");
+    assert!(number(figures, "random_4k_qd1_iops") <= most + 1.0, "{disk}");
+    assert!(["nvme", "ssd", "hdd"].contains(&disk["tier"].as_str().unwrap()), "{disk}");
+}
+
+#[test]
+fn a_machine_is_described_in_json() {
+    let here = Place::new();
+    let report = json(&here, &["tiers", "--json", "--directory", "."]);
+    let cpu = &report["cpu"];
+    assert!(number(cpu, "available_bytes") <= number(cpu, "total_bytes") && number(cpu, "available_bytes") > 0.0);
+    assert!(number(&report["memory_measured"], "latency_ns") > 0.0);
+    assert!(number(&report["memory_measured"], "copy_bytes_per_s") > 0.0);
+    let budget = &report["budgets"][0];
+    assert!(number(budget, "bytes") <= number(cpu, "available_bytes") && budget["of"][0].as_str() == Some("cpu"));
+    let disks = report["disks"].as_array().unwrap();
+    assert!(!disks.is_empty());
+    for disk in disks {
+        assert!(disk["reasons"].as_array().is_some_and(|reasons| !reasons.is_empty()), "{disk}");
+        assert_ne!(disk["tier"].is_null(), disk["refused"].is_null(), "{disk}");
+        if !disk["capacity_bytes"].is_null() {
+            assert!(number(disk, "free_bytes") <= number(disk, "capacity_bytes"), "{disk}");
+        }
+        // Figures, or why there are none; neither for what is no tier.
+        let told = u8::from(!disk["measured"].is_null()) + u8::from(!disk["not_measured"].is_null());
+        assert_eq!(told, u8::from(!disk["tier"].is_null()), "{disk}");
+    }
+    disks.iter().filter(|disk| !disk["measured"].is_null()).for_each(sensible);
+    assert!(here.names().is_empty(), "nothing is left behind");
+}
+
+#[test]
+fn a_named_directory_is_what_the_user_says() {
+    let here = Place::new();
+    std::fs::create_dir(here.path("a=b")).unwrap();
+    for (word, tier) in [("a=b=hdd", "hdd"), ("a=b=nvme", "nvme"), ("a=b=ssd", "ssd")] {
+        let report = json(&here, &["tiers", "--json", "--no-measure", "--directory", word]);
+        let disks = report["disks"].as_array().unwrap();
+        let said: Vec<_> = disks.iter().filter(|disk| disk["decided_by"].as_str() == Some("word")).collect();
+        assert_eq!((said.len(), said[0]["tier"].as_str()), (1, Some(tier)), "{report}");
+        assert_eq!(said[0]["reasons"][0].as_str(), Some(format!("you said {tier}").as_str()));
+    }
+    assert_eq!(here.names(), ["a=b"]);
+}
+
+#[test]
+fn nothing_is_measured_where_that_is_asked_for() {
+    let here = Place::new();
+    let report = json(&here, &["tiers", "--json", "--no-measure", "--directory", "."]);
+    assert!(report["memory_measured"].is_null());
+    for disk in report["disks"].as_array().unwrap() {
+        assert!(disk["measured"].is_null(), "{disk}");
+        assert_eq!(disk["not_measured"].as_str(), (!disk["tier"].is_null()).then_some("--no-measure"), "{disk}");
+        assert_ne!(disk["decided_by"].as_str(), Some("measurement"));
+    }
+}
+
+#[test]
+fn the_table_says_what_each_is_and_why() {
+    let here = Place::new();
+    let output = here.run(&["tiers", "--directory", "."]);
+    assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in ["device", "latency", "decided by", "cpu", " ns ", "GiB/s, copied", "budget of cpu: ", "MemAvailable"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let report = json(&here, &["tiers", "--json", "--no-measure"]);
+    for disk in report["disks"].as_array().unwrap() {
+        let line = format!("{} on {}", disk["device"].as_str().unwrap(), disk["mount"].as_str().unwrap());
+        assert!(text.contains(&line), "{line} in {text}");
+    }
+    assert!(here.names().is_empty());
+}
+
+#[test]
+fn what_cannot_be_measured_is_one_line_that_says_what_to_do() {
+    let here = Place::new();
+    here.file("a-file", "");
+    let tiers = |directory: &str| here.run(&["tiers", "--directory", directory]);
+    refused(&tiers("absent"), 2, &["absent: ", "No such file", "give a directory that is there"]);
+    refused(&tiers("a-file"), 2, &["a-file: ", "not a directory", "give a directory that is there"]);
+    // A good one before a bad one is not measured either.
+    refused(&here.run(&["tiers", "--directory", ".", "--directory", "absent"]), 2, &["absent: "]);
+    // Takes no file, not even root's; it is no disk, which the user may deny.
+    refused(&tiers("/proc=ssd"), 1, &["/proc: no file can be made", "give a directory that you may write"]);
+    for (word, what) in [(".=gpu", "a directory is never gpu"), ("", "give a directory")] {
+        let output = tiers(word);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(what), "{}", stderr(&output));
+    }
+    assert_eq!(here.names(), ["a-file"]);
+}
+
+/// The command as a user who owns nothing: root may write everywhere, and becomes one for this.
+fn as_somebody(here: &Place, directory: &str, words: &[&str]) -> Output {
+    let program = here.path("terrace");
+    std::fs::copy(env!("CARGO_BIN_EXE_terrace"), &program).unwrap();
+    let mut command = std::process::Command::new(program);
+    command.args(words).current_dir(here.path(directory)).env("TMPDIR", here.path(directory));
+    let probe = here.path(directory).join("probe");
+    if std::fs::write(&probe, "").is_ok() {
+        std::fs::remove_file(probe).unwrap();
+        command.uid(65534).gid(65534);
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn a_directory_of_another_user_is_an_error_and_a_plain_call_passes_it_by() {
+    let here = Place::new();
+    std::fs::create_dir(here.path("closed")).unwrap();
+    for (name, mode) in [("closed", 0o555), ("", 0o755)] {
+        std::fs::set_permissions(here.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let named = as_somebody(&here, "closed", &["tiers", "--directory", "."]);
+    refused(&named, 1, &["/closed: no file can be made: Permission denied", "that you may write"]);
+    let output = as_somebody(&here, "closed", &["tiers", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for disk in report["disks"].as_array().unwrap() {
+        let why = disk["not_measured"].as_str().unwrap_or_default();
+        assert!(disk["measured"].is_null(), "{disk}");
+        assert!(disk["tier"].is_null() || why.starts_with("not measured: give --directory DIR"), "{disk}");
+    }
+}
+
+#[test]
+fn memory_is_no_tier_where_a_directory_of_it_is_named() {
+    let here = Place::new();
+    let report = json(&here, &["tiers", "--json", "--no-measure", "--directory", "/dev/shm"]);
+    let disks = report["disks"].as_array().unwrap();
+    let Some(memory) = disks.iter().find(|disk| disk["file_system"].as_str() == Some("tmpfs")) else {
+        // A system without one there.
+        return assert!(!stdout(&here.run(&["tiers", "--no-measure"])).contains("tmpfs"));
+    };
+    assert_eq!((memory["tier"].as_str(), memory["refused"].as_str()), (None, Some("memory")));
+    assert!(!stdout(&here.run(&["tiers", "--no-measure"])).contains("tmpfs"), "not listed where nobody asked");
+}
+
+#[test]
+fn a_gpu_has_a_line_and_a_budget_of_its_own() {
+    let here = Place::new();
+    let driver = terrace_tests::simcuda::without_symbols(&[]);
+    let words = ["tiers", "--no-measure", "--driver", driver.to_str().unwrap()];
+    let report = json(&here, &[&words[..], &["--json"]].concat());
+    let (gpu, budgets) = (&report["gpus"][0], report["budgets"].as_array().unwrap());
+    assert_eq!((gpu["device"].as_str(), gpu["shares_memory"].as_bool()), (Some("cuda:0"), Some(false)));
+    assert!(number(gpu, "free_bytes") <= number(gpu, "total_bytes") && number(gpu, "free_bytes") > 0.0, "{gpu}");
+    assert_eq!((budgets.len(), budgets[1]["of"][0].as_str()), (2, Some("cuda:0")));
+    assert_eq!((&budgets[1]["joint"], &report["notes"]), (&Value::Bool(false), &Value::Array(Vec::new())));
+    let output = here.run(&words);
+    assert!(stdout(&output).contains("budget of cuda:0: ") && stdout(&output).contains("gpu"), "{}", stdout(&output));
+}
