@@ -165,6 +165,19 @@ fn a_directory_of_another_user_is_an_error_and_a_plain_call_passes_it_by() {
 }
 
 #[test]
+fn little_memory_is_measured_with_less_of_it() {
+    let here = Place::new();
+    let program = env!("CARGO_BIN_EXE_terrace");
+    // 200 MB of addresses: the two buffers of 128 MiB do not fit.
+    let script = format!("ulimit -v 200000 && exec {program} tiers --json");
+    let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(here.path("")).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let memory = &report["memory_measured"];
+    assert!(memory.is_null() || number(memory, "buffer_bytes") <= (64 << 20) as f64, "{memory}");
+}
+
+#[test]
 fn memory_is_no_tier_where_a_directory_of_it_is_named() {
     let here = Place::new();
     let report = json(&here, &["tiers", "--json", "--no-measure", "--directory", "/dev/shm"]);

@@ -32,9 +32,9 @@ pub fn all(args: &TiersArgs, machine: &mut Machine) -> Result<Option<MemoryFigur
     usual.into_iter().flatten().for_each(|directory| of_ours(&directory, machine));
     rest(machine, |disk| format!("not measured: give --directory DIR, one on {} that you may write", disk.device));
     let bar = bar("memory", 1);
-    let figures = memory(machine.cpu.available_bytes);
+    let figures = memory(machine.budgets.first().and_then(|budget| budget.bytes));
     bar.finish_and_clear();
-    Ok(Some(figures))
+    Ok(figures)
 }
 
 /// Says why of each disk that could be measured and was not.

@@ -85,7 +85,7 @@ struct Report {
     terrace: &'static str,
     #[serde(flatten)]
     machine: Machine,
-    /// What was measured of memory; `null` with `--no-measure`.
+    /// What was measured of memory; `null` with `--no-measure`, and where there was none to measure with.
     memory_measured: Option<MemoryFigures>,
     /// GPUs that cannot be opened, and what is missing where there is none.
     notes: Vec<String>,

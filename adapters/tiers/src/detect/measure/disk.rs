@@ -4,6 +4,10 @@
 //! nothing is left behind however the process ends; at most 256 MiB and 1 % of what is free; about two seconds: each phase has
 //! its time, and waits for what is on its way. Only bytes that were written are read: others are not on the disk.
 //! Asks from below: a directory that this user may write.
+//!
+//! What was just written may still lie in the disk's own memory: a disk that turns and remembers 256 MiB can look like flash.
+//! Each block is read once and in an order that nothing foresees, which is all that can be done in two seconds; the user's word
+//! mends the rest.
 
 use super::pump::{Work, run};
 use super::{DiskFigures, Phase, mix};

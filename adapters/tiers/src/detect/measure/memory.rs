@@ -1,6 +1,6 @@
 //! The machine's memory: how fast it is copied, and how long a read takes whose place the read before told.
 //!
-//! Promises upward: within half a second and 256 MiB, less where little is available.
+//! Promises upward: within half a second and 256 MiB, less where little is available or given; nothing where none is.
 
 use super::mix;
 use serde::Serialize;
@@ -30,15 +30,27 @@ const TIME: Duration = Duration::from_millis(150);
 /// Words of a cache line of 64 bytes: one node of the walk.
 const LINE: usize = 16;
 
-/// Measures, with at most a sixteenth of what is available for the two buffers.
-pub fn memory(available_bytes: Option<u64>) -> MemoryFigures {
-    let bytes = (available_bytes.unwrap_or(LEAST * 32) / 32).clamp(LEAST, MOST) as usize;
-    let copy = copy(bytes);
-    MemoryFigures { buffer_bytes: bytes as u64, copy_bytes_per_s: copy, latency_ns: walk(bytes) }
+/// Measures, with at most a sixteenth of what is available for the two buffers; with half of it, and so on, where the system
+/// does not give that. `None` where it does not even give 8 MiB.
+pub fn memory(available_bytes: Option<u64>) -> Option<MemoryFigures> {
+    let most = (available_bytes.unwrap_or(LEAST * 32) / 32).clamp(LEAST, MOST);
+    let sizes = std::iter::successors(Some(most), |bytes| Some(bytes / 2).filter(|&half| half >= LEAST));
+    sizes.into_iter().find_map(|bytes| {
+        let (copy_bytes_per_s, latency_ns) = (copy(bytes as usize)?, walk(bytes as usize)?);
+        Some(MemoryFigures { buffer_bytes: bytes, copy_bytes_per_s, latency_ns })
+    })
 }
 
-fn copy(bytes: usize) -> u64 {
-    let (from, mut to) = (vec![1u8; bytes], vec![2u8; bytes]);
+/// `count` values, if there is memory for them.
+fn filled<T: Clone>(value: T, count: usize) -> Option<Vec<T>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(count).ok()?;
+    values.resize(count, value);
+    Some(values)
+}
+
+fn copy(bytes: usize) -> Option<u64> {
+    let (from, mut to) = (filled(1u8, bytes)?, filled(2u8, bytes)?);
     let (begin, mut times) = (Instant::now(), Vec::new());
     // The first round is a warm-up.
     while times.len() < 4 || begin.elapsed() < TIME {
@@ -49,18 +61,19 @@ fn copy(bytes: usize) -> u64 {
     }
     times.remove(0);
     times.sort_unstable();
-    (bytes as f64 / times[times.len() / 2].as_secs_f64().max(1e-9)) as u64
+    Some((bytes as f64 / times[times.len() / 2].as_secs_f64().max(1e-9)) as u64)
 }
 
-fn walk(bytes: usize) -> f64 {
+fn walk(bytes: usize) -> Option<f64> {
     let nodes = bytes / (LINE * 4);
     // One circle through all lines in an order that no prefetcher foresees (Sattolo's algorithm).
-    let mut order: Vec<u32> = (0..nodes as u32).collect();
+    let mut order = filled(0u32, nodes)?;
+    order.iter_mut().zip(0..).for_each(|(place, number)| *place = number);
     let mut state = 7;
     for i in (1..nodes).rev() {
         order.swap(i, (mix(&mut state) % i as u64) as usize);
     }
-    let mut lines = vec![[0u32; LINE]; nodes];
+    let mut lines = filled([0u32; LINE], nodes)?;
     order.iter().zip(&mut lines).for_each(|(next, line)| line[0] = *next);
     drop(order);
     let (begin, mut steps, mut at) = (Instant::now(), 0u64, 0usize);
@@ -72,7 +85,7 @@ fn walk(bytes: usize) -> f64 {
         steps += 4096;
     }
     black_box(at);
-    begin.elapsed().as_nanos() as f64 / steps as f64
+    Some(begin.elapsed().as_nanos() as f64 / steps as f64)
 }
 
 #[cfg(test)]
@@ -81,11 +94,12 @@ mod tests {
 
     #[test]
     fn buffers_follow_what_is_available_and_figures_make_sense() {
-        let figures = memory(Some(1 << 20));
+        let figures = memory(Some(1 << 20)).expect("there are 8 MiB");
         assert_eq!(figures.buffer_bytes, LEAST);
         // Slower than any machine that runs this, and faster than any there is.
         assert!((1 << 20..1 << 44).contains(&figures.copy_bytes_per_s), "{figures:?}");
         assert!((0.1..100_000.0).contains(&figures.latency_ns), "{figures:?}");
-        assert_eq!(memory(Some(1 << 30)).buffer_bytes, 32 << 20);
+        assert_eq!(memory(Some(1 << 30)).map(|figures| figures.buffer_bytes), Some(32 << 20));
+        assert!(filled([0u8; 1 << 20], usize::MAX >> 21).is_none(), "more than there is");
     }
 }
