@@ -151,6 +151,13 @@ fn stacks_are_what_is_below_them_and_the_slowest_of_it() {
     let disks = btrfs.machine(Vec::new()).disks;
     let devices: Vec<_> = disks.iter().map(|disk| (disk.mount.to_str(), disk.device.as_str())).collect();
     assert_eq!(devices, [(Some("/"), "dm-0"), (Some("/home"), "dm-1")]);
+    // Two parts of one disk are one disk; where names decide, the slowest does.
+    let emmc = "platform/mmc_host/mmc0/mmc0:0001/block/mmcblk0";
+    let (first, second) = (format!("{NVME}/nvme0n1p1"), format!("{NVME}/nvme0n1p2"));
+    let parts = World::new().disk("259:0", NVME, 0).partition("259:1", &first).partition("259:2", &second);
+    let parts = parts.disk("179:0", emmc, 0).stack("9:0", "virtual/block/md0", &[&first, emmc, &second]);
+    let parts = parts.mount("9:0 /data ext4 /dev/md0 rw").only();
+    assert_eq!((class(&parts), parts.drives.len()), ((Some(TierKind::Ssd), By::Transport), 2));
     // A fast and a slow one are slow: the fast one's name decides nothing.
     let mixed = World::new().disk("259:0", NVME, 0).disk("8:0", ATA, 1);
     let mixed = mixed.stack("9:1", "virtual/block/md1", &[NVME, ATA]).mount("9:1 /data ext4 /dev/md1 rw").only();

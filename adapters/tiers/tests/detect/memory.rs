@@ -80,10 +80,12 @@ fn a_containers_path_is_looked_for_under_what_its_mount_shows() {
     let of = |path: &str| {
         let limit = "sys/fs/cgroup/memory.max";
         let world = World::new().file("proc/self/cgroup", &format!("0::{path}\n")).file(limit, "1073741824\n");
+        let world = world.file("sys/fs/cgroup/job/memory.max", "1048576\n");
         let mountinfo = "1 1 0:20 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
         cpu(&world.file("proc/self/mountinfo", mountinfo)).groups.limits.len()
     };
     assert_eq!([of("/docker/abc"), of("/"), of("/../.."), of("/other")], [1; 4]);
+    assert_eq!(of("/docker/abc/job"), 2);
 }
 
 #[test]

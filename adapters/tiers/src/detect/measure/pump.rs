@@ -113,8 +113,16 @@ fn engine(depth: u32, sink: Arc<Pump>) -> std::io::Result<Arc<dyn Engine>> {
     }
 }
 
-/// Does the work. Frames are filled as they are found.
+/// Does the work. What is written is what the frames hold, each block with a number of its own.
 pub(super) fn run(work: Work, frames: &Frames) -> Result<Outcome, super::Unmeasured> {
+    run_on(engine, work, frames)
+}
+
+fn run_on(
+    engine: impl FnOnce(u32, Arc<Pump>) -> std::io::Result<Arc<dyn Engine>>,
+    work: Work,
+    frames: &Frames,
+) -> Result<Outcome, super::Unmeasured> {
     let depth = work.depth;
     let memory: Vec<Frame> = (0..depth).map(|_| frames.take(work.bytes)).collect::<Result<_, _>>()?;
     let until = Instant::now() + work.time;
@@ -134,5 +142,64 @@ pub(super) fn run(work: Work, frames: &Frames) -> Result<Outcome, super::Unmeasu
     match state.fault.take() {
         Some(fault) => Err(fault.into()),
         None => Ok(Outcome { done: state.done, elapsed, engine: engine.name() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::measure::Unmeasured;
+
+    const BLOCK: usize = 4096;
+
+    fn work(op: Op, blocks: u64, time: Duration) -> (tempfile::TempDir, Work) {
+        let here = tempfile::tempdir().expect("a folder");
+        let slab = Slab::create(&here.path().join("slab"), 64 * BLOCK as u64).expect("a file");
+        let offsets = (0..blocks).map(|block| block * BLOCK as u64).collect();
+        (here, Work { op, slab: Arc::new(slab), bytes: BLOCK, offsets, depth: 4, time })
+    }
+
+    /// On the engine that the system has, and on threads, which may not be dropped by one of themselves.
+    fn on_both(op: Op, blocks: u64, time: Duration) -> [Result<Outcome, Unmeasured>; 2] {
+        let frames = Frames::new(1 << 20).expect("memory");
+        let (_here, first) = work(op, blocks, time);
+        let (_there, second) = work(op, blocks, time);
+        let threads = |_, sink: Arc<Pump>| -> std::io::Result<Arc<dyn Engine>> { Ok(Arc::new(Threads::new(3, sink)?)) };
+        let both = [run(first, &frames), run_on(threads, second, &frames)];
+        assert_eq!(frames.usage().0, 0, "all memory is back");
+        both
+    }
+
+    #[test]
+    fn all_is_done_where_there_is_time_and_one_where_there_is_none() {
+        let day = Duration::from_secs(86_400);
+        for (op, blocks) in [(Op::Write, 64), (Op::Read, 64), (Op::Read, 3), (Op::Read, 0)] {
+            let done = on_both(op, blocks, day).map(|outcome| outcome.expect("it is a good file").done);
+            assert_eq!(done, [blocks; 2], "{op:?}");
+        }
+        let done = on_both(Op::Write, 64, Duration::ZERO).map(|outcome| outcome.expect("it is a good file").done);
+        assert_eq!(done, [1; 2]);
+        let engine = on_both(Op::Read, 1, day)[1].as_ref().map(|outcome| outcome.engine).ok();
+        assert_eq!(engine, Some("threads"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_a_fault_and_ends_it() {
+        for outcome in on_both(Op::Read, 1000, Duration::from_secs(86_400)) {
+            let Err(Unmeasured::File(fault)) = outcome else { panic!("the file has 64 blocks") };
+            // Those that were on their way with the first that failed may fail too; no more are begun.
+            let block = fault.offset / BLOCK as u64;
+            assert!(fault.reason == Reason::End && (64..80).contains(&block), "{fault}");
+        }
+    }
+
+    #[test]
+    fn no_two_blocks_that_are_written_are_the_same() {
+        let frames = Frames::new(1 << 20).expect("memory");
+        let (here, work) = work(Op::Write, 64, Duration::from_secs(86_400));
+        run(work, &frames).expect("it is a good file");
+        let written = std::fs::read(here.path().join("slab")).expect("a file");
+        let blocks: std::collections::HashSet<&[u8]> = written.chunks(BLOCK).collect();
+        assert_eq!(blocks.len(), 64);
     }
 }
