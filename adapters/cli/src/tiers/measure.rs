@@ -52,8 +52,11 @@ fn of_user(named: &Named, machine: &mut Machine) -> Result<(), Failure> {
     if disk.class.tier.is_none() || disk.measured.is_some() {
         return Ok(());
     }
-    let figures = one(disk, &real).map_err(Failure::Measure)?;
-    disk.take(figures);
+    match one(disk, &real) {
+        Err(Why::Directory(why) | Why::Disk(why)) => return Err(Failure::Measure(why)),
+        Err(Why::Little(why)) => disk.take(Err(format!("not measured: {why}"))),
+        Ok(figures) => disk.take(Ok(figures)),
+    }
     Ok(())
 }
 
@@ -61,19 +64,30 @@ fn of_user(named: &Named, machine: &mut Machine) -> Result<(), Failure> {
 fn of_ours(directory: &Path, machine: &mut Machine) {
     let listed = machine.disks.len();
     let Ok((disk, real)) = machine.disk_of(directory) else { return };
-    if disk.class.tier.is_some()
-        && disk.measured.is_none()
-        && disk.not_measured.is_none()
-        && let Ok(figures) = one(disk, &real)
-    {
-        disk.take(figures);
+    if disk.class.tier.is_some() && disk.measured.is_none() && disk.not_measured.is_none() {
+        match one(disk, &real) {
+            // Not for this user; the next directory may be.
+            Err(Why::Directory(_)) => {}
+            Err(Why::Disk(why) | Why::Little(why)) => disk.take(Err(format!("not measured: {why}"))),
+            Ok(figures) => disk.take(Ok(figures)),
+        }
     }
     machine.disks.truncate(listed);
 }
 
-/// Figures, or why a disk cannot give any; an error where the directory is at fault.
+/// Why there are no figures, in words.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is measured there"))]
+enum Why {
+    /// The directory takes no file.
+    Directory(String),
+    /// The disk, or the system, failed.
+    Disk(String),
+    /// Nobody is at fault: too little is free, or this system is not Linux.
+    Little(String),
+}
+
 #[cfg(target_os = "linux")]
-fn one(disk: &Disk, directory: &Path) -> Result<Result<DiskFigures, String>, String> {
+fn one(disk: &Disk, directory: &Path) -> Result<DiskFigures, Why> {
     use terrace_tiers::detect::measure::{Phase, Unmeasured, disk as measure};
     let bar = bar(&disk.device, Phase::ALL.len() as u64);
     let figures = measure(directory, |phase| {
@@ -81,16 +95,16 @@ fn one(disk: &Disk, directory: &Path) -> Result<Result<DiskFigures, String>, Str
         bar.inc(1);
     });
     bar.finish_and_clear();
-    match figures {
-        Ok(figures) => Ok(Ok(figures)),
-        Err(full @ Unmeasured::Full { .. }) => Ok(Err(format!("not measured: {full}"))),
-        Err(error) => Err(error.to_string()),
-    }
+    figures.map_err(|error| match error {
+        Unmeasured::Full { .. } => Why::Little(error.to_string()),
+        Unmeasured::Directory(..) => Why::Directory(error.to_string()),
+        Unmeasured::File(_) | Unmeasured::System(_) => Why::Disk(error.to_string()),
+    })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn one(_: &Disk, _: &Path) -> Result<Result<DiskFigures, String>, String> {
-    Ok(Err("not measured: only on Linux".into()))
+fn one(_: &Disk, _: &Path) -> Result<DiskFigures, Why> {
+    Err(Why::Little("only Linux can be measured".into()))
 }
 
 /// Progress over steps; hidden unless standard error is a terminal.

@@ -234,14 +234,14 @@ fn contradiction(drive: &Drive, tier: TierKind) -> Option<String> {
 fn guess(drives: &[Drive]) -> (TierKind, String) {
     let turns = |drive: &Drive| drive.rotational.unwrap_or(true) && drive.transport != Transport::Virtual;
     match drives.iter().find(|drive| turns(drive)) {
-        _ if drives.is_empty() => (TierKind::Hdd, "the system names no disk, and nothing was measured".into()),
+        _ if drives.is_empty() => (TierKind::Hdd, "the system names no disk: taken for the slowest".into()),
         Some(drive) => {
             let says = drive.rotational.map_or("says nothing".into(), |says| format!("says {}", u8::from(says)));
-            (TierKind::Hdd, format!("not measured; rotational of {} {says}", drive.name))
+            (TierKind::Hdd, format!("rotational of {} {says}, and nothing else is known", drive.name))
         }
         None if drives.iter().any(|drive| drive.transport == Transport::Virtual) => {
-            (TierKind::Ssd, "not measured; most virtual disks are flash, and their rotational says nothing".into())
+            (TierKind::Ssd, "most virtual disks are flash, and their rotational says nothing".into())
         }
-        None => (TierKind::Ssd, "not measured; rotational says 0".into()),
+        None => (TierKind::Ssd, "rotational says 0, and nothing else is known".into()),
     }
 }

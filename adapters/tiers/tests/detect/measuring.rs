@@ -24,9 +24,9 @@ fn a_disk_is_measured_and_nothing_is_left() {
     let rates = [figures.write_bytes_per_s, figures.read_bytes_per_s, figures.random_4k_qd16_iops];
     assert!(rates.iter().all(|&rate| rate > 0) && figures.random_4k_read_p50_ns > 100, "{figures:?}");
     let ratio = figures.random_4k_qd1_iops as f64 / figures.sequential_4k_qd1_iops as f64;
-    assert!((ratio / figures.random_over_sequential - 1.0).abs() < 0.05, "{figures:?}");
+    assert!((ratio / figures.random_over_sequential - 1.0).abs() < 0.2, "{figures:?}");
     let depth = figures.random_4k_qd16_iops as f64 / figures.random_4k_qd1_iops as f64;
-    assert!((depth / figures.depth_scaling - 1.0).abs() < 0.05, "{figures:?}");
+    assert!((depth / figures.depth_scaling - 1.0).abs() < 0.2, "{figures:?}");
     assert!(["ring", "threads"].contains(&figures.engine));
     // What it says of itself is taken in.
     let mut machine = Machine::look(Vec::new());
