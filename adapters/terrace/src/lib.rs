@@ -50,6 +50,12 @@ pub use terrace_host::{Global, Heap, stats};
 #[cfg(feature = "global")]
 pub use terrace_host as host;
 
+/// Buffers by handle that live in the best tier, move as they are used, and can be made durable.
+#[cfg(feature = "tiers")]
+pub use terrace_tiers as tiers;
+#[cfg(all(feature = "tiers", target_os = "linux"))]
+pub use terrace_tiers::{Buffer, Manager, Preset};
+
 /// The README's examples, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

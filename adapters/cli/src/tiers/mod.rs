@@ -8,6 +8,8 @@
 //! write, and without a name, so that none is ever seen; a directory that was named is measured, or an error says why not.
 //! Asks from below: [`terrace_tiers::detect`], devices for what they say of themselves.
 
+#[cfg(target_os = "linux")]
+mod demo;
 mod measure;
 mod show;
 
@@ -24,6 +26,7 @@ const HELP: &str = "\
 Examples:
   terrace tiers
   terrace tiers --directory /mnt/data --directory /mnt/archive=hdd
+  terrace tiers --demo --directory /mnt/data
   terrace tiers --json | jq '.disks[] | [.device, .tier, .free_bytes, .measured.random_4k_read_p50_ns]'
 
 What is measured: memory, and the disks of the current directory, of the temporary one (TMPDIR, else /tmp) and of each
@@ -35,7 +38,11 @@ sequential ones, else by what sixteen at once gain. What it says of itself (rota
 
 Free is what could be had now. A GPU that shares the machine's memory has one budget together with the CPU.
 
-Exit codes: 0 done; 1 a named directory could not be measured; 2 bad input or usage.";
+With --demo nothing is measured: buffers of 192 MiB live in 32 MiB of memory and a directory (the current one, or that
+of --directory); they are written, read, leased, synced and found again after a restart, and every byte is checked.
+
+Exit codes: 0 done, and with --demo every byte was right; 1 a named directory could not be measured, or the demo found a
+wrong byte or an error; 2 bad input or usage.";
 
 /// Arguments of `terrace tiers`.
 #[derive(Args, Debug)]
@@ -47,6 +54,9 @@ pub struct TiersArgs {
     /// Measure nothing, write nothing.
     #[arg(long)]
     pub no_measure: bool,
+    /// Show it: far more data than memory moves between tiers, and every byte is checked.
+    #[arg(long, conflicts_with = "no_measure")]
+    pub demo: bool,
     /// Print JSON in place of the table.
     #[arg(long)]
     pub json: bool,
@@ -93,11 +103,28 @@ struct Report {
 
 /// Looks, measures, and prints.
 pub fn run(args: &TiersArgs) -> Result<(), Failure> {
+    if args.demo {
+        return demo(args);
+    }
     args.driver.load()?;
     let (gpus, notes) = gpus();
     let mut machine = Machine::look(gpus);
     let memory_measured = measure::all(args, &mut machine)?;
     show::write(args, &Report { terrace: env!("CARGO_PKG_VERSION"), machine, memory_measured, notes })
+}
+
+#[cfg(target_os = "linux")]
+fn demo(args: &TiersArgs) -> Result<(), Failure> {
+    match &args.directories[..] {
+        [] => demo::run(Path::new("."), args.json),
+        [one] => demo::run(&one.path, args.json),
+        _ => Err(Failure::Usage("--demo takes one --directory".into())),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn demo(_: &TiersArgs) -> Result<(), Failure> {
+    Err(Failure::Usage("tiers of files are for Linux only".into()))
 }
 
 /// What GPUs say of themselves.

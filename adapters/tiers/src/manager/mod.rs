@@ -35,6 +35,7 @@ pub use builder::{Builder, OnPressure, Preset};
 pub use durable::NAME;
 pub use error::Error;
 pub use lease::{Lease, LeaseMut};
+pub use state::Moves;
 
 use crate::ledger::{Event, Hint, TierKind, TierView};
 use access::Seat;
@@ -298,6 +299,11 @@ impl Manager {
         let state = self.shared.state();
         let of = |tier| Some((state.ledger.tier(tier)?, self.shared.store(tier).ok().map(Store::stats)));
         self.shared.tiers().filter_map(of).collect()
+    }
+
+    /// What was moved so far.
+    pub fn moves(&self) -> Moves {
+        self.shared.state().moves
     }
 
     /// Maintenance by call: `now` in milliseconds, never less than before.

@@ -43,6 +43,42 @@ pub(super) struct State {
     pub pinned: u64,
     /// Levels that callbacks are told of when the lock is free.
     pub levels: Vec<(Tier, Level)>,
+    pub moves: Moves,
+}
+
+/// What was moved since the manager was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Copies to better tiers.
+    pub up: u64,
+    /// Bytes of them.
+    pub bytes_up: u64,
+    /// Copies to tiers below.
+    pub down: u64,
+    /// Bytes of them, those that were there already included.
+    pub bytes_down: u64,
+    /// Copies that were given up without moving anything, as the bytes were elsewhere.
+    pub dropped: u64,
+    /// Copies that failed, or found no room.
+    pub failed: u64,
+}
+
+impl Moves {
+    fn count(&mut self, event: &Event, bytes: u64) {
+        match event {
+            Event::Moved { from, to, outcome: Outcome::Done, .. } if to < from => {
+                self.up += 1;
+                self.bytes_up += bytes;
+            }
+            Event::Moved { outcome: Outcome::Done, .. } => {
+                self.down += 1;
+                self.bytes_down += bytes;
+            }
+            Event::Moved { outcome: Outcome::Full | Outcome::Failed, .. } => self.failed += 1,
+            Event::Dropped { done: true, .. } => self.dropped += 1,
+            _ => {}
+        }
+    }
 }
 
 impl State {
@@ -58,6 +94,7 @@ impl State {
             next_object: 1,
             pinned: 0,
             levels: Vec::new(),
+            moves: Moves::default(),
         }
     }
 
@@ -74,6 +111,7 @@ impl State {
                 events.extend(self.act(shared, action));
             }
             if let Event::Moved { id, .. } | Event::Dropped { id, .. } = event {
+                self.moves.count(&event, self.bodies.get(&id).map_or(0, |body| body.bytes));
                 self.ended(shared, id);
             }
         }
