@@ -207,3 +207,23 @@ fn a_gpu_has_a_line_and_a_budget_of_its_own() {
     let output = here.run(&words);
     assert!(stdout(&output).contains("budget of cuda:0: ") && stdout(&output).contains("gpu"), "{}", stdout(&output));
 }
+
+#[test]
+fn the_demo_moves_buffers_and_every_byte_is_right() {
+    let here = Place::new();
+    let report = json(&here, &["tiers", "--demo", "--json", "--directory", "."]);
+    assert!(number(&report, "data_bytes") >= 6.0 * number(&report, "memory_bytes"), "{report}");
+    assert!(number(&report, "bytes_checked") >= 5.0 * number(&report, "data_bytes"), "{report}");
+    for name in ["promotions", "demotions", "drops_without_copying", "synced"] {
+        assert!(number(&report, name) > 0.0, "{name} in {report}");
+    }
+    assert_eq!(report["synced"], report["found_after_restart"], "{report}");
+    assert_eq!(here.names(), [""; 0], "nothing is left");
+}
+
+#[test]
+fn the_demo_says_where_it_cannot_be() {
+    let here = Place::new();
+    refused(&here.run(&["tiers", "--demo", "--directory", "nowhere"]), 2, &["nowhere", "another --directory"]);
+    refused(&here.run(&["tiers", "--demo", "--directory", ".", "--directory", "."]), 2, &["one --directory"]);
+}

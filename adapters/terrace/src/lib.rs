@@ -57,6 +57,6 @@ pub use terrace_tiers as tiers;
 pub use terrace_tiers::{Buffer, Manager, Preset};
 
 /// The README's examples, run as tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "tiers"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
