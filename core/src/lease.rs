@@ -224,6 +224,22 @@ impl Lease {
         self.word.fetch_and(!WANTED, Ordering::Relaxed);
     }
 
+    /// Asks that the mover be told when the last lease is given back. `false`: none is held, nothing was asked.
+    pub fn want(&self) -> bool {
+        let want = |word| if free(word).is_ok() { Err(Refused::Closed) } else { Ok(word | WANTED) };
+        self.change(Ordering::Relaxed, want).is_ok()
+    }
+
+    /// Whether the bytes are counted as pinned at this moment.
+    pub fn is_counted(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & COUNTED != 0
+    }
+
+    /// Whether a shared lease is held at this moment.
+    pub fn is_shared(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & SHARED != 0
+    }
+
     /// Whether any lease is held at this moment.
     pub fn is_held(&self) -> bool {
         free(self.word.load(Ordering::Relaxed)).is_err()

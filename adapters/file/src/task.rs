@@ -51,10 +51,14 @@ pub(crate) fn drives(engine: usize) -> bool {
 
 /// Says so while something is done.
 pub(crate) fn driving<T>(engine: usize, work: impl FnOnce() -> T) -> T {
-    let before = DRIVES.replace(engine);
-    let result = work();
-    DRIVES.set(before);
-    result
+    struct Before(usize);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            DRIVES.set(self.0);
+        }
+    }
+    let _before = Before(DRIVES.replace(engine));
+    work()
 }
 
 /// A queue of tasks. Clones are the same.
@@ -143,7 +147,9 @@ impl Tasks {
             return begin().wait();
         };
         self.expect();
-        let result = driving(engine, || {
+        // Dropped also when a task's panic comes through here.
+        let _leave = Leave { tasks: self, driver: &**driver };
+        driving(engine, || {
             let mut join = std::pin::pin!(begin());
             let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
             let mut context = Context::from_waker(&waker);
@@ -155,14 +161,7 @@ impl Tasks {
                     std::thread::park();
                 }
             }
-        });
-        // What others were not woken for, as this thread was there.
-        if self.ready() > 0 || driver.wants_help() {
-            driver.nudge();
-        } else {
-            self.state().driven = false;
-        }
-        result
+        })
     }
 
     /// Polls one ready task: number `which` in the queue, counted round. False when none is ready. The order in which tasks
@@ -186,6 +185,24 @@ impl Tasks {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The end of a thread's help: what others were not woken for, as it was there, is theirs now.
+struct Leave<'a> {
+    tasks: &'a Tasks,
+    driver: &'a dyn Driver,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        let mut state = self.tasks.state();
+        state.driven = !state.ready.is_empty();
+        let left = state.driven;
+        drop(state);
+        if left || self.driver.wants_help() {
+            self.driver.nudge();
+        }
     }
 }
 

@@ -14,6 +14,9 @@ fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
 }
 
+/// Seeds that found a mistake: a wish and a request that had the same buffer copied to and fro without end.
+const FOUND: [u64; 1] = [413_380];
+
 /// Says which seed it was.
 struct Named(u64);
 
@@ -28,7 +31,7 @@ impl Drop for Named {
 #[test]
 fn whatever_happens_nothing_is_lost_nobody_is_passed_and_silence_comes() {
     let (first, seeds) = (setting("TERRACE_LEDGER_FIRST", 1), setting("TERRACE_LEDGER_SEEDS", 300));
-    for seed in first..first + seeds {
+    for seed in (first..first + seeds).chain(FOUND) {
         let _named = Named(seed);
         let mut people = People::new(seed);
         (0..300).for_each(|_| people.step());
@@ -39,7 +42,7 @@ fn whatever_happens_nothing_is_lost_nobody_is_passed_and_silence_comes() {
 #[test]
 fn where_the_last_tier_is_large_enough_everyone_is_served() {
     let (first, seeds) = (setting("TERRACE_LEDGER_FIRST", 1), setting("TERRACE_LEDGER_SEEDS", 300));
-    for seed in first..first + seeds {
+    for seed in first..first + seeds.div_ceil(3) {
         let _named = Named(seed);
         let mut numbers = Numbers(seed);
         let mut settings = settings(2, &[100, 150, 300, 1 << 30]);
@@ -49,6 +52,10 @@ fn where_the_last_tier_is_large_enough_everyone_is_served() {
             let (bytes, wait) = (1 + numbers.below(100), numbers.below(2) == 0);
             let hint =
                 Hint { tier: (numbers.below(4) == 0).then(|| numbers.below(4) as u8), keep: numbers.below(4) == 0 };
+            if numbers.below(3) == 0 {
+                // What was used is not in use.
+                world.used.extend(world.buffers.keys());
+            }
             below += usize::from(hint.tier.is_some_and(|tier| tier >= 2));
             world.asked.push(Asked { ticket, bytes, tenant: 0, wait });
             world.tell(Event::Allocate { ticket, bytes, tenant: 0, wait, hint }).expect("a new ticket");

@@ -115,8 +115,13 @@ impl Owned {
     fn new(depth: u32, shared: Arc<Shared>, sink: Arc<dyn Sink>) -> std::io::Result<Self> {
         // One entry more than requests: for the event.
         let entries = depth * 2;
-        let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
-        // Kernels before 6.1 know neither.
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            // Else completions would come only to who waits for them.
+            .setup_taskrun_flag()
+            .build(entries);
+        // Kernels before 6.1 do not know them.
         let ring = ring.or_else(|_| IoUring::new(entries))?;
         let flying = std::iter::repeat_with(|| None).take(depth as usize).collect();
         let free = (0..depth).rev().collect();

@@ -146,6 +146,7 @@ impl Shared {
         log.limbo.clear();
         log.garbage.extend(log.anchor.take());
         self.sweep(log).await;
+        self.space.made();
         Ok(())
     }
 
@@ -179,7 +180,7 @@ impl Shared {
 
     /// Removes files that are not needed any more. What cannot be removed is tried again later.
     pub(super) async fn sweep(&self, log: &mut Log) {
-        for (file, bytes) in std::mem::take(&mut log.garbage).into_iter().filter(|(_, bytes)| *bytes > 0) {
+        for (file, bytes) in std::mem::take(&mut log.garbage) {
             match ask(&*self.disk, Order::Remove { file }).await.result {
                 Ok(_) => self.space.uncount(bytes),
                 Err(_) => log.garbage.push((file, bytes)),

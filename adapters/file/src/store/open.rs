@@ -1,7 +1,7 @@
 //! Opening a store: what is durable is found, what is not is room.
 //!
-//! Promises upward: nothing is changed before it is known that the files are this store's; a log is written on only after what
-//! lies behind its end has been made void; what was saved by one copy alone has two again.
+//! Promises upward: nothing is changed before it is known that the files are this store's; what was found is written to a new
+//! log, with two good copies, before the old ones go.
 //! Asks from below: the logs ([`read`](super::read)).
 
 use super::block::Entry;
@@ -33,9 +33,15 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     // A power cut may have left names that the directory does not hold yet.
     ask(&*disk, Order::SyncNames).await.result?;
     let space = Arc::new(Space::new(options.cap, options.log_bytes));
-    for (slab, bytes) in &found.slabs {
-        space.add(*slab, *bytes, true)?;
+    // A slab of less than a page was being made when the program was killed.
+    let (slabs, stumps): (Vec<_>, Vec<_>) = found.slabs.iter().partition(|(_, bytes)| *bytes >= ALIGN as u64);
+    for (slab, bytes) in slabs {
+        space.add(slab, bytes, true)?;
     }
+    stumps.iter().for_each(|(slab, bytes)| {
+        space.skip(*slab);
+        space.count(*bytes);
+    });
     let others = found.logs.iter().filter(|(log, _)| *log != generation);
     let mut log = Log {
         generation,
@@ -44,16 +50,20 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
         blocks: contents.blocks,
         next: contents.next,
         whole: contents.whole,
-        broken: !contents.whole || contents.damaged,
+        // Never written on: what a killed program wrote may be in some cache only, and one that was not synced is
+        // not made durable by a later sync that says so. The next log says everything anew.
+        broken: true,
         limbo: Vec::new(),
         anchor: None,
-        garbage: others.map(|(log, bytes)| (File::Log(*log), *bytes)).collect(),
+        garbage: others
+            .map(|(log, bytes)| (File::Log(*log), *bytes))
+            .chain(stumps.into_iter().map(|(slab, bytes)| (File::Slab(slab), bytes)))
+            .collect(),
         frames: log_frames,
     };
     found.logs.iter().for_each(|(_, bytes)| space.count(*bytes));
     let map = map(contents, &space);
     let shared = Shared::new(disk, frames, options, space, map);
-    // An empty group: what lies behind the end is older than it, and what lies before it is durable.
     shared.record(&mut log, &[], &Touched::new()).await?;
     shared.sweep(&mut log).await;
     shared.fit(&mut log).await?;

@@ -78,7 +78,7 @@ impl Reader<'_> {
         let (mut group, mut damaged, mut incarnation) = (Vec::new(), false, 0);
         let mut at = 0;
         while at < self.blocks {
-            let Some((header, records, first_copy)) = self.block(at, incarnation).await else { break };
+            let Some((header, records, first_copy)) = self.block(at, incarnation).await? else { break };
             (incarnation, damaged) = (header.incarnation, damaged | !first_copy);
             contents.acked |= header.acked > 0;
             group.push(records);
@@ -105,31 +105,38 @@ impl Reader<'_> {
     /// Refuses what is not ours. A first copy that cannot be read, or of which a bit has flipped, is not: the mirror tells.
     async fn recognise(&mut self) -> Result<(), StoreError> {
         let (file, generation) = (self.file, self.generation);
-        let first = self.single(0).await.map(|block| recognise(file, block));
+        let first = self.single(0).await.map(|block| recognise(file, block)).ok();
         if let Some(Ok(())) = first {
             return Ok(());
         }
-        match self.single(self.blocks).await {
+        match self.single(self.blocks).await.ok() {
             Some(mirror) if sound(mirror, generation, 0, 0).is_some() => Ok(()),
             mirror => first.or_else(|| mirror.map(|block| recognise(file, block))).unwrap_or(Ok(())),
         }
     }
 
-    /// A block, from either copy, and whether the first one was good.
-    async fn block(&mut self, at: u64, incarnation: u32) -> Option<(Header, Vec<u8>, bool)> {
+    /// A block, from either copy, and whether the first one was good. `None`: both copies were read, and are none.
+    ///
+    /// # Errors
+    /// That a copy cannot be read, and the other is none: what cannot be read may well be there.
+    async fn block(&mut self, at: u64, incarnation: u32) -> Result<Option<(Header, Vec<u8>, bool)>, StoreError> {
         if let Some((header, records)) = self.first_copy(at, incarnation).await {
-            return Some((header, records, true));
+            return Ok(Some((header, records, true)));
         }
         let generation = self.generation;
+        let mut refused = Ok(());
         // The mirror, and then the first copy again: the disk may have read it wrong.
         for place in [at + self.blocks, at] {
-            if let Some(block) = self.single(place).await
-                && let Some((header, records)) = sound(block, generation, at, incarnation)
-            {
-                return Some((header, records, false));
+            match self.single(place).await {
+                Ok(block) => {
+                    if let Some((header, records)) = sound(block, generation, at, incarnation) {
+                        return Ok(Some((header, records, false)));
+                    }
+                }
+                Err(fault) => refused = Err(fault),
             }
         }
-        None
+        refused.map(|()| None)
     }
 
     async fn first_copy(&mut self, at: u64, incarnation: u32) -> Option<(Header, Vec<u8>)> {
@@ -153,14 +160,21 @@ impl Reader<'_> {
         answer.result.ok().map(|moved| (moved / BLOCK) as u64)
     }
 
-    /// One block at a place in the file.
-    async fn single(&mut self, place: u64) -> Option<&[u8]> {
-        let frame = self.single.take()?;
-        let order = Order::Read { file: self.file, offset: place * BLOCK as u64, bytes: BLOCK, frame };
-        let answer = ask(self.disk, order).await;
-        self.single = answer.frame;
-        answer.result.ok().filter(|moved| *moved == BLOCK)?;
-        self.single.as_ref().map(|frame| &frame[..BLOCK])
+    /// One block at a place in the file; tried twice.
+    async fn single(&mut self, place: u64) -> Result<&[u8], StoreError> {
+        let (file, offset) = (self.file, place * BLOCK as u64);
+        let mut refused = StoreError::short("read", file, offset);
+        for _ in 0..2 {
+            let Some(frame) = self.single.take() else { break };
+            let answer = ask(self.disk, Order::Read { file, offset, bytes: BLOCK, frame }).await;
+            self.single = answer.frame;
+            match answer.result {
+                Ok(BLOCK) => return Ok(self.single.as_ref().map_or(&[], |frame| &frame[..BLOCK])),
+                Ok(_) => {}
+                Err(fault) => refused = fault.into(),
+            }
+        }
+        Err(refused)
     }
 }
 

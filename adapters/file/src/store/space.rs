@@ -35,6 +35,8 @@ struct State {
     cap: u64,
     /// Bytes that are kept free for the next log: slabs do not take them.
     reserve: u64,
+    /// Bytes of the log that is being made: those are taken from what is kept free.
+    making: u64,
     /// Bytes of logs, of slabs that are being made, and of files that are to be removed.
     others: u64,
 }
@@ -46,8 +48,10 @@ struct Area {
     /// All of it, as the range names it.
     region: RegionId,
     bytes: u64,
-    /// Nothing is placed here any more: a sync of it failed, or it is being removed.
+    /// Nothing is placed here any more: a sync of it failed, or it is being emptied.
     retired: bool,
+    /// A sync of it failed, or of its name: what is not durable here never will be.
+    suspect: bool,
     /// Whether its name survives a power cut.
     named: bool,
     /// Writes answered so far. `synced <= written`.
@@ -106,10 +110,10 @@ impl Extent {
     pub(super) fn safety(&self) -> Safety {
         let state = self.space.state();
         let Some(area) = state.areas.get(&self.slab) else { return Safety::Suspect(self.slab) };
-        // Once durable, always: a slab is also retired while pieces are moved out of it.
+        // Once durable, always.
         match self.stamp == 0 || (self.stamp <= area.synced && area.named) {
             true => Safety::Durable,
-            false if area.retired => Safety::Suspect(self.slab),
+            false if area.suspect => Safety::Suspect(self.slab),
             false => Safety::Sync(self.slab, !area.named),
         }
     }
@@ -135,7 +139,7 @@ impl Area {
         let mut range = Range::new(vec![Slot::EMPTY; SLOTS], PAGE, GoodFit::new())?;
         // 0 is no address: offsets are counted from one page on.
         let region = range.add_region(PAGE, bytes)?;
-        Ok(Self { range, region, bytes, retired: false, named, written: 0, synced: 0 })
+        Ok(Self { range, region, bytes, retired: false, suspect: false, named, written: 0, synced: 0 })
     }
 
     /// Does something that may need more slots.
@@ -172,7 +176,7 @@ impl Area {
 impl Space {
     /// No slabs yet.
     pub(super) fn new(cap: u64, reserve: u64) -> Self {
-        let state = State { areas: BTreeMap::new(), next: 1, hint: 0, cap, reserve, others: 0 };
+        let state = State { areas: BTreeMap::new(), next: 1, hint: 0, cap, reserve, making: 0, others: 0 };
         Self { state: Mutex::new(state) }
     }
 
@@ -205,7 +209,7 @@ impl Space {
     /// The number of a slab to be made, whose bytes are counted from now on. `None`: the cap is reached.
     pub(super) fn plan(&self, bytes: u64) -> Option<u32> {
         let mut state = self.state();
-        if state.used() + state.reserve + bytes > state.cap {
+        if state.used() + state.reserve.saturating_sub(state.making) + bytes > state.cap {
             return None;
         }
         state.others += bytes;
@@ -245,7 +249,13 @@ impl Space {
             });
         }
         state.others += bytes;
+        state.making = bytes;
         Ok(())
+    }
+
+    /// The log is made, and those before it are removed: as much is kept free again.
+    pub(super) fn made(&self) {
+        self.state().making = 0;
     }
 
     /// Counts a file no more: it was not made, or it is removed.
@@ -269,7 +279,7 @@ impl Space {
             match done {
                 true => area.synced = area.synced.max(reach),
                 // What it should have made durable may be gone, and no later sync would say so.
-                false => area.retired = true,
+                false => (area.retired, area.suspect) = (true, true),
             }
         }
     }
@@ -287,6 +297,7 @@ impl Space {
             if let Some(area) = state.areas.get_mut(slab) {
                 area.named |= done;
                 area.retired |= !done;
+                area.suspect |= !done;
             }
         }
     }
@@ -328,8 +339,14 @@ impl Space {
     /// Puts a slab that was retired by [`retire_thinnest`](Self::retire_thinnest) back to use.
     pub(super) fn reopen(&self, slab: u32) {
         if let Some(area) = self.state().areas.get_mut(&slab) {
-            area.retired = false;
+            area.retired = area.suspect;
         }
+    }
+
+    /// Keeps a number from being used: a file has it.
+    pub(super) fn skip(&self, slab: u32) {
+        let mut state = self.state();
+        state.next = state.next.max(slab.saturating_add(1));
     }
 
     /// Whether more is taken than the cap allows, with what is kept free for the next log.

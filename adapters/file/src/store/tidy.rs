@@ -24,7 +24,13 @@ impl Shared {
     pub(super) async fn tidy(&self, log: &mut Log) -> Result<(), StoreError> {
         self.remove_vacant(log, SPARE).await;
         match self.space.retire_thinnest(|used, bytes| used < bytes / THIN) {
-            Some(slab) => self.vacate(log, slab).await,
+            Some(slab) => {
+                let moved = self.vacate(log, slab).await;
+                // Pieces that are not durable are left in it: then it stays in use.
+                self.space.reopen(slab);
+                self.remove_vacant(log, SPARE).await;
+                moved
+            }
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Bytes: how many each tier holds, and each tenant of them.
 //!
-//! Promises upward: sums are kept by the four calls here alone, and never overflow: capacities are at most 2^60 each, so that
+//! Promises upward: sums are kept by the calls here, and by grants and ends of buffers, and never overflow: capacities are at most 2^60 each, so that
 //! eight of them stay below 2^64.
 //! Asks from below: nothing.
 
@@ -85,11 +85,13 @@ pub(super) struct Tenant {
     pub bytes: u64,
     /// Bytes of its copies in each tier, with those under way to it. At most `share.caps`.
     pub held: [u64; TIERS as usize],
+    /// Bytes of those that are about to leave.
+    pub leaving: [u64; TIERS as usize],
 }
 
 impl Tenant {
     pub(super) fn new(share: Share) -> Self {
-        Self { share, bytes: 0, held: [0; TIERS as usize] }
+        Self { share, bytes: 0, held: [0; TIERS as usize], leaving: [0; TIERS as usize] }
     }
 }
 
@@ -123,6 +125,8 @@ impl Ledger {
     /// Gives the room of a copy back, which may still hold its bytes.
     pub(super) fn release(&mut self, tier: Tier, tenant: u16, bytes: u64) {
         self.tenants[usize::from(tenant)].held[usize::from(tier)] -= bytes;
+        // Copies above have somewhere to go.
+        self.tiers[..usize::from(tier)].iter_mut().for_each(|above| above.dry = None);
         let state = &mut self.tiers[usize::from(tier)];
         state.used -= bytes;
         state.over &= state.used > state.capacity;
@@ -131,6 +135,15 @@ impl Ledger {
             Left::One(other) if other == tenant => Left::One(tenant),
             _ => Left::Many,
         };
+    }
+
+    /// A copy is about to leave a tier, or is not any more.
+    pub(super) fn leave(&mut self, tier: Tier, tenant: u16, bytes: u64, leaves: bool) {
+        let whole = &mut self.tiers[usize::from(tier)].leaving;
+        let part = &mut self.tenants[usize::from(tenant)].leaving[usize::from(tier)];
+        for sum in [whole, part] {
+            *sum = if leaves { *sum + bytes } else { *sum - bytes };
+        }
     }
 
     /// Bytes a tenant's copies may still take in a tier, by its cap there.

@@ -62,6 +62,9 @@ impl Ledger {
             let (held, cap) = (tenant.held[usize::from(tier)], tenant.share.caps[usize::from(tier)]);
             let copies = self.sum(|buffer| own(buffer) && counts(buffer, tier));
             ensure(held == copies, "ledger: held = the tenant's copies in a tier", at)?;
+            let leaving = self.sum(|buffer| own(buffer) && leaves(buffer, tier));
+            let known = tenant.leaving[usize::from(tier)];
+            ensure(known == leaving, "ledger: leaving = the tenant's copies about to leave a tier", at)?;
             ensure(held <= cap, "ledger: no tenant is above its cap in a tier", at)
         })
     }

@@ -149,10 +149,14 @@ impl Ledger {
         look: &mut dyn FnMut(Id) -> Look,
         out: &mut Vec<Action>,
     ) -> Result<(), Rejected> {
-        if !matches!(event, Event::Allocate { .. } | Event::Touch { .. }) {
-            // Room may come about where there was none.
-            self.tiers.iter_mut().for_each(|tier| tier.dry = None);
-        }
+        // More may leave than could before. Touches change nothing in that; what frees may change is seen to where they do; a
+        // request that has to wait behind others is none of this.
+        let same = match event {
+            Event::Allocate { .. } => !self.queue.is_empty(),
+            Event::Touch { .. } | Event::Free { .. } | Event::Cancel { .. } => true,
+            _ => false,
+        };
+        self.tiers.iter_mut().filter(|_| !same).for_each(|tier| tier.dry = None);
         let mut turn = Turn { look, out };
         self.take(event, &mut turn)?;
         self.fit(&mut turn);
@@ -245,8 +249,8 @@ impl Ledger {
     /// [`Rejected::Stale`].
     pub fn view(&self, id: Id) -> Result<View, Rejected> {
         let buffer = &self.buffers[self.buffers.find(id)?];
-        let &table::Buffer { bytes, tenant, residence, version, synced, .. } = buffer;
-        Ok(View { bytes, tenant, residence, version, synced, moving: buffer.motion.is_some() })
+        let &table::Buffer { bytes, tenant, residence, version, synced, resting, .. } = buffer;
+        Ok(View { bytes, tenant, residence, version, synced, moving: buffer.motion.is_some(), resting })
     }
 
     /// The live buffers, by number.

@@ -25,7 +25,7 @@ impl Ledger {
             self.reserve(to, tenant, bytes);
         }
         if leave {
-            self.tiers[usize::from(from)].leaving += bytes;
+            self.leave(from, tenant, bytes, true);
         }
         self.relist(index);
         turn.out.push(Action::Copy { id, from, to });
@@ -34,9 +34,10 @@ impl Ledger {
     /// Begins to drop a redundant copy.
     pub(super) fn begin_drop(&mut self, index: u32, tier: Tier, turn: &mut Turn<'_>) {
         let buffer = &mut self.buffers[index];
+        let (id, tenant, bytes) = (buffer.id, buffer.tenant, buffer.bytes);
         buffer.motion = Some(Motion::Drop { tier });
-        self.tiers[usize::from(tier)].leaving += buffer.bytes;
-        turn.out.push(Action::Drop { id: buffer.id, tier });
+        self.leave(tier, tenant, bytes, true);
+        turn.out.push(Action::Drop { id, tier });
         self.relist(index);
     }
 
@@ -66,10 +67,13 @@ impl Ledger {
         }
         buffer.motion = None;
         if leave {
-            self.tiers[usize::from(from)].leaving -= bytes;
+            self.leave(from, tenant, bytes, false);
         }
         match outcome {
-            Outcome::Done => self.tiers[usize::from(to)].failures = 0,
+            Outcome::Done => {
+                self.tiers[usize::from(to)].failures = 0;
+                self.arrived(index, to, turn);
+            }
             Outcome::Busy => self.rest(index),
             Outcome::Full | Outcome::Failed => self.failed(index, to),
         }
@@ -96,7 +100,7 @@ impl Ledger {
             buffer.residence.apply(Change::Evict(tier))?;
         }
         buffer.motion = None;
-        self.tiers[usize::from(tier)].leaving -= bytes;
+        self.leave(tier, tenant, bytes, false);
         if done {
             self.release(tier, tenant, bytes);
         } else {

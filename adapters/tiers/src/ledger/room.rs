@@ -12,8 +12,9 @@
 //! Buffers that users want kept are passed over while others are enough. A tenant's promised share of a tier is touched by
 //! its own requests alone. What is under way, rests or is leased is passed over.
 //!
-//! Cost: one look at each member passed over, for each victim. A tier where nothing can leave is not searched again for as much
-//! until an event that may change that.
+//! Cost: one look at each member passed over, for each victim, twice if all were used lately. A tier from where so much
+//! could not leave is not searched again for as much, until an event that may change that: a lease given back silently is such an event
+//! only for the next request that comes first.
 
 use super::account::Tenant;
 use super::table::{Buffer, Motion};
@@ -43,6 +44,8 @@ struct Search {
     defer: bool,
     /// Users' favourites are passed over.
     mercy: bool,
+    /// Only who is enough alone: several that were picked in order may not fit together where one larger does.
+    alone: bool,
 }
 
 /// Victims, taken out of the policy and marked.
@@ -89,8 +92,8 @@ impl Ledger {
             return false;
         }
         for mercy in [true, false].into_iter().skip(usize::from(self.keeps == 0)) {
-            for defer in [true, false] {
-                let plan = self.search(Search { tier, need, who, defer, mercy }, turn.look);
+            for (defer, alone) in [(true, false), (false, false), (false, true)] {
+                let plan = self.search(Search { tier, need, who, defer, mercy, alone }, turn.look);
                 if plan.bytes >= need && self.make_way(tier, &plan, who, turn) {
                     self.commit(tier, plan, turn);
                     return true;
@@ -113,7 +116,7 @@ impl Ledger {
             return 0;
         }
         let need = most.map_or(need, |most| need.min(most));
-        let search = Search { tier, need, who: None, defer: false, mercy: most.is_some() };
+        let search = Search { tier, need, who: None, defer: false, mercy: most.is_some(), alone: false };
         let mut plan = self.search(search, turn.look);
         let last = plan.victims.last().map_or(0, |(index, _)| self.buffers[*index].bytes);
         if most.is_some_and(|most| plan.bytes > most) && plan.victims.len() > 1 {
@@ -146,12 +149,23 @@ impl Ledger {
     /// Takes victims out of a tier's policy until they are enough, or there are no more.
     fn search(&mut self, search: Search, look: &mut dyn FnMut(Id) -> Look) -> Plan {
         let mut plan = Plan::default();
+        let mut again = true;
         while plan.bytes < search.need {
+            let mut marks = false;
+            let mut watch = |id: Id| {
+                let seen = look(id);
+                marks |= seen == Look::Used;
+                seen
+            };
             // Set aside, so that the rest of the ledger can be looked at meanwhile.
             let mut policies = std::mem::take(&mut self.policies);
             let policy = &mut policies[usize::from(search.tier)];
-            let victim = policy.victim(&mut |index| self.judge(&self.buffers[index], search, &plan, look));
+            let victim = policy.victim(&mut |index| self.judge(&self.buffers[index], search, &plan, &mut watch));
             self.policies = policies;
+            if victim.is_none() && marks && std::mem::take(&mut again) {
+                // All were used since they were looked at last, and are not in use now: the least used must do.
+                continue;
+            }
             let Some(index) = victim else { break };
             let Some(way) = self.way_out(&self.buffers[index], search, &plan) else { break };
             plan.add(index, &self.buffers[index], way);
@@ -162,8 +176,9 @@ impl Ledger {
 
     /// Whether a member may be a victim.
     fn judge(&self, buffer: &Buffer, search: Search, plan: &Plan, look: &mut dyn FnMut(Id) -> Look) -> Answer {
-        let barred = buffer.motion.is_some() || buffer.resting || buffer.picked || (search.mercy && buffer.hint.keep);
-        if barred || self.is_promised(buffer, search, plan) || self.way_out(buffer, search, plan).is_none() {
+        let busy = buffer.motion.is_some() || buffer.resting || buffer.picked;
+        let spared = (search.mercy && buffer.hint.keep) || (search.alone && buffer.bytes < search.need);
+        if busy || spared || self.is_promised(buffer, search, plan) || self.way_out(buffer, search, plan).is_none() {
             return Answer::Pass;
         }
         match look(buffer.id) {
@@ -174,9 +189,10 @@ impl Ledger {
 
     /// Whether its tenant would be left with less than it was promised, by another.
     fn is_promised(&self, buffer: &Buffer, search: Search, plan: &Plan) -> bool {
-        let Tenant { share, held, .. } = &self.tenants[usize::from(buffer.tenant)];
-        let (held, promised) = (held[usize::from(search.tier)], share.promised[usize::from(search.tier)]);
-        search.who != Some(buffer.tenant) && held < promised.saturating_add(plan.taken(buffer.tenant) + buffer.bytes)
+        let Tenant { share, held, leaving, .. } = &self.tenants[usize::from(buffer.tenant)];
+        let at = usize::from(search.tier);
+        let goes = leaving[at] + plan.taken(buffer.tenant) + buffer.bytes;
+        search.who != Some(buffer.tenant) && held[at] < share.promised[at].saturating_add(goes)
     }
 
     /// How a copy would leave a tier.

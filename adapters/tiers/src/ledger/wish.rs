@@ -100,6 +100,14 @@ impl Ledger {
         }
     }
 
+    /// A buffer has its bytes in a tier now. A wish for that is met here and now, not when it is looked at next: a request may
+    /// have them copied away again before, and the wish back, without end.
+    pub(super) fn arrived(&mut self, index: u32, to: Tier, turn: &mut Turn<'_>) {
+        if self.buffers[index].wish.is_some_and(|wish| wish.to == to && wish.what != What::Demote) {
+            self.settle(index, true, turn);
+        }
+    }
+
     /// Looks at wishes until one waits for room: those that lead down, then those that lead up.
     pub(super) fn grant_wishes(&mut self, turn: &mut Turn<'_>) {
         for queue in 0..self.wishes.len() {
@@ -138,14 +146,15 @@ impl Ledger {
             self.rest(index);
             return Step::Set;
         }
-        if buffer.residence.valid(to) {
+        let demoted = what == What::Demote;
+        if demoted && (to..self.all().end).any(|tier| buffer.residence.valid(tier)) {
             return self.leave_above(index, to, turn);
         }
         if !self.is_open(to, buffer) {
             return Step::Over(false);
         }
         if self.fits(buffer, to, 0) {
-            self.begin_copy(index, buffer.residence.best(), to, false, turn);
+            self.begin_copy(index, buffer.residence.best(), to, demoted, turn);
             return Step::Set;
         }
         let (lacks, tenant) = (self.tiers[usize::from(to)].lacks(buffer.bytes), buffer.tenant);

@@ -96,7 +96,8 @@ pub struct Hint {
     pub keep: bool,
 }
 
-/// What the world says about a buffer's lease word.
+/// What the world says about a buffer's lease word. Whoever answers [`Look::Leased`] sees to it that the end of that lease is
+/// told by [`Event::Released`] (a refused `close` of the word asks for that); [`Look::Used`] takes the word's visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// No lease is held, and none was since this was asked last.
@@ -141,12 +142,14 @@ pub enum Event {
         /// Which request.
         ticket: u64,
     },
-    /// The user is done with a buffer. No lease of it is held.
+    /// The user is done with a buffer. No lease of it is held. If a copy or drop of it is under way, that still ends by its
+    /// event, and then it is forgotten.
     Free {
         /// Which.
         id: Id,
     },
-    /// A buffer was used.
+    /// A buffer was used. Not needed for each use: a search for room sees [`Look::Used`] too. The second within the window
+    /// promotes, and evicts for it.
     Touch {
         /// Which.
         id: Id,
@@ -158,14 +161,15 @@ pub enum Event {
         /// Where.
         tier: Tier,
     },
-    /// The user wants a copy in a better tier, and others evicted for it. Answered by [`Action::Settled`].
+    /// The user wants a copy in a better tier, and others evicted for it; not while a request waits. The copy where it was
+    /// stays. Answered by [`Action::Settled`].
     Promote {
         /// Which buffer.
         id: Id,
         /// Where.
         to: Tier,
     },
-    /// The user wants no copy in tiers better than this one. Answered by [`Action::Settled`].
+    /// The user wants no copy in tiers better than this one, and one here if there is none below. Answered by [`Action::Settled`].
     Demote {
         /// Which buffer.
         id: Id,
@@ -251,7 +255,8 @@ pub enum Action {
         /// Why.
         error: Refusal,
     },
-    /// Close the buffer, copy its bytes, say [`Event::Moved`]. The room in the target is taken from now on.
+    /// Close the buffer, copy its bytes, say [`Event::Moved`]. The room in the target is taken from now on; there may be an old
+    /// copy there already, which the bytes replace.
     Copy {
         /// Which buffer.
         id: Id,
@@ -305,6 +310,8 @@ pub struct View {
     pub synced: Option<(Tier, u64)>,
     /// Whether a copy or a drop is under way.
     pub moving: bool,
+    /// Whether it met a lease or a failure, and is left alone until the lease is given back, or the next tick.
+    pub resting: bool,
 }
 
 /// What is known of a tier.

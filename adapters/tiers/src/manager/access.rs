@@ -121,7 +121,7 @@ impl Shared {
     }
 
     /// A lease that stood in the way is given back: the ledger goes on, on a task, since who drops a lease should not wait.
-    fn released(&self, id: Id) {
+    pub(super) fn released(&self, id: Id) {
         let Some(shared) = self.own.upgrade() else { return };
         let tasks = self.tasks.clone();
         drop(tasks.spawn(async move {

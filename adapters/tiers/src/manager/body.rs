@@ -29,6 +29,8 @@ pub(super) struct Body {
     copies: Mutex<Copies>,
     /// Calls that read take their turn with calls that write; leases that users hold are refused, not waited for.
     pub turn: RwLock<()>,
+    /// Held by who makes it durable, or removes it: a later state is never followed by an earlier one.
+    pub keeping: async_lock::Mutex<()>,
     /// Told when a motion has ended.
     pub changed: Event,
 }
@@ -69,6 +71,7 @@ impl Body {
             freed: AtomicBool::new(false),
             copies: Mutex::new(copies),
             turn: RwLock::default(),
+            keeping: async_lock::Mutex::new(()),
             changed: Event::new(),
         }
     }

@@ -6,7 +6,7 @@ use super::{Manager, Place, Shared, State};
 use crate::ledger::{Ledger, Settings, Share, TierKind, TierSpec};
 use crate::policy::Kind;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
@@ -47,6 +47,9 @@ const CHUNK: usize = 1 << 20;
 
 /// Chunks that may be on their way together, of all copies.
 const STAGE: usize = 32;
+
+/// Bytes that each store keeps for its log.
+const LOG: u64 = 1 << 20;
 
 /// How often maintenance looks, where it is not said: four times a second, some 20 us each.
 const UPKEEP: Duration = Duration::from_millis(250);
@@ -127,7 +130,8 @@ impl Builder {
         self
     }
 
-    /// Who is told of pressure: on some thread, without locks. What it panics with is lost.
+    /// Who is told of pressure: on some thread, without locks. What it panics with is lost; it must not wait for the manager,
+    /// whose thread it may be.
     pub fn on_pressure(mut self, told: impl Fn(Tier, Level) + Send + Sync + 'static) -> Self {
         self.on_pressure = Some(Box::new(told));
         self
@@ -164,7 +168,7 @@ impl Builder {
 
     async fn make(self, chunk: usize, worker: Option<Worker>) -> Result<Manager, Error> {
         let memory = self.memory.unwrap_or_else(|| available(self.preset));
-        let frames = frames(chunk as u64 * STAGE as u64)?;
+        let frames = frames(chunk as u64 * STAGE as u64 + LOG * self.disks.len() as u64)?;
         let (mut places, mut specs) = (Vec::new(), Vec::new());
         if memory > 0 {
             places.push(Place::Memory(self::frames(memory)?));
@@ -194,12 +198,14 @@ impl Builder {
             pinned_cap,
             on_pressure: self.on_pressure,
             _worker: worker,
+            upkeep: OnceLock::new(),
             state: Mutex::new(State::new(ledger)),
         });
         shared.adopt()?;
         let interval = self.upkeep.unwrap_or(UPKEEP);
         let upkeep = Upkeep::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
-        Ok(Manager { shared, _upkeep: Arc::new(upkeep) })
+        let _ = shared.upkeep.set(upkeep);
+        Ok(Manager { shared })
     }
 }
 

@@ -24,8 +24,8 @@ const HEADER: usize = 16;
 /// Bytes of a name, at most.
 pub const NAME: usize = META - HEADER;
 
-/// What to commit, and the versions of chunks that are durable then.
-type Saved = (Vec<Change>, Vec<u64>);
+/// What to commit, the versions of chunks that are durable then, and how often the buffer was written before.
+type Saved = (Vec<Change>, Vec<u64>, u64);
 
 /// What the store says of a buffer.
 struct Meta {
@@ -67,7 +67,8 @@ impl Shared {
     pub(super) async fn sync(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
         let (name, object) = body.name.as_ref().ok_or(Error::Unnamed)?;
         let (tier, store) = self.keeper()?;
-        let (changes, versions) = loop {
+        let _keeping = body.keeping.lock().await;
+        let (changes, versions, written) = loop {
             // Not while it is written in files.
             self.until(body, || Ok((!self.state().busy.contains(&body.id)).then_some(()))).await?;
             if let Some(ready) = self.saved(body, tier, (name, *object))? {
@@ -78,8 +79,10 @@ impl Shared {
         store.commit(changes).await?;
         let mut state = self.state();
         body.copies().durable = Some(versions);
-        // Written meanwhile: what is durable is older, and the copy is not.
-        let _ = state.handle(self, Event::Synced { id: body.id, tier });
+        // Written meanwhile: what is durable is older than the copy.
+        if state.ledger.view(body.id).is_ok_and(|view| view.version == written) {
+            let _ = state.handle(self, Event::Synced { id: body.id, tier });
+        }
         self.unlock(state);
         Ok(())
     }
@@ -105,25 +108,35 @@ impl Shared {
                 changes.push(Change::Piece { object, part: chunk as u32, piece: Arc::clone(piece) });
             }
         }
-        Ok(Some((changes, copies.versions.clone())))
+        Ok(Some((changes, copies.versions.clone(), view.version)))
     }
 
-    /// Says what a user wants of a buffer, and waits until it is so.
+    /// Says what a user wants of a buffer, and waits until it is so. One after the other; who wants the same waits together.
     ///
     /// # Errors
-    /// [`Error::NoRoom`]; why the copy failed.
+    /// [`Error::NoRoom`]; [`Error::Leased`]; why the copy failed.
     pub(super) async fn wish(self: &Arc<Self>, body: &Body, event: Event, tier: Tier) -> Result<(), Error> {
-        let outcome = {
-            let mut state = self.state();
-            let outcome = state.wait_for(body.id);
-            let wished = state.handle(self, event);
-            self.unlock(state);
-            wished?;
-            outcome
-        };
-        match outcome.await.map_err(|_| Error::Closed)?? {
-            true => Ok(()),
-            false => Err(Error::NoRoom { tier }),
+        loop {
+            let (outcome, mine) = {
+                let mut state = self.state();
+                let (outcome, first) = state.wait_for(body.id, event);
+                if first && let Err(error) = state.wish(self, body, event) {
+                    self.unlock(state);
+                    return Err(error);
+                }
+                let mine = state.waits_for(body.id, event);
+                self.unlock(state);
+                (outcome, first || mine)
+            };
+            let outcome = outcome.await.map_err(|_| Error::Closed)?;
+            match outcome {
+                // It was another's wish: now it is this one's turn.
+                _ if !mine => {}
+                Ok(true) => return Ok(()),
+                Ok(false) if body.is_freed() => return Err(Error::Freed),
+                Ok(false) => return Err(Error::NoRoom { tier }),
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -166,14 +179,15 @@ impl Shared {
 
     /// Frees a buffer for good.
     pub(super) async fn remove(self: &Arc<Self>, body: &Body) -> Result<(), Error> {
+        let _keeping = body.keeping.lock().await;
         {
             let mut state = self.state();
-            state.handle(self, Event::Free { id: body.id })?;
+            let freed = state.free(self, body);
             self.unlock(state);
+            freed?;
         }
-        let durable = body.copies().durable.is_some();
         match (&body.name, self.keeper()) {
-            (Some((_, object)), Ok((_, store))) if durable => {
+            (Some((_, object)), Ok((_, store))) => {
                 store.commit(vec![Change::Remove { object: *object }]).await.map_err(Into::into)
             }
             _ => Ok(()),

@@ -17,6 +17,7 @@
 //! | `motion` | copies between tiers |
 //! | `access`, `window` | reading and writing; addresses |
 //! | `lease` | the right to an address |
+//! | `words` | how a buffer is asked for, how it is listed |
 //! | `durable` | names, and what survives |
 //! | `builder`, `upkeep` | how it is made; its clock |
 
@@ -30,20 +31,22 @@ mod motion;
 mod state;
 mod upkeep;
 mod window;
+mod words;
 
 pub use builder::{Builder, OnPressure, Preset};
 pub use durable::NAME;
 pub use error::Error;
 pub use lease::{Lease, LeaseMut};
 pub use state::Moves;
+pub use words::{Listed, Options};
 
-use crate::ledger::{Event, Hint, TierKind, TierView};
+use crate::ledger::{Event, TierKind, TierView};
 use access::Seat;
 use body::Body;
 use state::State;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::Tier;
 use terrace_file::{Frames, Join, Store, StoreStats, Tasks, Worker};
 use upkeep::Upkeep;
@@ -68,6 +71,8 @@ struct Shared {
     state: Mutex<State>,
     /// Runs tasks where no engine does.
     _worker: Option<Worker>,
+    /// Ticks, as long as a manager or a buffer is there.
+    upkeep: OnceLock<Upkeep>,
 }
 
 impl Shared {
@@ -105,39 +110,10 @@ impl Shared {
     }
 }
 
-/// How a buffer is allocated.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// What it is called: then it can be made durable.
-    pub name: Option<String>,
-    /// For whom.
-    pub tenant: u16,
-    /// Where it should live.
-    pub hint: Hint,
-    /// Whether to wait for what others may free, first come, first served.
-    pub wait: bool,
-}
-
-/// One buffer, as it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// What it is called.
-    pub name: Option<String>,
-    /// Its size.
-    pub bytes: u64,
-    /// The best tier that has its newest bytes.
-    pub tier: Tier,
-    /// Whether its newest bytes survive a power cut.
-    pub durable: bool,
-    /// Whether a lease is held.
-    pub leased: bool,
-}
-
 /// Buffers in tiers. Clones are the same manager; when the last one and the last buffer are gone, its threads are.
 #[derive(Clone)]
 pub struct Manager {
     shared: Arc<Shared>,
-    _upkeep: Arc<Upkeep>,
 }
 
 /// A buffer. Clones are the same; when the last one is gone, a buffer without a name is freed. One with a name is freed by
@@ -157,8 +133,8 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if self.body.name.is_none() {
             let mut state = self.shared.state();
-            // Refused when it was freed already. A lease cannot be held: it borrows a handle.
-            let _ = state.handle(&self.shared, Event::Free { id: self.body.id });
+            // Refused when it was freed already. A user's lease cannot be held: it borrows a handle.
+            let _ = state.free(&self.shared, &self.body);
             self.shared.unlock(state);
         }
     }

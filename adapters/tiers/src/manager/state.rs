@@ -19,6 +19,9 @@ use std::sync::atomic::Ordering;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 
+/// Who waits for a wish.
+type Waiter = oneshot::Sender<Result<bool, Error>>;
+
 /// Who asked for a buffer.
 pub(super) struct Asker {
     pub name: Option<(String, u64)>,
@@ -34,8 +37,14 @@ pub(super) struct State {
     pub busy: BTreeSet<Id>,
     pub askers: HashMap<u64, Asker>,
     pub next_ticket: u64,
-    /// Who waits until what was wanted of a buffer is so, or will not be.
-    pub waiters: HashMap<Id, Vec<oneshot::Sender<Result<bool, Error>>>>,
+    /// What is wanted of a buffer, and who waits until it is so, or will not be.
+    pub waiters: HashMap<Id, (Event, Vec<Waiter>)>,
+    /// Buffers of which the ledger has a wish that it will answer.
+    wished: BTreeSet<Id>,
+    /// The ledger's next answer for it is to a wish that nobody waits for any more.
+    stale: Option<Id>,
+    /// Buffers that are copied under a lease of the copy's own, while others read.
+    sharing: BTreeSet<Id>,
     /// Names in use; a buffer that is being made has no id yet.
     pub names: BTreeMap<String, Option<Id>>,
     pub next_object: u64,
@@ -90,6 +99,9 @@ impl State {
             askers: HashMap::new(),
             next_ticket: 0,
             waiters: HashMap::new(),
+            wished: BTreeSet::new(),
+            stale: None,
+            sharing: BTreeSet::new(),
             names: BTreeMap::new(),
             next_object: 1,
             pinned: 0,
@@ -105,7 +117,12 @@ impl State {
         while let Some(event) = events.pop_front() {
             let mut actions = Vec::new();
             let (bodies, busy) = (&self.bodies, &self.busy);
-            let result = self.ledger.handle(event, &mut |id| look(bodies, busy, id), &mut actions);
+            // A copy down of what is only read can be made while it is read.
+            let read = match event {
+                Event::Save { id, .. } => Some(id),
+                _ => None,
+            };
+            let result = self.ledger.handle(event, &mut |id| look(bodies, busy, id, read), &mut actions);
             first.get_or_insert(result);
             for action in actions {
                 events.extend(self.act(shared, action));
@@ -138,7 +155,10 @@ impl State {
                 None
             }
             Action::Settled { id, met, .. } => {
-                self.settled(id, &Ok(met));
+                self.wished.remove(&id);
+                if self.stale.take_if(|stale| *stale == id).is_none() {
+                    self.settled(id, &Ok(met));
+                }
                 None
             }
             Action::Pressure { tier, level } => {
@@ -173,11 +193,58 @@ impl State {
     fn begin_copy(&mut self, shared: &Arc<Shared>, id: Id, from: Tier, to: Tier) -> Option<Event> {
         let busy = Event::Moved { id, from, to, outcome: Outcome::Busy };
         let Some(body) = self.bodies.get(&id).cloned() else { return Some(busy) };
-        if self.busy.contains(&id) || !self.close(&body) {
+        if self.busy.contains(&id) {
             return Some(busy);
+        }
+        if !self.close(&body) {
+            if body.lease.share().is_err() {
+                return Some(busy);
+            }
+            self.sharing.insert(id);
         }
         shared.copy(body, from, to);
         None
+    }
+
+    /// Says a wish to the ledger.
+    ///
+    /// # Errors
+    /// [`Error::Leased`] while a lease is held that it would wait for.
+    pub(super) fn wish(&mut self, shared: &Arc<Shared>, body: &Body, event: Event) -> Result<(), Error> {
+        let down = matches!(event, Event::Save { .. });
+        if look(&self.bodies, &self.busy, body.id, down.then_some(body.id)) == Look::Leased
+            && !self.busy.contains(&body.id)
+        {
+            self.waiters.remove(&body.id);
+            return Err(Error::Leased);
+        }
+        // One that nobody waits for any more, since its copy failed, is answered first.
+        self.stale = self.wished.contains(&body.id).then_some(body.id);
+        self.wished.insert(body.id);
+        let wished = self.handle(shared, event);
+        self.stale = None;
+        wished.map_err(|rejected| {
+            self.wished.remove(&body.id);
+            self.waiters.remove(&body.id);
+            rejected.into()
+        })
+    }
+
+    /// Frees a buffer.
+    ///
+    /// # Errors
+    /// [`Rejected::Leased`]; it was freed already.
+    pub(super) fn free(&mut self, shared: &Arc<Shared>, body: &Body) -> Result<(), Rejected> {
+        let moving = self.ledger.view(body.id)?.moving;
+        // Closed first: from now on nobody gets a lease. A motion has closed it, or reads it like others.
+        if self.sharing.contains(&body.id) || (!moving && !self.close(body)) {
+            return Err(Rejected::Leased);
+        }
+        let freed = self.handle(shared, Event::Free { id: body.id });
+        if freed.is_err() {
+            self.ended(shared, body.id);
+        }
+        freed
     }
 
     /// Keeps users out of a buffer. False: one is in. True also where the bytes are in no memory.
@@ -195,6 +262,9 @@ impl State {
     /// A motion has ended: lets users in again, to the best copy in memory, unless another has begun.
     pub(super) fn ended(&mut self, shared: &Shared, id: Id) {
         let (Some(body), Ok(view)) = (self.bodies.get(&id), self.ledger.view(id)) else { return };
+        if self.sharing.remove(&id) && body.lease.unshare() {
+            shared.released(id);
+        }
         if view.moving {
             return;
         }
@@ -257,16 +327,23 @@ impl State {
 
     /// Tells all who wait for a buffer.
     pub(super) fn settled(&mut self, id: Id, outcome: &Result<bool, Error>) {
-        for waiter in self.waiters.remove(&id).into_iter().flatten() {
+        let (_, waiters) = self.waiters.remove(&id).unwrap_or((Event::Prefetch { id }, Vec::new()));
+        for waiter in waiters {
             let _ = waiter.send(outcome.clone());
         }
     }
 
-    /// Waits until what is wanted of a buffer is so.
-    pub(super) fn wait_for(&mut self, id: Id) -> oneshot::Receiver<Result<bool, Error>> {
+    /// Waits until what is wanted of a buffer is so. Whether nothing was wanted before.
+    pub(super) fn wait_for(&mut self, id: Id, event: Event) -> (oneshot::Receiver<Result<bool, Error>>, bool) {
         let (told, outcome) = oneshot::channel();
-        self.waiters.entry(id).or_default().push(told);
-        outcome
+        let first = !self.waiters.contains_key(&id);
+        self.waiters.entry(id).or_insert((event, Vec::new())).1.push(told);
+        (outcome, first)
+    }
+
+    /// Whether this is what is wanted of a buffer.
+    pub(super) fn waits_for(&self, id: Id, event: Event) -> bool {
+        self.waiters.get(&id).is_some_and(|(wanted, _)| *wanted == event)
     }
 
     /// Counts a buffer as leased.
@@ -274,6 +351,10 @@ impl State {
     /// # Errors
     /// [`Error::PinnedCap`], after all that are not leased any more were taken off.
     pub(super) fn pin(&mut self, body: &Body, cap: u64) -> Result<(), Error> {
+        // Another has counted it since it was found uncounted.
+        if body.lease.is_counted() {
+            return Ok(());
+        }
         if self.pinned + body.bytes > cap {
             let idle = self.bodies.values().filter(|body| matches!(body.lease.uncount(), Ok(true)));
             self.pinned -= idle.map(|body| body.bytes).sum::<u64>();
@@ -297,13 +378,15 @@ impl State {
     }
 }
 
-/// How a buffer is used at this moment.
-fn look(bodies: &BTreeMap<Id, Arc<Body>>, busy: &BTreeSet<Id>, id: Id) -> Look {
+/// How a buffer is used at this moment. `read`: one of which it does not matter that it is read.
+fn look(bodies: &BTreeMap<Id, Arc<Body>>, busy: &BTreeSet<Id>, id: Id, read: Option<Id>) -> Look {
     match bodies.get(&id) {
         _ if busy.contains(&id) => Look::Leased,
         // Granted by the action that comes next.
         None => Look::Leased,
-        Some(body) if body.lease.is_held() => Look::Leased,
+        Some(body) if read == Some(id) && body.lease.is_shared() => Look::Used,
+        // Who gives the last one back says so.
+        Some(body) if body.lease.want() => Look::Leased,
         Some(body) if body.lease.take_visits() > 0 => Look::Used,
         Some(_) => Look::Idle,
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 pub mod people;
+pub mod steps;
 pub mod world;
 
 use terrace_tiers::ledger::{Settings, TierKind, TierSpec};

@@ -60,8 +60,25 @@ impl People {
         self.numbers.below(self.world.capacities.len() as u64) as u8
     }
 
-    /// Something happens.
+    /// Something happens. When nothing is under way after a request or a free, nothing more can be done: looking into everything
+    /// anew changes nothing. (Under LRU, where a search that failed leaves the order of those who may leave.)
     pub fn step(&mut self) {
+        let due = self.world.policy == Kind::Lru && self.world.used.is_empty() && self.next.is_multiple_of(2);
+        let before = self.world.leased.clone();
+        if let Some(id) = self.some_id().filter(|_| due) {
+            self.world.tell(Event::Released { id }).expect("live");
+        }
+        self.something();
+        let one = matches!(self.world.last, Some(Event::Allocate { .. } | Event::Free { .. } | Event::Cancel { .. }));
+        let silent = self.world.pending.is_empty() && self.world.leased == before;
+        if let Some(id) = self.some_id().filter(|_| due && one && silent) {
+            let resting = self.world.ledger.view(id).expect("live").resting;
+            let actions = self.world.tell(Event::Released { id }).expect("live");
+            assert!(resting || actions.is_empty(), "{actions:?}");
+        }
+    }
+
+    fn something(&mut self) {
         match self.numbers.below(100) {
             0..20 => self.ask(),
             20..24 => self.cancel(),

@@ -1,0 +1,319 @@
+//! Each rule about what moves, one story each, in the same world as the random runs.
+
+mod ledgers;
+mod numbers;
+
+use ledgers::settings;
+use ledgers::steps::{ask, patient, settle, take, three, valid, why};
+use ledgers::world::World;
+use terrace_core::pressure::Level;
+use terrace_tiers::ledger::{Action, Event, Hint, Id, Outcome, Rejected, Share, Why};
+use terrace_tiers::policy::Kind;
+
+#[test]
+fn the_least_used_goes_down_and_lower_tiers_make_way_first() {
+    let mut world = three();
+    let first = take(&mut world, 0, 100);
+    let others: Vec<Id> = (1..3)
+        .map(|ticket| {
+            patient(&mut world, ticket, 100);
+            settle(&mut world);
+            world.granted[&ticket]
+        })
+        .collect();
+    assert_eq!((valid(&world, first), valid(&world, others[0]), valid(&world, others[1])), (vec![1], vec![1], vec![0]));
+    // Both memory tiers are full: the second goes down only after the first has.
+    let actions = patient(&mut world, 3, 100);
+    assert_eq!(actions, [Action::Copy { id: first, from: 1, to: 2 }]);
+    settle(&mut world);
+    assert_eq!((valid(&world, first), valid(&world, others[1])), (vec![2], vec![1]));
+    assert!(world.granted.contains_key(&3));
+}
+
+#[test]
+fn who_has_to_wait_for_room_below_goes_in_the_same_order() {
+    let mut settings = settings(2, &[100, 100, 1000]);
+    settings.policy = Kind::Lru;
+    let mut world = World::new(settings);
+    let [first, second] = [0, 1].map(|ticket| take(&mut world, ticket, 50));
+    ask(&mut world, 2, 100, 0, false, Hint { tier: Some(1), keep: false });
+    let below = world.granted[&2];
+    patient(&mut world, 3, 100);
+    // Another look at the queue, which finds that all has begun.
+    world.tell(Event::Touch { id: below }).expect("live");
+    settle(&mut world);
+    let copied: Vec<Id> = world.actions.iter().filter_map(copied).collect();
+    assert_eq!(copied, [below, first, second]);
+}
+
+fn copied(action: &Action) -> Option<Id> {
+    if let Action::Copy { id, .. } = action { Some(*id) } else { None }
+}
+
+#[test]
+fn room_that_somebody_took_meanwhile_is_not_given_twice() {
+    let mut settings = settings(1, &[100, 40, 100, 1000]);
+    settings.policy = Kind::Lru;
+    let mut world = World::new(settings);
+    let [large, small] = [(0, 60), (1, 40)].map(|(ticket, bytes)| take(&mut world, ticket, bytes));
+    for (ticket, tier) in [(2, 1), (3, 2)] {
+        ask(&mut world, ticket, 40, 0, false, Hint { tier: Some(tier), keep: false });
+    }
+    // The large one fits into tier 2 as long as nobody comes there from tier 1, which the small one needs empty.
+    patient(&mut world, 4, 100);
+    settle(&mut world);
+    assert_eq!(
+        (valid(&world, large), valid(&world, small), valid(&world, world.granted[&4])),
+        (vec![2], vec![1], vec![0])
+    );
+}
+
+#[test]
+fn a_clean_copy_below_makes_demotion_a_drop() {
+    let mut world = three();
+    let first = take(&mut world, 0, 80);
+    world.tell(Event::Save { id: first, to: 2 }).expect("a tier");
+    settle(&mut world);
+    assert_eq!((valid(&world, first), world.settled.pop()), (vec![0, 2], Some((first, 2, true))));
+    assert_eq!(patient(&mut world, 1, 80), [Action::Drop { id: first, tier: 0 }]);
+    settle(&mut world);
+    assert_eq!((valid(&world, first), valid(&world, world.granted[&1])), (vec![2], vec![0]));
+    // Promoted again it keeps the copy below; written, the copy below is old, and it is copied down once more.
+    world.tell(Event::Free { id: world.granted[&1] }).expect("live");
+    world.tell(Event::Promote { id: first, to: 0 }).expect("a tier");
+    settle(&mut world);
+    assert_eq!(valid(&world, first), [0, 2]);
+    world.buffers.get_mut(&first).expect("live").newest = 1;
+    world.copies.insert((first, 0), Some(1));
+    world.tell(Event::Wrote { id: first, tier: 0 }).expect("valid there");
+    assert!(patient(&mut world, 2, 80).contains(&Action::Copy { id: first, from: 0, to: 1 }));
+}
+
+#[test]
+fn a_failed_copy_loses_nothing_and_is_not_tried_again_before_its_time() {
+    let mut settings = settings(1, &[100, 1000]);
+    (settings.rest, settings.budget) = (100, 0);
+    let mut world = World::new(settings);
+    let id = take(&mut world, 0, 100);
+    patient(&mut world, 1, 100);
+    let copies = |world: &World| world.actions.iter().filter(|action| matches!(action, Action::Copy { .. })).count();
+    // The tier rests 100 after the first failure, 200 after the second: and never is a copy begun but by a tick.
+    for (tick, begun) in [(0, 1), (99, 1), (100, 2), (299, 2), (300, 3)] {
+        world.tell(Event::Tick { now: tick }).expect("time passes");
+        assert_eq!(copies(&world), begun, "at {tick}");
+        world.settle(|| Outcome::Failed);
+        assert_eq!((valid(&world, id), world.ledger.tier(1).expect("a tier").rests), (vec![0], tick < 1000));
+    }
+    world.tell(Event::Tick { now: 700 }).expect("time passes");
+    settle(&mut world);
+    assert_eq!((valid(&world, id), world.granted.contains_key(&1)), (vec![1], true));
+    // A success makes it as if nothing had been.
+    patient(&mut world, 2, 100);
+    world.settle(|| Outcome::Full);
+    world.tell(Event::Tick { now: 800 }).expect("time passes");
+    assert_eq!(copies(&world), 6);
+}
+
+#[test]
+fn a_buffer_that_met_a_lease_is_left_alone_until_it_is_given_back() {
+    let mut settings = settings(1, &[100, 1000]);
+    // The second tenant's buffers cannot be anywhere but in tier 0.
+    let mut above = Share::UNLIMITED;
+    above.caps[1] = 0;
+    (settings.tenants, settings.policy) = (vec![Share::UNLIMITED, above], Kind::Lru);
+    let mut world = World::new(settings);
+    let [first, second] = [0, 1].map(|ticket| take(&mut world, ticket, 50));
+    let copy = |id| Action::Copy { id, from: 0, to: 1 };
+    assert_eq!(ask(&mut world, 2, 50, 1, true, Hint::default()), [copy(first)]);
+    world.end(0, Outcome::Busy);
+    assert_eq!(world.pending.len(), 1, "another goes instead");
+    world.end(0, Outcome::Busy);
+    assert!(world.pending.is_empty(), "nobody is left");
+    assert_eq!(world.tell(Event::Released { id: second }), Ok(vec![copy(second)]));
+    world.end(0, Outcome::Done);
+    // The drop after the copy meets a lease: both copies stay.
+    world.end(0, Outcome::Busy);
+    assert_eq!((world.pending.len(), valid(&world, second)), (0, vec![0, 1]));
+    let actions = world.tell(Event::Tick { now: 1 }).expect("time passes");
+    assert_eq!(actions, [copy(first)], "nobody rests after a tick, and it is the least used");
+    settle(&mut world);
+    assert!(world.granted.contains_key(&2));
+}
+
+#[test]
+fn a_promotion_does_not_send_its_own_buffer_down() {
+    let mut settings = settings(2, &[50, 50, 1000]);
+    (settings.policy, settings.budget) = (Kind::Lru, 0);
+    let mut world = World::new(settings);
+    ask(&mut world, 0, 50, 0, false, Hint { tier: Some(1), keep: false });
+    let (low, high) = (world.granted[&0], take(&mut world, 1, 50));
+    world.tell(Event::Promote { id: low, to: 0 }).expect("a tier");
+    settle(&mut world);
+    assert_eq!((valid(&world, low), valid(&world, high)), (vec![0, 1], vec![2]));
+}
+
+#[test]
+fn the_second_touch_within_the_window_promotes() {
+    let mut world = three();
+    let hint = Hint { tier: Some(1), keep: false };
+    let ids = [1, 2].map(|ticket| take(&mut world, ticket, 50));
+    for id in ids {
+        world.tell(Event::Demote { id, to: 2 }).expect("a tier");
+        settle(&mut world);
+    }
+    ask(&mut world, 3, 100, 0, false, hint);
+    let full = take(&mut world, 4, 100);
+    for (now, id) in [(0, ids[0]), (10_000, ids[1]), (10_001, ids[0])] {
+        world.tell(Event::Tick { now }).expect("time passes");
+        assert!(world.tell(Event::Touch { id }).expect("live").is_empty(), "the first touch, or too late");
+    }
+    world.tell(Event::Tick { now: 20_000 }).expect("time passes");
+    // A prefetch takes only room that is there; a promotion evicts.
+    assert!(world.tell(Event::Prefetch { id: ids[1] }).expect("live").is_empty());
+    let actions = world.tell(Event::Touch { id: ids[1] }).expect("live");
+    assert_eq!(actions[0], Action::Copy { id: full, from: 0, to: 1 });
+    settle(&mut world);
+    assert_eq!((valid(&world, ids[1]), valid(&world, ids[0])), (vec![0, 2], vec![2]));
+    // It takes two more touches to promote it again.
+    world.tell(Event::Demote { id: ids[1], to: 2 }).expect("a tier");
+    settle(&mut world);
+    assert!(world.tell(Event::Touch { id: ids[1] }).expect("live").is_empty());
+    assert!(!world.tell(Event::Touch { id: ids[1] }).expect("live").is_empty());
+}
+
+#[test]
+fn a_touch_never_sends_a_buffer_down() {
+    let mut world = three();
+    ask(&mut world, 0, 50, 0, false, Hint { tier: Some(1), keep: false });
+    let id = world.granted[&0];
+    world.tell(Event::Promote { id, to: 0 }).expect("a tier");
+    settle(&mut world);
+    world.buffers.get_mut(&id).expect("live").newest = 1;
+    world.copies.insert((id, 0), Some(1));
+    world.tell(Event::Wrote { id, tier: 0 }).expect("valid there");
+    for _ in 0..4 {
+        assert!(world.tell(Event::Touch { id }).expect("live").is_empty());
+    }
+}
+
+#[test]
+fn maintenance_empties_from_80_to_60_percent_by_its_budget() {
+    let mut settings = settings(1, &[100, 1000]);
+    (settings.budget, settings.policy) = (15, Kind::Lru);
+    let mut world = World::new(settings);
+    for ticket in 0..79 {
+        take(&mut world, ticket, 1);
+    }
+    assert_eq!(world.tell(Event::Tick { now: 1 }), Ok(vec![]), "below 80 %");
+    take(&mut world, 100, 1);
+    let mut used = Vec::new();
+    for now in 2..6 {
+        world.tell(Event::Tick { now }).expect("time passes");
+        settle(&mut world);
+        used.push(world.ledger.tier(0).expect("a tier").used);
+    }
+    assert_eq!(used, [65, 60, 60, 60]);
+    assert_eq!(valid(&world, world.granted[&0]), [1], "the least used went");
+    assert_eq!(valid(&world, world.granted[&100]), [0]);
+}
+
+#[test]
+fn a_tier_made_smaller_empties_itself_and_says_so() {
+    let mut world = three();
+    let ids: Vec<Id> = (0..4).map(|ticket| take(&mut world, ticket, 25)).collect();
+    world.leased.insert(ids[0]);
+    world.used.extend(&ids);
+    let actions = world.tell(Event::Resize { tier: 0, capacity: 0 }).expect("a tier");
+    assert_eq!(actions.iter().filter(|action| matches!(action, Action::Copy { to: 1, .. })).count(), 3);
+    settle(&mut world);
+    let tier = world.ledger.tier(0).expect("a tier");
+    assert_eq!((tier.used, tier.level), (25, Level::Critical), "a lease holds it");
+    world.leased.clear();
+    world.tell(Event::Released { id: ids[0] }).expect("live");
+    settle(&mut world);
+    assert_eq!((world.ledger.tier(0).expect("a tier").used, world.levels[&0]), (0, Level::Normal));
+}
+
+#[test]
+fn what_survives_a_power_cut_and_what_users_keep_stays() {
+    let mut world = three();
+    let hint = Hint { tier: Some(1), keep: true };
+    ask(&mut world, 0, 100, 0, false, hint);
+    ask(&mut world, 1, 100, 0, false, Hint { keep: false, ..hint });
+    let (kept, other) = (world.granted[&0], world.granted[&1]);
+    assert!(ask(&mut world, 2, 100, 0, true, Hint { keep: false, ..hint }).contains(&Action::Copy {
+        id: other,
+        from: 1,
+        to: 2
+    }));
+    settle(&mut world);
+    world.tell(Event::Synced { id: other, tier: 2 }).expect("valid there");
+    world.buffers.get_mut(&other).expect("live").synced = Some(2);
+    world.tell(Event::Promote { id: other, to: 0 }).expect("a tier");
+    settle(&mut world);
+    assert_eq!(valid(&world, other), [0, 2]);
+    // The file tier is asked for all its room: its copy of `other` would be a mere drop, if it were not synced.
+    ask(&mut world, 3, 950, 0, false, Hint::default());
+    assert_eq!((why(&world, 3), valid(&world, other)), (Why::NoRoom, vec![0, 2]));
+    assert_eq!(valid(&world, kept), [1]);
+    world.tell(Event::Free { id: world.granted[&2] }).expect("live");
+    // The kept one goes when nothing else would do.
+    ask(&mut world, 4, 200, 0, false, Hint { keep: false, ..hint });
+    settle(&mut world);
+    assert_eq!(valid(&world, kept), [2]);
+}
+
+#[test]
+fn users_are_told_what_became_of_their_wishes() {
+    let mut world = three();
+    let id = take(&mut world, 0, 80);
+    assert_eq!(world.tell(Event::Demote { id, to: 5 }), Err(Rejected::NoSuchTier));
+    world.tell(Event::Demote { id, to: 2 }).expect("a tier");
+    settle(&mut world);
+    assert_eq!((valid(&world, id), world.settled.pop()), (vec![2], Some((id, 2, true))));
+    world.leased.insert(id);
+    world.tell(Event::Promote { id, to: 0 }).expect("a tier");
+    assert!(world.pending.is_empty() && world.settled.is_empty(), "it waits for the lease");
+    world.leased.clear();
+    world.tell(Event::Released { id }).expect("live");
+    settle(&mut world);
+    assert_eq!((valid(&world, id), world.settled.pop()), (vec![0, 2], Some((id, 0, true))));
+    let large = take(&mut world, 1, 150);
+    world.tell(Event::Promote { id: large, to: 0 }).expect("a tier");
+    assert_eq!(world.settled.pop(), Some((large, 0, false)), "it will not be");
+}
+
+#[test]
+fn promotions_wait_for_requests_and_end_with_their_buffers() {
+    let mut world = World::new(settings(2, &[100, 100]));
+    let above = take(&mut world, 0, 60);
+    world.leased.insert(above);
+    let hint = Hint { tier: Some(1), keep: false };
+    for (ticket, bytes) in [(1, 80), (2, 10), (3, 10)] {
+        ask(&mut world, ticket, bytes, 0, false, hint);
+    }
+    let [freed, promoted] = [2, 3].map(|ticket| world.granted[&ticket]);
+    patient(&mut world, 4, 90);
+    for id in [freed, promoted] {
+        assert!(
+            world.tell(Event::Promote { id, to: 0 }).expect("a tier").is_empty(),
+            "there is room, but someone waits"
+        );
+    }
+    let actions = world.tell(Event::Free { id: freed }).expect("live");
+    assert_eq!(actions, [Action::Settled { id: freed, to: 0, met: false }, Action::Forget { id: freed }]);
+    let actions = world.tell(Event::Cancel { ticket: 4 }).expect("it waits");
+    assert!(actions.contains(&Action::Copy { id: promoted, from: 1, to: 0 }), "{actions:?}");
+}
+
+#[test]
+fn one_that_is_enough_goes_where_two_do_not_fit() {
+    let mut settings = settings(1, &[100, 70]);
+    settings.policy = Kind::Lru;
+    let mut world = World::new(settings);
+    let [first, large] = [(0, 30), (1, 70)].map(|(ticket, bytes)| take(&mut world, ticket, bytes));
+    // The first picked is too small, and leaves no room below for the other.
+    assert_eq!(patient(&mut world, 3, 60)[0], Action::Copy { id: large, from: 0, to: 1 });
+    settle(&mut world);
+    assert_eq!((valid(&world, first), valid(&world, world.granted[&3])), (vec![0], vec![0]));
+}
