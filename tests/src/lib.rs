@@ -25,6 +25,8 @@
 mod allocator;
 #[allow(unsafe_code)] // wraps memory of a device on purpose
 pub mod device;
+#[cfg(target_os = "linux")]
+pub mod disk;
 mod drive;
 mod failure;
 #[allow(unsafe_code)] // the calls of a backend that take addresses are unsafe, also where there is no memory
