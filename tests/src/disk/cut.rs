@@ -7,7 +7,7 @@
 use super::dice::{Dice, Odometer};
 use super::image::{Image, Pending, SECTOR, Way};
 use super::names::{Change, Names, apply};
-use super::{SimDisk, State};
+use super::{Marks, Planned, SimDisk, State};
 use crate::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use terrace_file::{ALIGN, File, Order};
@@ -45,7 +45,7 @@ enum Mood {
 }
 
 impl SimDisk {
-    /// The disk that a power cut now leaves.
+    /// The disk that a power cut now leaves. Faults that were to come still are.
     pub fn cut(&self, dice: &mut dyn Dice) -> Self {
         let state = self.state();
         let mood = match dice.counted_out() || dice.below(4) > 1 {
@@ -53,7 +53,7 @@ impl SimDisk {
             false if dice.below(2) == 0 => Mood::Everything,
             false => Mood::Nothing,
         };
-        let (mut marks, mut images) = (state.marks.clone(), Vec::new());
+        let (mut marks, mut images) = (Marks::default(), Vec::new());
         let mut names = BTreeMap::new();
         for (file, inode, whole) in state.names_left(mood, dice, &mut marks.names_lost) {
             let under_way = state.writes_under_way(file);
@@ -71,7 +71,10 @@ impl SimDisk {
             images.push(Image::settled(vec![0; bytes], BTreeSet::new()));
         }
         let names = Names { now: names.clone(), durable: names, pending: Vec::new() };
-        Self::with(state.capacity, names, images, marks)
+        let next = Self::with(state.capacity, names, images, marks);
+        let to_come = |planned: &Planned| Planned { at: planned.at.saturating_sub(state.index), ..*planned };
+        next.plan(state.plan.iter().map(to_come).collect());
+        next
     }
 }
 

@@ -25,6 +25,7 @@ fn refusal(line: &Line, code: i32) -> FileFault {
     let call = match line.kind {
         Kind::Create => "create",
         Kind::Remove => "remove",
+        Kind::List => "list",
         Kind::Read => "read",
         Kind::Write => "write",
         Kind::SyncNames | Kind::Sync => "sync",
@@ -84,6 +85,16 @@ impl State {
         Some(self.plan.swap_remove(at).fault)
     }
 
+    /// The list of files is refused: that counts as an order, so that the disk comes back.
+    pub(super) fn fail_list(&mut self) {
+        let (fault, answer) = (Some(Fault::Gone), None);
+        let line = Line { index: self.index, kind: Kind::List, file: None, offset: 0, bytes: 0, fault, answer };
+        self.fired.push(Fired { fault: Fault::Gone, line });
+        self.marks.fired += 1;
+        self.log.line(line);
+        self.index += 1;
+    }
+
     /// The bound on bytes.
     fn watch(&mut self) {
         let used = self.used();
@@ -101,7 +112,7 @@ impl State {
         let plain = match order {
             Order::Create { file, bytes } => self.create(line, file, bytes),
             Order::Remove { file } => self.remove(line, file, dice),
-            Order::SyncNames => self.sync_names(line, until, dice),
+            Order::SyncNames => self.sync_names(line, until),
             Order::Sync { file } => self.sync(line, file, until, dice),
             Order::Read { mut frame, bytes, .. } => return (self.read(line, &mut frame, bytes, dice), Some(frame)),
             Order::Write { frame, bytes, .. } => return (self.write(line, &frame, bytes, dice), Some(frame)),
@@ -132,22 +143,16 @@ impl State {
             return Err(EIO);
         }
         let failed = line.fault == Some(Fault::Error);
-        if !self.names.now.contains_key(&file) {
-            return Err(ENOENT);
-        }
-        if !failed || dice.below(2) == 0 {
+        let there = self.names.now.contains_key(&file);
+        if there && (!failed || dice.below(2) == 0) {
             self.names.set(file, None, line.index);
         }
         if failed { Err(EIO) } else { Ok(()) }
     }
 
-    fn sync_names(&mut self, line: &Line, until: u64, dice: &mut dyn Dice) -> Result<(), i32> {
+    fn sync_names(&mut self, line: &Line, until: u64) -> Result<(), i32> {
         match line.fault {
-            Some(Fault::Gone) => return Err(EIO),
-            Some(Fault::SyncFails) => {
-                self.names.sync_failed(until, dice);
-                return Err(EIO);
-            }
+            Some(Fault::Gone | Fault::SyncFails) => return Err(EIO),
             Some(Fault::SyncLost) => self.names.sync_lost(until),
             _ => self.names.sync(until),
         }

@@ -7,7 +7,7 @@ use terrace_file::{File, Order};
 
 /// What kind of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "as `Order`")]
+#[expect(missing_docs, reason = "as `Order`; `List` is no order, but may fail")]
 pub enum Kind {
     Create,
     Remove,
@@ -15,6 +15,7 @@ pub enum Kind {
     Read,
     Write,
     Sync,
+    List,
 }
 
 /// One order that completed.

@@ -35,10 +35,13 @@ use effect::missing;
 use image::Image;
 use log::Log;
 use names::Names;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_file::{Disk, File, FileFault, Order, Reply};
+
+/// Sectors of a block of a log.
+const PER_BLOCK: usize = terrace_file::ALIGN / SECTOR;
 
 /// A disk that is not there.
 #[derive(Debug)]
@@ -131,6 +134,11 @@ impl SimDisk {
         self.state().plan = plan;
     }
 
+    /// Somebody frees so many bytes.
+    pub fn grow(&self, bytes: u64) {
+        self.state().capacity += bytes;
+    }
+
     /// Says how many bytes of files there may ever be.
     pub fn bound(&self, bytes: u64) {
         self.state().bound = bytes;
@@ -195,6 +203,25 @@ impl SimDisk {
         })
     }
 
+    /// Whether some log has a block of which both copies, at the same place in each half of the file, are not as written.
+    pub fn log_is_lost(&self) -> bool {
+        let state = self.state();
+        let logs = state.names.now.iter().filter(|(file, _)| matches!(file, File::Log(_)));
+        logs.into_iter().any(|(_, &inode)| {
+            let image = &state.images[inode];
+            let half = image.sectors() / PER_BLOCK / 2;
+            let blocks: BTreeSet<usize> = image.damaged.iter().map(|sector| sector / PER_BLOCK).collect();
+            blocks.iter().any(|block| blocks.contains(&(block + half)))
+        })
+    }
+
+    /// Whether some log has a sector that is not as written.
+    pub fn log_is_damaged(&self) -> bool {
+        let state = self.state();
+        let mut logs = state.names.now.iter().filter(|(file, _)| matches!(file, File::Log(_)));
+        logs.any(|(_, &inode)| !state.images[inode].damaged.is_empty())
+    }
+
     /// Completes one of the orders under way. False when there is none.
     pub fn step(&self, dice: &mut dyn Dice) -> bool {
         let mut state = self.state();
@@ -223,8 +250,9 @@ impl SimDisk {
 
 impl Disk for SimDisk {
     fn files(&self) -> Result<Vec<(File, u64)>, FileFault> {
-        let state = self.state();
+        let mut state = self.state();
         if state.off || state.index < state.gone_until {
+            state.fail_list();
             return Err(missing("list", "the disk".into()));
         }
         Ok(state.names.now.iter().map(|(&file, &inode)| (file, state.images[inode].now.len() as u64)).collect())

@@ -1,8 +1,8 @@
 //! Which files the simulated disk has, and which it will have after a power cut.
 //!
-//! Promises upward: a name that was made or removed is so for sure only after a sync of the names.
+//! Promises upward: a name that was made or removed is so for sure only after a sync of the names. One that fails does nothing:
+//! names stand in the file system's journal, which does not forget them as pages of data are forgotten.
 
-use super::dice::Dice;
 use std::collections::BTreeMap;
 use terrace_file::File;
 
@@ -45,16 +45,6 @@ impl Names {
     pub(super) fn sync_lost(&mut self, until: u64) {
         let covered = self.covered(until);
         self.pending[..covered].iter_mut().for_each(|change| change.promised = true);
-    }
-
-    /// Each change is dropped or kept, and the system holds all of them for done.
-    pub(super) fn sync_failed(&mut self, until: u64, dice: &mut dyn Dice) {
-        let mut left = self.covered(until);
-        self.pending.retain(|_| {
-            let old = left > 0;
-            left = left.saturating_sub(1);
-            !old || dice.below(2) == 0
-        });
     }
 
     fn covered(&self, until: u64) -> usize {

@@ -1,0 +1,208 @@
+//! The store's end and its next start: power cuts, restarts, and what is found then.
+//!
+//! Promises upward: after each start everything is read, and is a state that the model allows.
+
+use crate::content;
+use crate::excuse::Window;
+use crate::model::{Content, Meta, Seen};
+use crate::session::{Held, Session, Verdict};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use terrace_file::{Disk, Join, Store, StoreError, StoreOptions};
+use terrace_tests::disk::{SimDisk, World, ready};
+
+/// Starts that may fail one after the other, as each needs a fault of its own: more than a seed has.
+const STARTS: usize = 200;
+
+/// Whether the seed goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    Open,
+    /// The disk lied about both copies of the log, and the store said so.
+    Lost,
+}
+
+impl Session<'_> {
+    /// The power goes, whatever is under way, and comes back.
+    pub fn cut(&mut self, options: StoreOptions) -> Verdict<After> {
+        self.tally.cuts += 1;
+        let next = self.world.disk.cut(&mut self.world.random);
+        self.leave()?;
+        self.start(next, options)
+    }
+
+    /// The program ends, when nothing is under way, and begins again.
+    pub fn restart(&mut self, options: StoreOptions) -> Verdict<After> {
+        self.tally.restarts += 1;
+        self.finish()?;
+        self.world.settle().map_err(|stuck| stuck.to_string())?;
+        self.forget();
+        self.world.settle().map_err(|stuck| stuck.to_string())?;
+        self.no_frames()?;
+        self.open(options)
+    }
+
+    fn forget(&mut self) {
+        self.flights.clear();
+        self.held.clear();
+        self.store = None;
+    }
+
+    /// Turns this disk off; all that was begun must end, and give its memory back.
+    pub fn leave(&mut self) -> Verdict {
+        let disk = Arc::clone(&self.world.disk);
+        self.tally.orders += disk.completed();
+        disk.fired(0).iter().for_each(|fired| *self.tally.faults.entry(fired.fault).or_default() += 1);
+        if self.trace.whole {
+            *self.trace.before.borrow_mut() += &format!("{}======== the disk is off\n", disk.log());
+        }
+        self.world.off().map_err(|stuck| format!("with the disk gone: {stuck}"))?;
+        self.forget();
+        self.world.off().map_err(|stuck| format!("after the store was dropped: {stuck}"))?;
+        self.no_frames()
+    }
+
+    fn no_frames(&self) -> Verdict {
+        match self.world.frames.usage().0 {
+            0 => Ok(()),
+            bytes => Err(format!("{bytes} bytes of frames are still held after the store is gone")),
+        }
+    }
+
+    /// Opens a store on a disk that was left.
+    pub fn start(&mut self, disk: SimDisk, options: StoreOptions) -> Verdict<After> {
+        if self.trace.whole {
+            disk.keep_log();
+        }
+        self.world = World::new(disk, self.world.frames.clone(), self.world.random.clone());
+        *self.trace.disk.borrow_mut() = Some(Arc::clone(&self.world.disk));
+        self.open(options)
+    }
+
+    /// Opens; a start that a fault makes fail is tried again.
+    pub fn open(&mut self, mut options: StoreOptions) -> Verdict<After> {
+        let disk = Arc::clone(&self.world.disk);
+        // Before: what is damaged may be removed.
+        let mut whole = Window::open(&disk, None);
+        whole.latch(&disk);
+        for _ in 0..STARTS {
+            let window = Window::open(&disk, None);
+            // What a power cut brought back may be above the cap until it is open.
+            disk.bound(disk.used().max(options.cap) + options.slab_bytes);
+            disk.remark(|| format!("open {options:?}"));
+            let shared = Arc::clone(&disk) as Arc<dyn Disk>;
+            let join = Store::open(shared, &self.world.tasks, &self.world.frames, options);
+            match self.drive(join)? {
+                Ok(store) => {
+                    (self.store, self.options) = (Some(store), options);
+                    disk.bound(options.cap.max(disk.used()) + options.slab_bytes);
+                    return self.opened(&whole);
+                }
+                Err(StoreError::CapTooSmall { needs, cap }) if cap < self.options.cap => {
+                    let _ = needs;
+                    self.tally.excuse("smaller cap");
+                    options = self.options;
+                }
+                Err(StoreError::Damaged { .. } | StoreError::Foreign { .. } | StoreError::Newer { .. })
+                    if whole.log_may_be_lost(&disk) =>
+                {
+                    self.tally.excuse("log lost");
+                    self.over = true;
+                    return Ok(After::Lost);
+                }
+                Err(error) => {
+                    window.start(&disk).map_err(|why| format!("open: {error}: {why}"))?;
+                    self.tally.excuse("open");
+                    // A damaged piece cannot be moved: then what is kept takes the room it has.
+                    options = self.options;
+                    if window.disk_was_full(&disk) {
+                        // Whoever has the machine frees some space.
+                        disk.grow(options.slab_bytes);
+                    }
+                }
+            }
+            self.world.settle().map_err(|stuck| stuck.to_string())?;
+            self.no_frames()?;
+        }
+        Err("it does not open, however often it is tried".into())
+    }
+
+    /// Drives until it is there, or until `stop`.
+    fn drive<T>(&mut self, mut join: Join<T>) -> Verdict<T> {
+        loop {
+            if let Some(value) = ready(&mut join) {
+                return Ok(value);
+            }
+            if self.world.disk.completed() >= self.stop {
+                return Err(Self::STOPPED.into());
+            }
+            if !self.world.step() {
+                return ready(&mut join)
+                    .ok_or("a hang: no task is ready, no order under way, and it is not done".into());
+            }
+        }
+    }
+
+    /// Reads everything, and holds it against the model.
+    fn opened(&mut self, window: &Window) -> Verdict<After> {
+        self.tally.reopened += 1;
+        self.check()?;
+        let used = self.world.disk.used();
+        if used > self.options.cap && self.world.disk.fired(window.fired).is_empty() {
+            return Err(format!("{used} bytes of files after opening with a cap of {}", self.options.cap));
+        }
+        let seen = self.read_all(window)?;
+        let before = self.model.commits.len();
+        if let Some(unknown) = self.model.resolve(&seen) {
+            self.tally.resolved += unknown;
+            return Ok(After::Open);
+        }
+        if window.log_may_be_lost(&self.world.disk) && self.model.resolve_old(&seen) {
+            self.tally.betrayed += u64::from(self.model.commits.len() < before);
+            return Ok(After::Open);
+        }
+        Err(format!("what was found is no state that it may be in:\nfound {seen:?}\n{}", self.model.describe()))
+    }
+
+    fn read_all(&mut self, window: &Window) -> Verdict<BTreeMap<u64, Seen>> {
+        let mut seen = BTreeMap::new();
+        for id in self.store().objects() {
+            let object = self.store().object(id).ok_or("an object is listed and is not there")?;
+            let mut parts = Vec::new();
+            for part in &object.parts {
+                parts.push(match part {
+                    Some(piece) => Some((self.read(piece, window)?, piece.bytes())),
+                    None => None,
+                });
+            }
+            seen.insert(id, Seen { meta: Meta(object.meta.to_vec()), parts });
+        }
+        Ok(seen)
+    }
+
+    /// The number of a piece; `None` when it cannot be read, justly.
+    fn read(&mut self, piece: &Arc<terrace_file::Piece>, opened: &Window) -> Verdict<Option<u64>> {
+        let window = Window::open(&self.world.disk, None);
+        let join = self.store().get(piece);
+        let got = self.drive(join)?;
+        match got {
+            Ok(frame) => {
+                let bytes = piece.bytes();
+                let id = content::identify(&frame[..bytes]).ok_or("wrong bytes after the start")?;
+                let (piece, content) = (Arc::clone(piece), Content { id, bytes });
+                self.held.push(Held { piece, content, put: window.fired, committed: true });
+                self.tally.read += 1;
+                Ok(Some(id))
+            }
+            Err(error) => {
+                let lost = opened.log_may_be_lost(&self.world.disk);
+                window
+                    .get(&self.world.disk)
+                    .or_else(|why| if lost { Ok(()) } else { Err(why) })
+                    .map_err(|why| format!("get after the start: {error}: {why}"))?;
+                self.tally.excuse("get after the start");
+                Ok(None)
+            }
+        }
+    }
+}
