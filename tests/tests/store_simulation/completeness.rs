@@ -68,6 +68,6 @@ fn every_power_cut_after_every_order() {
         }
     }
     println!("{tally}\n{total} places, at {complete} of them every combination");
-    assert!(total > ORDERS * SCHEDULES && complete * 10 > total * 9, "{total} places, {complete} complete");
+    assert!(total > ORDERS * SCHEDULES && complete * 2 > total, "{total} places, {complete} complete");
     assert!(tally.resolved > 0 && tally.excused.is_empty(), "without faults there are no errors: {tally}");
 }

@@ -73,6 +73,7 @@ pub fn run(seed: u64, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verd
         flights,
         next: 0,
         over: false,
+        shaken: false,
         stop: u64::MAX,
         tally,
         trace,
@@ -134,13 +135,17 @@ impl Session<'_> {
     }
 
     fn operation(&mut self) -> Verdict {
+        if self.shaken && self.chance(3) == 0 {
+            return self.test_limbo();
+        }
         match self.chance(16) {
             0..4 => {
                 let bytes = 8 + self.world.random.size(LARGEST - 8) as usize;
                 self.begin_put(bytes);
             }
-            4..9 if self.model.is_full() => self.cut_full()?,
-            4..8 => self.random_commit()?,
+            4..9 if self.model.is_full() => self.cut_now()?,
+            4 => self.long_commit(),
+            5..8 => self.random_commit()?,
             8 => {
                 let object = self.chance(OBJECTS);
                 if !self.is_touched(object) {
@@ -165,8 +170,8 @@ impl Session<'_> {
         if !self.over && self.chance(2) == 0 { self.finish() } else { Ok(()) }
     }
 
-    /// Too many commits of unknown outcome: the next start tells.
-    fn cut_full(&mut self) -> Verdict {
+    /// The next start tells how the commits of unknown outcome came out.
+    fn cut_now(&mut self) -> Verdict {
         self.over = self.cut(self.options)? == After::Lost;
         Ok(())
     }
@@ -185,6 +190,26 @@ impl Session<'_> {
             let at = self.chance(self.held.len() as u64) as usize;
             self.held.swap_remove(at);
         }
+    }
+
+    /// Long meta data of many objects: a group of several blocks.
+    fn long_commit(&mut self) {
+        let free = (0..OBJECTS).filter(|object| !self.is_touched(*object));
+        let edits: Vec<Edit> = free.map(|object| Edit::Meta(object, Meta(vec![self.next as u8; 1024]))).collect();
+        if !edits.is_empty() {
+            self.begin_commit(edits, Vec::new(), false);
+        }
+    }
+
+    /// A commit has failed, and may come to light after a power cut: what it named must keep its room until then.
+    fn test_limbo(&mut self) -> Verdict {
+        self.shaken = false;
+        self.held.clear();
+        for _ in 0..6 {
+            self.begin_put(ALIGN);
+        }
+        self.finish()?;
+        self.cut_now()
     }
 
     /// Several changes of one to three objects.

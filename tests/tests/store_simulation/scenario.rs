@@ -30,7 +30,20 @@ fn over<'a>(world: World, model: Model, tally: &'a mut Tally, trace: &'a Trace) 
     let (held, flights) = Default::default();
     *trace.disk.borrow_mut() = Some(Arc::clone(&world.disk));
     let (store, options, next) = (None, OPTIONS, 0);
-    Session { world, store, options, model, held, flights, next, over: false, stop: u64::MAX, tally, trace }
+    Session {
+        world,
+        store,
+        options,
+        model,
+        held,
+        flights,
+        next,
+        over: false,
+        shaken: false,
+        stop: u64::MAX,
+        tally,
+        trace,
+    }
 }
 
 /// The scenario with one fault; then a power cut. Which fault fired, if it was at that order.
@@ -119,7 +132,9 @@ impl Session<'_> {
         self.finish()?;
         self.keep(5, 1, 1000)?;
         self.commit(Vec::new(), vec![Edit::Remove(4)])?;
+        // What is put meanwhile must not land where the moved piece still is.
         self.begin_tidy();
+        (0..2).for_each(|_| self.begin_put(8000));
         self.finish()?;
         self.restart(OPTIONS)?;
         if self.over { Ok(()) } else { self.one_more(40) }

@@ -62,6 +62,8 @@ pub struct Session<'a> {
     pub next: u64,
     /// The log is lost, and the store said so.
     pub over: bool,
+    /// A commit has failed since the last start.
+    pub shaken: bool,
     /// Nothing more is driven after so many orders.
     pub stop: u64,
     pub tally: &'a mut Tally,
@@ -201,6 +203,7 @@ impl Session<'_> {
                 if let Err(error) = done {
                     window.commit(disk, *oldest).map_err(|why| format!("commit: {error}: {why}"))?;
                     tally.excuse("commit");
+                    self.shaken = true;
                 }
             }
             Job::Tidy(join) => {
