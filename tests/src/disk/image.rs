@@ -131,7 +131,13 @@ impl Image {
             let choice = dice.below(4);
             if choice < 2 {
                 self.pending.push(write);
-            } else if choice == 2 {
+                continue;
+            }
+            if write.promised {
+                // An earlier sync had said that it is durable.
+                self.rotten.extend(write.first..write.first + write.bytes.len() / SECTOR);
+            }
+            if choice == 2 {
                 self.forget(&write);
             }
         }
