@@ -34,4 +34,4 @@ pub use frame::{ALIGN, Frame, Frames};
 pub use request::{Completion, Engine, Op, Request, Sink};
 pub use slab::Slab;
 pub use store::{Change, Object, Piece, Put, Store, StoreError, StoreOptions, StoreStats};
-pub use task::{Driver, Join, Tasks};
+pub use task::{Driver, Join, Tasks, is_in_task};

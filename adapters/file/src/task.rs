@@ -44,6 +44,15 @@ thread_local! {
     static DRIVES: Cell<usize> = const { Cell::new(0) };
 }
 
+thread_local! {
+    static POLLS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is inside of a task: who waits here for other tasks may wait for itself.
+pub fn is_in_task() -> bool {
+    POLLS.get()
+}
+
 /// Whether this thread will look for requests of that engine before it sleeps: nobody needs to be woken for them.
 pub(crate) fn drives(engine: usize) -> bool {
     DRIVES.get() == engine
@@ -174,7 +183,9 @@ impl Tasks {
             return false;
         };
         drop(state);
+        let before = POLLS.replace(true);
         task.run();
+        POLLS.set(before);
         true
     }
 

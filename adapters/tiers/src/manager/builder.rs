@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::upkeep::Upkeep;
-use super::{Manager, Place, Shared, State};
+use super::{Manager, Place, Shared, State, User};
 use crate::ledger::{Ledger, Settings, Share, TierKind, TierSpec};
 use crate::policy::Kind;
 use std::path::PathBuf;
@@ -205,7 +205,8 @@ impl Builder {
         let interval = self.upkeep.unwrap_or(UPKEEP);
         let upkeep = Upkeep::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
         let _ = shared.upkeep.set(upkeep);
-        Ok(Manager { shared })
+        let user = Arc::new(User { shared: Arc::downgrade(&shared) });
+        Ok(Manager { shared, user })
     }
 }
 

@@ -16,7 +16,7 @@
 //! | `body` | one buffer: its lease word, its copies |
 //! | `motion` | copies between tiers |
 //! | `access`, `window` | reading and writing; addresses |
-//! | `lease` | the right to an address |
+//! | `handle`, `lease` | what users hold; the right to an address |
 //! | `words` | how a buffer is asked for, how it is listed |
 //! | `durable` | names, and what survives |
 //! | `builder`, `upkeep` | how it is made; its clock |
@@ -26,6 +26,7 @@ mod body;
 mod builder;
 mod durable;
 mod error;
+mod handle;
 mod lease;
 mod motion;
 mod state;
@@ -36,6 +37,7 @@ mod words;
 pub use builder::{Builder, OnPressure, Preset};
 pub use durable::NAME;
 pub use error::Error;
+pub use handle::Buffer;
 pub use lease::{Lease, LeaseMut};
 pub use state::Moves;
 pub use words::{Listed, Options};
@@ -43,6 +45,7 @@ pub use words::{Listed, Options};
 use crate::ledger::{Event, TierKind, TierView};
 use access::Seat;
 use body::Body;
+use handle::User;
 use state::State;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -110,34 +113,12 @@ impl Shared {
     }
 }
 
-/// Buffers in tiers. Clones are the same manager; when the last one and the last buffer are gone, its threads are.
+/// Buffers in tiers. Clones are the same manager. When the last one and the last buffer are dropped, what is under way ends, and
+/// its threads and files are gone: another may be built on the directory then.
 #[derive(Clone)]
 pub struct Manager {
     shared: Arc<Shared>,
-}
-
-/// A buffer. Clones are the same; when the last one is gone, a buffer without a name is freed. One with a name is freed by
-/// [`Manager::remove`].
-#[derive(Clone)]
-pub struct Buffer {
-    shared: Arc<Shared>,
-    handle: Arc<Handle>,
-}
-
-struct Handle {
-    shared: Arc<Shared>,
-    body: Arc<Body>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if self.body.name.is_none() {
-            let mut state = self.shared.state();
-            // Refused when it was freed already. A user's lease cannot be held: it borrows a handle.
-            let _ = state.free(&self.shared, &self.body);
-            self.shared.unlock(state);
-        }
-    }
+    user: Arc<User>,
 }
 
 impl Manager {
@@ -146,9 +127,8 @@ impl Manager {
         Builder::default()
     }
 
-    fn buffer(shared: &Arc<Shared>, body: Arc<Body>) -> Buffer {
-        let handle = Handle { shared: Arc::clone(shared), body };
-        Buffer { shared: Arc::clone(shared), handle: Arc::new(handle) }
+    fn buffer(&self, body: Arc<Body>) -> Buffer {
+        Buffer::new(&self.shared, body, &self.user)
     }
 
     /// A buffer of so many bytes, all zero, in the best tier that has or gets room.
@@ -177,10 +157,10 @@ impl Manager {
 
     /// The same; begun at once, whether or not it is awaited. A buffer that nobody takes is freed.
     pub fn allocate_async(&self, bytes: u64, options: Options) -> Join<Result<Buffer, Error>> {
-        let shared = Arc::clone(&self.shared);
+        let own = self.clone();
         self.shared.tasks.spawn(async move {
-            let body = shared.allocate(bytes, options).await?;
-            Ok(Self::buffer(&shared, body))
+            let body = own.shared.allocate(bytes, options).await?;
+            Ok(own.buffer(body))
         })
     }
 
@@ -193,7 +173,7 @@ impl Manager {
         let id = state.names.get(name).copied().flatten();
         let body = id.and_then(|id| state.bodies.get(&id)).cloned();
         drop(state);
-        body.map(|body| Self::buffer(&self.shared, body)).ok_or_else(|| Error::NoSuchName(name.into()))
+        body.map(|body| self.buffer(body)).ok_or_else(|| Error::NoSuchName(name.into()))
     }
 
     /// Frees a named buffer, and what of it is durable. Handles that are left say [`Error::Freed`].
@@ -310,74 +290,8 @@ impl Manager {
     }
 }
 
-impl Buffer {
-    /// Its size.
-    pub fn bytes(&self) -> u64 {
-        self.handle.body.bytes
-    }
-
-    /// What it is called.
-    pub fn name(&self) -> Option<&str> {
-        self.handle.body.name.as_ref().map(|(name, _)| name.as_str())
-    }
-
-    /// Copies bytes out of it.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has a [`LeaseMut`]; those of the store.
-    pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Error> {
-        let body = &self.handle.body;
-        Shared::inside(body, offset, to.len() as u64)?;
-        if self.shared.read_memory(body, offset, to)?.is_some() {
-            return Ok(());
-        }
-        let bytes = self.shared.tasks.block_on(|| self.read_async(offset, to.len()))?;
-        to.copy_from_slice(&bytes);
-        Ok(())
-    }
-
-    /// The same, into new memory.
-    pub fn read_async(&self, offset: u64, bytes: usize) -> Join<Result<Vec<u8>, Error>> {
-        let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
-        self.shared.tasks.spawn(async move {
-            let body = &buffer.handle.body;
-            // Looked at before memory is taken for it.
-            Shared::inside(body, offset, bytes as u64)?;
-            let mut to = vec![0; bytes];
-            shared.read(body, offset, &mut to).await?;
-            Ok(to)
-        })
-    }
-
-    /// Copies bytes into it.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has any lease; those of the store: then
-    /// nothing was written.
-    pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
-        let body = &self.handle.body;
-        Shared::inside(body, offset, from.len() as u64)?;
-        if self.shared.write_memory(body, offset, from)?.is_some() {
-            return Ok(());
-        }
-        self.shared.tasks.block_on(|| self.write_async(offset, from.to_vec()))
-    }
-
-    /// The same, with memory that is given. Begun at once, whether or not it is awaited.
-    pub fn write_async(&self, offset: u64, from: Vec<u8>) -> Join<Result<(), Error>> {
-        let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
-        self.shared.tasks.spawn(async move { shared.write(&buffer.handle.body, offset, &from).await })
-    }
-}
-
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Manager").field("tiers", &self.tiers()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer").field("bytes", &self.bytes()).field("name", &self.name()).finish_non_exhaustive()
     }
 }
