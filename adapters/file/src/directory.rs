@@ -1,7 +1,7 @@
 //! A disk that is there: files of one directory, read and written through an engine.
 //!
-//! Promises upward: as [`Disk`]; one directory has one `Directory` at a time, in this process and in others; tasks are run on
-//! the engine's threads, after what came has been told.
+//! Promises upward: as [`Disk`]; one directory has one `Directory` at a time, in this process and in others; it keeps to the
+//! directory that it opened, whatever has that name later; tasks are run on the engine's threads, after what came has been told.
 //! Asks from below: an engine, `flock`, `fsync` of a directory.
 //!
 //! Invariant: a key in `waiting` is the token of one request that the engine has.
@@ -13,13 +13,14 @@ use crate::frame::Frame;
 use crate::request::{Completion, Engine, Op, Request, Sink};
 use crate::slab::Slab;
 use crate::task::{Driver, Tasks};
-use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The file whose lock says that a directory is in use. It is never removed: somebody may wait for it.
 const LOCK: &str = "terrace.lock";
@@ -32,6 +33,10 @@ const THREADS: usize = 16;
 
 /// Tasks run for so long before what they asked for goes to the disk: a tenth of what 64 requests keep it busy for.
 const TURN: Duration = Duration::from_micros(50);
+
+/// A directory is in use only when it still is after so long. Who had it may just have gone: copies that were under way end
+/// first, and a process that is being made has its parent's files until it runs its own program.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Which engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +53,7 @@ pub enum EngineKind {
 /// A directory that is open.
 pub struct Directory {
     path: PathBuf,
-    /// Of the directory itself, to sync names.
+    /// Of the directory itself: files are found from here, and names are synced.
     names: OwnedFd,
     files: Mutex<HashMap<File, Arc<Slab>>>,
     mail: Arc<Mail>,
@@ -142,14 +147,13 @@ impl Directory {
         let name = path.display().to_string();
         let fault = |call, code: Option<i32>| FileFault::new(call, &name, 0, code.unwrap_or(0));
         std::fs::create_dir_all(path).map_err(|error| fault("create directory", error.raw_os_error()))?;
-        let open = |path: &Path, flags| {
+        let open = |at: BorrowedFd<'_>, path: &Path, flags| {
             let told = |error: rustix::io::Errno| fault("open", Some(error.raw_os_error()));
-            rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR).map_err(told)
+            rustix::fs::openat(at, path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR).map_err(told)
         };
-        let names = open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let lock = open(&path.join(LOCK), OFlags::RDWR | OFlags::CREATE)?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| fault("lock", Some(error.raw_os_error())))?;
+        let names = open(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let lock = open(names.as_fd(), Path::new(LOCK), OFlags::RDWR | OFlags::CREATE)?;
+        take(&lock).map_err(|error| fault("lock", Some(error.raw_os_error())))?;
         let mail = Arc::new(Mail { waiting: Mutex::default(), tasks: tasks.clone() });
         let engine = engine(kind, &mail).map_err(|error| fault("engine", error.raw_os_error()))?;
         // Weak: tasks may outlive the directory, and must not keep its threads.
@@ -171,7 +175,8 @@ impl Directory {
         if let Some(slab) = self.files().get(&file) {
             return Ok(Arc::clone(slab));
         }
-        let slab = Arc::new(Slab::open(&self.path.join(file.to_string()))?);
+        let name = file.to_string();
+        let slab = Arc::new(Slab::open_in((self.names.as_fd(), Path::new(&name)), &self.path.join(&name))?);
         Ok(Arc::clone(self.files().entry(file).or_insert(slab)))
     }
 
@@ -180,19 +185,19 @@ impl Directory {
     }
 
     fn create(&self, file: File, bytes: u64) -> Result<(), FileFault> {
-        let slab = Slab::create(&self.path.join(file.to_string()), bytes)?;
+        let name = file.to_string();
+        let place = (self.names.as_fd(), Path::new(&name));
+        let slab = Slab::create_in(place, &self.path.join(&name), bytes)?;
         self.files().insert(file, Arc::new(slab));
         Ok(())
     }
 
     fn remove(&self, file: File) -> Result<(), FileFault> {
         self.files().remove(&file);
-        let path = self.path.join(file.to_string());
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(self.fault("remove", &path, error.raw_os_error().unwrap_or(0)))
-            }
-            _ => Ok(()),
+        let name = file.to_string();
+        match rustix::fs::unlinkat(&self.names, &name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(self.fault("remove", &self.path.join(name), error.raw_os_error())),
         }
     }
 
@@ -215,6 +220,17 @@ impl Directory {
     }
 }
 
+/// Locks a file, for as long as it is open.
+fn take(lock: &OwnedFd) -> rustix::io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 200),
+            outcome => return outcome,
+        }
+    }
+}
+
 /// An engine that tells `mail`.
 fn engine(kind: EngineKind, mail: &Arc<Mail>) -> std::io::Result<Arc<dyn Engine>> {
     let sink = || Arc::clone(mail) as Arc<dyn Sink>;
@@ -230,12 +246,13 @@ fn engine(kind: EngineKind, mail: &Arc<Mail>) -> std::io::Result<Arc<dyn Engine>
 
 impl Disk for Directory {
     fn files(&self) -> Result<Vec<(File, u64)>, FileFault> {
-        let told = |error: std::io::Error| self.fault("list", &self.path, error.raw_os_error().unwrap_or(0));
+        let told = |error: Errno| self.fault("list", &self.path, error.raw_os_error());
         let mut files = Vec::new();
-        for entry in std::fs::read_dir(&self.path).map_err(told)? {
+        for entry in Dir::read_from(&self.names).map_err(told)? {
             let entry = entry.map_err(told)?;
-            if let Some(file) = entry.file_name().to_str().and_then(File::named) {
-                files.push((file, entry.metadata().map_err(told)?.len()));
+            if let Some(file) = entry.file_name().to_str().ok().and_then(File::named) {
+                let stat = rustix::fs::statat(&self.names, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+                files.push((file, u64::try_from(stat.map_err(told)?.st_size).unwrap_or(0)));
             }
         }
         files.sort_unstable();

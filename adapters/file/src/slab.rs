@@ -6,7 +6,7 @@
 
 use crate::fault::FileFault;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, StatxFlags};
 use std::path::Path;
 
 /// A file of a fixed size.
@@ -28,10 +28,15 @@ impl Slab {
     /// # Errors
     /// The system's; nothing is left behind then.
     pub fn create(path: &Path, bytes: u64) -> Result<Self, FileFault> {
-        let slab = Self::with(path, bytes, OFlags::CREATE | OFlags::EXCL)?;
+        Self::create_in((CWD, path), path, bytes)
+    }
+
+    /// The same: `name` in an open directory, and the whole path for errors.
+    pub(crate) fn create_in(place: (BorrowedFd<'_>, &Path), path: &Path, bytes: u64) -> Result<Self, FileFault> {
+        let slab = Self::with(place, path, bytes, OFlags::CREATE | OFlags::EXCL)?;
         let allocated = rustix::fs::fallocate(&slab.descriptor, FallocateFlags::empty(), 0, bytes);
         if let Err(error) = allocated {
-            let _ = std::fs::remove_file(path);
+            let _ = rustix::fs::unlinkat(place.0, place.1, AtFlags::empty());
             return Err(slab.fault("fallocate", 0, error.raw_os_error()));
         }
         Ok(slab)
@@ -42,22 +47,27 @@ impl Slab {
     /// # Errors
     /// The system's.
     pub fn open(path: &Path) -> Result<Self, FileFault> {
-        let mut slab = Self::with(path, 0, OFlags::empty())?;
+        Self::open_in((CWD, path), path)
+    }
+
+    /// The same, as [`create_in`](Self::create_in).
+    pub(crate) fn open_in(place: (BorrowedFd<'_>, &Path), path: &Path) -> Result<Self, FileFault> {
+        let mut slab = Self::with(place, path, 0, OFlags::empty())?;
         let stat = rustix::fs::fstat(&slab.descriptor).map_err(|error| slab.fault("fstat", 0, error.raw_os_error()))?;
         slab.bytes = u64::try_from(stat.st_size).unwrap_or(0);
         Ok(slab)
     }
 
-    fn with(path: &Path, bytes: u64, how: OFlags) -> Result<Self, FileFault> {
+    fn with((at, short): (BorrowedFd<'_>, &Path), path: &Path, bytes: u64, how: OFlags) -> Result<Self, FileFault> {
         let name = path.display().to_string();
         let fault = |call, error: rustix::io::Errno| FileFault::new(call, &name, 0, error.raw_os_error());
         let flags = OFlags::RDWR | OFlags::CLOEXEC | how;
         // Some file systems take the flag and refuse the I/O, others refuse the flag: statx knows both where it is told.
-        let opened = rustix::fs::open(path, flags | OFlags::DIRECT, Mode::RUSR | Mode::WUSR);
+        let opened = rustix::fs::openat(at, short, flags | OFlags::DIRECT, Mode::RUSR | Mode::WUSR);
         let (descriptor, mut direct) = match opened {
             Ok(descriptor) => (descriptor, true),
             Err(rustix::io::Errno::INVAL) => {
-                let plain = rustix::fs::open(path, flags - OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+                let plain = rustix::fs::openat(at, short, flags - OFlags::EXCL, Mode::RUSR | Mode::WUSR);
                 (plain.map_err(|error| fault("open", error))?, false)
             }
             Err(error) => return Err(fault("open", error)),
@@ -68,7 +78,7 @@ impl Slab {
         if align == 0 {
             // It is told that there is no direct I/O here.
             direct = false;
-            let plain = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+            let plain = rustix::fs::openat(at, short, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
             let descriptor = plain.map_err(|error| fault("open", error))?;
             return Ok(Self { descriptor, name, bytes, align: 1, direct });
         }
