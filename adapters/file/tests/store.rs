@@ -92,7 +92,10 @@ fn a_log_that_is_full_is_followed_by_another_and_the_files_stay_bounded() {
         assert!(on_disk(directory.path()) <= options().cap);
     }
     let logs = |path: &Path| names(path).into_iter().filter(|file| matches!(file, File::Log(_))).collect::<Vec<_>>();
-    let [File::Log(generation)] = logs(directory.path())[..] else { panic!("one log") };
+    let mut logs = logs(directory.path());
+    logs.sort();
+    let [File::Log(generation), File::Log(next)] = logs[..] else { panic!("one log, and the file of the next") };
+    assert_eq!(next, generation + 1);
     assert!(generation > 10, "8 blocks, of which a group takes one: {generation}");
     drop(ground);
     let ground = open(directory.path());

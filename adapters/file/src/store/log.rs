@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - a log that is `broken` is never written again: what lies behind `next` is not known
-//! - once a log of a later generation was begun, nothing more is written to an earlier one: the latest whole one counts
+//! - once a log of a later generation was written to, nothing more is written to an earlier one: the latest whole one counts
 //! - changes of a group that failed are in `limbo` until a later generation is durable: a power cut may still bring them to
 //!   light, so the pieces they name keep their room (those they replace do, being in the map)
 //! - a log that is not `whole` is `broken`; there is an `anchor` only while the log is not whole
@@ -39,6 +39,9 @@ pub(super) struct Log {
     pub limbo: Vec<Vec<Change>>,
     /// The generation that a power cut would bring back, while this one is not whole yet, with its bytes.
     pub anchor: Option<(File, u64)>,
+    /// A file for the next log, all zeros, with its generation and its bytes: so a log that is full can be followed by another
+    /// when the disk has become full. It is the reserve of the space, and not counted besides.
+    pub spare: Option<(u32, u64)>,
     /// Files that nobody needs and that are still there, with their bytes.
     pub garbage: Vec<(File, u64)>,
     /// One for each copy. `None` after the disk was gone: nothing is written any more.
@@ -129,7 +132,8 @@ impl Shared {
         self.sweep(log).await;
         let writer = self.map().snapshot(touched);
         let blocks = self.blocks_for(writer.blocks());
-        let Some(generation) = log.latest.checked_add(1) else {
+        let spare = self.take_spare(log, blocks * 2 * BLOCK as u64).await;
+        let Some(generation) = spare.or(log.latest.checked_add(1)) else {
             return Err(StoreError::Damaged { file: log.file() });
         };
         // From here on the old one is not written any more, whatever comes of the new one.
@@ -139,15 +143,42 @@ impl Shared {
         } else {
             log.garbage.push(old)
         }
-        (log.generation, log.latest, log.blocks, log.next) = (generation, generation, blocks, 0);
+        (log.generation, log.latest, log.blocks, log.next) = (generation, log.latest.max(generation), blocks, 0);
         (log.whole, log.broken) = (false, true);
-        self.begin(log, writer).await?;
+        self.begin(log, writer, spare.is_some()).await?;
         (log.whole, log.broken) = (true, false);
         log.limbo.clear();
         log.garbage.extend(log.anchor.take());
         self.sweep(log).await;
         self.space.made();
+        self.lay_by(log).await;
         Ok(())
+    }
+
+    /// Makes the file of the next log ahead. Where that cannot be, it is made when it is needed.
+    pub(super) async fn lay_by(&self, log: &mut Log) {
+        let bytes = self.blocks_for(0) * 2 * BLOCK as u64;
+        let Some(generation) = log.latest.checked_add(1) else { return };
+        if log.spare.is_some() || !self.space.may_lay_by(bytes) {
+            return;
+        }
+        if ask(&*self.disk, Order::Create { file: File::Log(generation), bytes }).await.result.is_ok() {
+            (log.spare, log.latest) = (Some((generation, bytes)), generation);
+            self.space.laid_by(bytes);
+        }
+    }
+
+    /// The generation of the file that was laid by, if it has so many bytes; else it is removed.
+    async fn take_spare(&self, log: &mut Log, wanted: u64) -> Option<u32> {
+        let (generation, bytes) = log.spare.take()?;
+        self.space.laid_by(0);
+        if bytes == wanted {
+            return Some(generation);
+        }
+        self.space.count(bytes);
+        log.garbage.push((File::Log(generation), bytes));
+        self.sweep(log).await;
+        None
     }
 
     /// Blocks of a log whose snapshot has so many: as many again for groups, and never fewer than the options say.
@@ -155,13 +186,13 @@ impl Shared {
         (self.options.log_bytes / (2 * BLOCK as u64)).max(snapshot * 2)
     }
 
-    /// Makes the log's file, and writes the snapshot.
-    async fn begin(&self, log: &mut Log, writer: Writer) -> Result<(), StoreError> {
+    /// Makes the log's file, unless it is there already, and writes the snapshot.
+    async fn begin(&self, log: &mut Log, writer: Writer, made: bool) -> Result<(), StoreError> {
         let (file, bytes) = (log.file(), log.bytes());
         // Of a file that is not there, nothing is to be removed.
         let blocks = std::mem::take(&mut log.blocks);
         self.space.count_log(bytes)?;
-        if let Err(fault) = ask(&*self.disk, Order::Create { file, bytes }).await.result {
+        if !made && let Err(fault) = ask(&*self.disk, Order::Create { file, bytes }).await.result {
             self.space.uncount(bytes);
             return Err(fault.into());
         }

@@ -56,7 +56,7 @@ pub struct StoreOptions {
     pub cap: u64,
     /// Bytes of a slab: no piece is larger.
     pub slab_bytes: u64,
-    /// Bytes of a log, at least: the same again is kept free for the next one.
+    /// Bytes of a log, at least: the same again is kept for the next one, in a file of its own where the disk has room for it.
     pub log_bytes: u64,
 }
 

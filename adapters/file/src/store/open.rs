@@ -55,6 +55,7 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
         broken: true,
         limbo: Vec::new(),
         anchor: None,
+        spare: None,
         garbage: others
             .map(|(log, bytes)| (File::Log(*log), *bytes))
             .chain(stumps.into_iter().map(|(slab, bytes)| (File::Slab(slab), bytes)))
@@ -67,6 +68,7 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     shared.record(&mut log, &[], &Touched::new()).await?;
     shared.sweep(&mut log).await;
     shared.fit(&mut log).await?;
+    shared.lay_by(&mut log).await;
     *shared.log.lock().await = Some(log);
     Ok(shared)
 }

@@ -39,6 +39,8 @@ struct State {
     making: u64,
     /// Bytes of logs, of slabs that are being made, and of files that are to be removed.
     others: u64,
+    /// Bytes of the file that is laid by for the next log: a part of the reserve that is on the disk. `spare <= reserve`.
+    spare: u64,
 }
 
 /// One slab.
@@ -176,7 +178,7 @@ impl Area {
 impl Space {
     /// No slabs yet.
     pub(super) fn new(cap: u64, reserve: u64) -> Self {
-        let state = State { areas: BTreeMap::new(), next: 1, hint: 0, cap, reserve, making: 0, others: 0 };
+        let state = State { areas: BTreeMap::new(), next: 1, hint: 0, cap, reserve, making: 0, others: 0, spare: 0 };
         Self { state: Mutex::new(state) }
     }
 
@@ -256,6 +258,16 @@ impl Space {
     /// The log is made, and those before it are removed: as much is kept free again.
     pub(super) fn made(&self) {
         self.state().making = 0;
+    }
+
+    /// Whether a file for the next log may be made: what is kept free for it is there.
+    pub(super) fn may_lay_by(&self, bytes: u64) -> bool {
+        !self.is_over() && bytes <= self.state().reserve
+    }
+
+    /// A file for the next log was made, or (0) is used or gone.
+    pub(super) fn laid_by(&self, bytes: u64) {
+        self.state().spare = bytes;
     }
 
     /// Counts a file no more: it was not made, or it is removed.
@@ -359,7 +371,7 @@ impl Space {
     pub(super) fn usage(&self) -> (u64, u64, u64) {
         let state = self.state();
         let live = state.areas.values().map(|area| area.range.stats().in_use).sum();
-        (state.used(), live, state.cap)
+        (state.used() + state.spare, live, state.cap)
     }
 
     /// The error for a piece that finds no room.
