@@ -1,0 +1,99 @@
+//! Devices that fail underneath, and slabs that somebody cuts or removes.
+
+use super::mount::Mount;
+use super::*;
+use terrace_file::StoreError;
+
+const CAP: u64 = 16 * MIB;
+
+/// Reads all: how many are right, and how many refuse. A store's error is the only other outcome.
+fn sort(manager: &Manager, buffers: std::ops::Range<usize>) -> (usize, usize) {
+    let (mut right, mut refused) = (0, 0);
+    for which in buffers {
+        match look(&manager.open(&name(which)).expect("it is known"), which) {
+            Ok(()) => right += 1,
+            Err(Error::Store(StoreError::Fault(_))) => refused += 1,
+            Err(other) => panic!("buffer {which}: {other}"),
+        }
+    }
+    (right, refused)
+}
+
+fn slabs(path: &Path) -> Vec<std::path::PathBuf> {
+    let files = std::fs::read_dir(path).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let mut slabs: Vec<_> = files.filter(|path| path.extension().is_some_and(|ending| ending == "slab")).collect();
+    slabs.sort();
+    slabs
+}
+
+#[test]
+fn a_slab_that_is_cut_costs_what_was_there_and_nothing_else() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = self::manager(directory.path());
+    // 9 MB, of which 1 fits into memory: the first ones are in files only.
+    let last = keep_all(&manager, 30);
+    let cut = &slabs(directory.path())[1];
+    std::fs::File::options().write(true).open(cut).and_then(|file| file.set_len(300_000)).expect("cut");
+    let lease = last.lease_best().expect("in memory");
+    assert!(lease[..] == pattern(29, BYTES)[..], "memory is as it was");
+    drop(lease);
+    let (right, refused) = sort(&manager, 0..30);
+    assert!(refused > 0 && right >= 20, "{right} right, {refused} refused");
+    manager.check().expect("sound");
+    // What was refused can be written anew, elsewhere or there: the file grows again.
+    (0..30).for_each(|which| _ = in_the_end(|| keep(&manager, which)));
+    drop((last, manager));
+    let manager = self::manager(directory.path());
+    assert_eq!(sort(&manager, 0..30), (30, 0));
+}
+
+fn keep_all(manager: &Manager, count: usize) -> Buffer {
+    (1..count).for_each(|which| _ = keep(manager, which - 1).expect("room"));
+    keep(manager, count - 1).expect("room")
+}
+
+fn manager(path: &Path) -> Manager {
+    super::manager(path, CAP)
+}
+
+#[test]
+fn files_that_are_removed_while_they_are_open_serve_until_they_are_closed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = manager(directory.path());
+    keep_all(&first, 20);
+    let gone = slabs(directory.path()).remove(0);
+    std::fs::remove_file(&gone).expect("removed");
+    assert_eq!(sort(&first, 0..20), (20, 0), "an open file has its bytes");
+    drop(first);
+    let second = manager(directory.path());
+    let (right, refused) = sort(&second, 0..20);
+    assert!(refused > 0 && right > 0, "{right} right, {refused} refused");
+    second.check().expect("sound");
+    (0..20).for_each(|which| _ = in_the_end(|| keep(&second, which)));
+    drop(second);
+    assert_eq!(sort(&manager(directory.path()), 0..20), (20, 0), "all is written anew");
+}
+
+#[test]
+fn a_device_that_ends_early_costs_what_lies_behind_its_end() {
+    let test = "broken::a_device_that_ends_early_costs_what_lies_behind_its_end";
+    let Some(disk) = Mount::ext4(test, 32) else { return };
+    let first = manager(disk.path());
+    let last = keep_all(&first, 40);
+    disk.cut(8);
+    let lease = last.lease_best().expect("in memory");
+    assert!(lease[..] == pattern(39, BYTES)[..], "memory is as it was");
+    drop(lease);
+    let (right, refused) = sort(&first, 0..40);
+    assert!(refused > 0 && right > 0, "{right} right, {refused} refused");
+    // Whether there is a sound place left is the file system's to say: durable, or why not.
+    let told: Vec<bool> = (0..5).map(|which| keep(&first, 100 + which).is_ok()).collect();
+    for (which, durable) in told.iter().enumerate() {
+        match first.open(&name(100 + which)) {
+            Ok(buffer) => _ = look(&buffer, 100 + which),
+            Err(_) => assert!(!durable),
+        }
+    }
+    first.check().expect("sound");
+    drop((last, first));
+}

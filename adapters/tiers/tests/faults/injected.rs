@@ -1,0 +1,96 @@
+//! Calls that the kernel is made to refuse, by strace.
+
+use super::*;
+use terrace_file::{Directory, EngineKind, Reason, StoreError, Tasks};
+
+const CAP: u64 = 16 * MIB;
+
+/// Runs a test again under strace. False: there is none, and the test is skipped.
+fn injected(test: &str, what: &str) -> bool {
+    let can = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).output();
+    if !can.is_ok_and(|told| told.status.success()) {
+        println!("SKIP {test}: strace cannot trace here");
+        return false;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (inject, told) = (format!("inject={what}"), tempfile::NamedTempFile::new().expect("a file"));
+    let told_to = told.path().to_string_lossy();
+    passes(again(test, &["strace", "-f", "-qq", "-o", &told_to, "-e", &inject], directory.path()));
+    let calls = std::fs::read_to_string(told.path()).expect("what was called");
+    assert!(calls.contains("(INJECTED)"), "nothing was refused: {what}");
+    true
+}
+
+fn by_threads(path: &Path) -> Manager {
+    builder(path, CAP).engine(EngineKind::Threads).build().expect("it is built")
+}
+
+#[test]
+fn without_a_ring_there_are_threads() {
+    let test = "injected::without_a_ring_there_are_threads";
+    let Some(path) = given() else {
+        for refusal in ["EPERM", "ENOSYS"] {
+            if !injected(test, &format!("io_uring_setup:error={refusal}")) {
+                return;
+            }
+        }
+        return;
+    };
+    let tasks = Tasks::new();
+    assert_eq!(Directory::open(&path, EngineKind::Best, &tasks).expect("it opens").engine(), "threads");
+    assert!(Directory::open(&path, EngineKind::Ring, &Tasks::new()).is_err());
+    let first = manager(&path, CAP);
+    (0..10).for_each(|which| _ = keep(&first, which).expect("durable"));
+    drop(first);
+    let second = manager(&path, CAP);
+    (0..10).for_each(|which| holds(&second, which));
+}
+
+/// Of each thread's syncs of files, every third fails. A sync that failed is not tried again on the same bytes: they are written elsewhere.
+#[test]
+fn a_sync_that_fails_is_made_good_elsewhere_or_told() {
+    let test = "injected::a_sync_that_fails_is_made_good_elsewhere_or_told";
+    let Some(path) = given() else {
+        injected(test, "fdatasync:error=EIO:when=2+3");
+        return;
+    };
+    sometimes(&path, Reason::Device);
+}
+
+/// Of each thread's writes, every fourth finds the disk full.
+#[test]
+fn a_write_that_finds_no_room_is_made_good_elsewhere_or_told() {
+    let test = "injected::a_write_that_finds_no_room_is_made_good_elsewhere_or_told";
+    let Some(path) = given() else {
+        injected(test, "pwrite64:error=ENOSPC:when=3+4");
+        return;
+    };
+    sometimes(&path, Reason::Full);
+}
+
+/// Keeps buffers while calls fail now and then: each is durable, or not and why.
+fn sometimes(path: &Path, why: Reason) {
+    let manager = by_threads(path);
+    let mut kept = Vec::new();
+    for which in 0..20 {
+        match keep(&manager, which) {
+            Ok(_) => kept.push(which),
+            Err(Error::Store(StoreError::Fault(fault))) => assert_eq!(fault.reason, why, "{fault}"),
+            Err(Error::NoRoom { .. } | Error::Refused(_) | Error::Store(StoreError::Full { .. })) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(kept.len() >= 3, "{kept:?}");
+    manager.check().expect("sound");
+    kept.iter().for_each(|which| holds(&manager, *which));
+    for which in (0..20).filter(|which| !kept.contains(which)) {
+        let Ok(buffer) = manager.open(&name(which)) else { continue };
+        let mut read = vec![1; BYTES as usize];
+        buffer.read(0, &mut read).expect("reads are not refused");
+        // A write that was refused wrote nothing; a sync that was refused lost nothing.
+        assert!(read == pattern(which, BYTES) || read.iter().all(|byte| *byte == 0), "buffer {which}");
+    }
+    drop(manager);
+    let manager = in_the_end(|| builder(path, CAP).engine(EngineKind::Threads).build());
+    kept.iter().for_each(|which| holds(&manager, *which));
+}
