@@ -10,9 +10,9 @@
 
 use super::Shared;
 use super::error::StoreError;
+use super::extent::Safety;
 use super::log::Log;
 use super::map::Change;
-use super::space::Safety;
 use crate::disk::File;
 use futures_channel::oneshot;
 use std::collections::BTreeSet;

@@ -14,7 +14,7 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `space` | slabs, extents, and what a sync has covered |
+//! | `space`, `extent` | slabs, stretches of them, and what a sync has covered |
 //! | `piece` | bytes in an extent: put, get, copy |
 //! | `block` | the form of a log |
 //! | `log` | groups at the log's end; the next log |
@@ -26,6 +26,7 @@
 mod block;
 mod commit;
 mod error;
+mod extent;
 mod log;
 mod map;
 mod open;

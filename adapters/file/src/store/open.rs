@@ -85,12 +85,14 @@ fn find(disk: &dyn Disk) -> Result<Found, StoreError> {
     Ok(found)
 }
 
-/// The latest log that is whole, and what it says. Without any: nothing.
+/// The latest log that is whole, and what it says. Without any: nothing. Where there is one the directory is ours, and so are
+/// all files with such names, whatever was written over them; where there is none, a file that we did not write is another's.
 async fn latest(
     disk: &dyn Disk,
     found: &Found,
     frames: &mut [Option<Frame>; 2],
 ) -> Result<(u32, Contents), StoreError> {
+    let mut stranger = None;
     for log in &found.logs {
         let contents = read::read(disk, *log, frames).await?;
         if contents.whole {
@@ -99,6 +101,12 @@ async fn latest(
         if contents.acked {
             return Err(StoreError::Damaged { file: File::Log(log.0) });
         }
+        if contents.stranger {
+            stranger = Some(StoreError::Foreign { file: File::Log(log.0) });
+        }
+    }
+    if let Some(foreign) = stranger {
+        return Err(foreign);
     }
     match found.slabs.first() {
         // Slabs are made after the first log is whole: it is gone.

@@ -7,7 +7,7 @@
 use super::Shared;
 use super::block::Entry;
 use super::error::StoreError;
-use super::space::{Extent, Safety};
+use super::extent::{Extent, Safety};
 use crate::disk::{File, Order, ask};
 use crate::frame::{ALIGN, Frame};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

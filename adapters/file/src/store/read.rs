@@ -23,6 +23,8 @@ pub(super) struct Raw {
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub objects: BTreeMap<u64, Raw>,
+    /// Whether its first block is another program's, or was overwritten.
+    pub stranger: bool,
     /// Whether its first group is whole: before, it says nothing.
     pub whole: bool,
     /// Whether some block says that groups were durable. Then it was whole once.
@@ -56,7 +58,7 @@ const CHUNK: u64 = (FRAME / BLOCK) as u64;
 /// Reads a log of so many bytes, with two frames that are given back.
 ///
 /// # Errors
-/// [`StoreError::Foreign`], [`StoreError::Newer`]; [`StoreError::Damaged`] when a group is missing that was durable.
+/// [`StoreError::Newer`]; [`StoreError::Damaged`] when a group is missing that was durable.
 pub(super) async fn read(
     disk: &dyn Disk,
     (generation, bytes): (u32, u64),
@@ -73,8 +75,11 @@ pub(super) async fn read(
 
 impl Reader<'_> {
     async fn contents(&mut self) -> Result<Contents, StoreError> {
-        self.recognise().await?;
-        let mut contents = Contents { blocks: self.blocks, ..Contents::default() };
+        let stranger = match self.recognise().await {
+            Err(StoreError::Foreign { .. }) => true,
+            other => other.map(|()| false)?,
+        };
+        let mut contents = Contents { blocks: self.blocks, stranger, ..Contents::default() };
         let (mut group, mut damaged, mut incarnation) = (Vec::new(), false, 0);
         let mut at = 0;
         while at < self.blocks {

@@ -5,12 +5,13 @@
 //! Asks from below: the core's range allocator, one for each slab.
 
 use super::error::StoreError;
+use super::extent::Extent;
 use crate::disk::File;
 use crate::frame::ALIGN;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_core::range::{RegionId, Use};
-use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Owner, Range, Request, Slot};
+use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Range, Request, Slot};
 
 /// A page: extents begin and end at multiples of it.
 const PAGE: u64 = ALIGN as u64;
@@ -25,8 +26,8 @@ pub(super) struct Space {
 }
 
 #[derive(Debug)]
-struct State {
-    areas: BTreeMap<u32, Area>,
+pub(super) struct State {
+    pub areas: BTreeMap<u32, Area>,
     /// The number of the next slab: numbers are never used twice.
     next: u32,
     /// Where there was room last.
@@ -45,95 +46,21 @@ struct State {
 
 /// One slab.
 #[derive(Debug)]
-struct Area {
-    range: Range<Vec<Slot>, GoodFit>,
+pub(super) struct Area {
+    pub range: Range<Vec<Slot>, GoodFit>,
     /// All of it, as the range names it.
     region: RegionId,
     bytes: u64,
     /// Nothing is placed here any more: a sync of it failed, or it is being emptied.
     retired: bool,
     /// A sync of it failed, or of its name: what is not durable here never will be.
-    suspect: bool,
+    pub suspect: bool,
     /// Whether its name survives a power cut.
-    named: bool,
+    pub named: bool,
     /// Writes answered so far. `synced <= written`.
-    written: u64,
+    pub written: u64,
     /// Those of them that survive a power cut.
-    synced: u64,
-}
-
-/// A stretch of a slab, its holder's alone. Dropped, it goes back.
-#[derive(Debug)]
-pub(super) struct Extent {
-    space: Arc<Space>,
-    slab: u32,
-    block: Block,
-    /// Which write of the slab's it was; 0 for what was durable when the store was opened.
-    stamp: u64,
-}
-
-/// Whether a piece survives a power cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Safety {
-    /// It does.
-    Durable,
-    /// Once this slab is synced; `true`: and the directory.
-    Sync(u32, bool),
-    /// Never, in this slab: it must be written elsewhere.
-    Suspect(u32),
-}
-
-impl Extent {
-    /// The file it is in.
-    pub(super) fn file(&self) -> File {
-        File::Slab(self.slab)
-    }
-
-    /// Its slab's number.
-    pub(super) fn slab(&self) -> u32 {
-        self.slab
-    }
-
-    /// Its first byte in the file.
-    pub(super) fn offset(&self) -> u64 {
-        self.block.address - PAGE
-    }
-
-    /// It was written.
-    pub(super) fn written(&mut self) {
-        let mut state = self.space.state();
-        if let Some(area) = state.areas.get_mut(&self.slab) {
-            area.written += 1;
-            self.stamp = area.written;
-        }
-    }
-
-    /// What must be done for it to be durable.
-    pub(super) fn safety(&self) -> Safety {
-        let state = self.space.state();
-        let Some(area) = state.areas.get(&self.slab) else { return Safety::Suspect(self.slab) };
-        // Once durable, always.
-        match self.stamp == 0 || (self.stamp <= area.synced && area.named) {
-            true => Safety::Durable,
-            false if area.suspect => Safety::Suspect(self.slab),
-            false => Safety::Sync(self.slab, !area.named),
-        }
-    }
-
-    /// Never used again until the store is opened anew: the device failed here.
-    pub(super) fn poison(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Extent {
-    fn drop(&mut self) {
-        let mut state = self.space.state();
-        if let Some(area) = state.areas.get_mut(&self.slab) {
-            // Refused only for a name that is not live, and this one is.
-            let _ = area.range.free(self.block, Owner(0));
-        }
-    }
+    pub synced: u64,
 }
 
 impl Area {
@@ -182,7 +109,7 @@ impl Space {
         Self { state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -198,14 +125,14 @@ impl Space {
         let (slab, block) = found?;
         state.hint = slab;
         drop(state);
-        Some(Extent { space: Arc::clone(self), slab, block, stamp: 0 })
+        Some(Extent::new(self, slab, block))
     }
 
     /// The stretch that a log names, below all that were claimed before. `None` where there is no such slab, or somebody holds a part of it.
     pub(super) fn claim(self: &Arc<Self>, slab: u32, offset: u64, bytes: u64) -> Option<Extent> {
         let bytes = bytes.next_multiple_of(PAGE);
         let block = self.state().areas.get_mut(&slab)?.claim(offset.checked_add(PAGE)?, bytes)?;
-        Some(Extent { space: Arc::clone(self), slab, block, stamp: 0 })
+        Some(Extent::new(self, slab, block))
     }
 
     /// The number of a slab to be made, whose bytes are counted from now on. `None`: the cap is reached.

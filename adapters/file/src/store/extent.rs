@@ -1,0 +1,87 @@
+//! Extents: stretches of slabs.
+//!
+//! Promises upward: an extent is its holder's alone, and goes back when it is dropped.
+
+use super::space::Space;
+use crate::disk::File;
+use crate::frame::ALIGN;
+use std::sync::Arc;
+use terrace_core::{Allocator, Block, Owner};
+
+/// A stretch of a slab, its holder's alone. Dropped, it goes back.
+#[derive(Debug)]
+pub(super) struct Extent {
+    space: Arc<Space>,
+    slab: u32,
+    block: Block,
+    /// Which write of the slab's it was; 0 for what was durable when the store was opened.
+    stamp: u64,
+}
+
+/// Whether a piece survives a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Safety {
+    /// It does.
+    Durable,
+    /// Once this slab is synced; `true`: and the directory.
+    Sync(u32, bool),
+    /// Never, in this slab: it must be written elsewhere.
+    Suspect(u32),
+}
+
+impl Extent {
+    pub(super) fn new(space: &Arc<Space>, slab: u32, block: Block) -> Self {
+        Self { space: Arc::clone(space), slab, block, stamp: 0 }
+    }
+
+    /// The file it is in.
+    pub(super) fn file(&self) -> File {
+        File::Slab(self.slab)
+    }
+
+    /// Its slab's number.
+    pub(super) fn slab(&self) -> u32 {
+        self.slab
+    }
+
+    /// Its first byte in the file.
+    pub(super) fn offset(&self) -> u64 {
+        self.block.address - ALIGN as u64
+    }
+
+    /// It was written.
+    pub(super) fn written(&mut self) {
+        let mut state = self.space.state();
+        if let Some(area) = state.areas.get_mut(&self.slab) {
+            area.written += 1;
+            self.stamp = area.written;
+        }
+    }
+
+    /// What must be done for it to be durable.
+    pub(super) fn safety(&self) -> Safety {
+        let state = self.space.state();
+        let Some(area) = state.areas.get(&self.slab) else { return Safety::Suspect(self.slab) };
+        // Once durable, always.
+        match self.stamp == 0 || (self.stamp <= area.synced && area.named) {
+            true => Safety::Durable,
+            false if area.suspect => Safety::Suspect(self.slab),
+            false => Safety::Sync(self.slab, !area.named),
+        }
+    }
+
+    /// Never used again until the store is opened anew: the device failed here.
+    pub(super) fn poison(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        let mut state = self.space.state();
+        if let Some(area) = state.areas.get_mut(&self.slab) {
+            // Refused only for a name that is not live, and this one is.
+            let _ = area.range.free(self.block, Owner(0));
+        }
+    }
+}
