@@ -267,7 +267,10 @@ impl Disk for Directory {
             Order::Write { file, offset, bytes, frame } => {
                 return self.request(Op::Write, (file, offset, bytes), Some(frame), reply);
             }
-            Order::Sync { file } => return self.request(Op::Sync, (file, 0, 0), None, reply),
+            Order::Sync { file } => match self.slab(file).and_then(|slab| slab.has_name()) {
+                Ok(()) => return self.request(Op::Sync, (file, 0, 0), None, reply),
+                Err(fault) => Err(fault),
+            },
             Order::Create { file, bytes } => self.create(file, bytes),
             Order::Remove { file } => self.remove(file),
             Order::SyncNames => self.sync_names(),

@@ -106,6 +106,16 @@ impl Slab {
         &self.name
     }
 
+    /// Refuses a file that was removed while it was open: nobody would find there what is made durable.
+    pub(crate) fn has_name(&self) -> Result<(), FileFault> {
+        let told = rustix::fs::fstat(&self.descriptor).map(|stat| stat.st_nlink);
+        match told {
+            Ok(0) => Err(self.fault("sync", 0, rustix::io::Errno::NOENT.raw_os_error())),
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.fault("fstat", 0, error.raw_os_error())),
+        }
+    }
+
     /// A refusal of the system's.
     pub(crate) fn fault(&self, call: &'static str, offset: u64, code: i32) -> FileFault {
         FileFault::new(call, &self.name, offset, code)

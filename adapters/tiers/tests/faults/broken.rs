@@ -64,8 +64,15 @@ fn files_that_are_removed_while_they_are_open_serve_until_they_are_closed() {
     let gone = slabs(directory.path()).remove(0);
     std::fs::remove_file(&gone).expect("removed");
     assert_eq!(sort(&first, 0..20), (20, 0), "an open file has its bytes");
+    // What is made durable from now on does not go where nobody finds it: not into that slab, nor into a log that is gone.
+    let log = std::fs::read_dir(directory.path()).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let mut logs: Vec<_> = log.filter(|path| path.extension().is_some_and(|ending| ending == "log")).collect();
+    logs.sort();
+    std::fs::remove_file(&logs[0]).expect("removed");
+    (20..26).for_each(|which| _ = keep(&first, which).expect("durable"));
     drop(first);
     let second = manager(directory.path());
+    assert_eq!(sort(&second, 20..26), (6, 0));
     let (right, refused) = sort(&second, 0..20);
     assert!(refused > 0 && right > 0, "{right} right, {refused} refused");
     second.check().expect("sound");
