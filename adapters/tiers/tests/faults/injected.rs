@@ -80,7 +80,7 @@ fn sometimes(path: &Path, why: Reason) {
             Err(other) => panic!("{other}"),
         }
     }
-    assert!(kept.len() >= 3, "{kept:?}");
+    assert!(!kept.is_empty(), "the first calls are let through");
     manager.check().expect("sound");
     kept.iter().for_each(|which| holds(&manager, *which));
     for which in (0..20).filter(|which| !kept.contains(which)) {
