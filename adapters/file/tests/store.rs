@@ -185,6 +185,23 @@ fn files_of_others_and_of_later_versions_are_refused_and_kept() {
     assert_eq!(refused, Err(StoreError::Damaged { file: File::Slab(4) }));
 }
 
+/// As a kill leaves them, between the name and the room.
+#[test]
+fn files_that_were_named_but_not_made_are_passed_over() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ground = open(directory.path());
+    ground.keep(1, 9).expect("room");
+    drop(ground);
+    let empty = [File::Slab(2), File::Log(9)];
+    empty.iter().for_each(|file| std::fs::write(directory.path().join(file.to_string()), []).expect("written"));
+    let ground = open(directory.path());
+    assert!(ground.holds(&ground.part(1), 9));
+    assert!(!names(directory.path()).contains(&empty[0]));
+    for object in 2..200 {
+        ground.keep(object, object as u8).expect("more slabs and logs are made");
+    }
+}
+
 #[test]
 fn options_that_cannot_be_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
