@@ -149,6 +149,10 @@ fn a_lease_keeps_bytes_where_they_are_and_others_out() {
     let two = others[7].lease_best().expect("2 MiB");
     let third = others[6].lease_best().map(drop);
     assert!(matches!(third, Err(Error::PinnedCap { asked: MIB, pinned, cap }) if pinned == cap), "{third:?}");
+    // Calls are not leases.
+    others[..7].iter().for_each(|other| other.write(0, &[4; 1000]).expect("written"));
+    others[5].read(0, &mut [0; 10]).expect("read");
+    assert!(matches!(others[6].lease_best(), Err(Error::PinnedCap { .. })));
     drop(two);
     others[6].lease_best().expect("the cap counts what is leased");
     drop((lease, again));

@@ -158,7 +158,7 @@ impl Space {
     /// A slab that was there when the store was opened (`named`), or that was made.
     pub(super) fn add(&self, slab: u32, bytes: u64, named: bool) -> Result<(), StoreError> {
         let area = Area::new(bytes / PAGE * PAGE, named).map_err(|_| StoreError::Damaged { file: File::Slab(slab) })?;
-        self.pass(slab);
+        self.skip(slab);
         let mut state = self.state();
         state.areas.insert(slab, area);
         Ok(())

@@ -45,32 +45,53 @@ impl Shared {
     /// Copies out of memory, at once. `None`: the bytes are not there.
     pub(super) fn read_memory(&self, body: &Body, offset: u64, to: &mut [u8]) -> Result<Option<()>, Error> {
         let _turn = body.turn.read().unwrap_or_else(PoisonError::into_inner);
-        let start = match self.share(body)? {
-            Some(start) => start,
-            None => return Ok(None),
-        };
+        let Some(start) = self.share(body, u64::MAX)? else { return Ok(None) };
         // SAFETY: a shared lease is held; the range was looked at by the caller.
         unsafe { Window::new(start, body.bytes as usize).read(offset as usize, to) };
         self.unshare(body);
+        self.uncount(body);
         Ok(Some(()))
     }
 
     /// Copies into memory, at once. `None`: the bytes are not there.
     pub(super) fn write_memory(self: &Arc<Self>, body: &Body, offset: u64, from: &[u8]) -> Result<Option<()>, Error> {
         let _turn = body.turn.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(start) = self.exclude(body, offset, from.len() as u64)? else { return Ok(None) };
+        let range = (offset, from.len() as u64);
+        let Some(start) = self.exclude(body, range, u64::MAX)? else { return Ok(None) };
         // SAFETY: the exclusive lease is held; the range was looked at by the caller.
         unsafe { Window::new(start, body.bytes as usize).write(offset as usize, from) };
         self.include(body);
+        self.uncount(body);
         Ok(Some(()))
     }
 
-    /// Takes a shared lease. `None`: the bytes are not in memory, or are being moved.
-    pub(super) fn share(&self, body: &Body) -> Result<Option<*mut u8>, Error> {
+    /// A call is not refused for the cap of leases, as it gives its own back at once: what it counted above the cap is taken
+    /// off again.
+    fn uncount(&self, body: &Body) {
+        if !self.over_cap.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.state();
+        if state.pinned > self.pinned_cap && body.lease.uncount() == Ok(true) {
+            state.pinned -= body.bytes;
+        }
+        self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
+    }
+
+    /// Counts a buffer as leased; `cap` is no limit for calls.
+    fn pin(&self, body: &Body, cap: u64) -> Result<(), Error> {
+        let mut state = self.state();
+        state.pin(body, cap)?;
+        self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes a shared lease, counted as long as the cap allows. `None`: the bytes are not in memory, or are being moved.
+    pub(super) fn share(&self, body: &Body, cap: u64) -> Result<Option<*mut u8>, Error> {
         loop {
             match body.lease.share() {
                 Ok(()) => return Ok(Some(body.best.load(Ordering::Relaxed))),
-                Err(Refused::Uncounted) => self.state().pin(body, self.pinned_cap)?,
+                Err(Refused::Uncounted) => self.pin(body, cap)?,
                 Err(Refused::Closed) if body.is_freed() => return Err(Error::Freed),
                 Err(Refused::Closed) => return Ok(None),
                 Err(Refused::Busy | Refused::TooMany) => return Err(Error::Leased),
@@ -86,11 +107,16 @@ impl Shared {
     }
 
     /// Takes the exclusive lease, and says that these bytes will be others. `None` as for [`share`](Self::share).
-    pub(super) fn exclude(self: &Arc<Self>, body: &Body, offset: u64, bytes: u64) -> Result<Option<*mut u8>, Error> {
+    pub(super) fn exclude(
+        self: &Arc<Self>,
+        body: &Body,
+        (offset, bytes): (u64, u64),
+        cap: u64,
+    ) -> Result<Option<*mut u8>, Error> {
         loop {
             match body.lease.exclude() {
                 Ok(()) => break,
-                Err(Refused::Uncounted) => self.state().pin(body, self.pinned_cap)?,
+                Err(Refused::Uncounted) => self.pin(body, cap)?,
                 Err(Refused::Closed) if body.is_freed() => return Err(Error::Freed),
                 Err(Refused::Closed) => return Ok(None),
                 Err(Refused::Busy | Refused::TooMany) => return Err(Error::Leased),

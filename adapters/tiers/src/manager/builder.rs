@@ -6,6 +6,7 @@ use super::{Manager, Place, Shared, State, User};
 use crate::ledger::{Ledger, Settings, Share, TierKind, TierSpec};
 use crate::policy::Kind;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use terrace_core::pressure::Level;
@@ -196,6 +197,7 @@ impl Builder {
             places,
             chunk,
             pinned_cap,
+            over_cap: AtomicBool::new(false),
             on_pressure: self.on_pressure,
             _worker: worker,
             upkeep: OnceLock::new(),

@@ -61,7 +61,7 @@ impl Buffer {
     #[inline]
     pub fn try_lease(&self) -> Result<Option<Lease<'_>>, Error> {
         let body = &*self.handle.body;
-        let start = self.shared.share(body)?;
+        let start = self.shared.share(body, self.shared.pinned_cap)?;
         Ok(start.map(|start| {
             // SAFETY: the word is shared until the lease is dropped: nobody writes the bytes or moves them.
             let bytes = unsafe { SharedBytes::new(Window::new(start, body.bytes as usize)) };
@@ -76,7 +76,7 @@ impl Buffer {
     pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
         loop {
             let body = &*self.handle.body;
-            if let Some(start) = self.shared.exclude(body, 0, body.bytes)? {
+            if let Some(start) = self.shared.exclude(body, (0, body.bytes), self.shared.pinned_cap)? {
                 // SAFETY: the word is excluded until the lease is dropped: nobody else uses the bytes.
                 let bytes = unsafe { Exclusive::new(Window::new(start, body.bytes as usize)) };
                 return Ok(LeaseMut { buffer: self, bytes });

@@ -49,6 +49,7 @@ use handle::User;
 use state::State;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::Tier;
 use terrace_file::{Frames, Join, Store, StoreStats, Tasks, Worker};
@@ -70,6 +71,8 @@ struct Shared {
     places: Vec<Place>,
     chunk: usize,
     pinned_cap: u64,
+    /// Whether calls have counted more than that: they take it off again.
+    over_cap: AtomicBool,
     on_pressure: Option<OnPressure>,
     state: Mutex<State>,
     /// Runs tasks where no engine does.
