@@ -45,6 +45,7 @@ impl Shared {
     /// Copies out of memory, at once. `None`: the bytes are not there.
     pub(super) fn read_memory(&self, body: &Body, offset: u64, to: &mut [u8]) -> Result<Option<()>, Error> {
         let _turn = body.turn.read().unwrap_or_else(PoisonError::into_inner);
+        let _call = body.call();
         let Some(start) = self.share(body, u64::MAX)? else { return Ok(None) };
         // SAFETY: a shared lease is held; the range was looked at by the caller.
         unsafe { Window::new(start, body.bytes as usize).read(offset as usize, to) };
@@ -56,6 +57,7 @@ impl Shared {
     /// Copies into memory, at once. `None`: the bytes are not there.
     pub(super) fn write_memory(self: &Arc<Self>, body: &Body, offset: u64, from: &[u8]) -> Result<Option<()>, Error> {
         let _turn = body.turn.write().unwrap_or_else(PoisonError::into_inner);
+        let _call = body.call();
         let range = (offset, from.len() as u64);
         let Some(start) = self.exclude(body, range, u64::MAX)? else { return Ok(None) };
         // SAFETY: the exclusive lease is held; the range was looked at by the caller.

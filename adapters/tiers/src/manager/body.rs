@@ -8,7 +8,7 @@
 
 use crate::ledger::Id;
 use event_listener::Event;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use terrace_core::lease::Lease;
 use terrace_core::residence::{TIERS, Tier};
@@ -29,6 +29,8 @@ pub(super) struct Body {
     copies: Mutex<Copies>,
     /// Calls that read take their turn with calls that write; leases that users hold are refused, not waited for.
     pub turn: RwLock<()>,
+    /// Calls that read or write it in memory now: the leases that they hold are given back at once.
+    pub calls: AtomicUsize,
     /// Held by who makes it durable, or removes it: a later state is never followed by an earlier one.
     pub keeping: async_lock::Mutex<()>,
     /// Told when a motion has ended.
@@ -71,6 +73,7 @@ impl Body {
             freed: AtomicBool::new(false),
             copies: Mutex::new(copies),
             turn: RwLock::default(),
+            calls: AtomicUsize::new(0),
             keeping: async_lock::Mutex::new(()),
             changed: Event::new(),
         }
@@ -99,6 +102,23 @@ impl Body {
             self.best.store(start, Ordering::Relaxed);
             self.lease.reopen();
         }
+    }
+
+    /// Says that a call is here, until what is returned is dropped.
+    pub(super) fn call(&self) -> impl Drop + '_ {
+        struct Call<'a>(&'a AtomicUsize);
+        impl Drop for Call<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Release);
+            }
+        }
+        self.calls.fetch_add(1, Ordering::Acquire);
+        Call(&self.calls)
+    }
+
+    /// Whether a lease that stands in the way may be a call's.
+    pub(super) fn is_called(&self) -> bool {
+        self.calls.load(Ordering::Acquire) > 0
     }
 
     pub(super) fn is_freed(&self) -> bool {

@@ -9,7 +9,7 @@ use super::body::Body;
 use super::error::Error;
 use super::state::Asker;
 use super::{Options, Shared};
-use crate::ledger::{Event, Hint};
+use crate::ledger::{Event, Hint, Rejected};
 use futures_channel::oneshot;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
@@ -117,16 +117,28 @@ impl Shared {
     /// [`Error::NoRoom`]; [`Error::Leased`]; why the copy failed.
     pub(super) async fn wish(self: &Arc<Self>, body: &Body, event: Event, tier: Tier) -> Result<(), Error> {
         loop {
-            let (outcome, mine) = {
+            // Read before: a call that has ended since is looked for once too often, not once too seldom.
+            let called = body.is_called();
+            let waited = {
                 let mut state = self.state();
                 let (outcome, first) = state.wait_for(body.id, event);
-                if first && let Err(error) = state.wish(self, body, event) {
+                let wished = if first { state.wish(self, body, event) } else { Ok(()) };
+                if let Err(error) = wished {
                     self.unlock(state);
-                    return Err(error);
+                    let retry = error == Error::Leased && (called || body.is_called());
+                    if !retry {
+                        return Err(error);
+                    }
+                    None
+                } else {
+                    let mine = state.waits_for(body.id, event);
+                    self.unlock(state);
+                    Some((outcome, first || mine))
                 }
-                let mine = state.waits_for(body.id, event);
-                self.unlock(state);
-                (outcome, first || mine)
+            };
+            let Some((outcome, mine)) = waited else {
+                futures_lite::future::yield_now().await;
+                continue;
             };
             let outcome = outcome.await.map_err(|_| Error::Closed)?;
             match outcome {
@@ -180,11 +192,18 @@ impl Shared {
     /// Frees a buffer for good.
     pub(super) async fn remove(self: &Arc<Self>, body: &Body) -> Result<(), Error> {
         let _keeping = body.keeping.lock().await;
-        {
-            let mut state = self.state();
-            let freed = state.free(self, body);
-            self.unlock(state);
-            freed?;
+        loop {
+            let called = body.is_called();
+            let freed = {
+                let mut state = self.state();
+                let freed = state.free(self, body);
+                self.unlock(state);
+                freed
+            };
+            match freed {
+                Err(Rejected::Leased) if called || body.is_called() => futures_lite::future::yield_now().await,
+                freed => break freed?,
+            }
         }
         match (&body.name, self.keeper()) {
             (Some((_, object)), Ok((_, store))) => {
