@@ -2,7 +2,7 @@
 //!
 //! Promises upward: it runs everywhere and ends with 0, whatever is missing; the keys of its JSON are stable, and what is
 //! not known is `null`.
-//! Asks from below: the system's own words ([`system`](crate::system)), and devices, each opened once.
+//! Asks from below: the system's own words ([`system`]), and devices, each opened once.
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;

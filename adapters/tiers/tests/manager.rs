@@ -320,3 +320,24 @@ fn many_threads_write_sync_and_read_what_they_wrote() {
         }
     }
 }
+
+#[test]
+fn what_is_empty_is_given_back_by_maintenance() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = builder(directory.path()).upkeep(Duration::ZERO).build().expect("it is built");
+    let buffers: Vec<Buffer> = (0..30).map(|_| manager.allocate(MIB).expect("room")).collect();
+    buffers.iter().for_each(|buffer| buffer.write(0, &pattern(1, MIB)).expect("written"));
+    let disk = || manager.tiers()[1].1.expect("files").disk;
+    let full = disk();
+    drop(buffers);
+    assert_eq!(disk(), full, "nobody said so");
+    // Forty ticks are one tidying, which is a task.
+    let begun = std::time::Instant::now();
+    let mut now = 0;
+    while disk() >= full / 4 && begun.elapsed() < Duration::from_secs(20) {
+        manager.tick(now);
+        now += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(disk() < full / 4, "{} of {full}", disk());
+}

@@ -27,6 +27,9 @@ pub const NAME: usize = META - HEADER;
 /// What to commit, the versions of chunks that are durable then, and how often the buffer was written before.
 type Saved = (Vec<Change>, Vec<u64>, u64);
 
+/// What comes of a wish.
+type Outcome = oneshot::Receiver<Result<bool, Error>>;
+
 /// What the store says of a buffer.
 struct Meta {
     bytes: u64,
@@ -117,31 +120,11 @@ impl Shared {
     /// [`Error::NoRoom`]; [`Error::Leased`]; why the copy failed.
     pub(super) async fn wish(self: &Arc<Self>, body: &Body, event: Event, tier: Tier) -> Result<(), Error> {
         loop {
-            // Read before: a call that has ended since is looked for once too often, not once too seldom.
-            let called = body.is_called();
-            let waited = {
-                let mut state = self.state();
-                let (outcome, first) = state.wait_for(body.id, event);
-                let wished = if first { state.wish(self, body, event) } else { Ok(()) };
-                if let Err(error) = wished {
-                    self.unlock(state);
-                    let retry = error == Error::Leased && (called || body.is_called());
-                    if !retry {
-                        return Err(error);
-                    }
-                    None
-                } else {
-                    let mine = state.waits_for(body.id, event);
-                    self.unlock(state);
-                    Some((outcome, first || mine))
-                }
-            };
-            let Some((outcome, mine)) = waited else {
+            let Some((outcome, mine)) = self.ask_for(body, event)? else {
                 futures_lite::future::yield_now().await;
                 continue;
             };
-            let outcome = outcome.await.map_err(|_| Error::Closed)?;
-            match outcome {
+            match outcome.await.map_err(|_| Error::Closed)? {
                 // It was another's wish: now it is this one's turn.
                 _ if !mine => {}
                 Ok(true) => return Ok(()),
@@ -149,6 +132,22 @@ impl Shared {
                 Ok(false) => return Err(Error::NoRoom { tier }),
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Says a wish, or joins who waits for one: what comes of it, and whether it is this one. `None`: a call is in the way that
+    /// will have ended soon.
+    fn ask_for(self: &Arc<Self>, body: &Body, event: Event) -> Result<Option<(Outcome, bool)>, Error> {
+        // Read before: a call that has ended since is waited for once too often, not once too seldom.
+        let called = body.is_called();
+        let mut state = self.state();
+        let (outcome, first) = state.wait_for(body.id, event);
+        let wished = if first { state.wish(self, body, event) } else { Ok(()) };
+        let mine = first || state.waits_for(body.id, event);
+        self.unlock(state);
+        match wished {
+            Err(Error::Leased) if called || body.is_called() => Ok(None),
+            wished => wished.map(|()| Some((outcome, mine))),
         }
     }
 

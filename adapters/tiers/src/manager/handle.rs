@@ -31,7 +31,7 @@ impl Drop for User {
 }
 
 /// A buffer. Clones are the same; when the last one is gone, a buffer without a name is freed. One with a name is freed by
-/// [`Manager::remove`].
+/// [`Manager::remove`](super::Manager::remove).
 #[derive(Clone)]
 pub struct Buffer {
     pub(super) shared: Arc<Shared>,
@@ -74,7 +74,7 @@ impl Buffer {
     /// Copies bytes out of it.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has a [`LeaseMut`]; those of the store.
+    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has a [`LeaseMut`](super::LeaseMut); those of the store.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Error> {
         let body = &self.handle.body;
         Shared::inside(body, offset, to.len() as u64)?;

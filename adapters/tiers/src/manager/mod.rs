@@ -265,7 +265,8 @@ impl Manager {
         self.shared.state().moves
     }
 
-    /// Maintenance by call: `now` in milliseconds, never less than before.
+    /// Maintenance by call: `now` in milliseconds, never less than before. Evicts ahead of need, tries again what failed; at
+    /// every fortieth call stores give back empty slabs and empty a thin one.
     pub fn tick(&self, now: u64) {
         self.shared.tick(now);
     }

@@ -37,6 +37,7 @@ pub(super) struct State {
     pub busy: BTreeSet<Id>,
     pub askers: HashMap<u64, Asker>,
     pub next_ticket: u64,
+    pub ticks: u64,
     /// What is wanted of a buffer, and who waits until it is so, or will not be.
     pub waiters: HashMap<Id, (Event, Vec<Waiter>)>,
     /// Buffers of which the ledger has a wish that it will answer.
@@ -98,6 +99,7 @@ impl State {
             busy: BTreeSet::new(),
             askers: HashMap::new(),
             next_ticket: 0,
+            ticks: 0,
             waiters: HashMap::new(),
             wished: BTreeSet::new(),
             stale: None,

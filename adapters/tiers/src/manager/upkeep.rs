@@ -6,6 +6,9 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Ticks from one tidying of stores to the next: ten seconds, where nothing else is said.
+const TIDY: u64 = 40;
+
 /// The thread. Dropped, it ends.
 #[derive(Debug)]
 pub(super) struct Upkeep {
@@ -36,11 +39,17 @@ fn run(shared: &Weak<Shared>, stopped: &mpsc::Receiver<()>, interval: Duration) 
 }
 
 impl Shared {
-    /// Lets the ledger do what is due.
+    /// Lets the ledger do what is due, and now and then stores.
     pub(super) fn tick(self: &Arc<Self>, now: u64) {
         let mut state = self.state();
         let _ = state.handle(self, Event::Tick { now });
+        state.ticks += 1;
+        let tidy = state.ticks.is_multiple_of(TIDY);
         self.unlock(state);
+        if tidy {
+            // What could not be done is tried again next time.
+            self.tiers().filter_map(|tier| self.store(tier).ok()).for_each(|store| drop(store.tidy()));
+        }
     }
 }
 
