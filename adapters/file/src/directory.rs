@@ -91,7 +91,7 @@ impl Sink for Mail {
 
 /// A thread that runs tasks, where there is no directory whose engine does. Dropped, it ends.
 pub struct Worker {
-    _engine: Arc<dyn Engine>,
+    _engine: Arc<Threads>,
 }
 
 impl Worker {
@@ -103,8 +103,8 @@ impl Worker {
         let mail = Arc::new(Mail { waiting: Mutex::default(), tasks: tasks.clone() });
         let engine = Threads::new(1, mail)
             .map_err(|error| FileFault::new("start a thread", "the system", 0, error.raw_os_error().unwrap_or(0)))?;
-        let engine: Arc<dyn Engine> = Arc::new(engine);
-        tasks.driven_by(Box::new(EngineDriver(Arc::downgrade(&engine))));
+        let engine = Arc::new(engine);
+        tasks.driven_by(Arc::downgrade(&engine) as Weak<dyn Driver>);
         Ok(Self { _engine: engine })
     }
 }
@@ -112,29 +112,6 @@ impl Worker {
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker").finish_non_exhaustive()
-    }
-}
-
-/// The engine, as a driver of tasks.
-struct EngineDriver(Weak<dyn Engine>);
-
-impl Driver for EngineDriver {
-    fn nudge(&self) {
-        if let Some(engine) = self.0.upgrade() {
-            engine.nudge();
-        }
-    }
-
-    fn helped(&self) -> Option<usize> {
-        self.0.upgrade()?.helped()
-    }
-
-    fn wants_help(&self) -> bool {
-        self.0.upgrade().is_some_and(|engine| engine.wants_help())
-    }
-
-    fn help(&self) -> bool {
-        self.0.upgrade().is_some_and(|engine| engine.help())
     }
 }
 
@@ -156,8 +133,7 @@ impl Directory {
         take(&lock).map_err(|error| fault("lock", Some(error.raw_os_error())))?;
         let mail = Arc::new(Mail { waiting: Mutex::default(), tasks: tasks.clone() });
         let engine = engine(kind, &mail).map_err(|error| fault("engine", error.raw_os_error()))?;
-        // Weak: tasks may outlive the directory, and must not keep its threads.
-        tasks.driven_by(Box::new(EngineDriver(Arc::downgrade(&engine))));
+        tasks.driven_by(Arc::downgrade(&engine) as Weak<dyn Driver>);
         Ok(Self { path: path.into(), names, files: Mutex::default(), mail, engine, _lock: lock })
     }
 

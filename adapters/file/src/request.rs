@@ -5,6 +5,7 @@
 use crate::fault::FileFault;
 use crate::frame::Frame;
 use crate::slab::Slab;
+use crate::task::Driver;
 use std::sync::Arc;
 
 /// What to do with a file.
@@ -80,35 +81,17 @@ pub trait Sink: Send + Sync + 'static {
     /// A request is over.
     fn completed(&self, completion: Completion);
 
-    /// On a thread of the engine's, after completions were told there and after [`Engine::nudge`]: the disk works meanwhile,
+    /// On a thread of the engine's, after completions were told there and after [`Driver::nudge`]: the disk works meanwhile,
     /// so that what takes time belongs here. False: there is more to do; what was asked of the engine goes to the disk first.
     fn settle(&self) -> bool {
         true
     }
 }
 
-/// Does requests, many at once, in any order.
-pub trait Engine: Send + Sync {
+/// Does requests, many at once, in any order. As a [`Driver`] it has [`Sink::settle`] called, and may be helped with requests.
+pub trait Engine: Driver {
     /// Takes requests; each ends by one completion.
     fn submit(&self, requests: Vec<Request>);
-
-    /// Has [`Sink::settle`] called soon.
-    fn nudge(&self);
-
-    /// Its number, where [`help`](Self::help) ever does anything.
-    fn helped(&self) -> Option<usize> {
-        None
-    }
-
-    /// Whether a request waits for a thread.
-    fn wants_help(&self) -> bool {
-        false
-    }
-
-    /// Does one request on this thread, and tells what came of it. False: none waits.
-    fn help(&self) -> bool {
-        false
-    }
 
     /// What it is, for people.
     fn name(&self) -> &'static str;

@@ -2,7 +2,7 @@
 //!
 //! Promises upward: a task that was begun ends, whether or not anybody waits for it; its result, or that it panicked, is told
 //! to who does; a task that becomes ready is polled soon, on a thread that calls [`Tasks::run`].
-//! Asks from below: somebody who calls [`Tasks::run`] after the [`Nudge`].
+//! Asks from below: somebody who calls [`Tasks::run`] after a [`Driver::nudge`].
 //!
 //! Invariant: while `ready` is not empty, `driven` is true: somebody is in [`Tasks::run`], or was nudged.
 
@@ -13,7 +13,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -23,17 +23,17 @@ pub trait Driver: Send + Sync {
     /// A task is ready and nobody runs tasks: has [`Tasks::run`] called, on another thread or later.
     fn nudge(&self);
 
-    /// Whether threads that wait may do what tasks wait for: the number of the engine that lets them.
+    /// Its number, where threads that wait may do what tasks wait for.
     fn helped(&self) -> Option<usize> {
         None
     }
 
-    /// Whether there is such a thing now.
+    /// Whether something waits for a thread.
     fn wants_help(&self) -> bool {
         false
     }
 
-    /// Does one such thing. False: there is none.
+    /// Does one such thing on this thread, and tells what came of it. False: there is none.
     fn help(&self) -> bool {
         false
     }
@@ -42,9 +42,7 @@ pub trait Driver: Send + Sync {
 thread_local! {
     /// The engine that this thread does requests of; 0 for none.
     static DRIVES: Cell<usize> = const { Cell::new(0) };
-}
-
-thread_local! {
+    /// Whether it polls a task.
     static POLLS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -79,7 +77,7 @@ pub struct Tasks {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    driver: OnceLock<Box<dyn Driver>>,
+    driver: OnceLock<Weak<dyn Driver>>,
 }
 
 #[derive(Default)]
@@ -94,8 +92,8 @@ impl Tasks {
         Self::default()
     }
 
-    /// Says who runs them. Only the first one counts.
-    pub fn driven_by(&self, driver: Box<dyn Driver>) {
+    /// Says who runs them. Only the first one counts. Tasks may outlive it, and do not keep it.
+    pub fn driven_by(&self, driver: Weak<dyn Driver>) {
         let _ = self.shared.driver.set(driver);
         // What became ready before there was anybody.
         if !self.state().ready.is_empty() {
@@ -124,9 +122,13 @@ impl Tasks {
     }
 
     fn nudge(&self) {
-        if let Some(driver) = self.shared.driver.get() {
+        if let Some(driver) = self.driver() {
             driver.nudge();
         }
+    }
+
+    fn driver(&self) -> Option<Arc<dyn Driver>> {
+        self.shared.driver.get()?.upgrade()
     }
 
     /// Says that [`run`](Self::run) will be called soon: until then nobody is nudged.
@@ -151,13 +153,13 @@ impl Tasks {
     /// # Panics
     /// When the task did.
     pub fn block_on<T>(&self, begin: impl FnOnce() -> Join<T>) -> T {
-        let driver = self.shared.driver.get();
-        let Some((driver, engine)) = driver.and_then(|driver| Some((driver, driver.helped()?))) else {
+        let driver = self.driver().and_then(|driver| driver.helped().zip(Some(driver)));
+        let Some((engine, driver)) = driver else {
             return begin().wait();
         };
         self.expect();
         // Dropped also when a task's panic comes through here.
-        let _leave = Leave { tasks: self, driver: &**driver };
+        let _leave = Leave { tasks: self, driver: &*driver };
         driving(engine, || {
             let mut join = std::pin::pin!(begin());
             let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
@@ -281,7 +283,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    struct Counts(Arc<AtomicUsize>);
+    #[derive(Default)]
+    struct Counts(AtomicUsize);
 
     impl Driver for Counts {
         fn nudge(&self) {
@@ -304,10 +307,9 @@ mod tests {
 
     #[test]
     fn whoever_runs_tasks_is_nudged_once_until_it_has_run_them() {
-        let (tasks, nudges) = (Tasks::new(), Arc::new(AtomicUsize::new(0)));
-        let count = Arc::clone(&nudges);
-        tasks.driven_by(Box::new(Counts(count)));
-        let told = || nudges.load(Ordering::Relaxed);
+        let (tasks, nudges) = (Tasks::new(), Arc::new(Counts::default()));
+        tasks.driven_by(Arc::downgrade(&nudges) as Weak<dyn Driver>);
+        let told = || nudges.0.load(Ordering::Relaxed);
         let (_a, _b) = (tasks.spawn(async {}), tasks.spawn(async {}));
         assert_eq!((told(), tasks.ready()), (1, 2));
         assert!(tasks.run(Duration::MAX));

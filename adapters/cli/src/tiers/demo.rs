@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Instant;
+use terrace_models::Random;
 use terrace_tiers::{Buffer, Error, Manager};
 
 /// Bytes of a buffer.
@@ -111,7 +112,7 @@ impl Demo {
         for i in 0..BUFFERS {
             self.write(i, i as u64 + 1)?;
         }
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         for access in 0..ACCESSES {
             // A quarter of the buffers gets three quarters of the accesses.
             let among = if random.below(4) == 0 { BUFFERS } else { BUFFERS / 4 };
@@ -216,18 +217,6 @@ fn verdict(right: bool, i: usize) -> Result<(), Failure> {
 /// The bytes of a buffer with that seed: no two words of 8 bytes are the same.
 fn pattern(seed: u64) -> Vec<u8> {
     (0..BUFFER / 8).flat_map(|word| (word ^ seed << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()).collect()
-}
-
-/// Numbers that are the same at each run: xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
-    }
 }
 
 impl Report {

@@ -13,6 +13,7 @@
 //! that another thread than the one that waits, each completion would wake both (measured: half the bytes a second).
 
 use crate::request::{Completion, Engine, Op, Request, Sink};
+use crate::task::Driver;
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -233,15 +234,17 @@ fn completed(mut request: Request, result: i32) -> Completion {
     Completion { token: request.token, result, frame: request.frame.take() }
 }
 
+impl Driver for Ring {
+    fn nudge(&self) {
+        self.shared.put(|inbox| inbox.nudged = true);
+    }
+}
+
 impl Engine for Ring {
     fn submit(&self, requests: Vec<Request>) {
         let (sound, refused): (Vec<_>, Vec<_>) = requests.into_iter().partition(Request::is_sound);
         self.shared.put(|inbox| inbox.queue.extend(sound));
         refused.into_iter().for_each(|request| self.sink.completed(request.refuse()));
-    }
-
-    fn nudge(&self) {
-        self.shared.put(|inbox| inbox.nudged = true);
     }
 
     fn name(&self) -> &'static str {

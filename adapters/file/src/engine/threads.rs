@@ -3,7 +3,7 @@
 //! Promises upward: as [`Engine`] says; threads sleep while nothing is asked, and are gone when it is dropped.
 
 use crate::request::{Completion, Engine, Op, Request, Sink};
-use crate::task::{drives, driving};
+use crate::task::{Driver, drives, driving};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -102,16 +102,7 @@ impl Threads {
     }
 }
 
-impl Engine for Threads {
-    fn submit(&self, requests: Vec<Request>) {
-        let mut state = self.shared.state();
-        let taken = drives(self.shared.number()) && state.queue.is_empty();
-        let others = requests.len() - usize::from(taken && !requests.is_empty());
-        state.queue.extend(requests);
-        drop(state);
-        (0..others).for_each(|_| self.shared.work.notify_one());
-    }
-
+impl Driver for Threads {
     fn helped(&self) -> Option<usize> {
         Some(self.shared.number())
     }
@@ -128,6 +119,17 @@ impl Engine for Threads {
     fn nudge(&self) {
         self.shared.state().nudged = true;
         self.shared.work.notify_one();
+    }
+}
+
+impl Engine for Threads {
+    fn submit(&self, requests: Vec<Request>) {
+        let mut state = self.shared.state();
+        let taken = drives(self.shared.number()) && state.queue.is_empty();
+        let others = requests.len() - usize::from(taken && !requests.is_empty());
+        state.queue.extend(requests);
+        drop(state);
+        (0..others).for_each(|_| self.shared.work.notify_one());
     }
 
     fn name(&self) -> &'static str {

@@ -81,7 +81,7 @@ impl Shared {
     }
 
     /// Writes a group behind the log's end, durably.
-    pub(super) async fn append(&self, log: &mut Log, writer: Writer) -> Result<(), StoreError> {
+    async fn append(&self, log: &mut Log, writer: Writer) -> Result<(), StoreError> {
         let blocks = writer.blocks();
         let bytes = writer.finish(log.header());
         self.write(log, log.next, &bytes).await?;
@@ -128,7 +128,7 @@ impl Shared {
     }
 
     /// Begins a log of the next generation, which says everything: `touched` in place of what is in the map.
-    pub(super) async fn rotate(&self, log: &mut Log, touched: &Touched) -> Result<(), StoreError> {
+    async fn rotate(&self, log: &mut Log, touched: &Touched) -> Result<(), StoreError> {
         self.sweep(log).await;
         let writer = self.map().snapshot(touched);
         let blocks = self.blocks_for(writer.blocks());

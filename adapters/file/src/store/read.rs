@@ -34,8 +34,6 @@ pub(super) struct Contents {
     pub next: u64,
     /// Blocks that it has room for.
     pub blocks: u64,
-    /// Whether a copy of a block that counts is bad.
-    pub damaged: bool,
 }
 
 /// A log that is being read.
@@ -80,18 +78,17 @@ impl Reader<'_> {
             other => other.map(|()| false)?,
         };
         let mut contents = Contents { blocks: self.blocks, stranger, ..Contents::default() };
-        let (mut group, mut damaged, mut incarnation) = (Vec::new(), false, 0);
+        let (mut group, mut incarnation) = (Vec::new(), 0);
         let mut at = 0;
         while at < self.blocks {
-            let Some((header, records, first_copy)) = self.block(at, incarnation).await? else { break };
-            (incarnation, damaged) = (header.incarnation, damaged | !first_copy);
+            let Some((header, records)) = self.block(at, incarnation).await? else { break };
+            incarnation = header.incarnation;
             contents.acked |= header.acked > 0;
             group.push(records);
             at += 1;
             if header.last {
                 contents.apply(std::mem::take(&mut group)).ok_or(StoreError::Damaged { file: self.file })?;
                 (contents.next, contents.whole, contents.incarnation) = (at, true, incarnation);
-                contents.damaged |= damaged;
             }
         }
         // What follows must not say that anything from here on was durable once.
@@ -120,13 +117,14 @@ impl Reader<'_> {
         }
     }
 
-    /// A block, from either copy, and whether the first one was good. `None`: both copies were read, and are none.
+    /// A block, from either copy. `None`: both copies were read, and are none.
     ///
     /// # Errors
     /// That a copy cannot be read, and the other is none: what cannot be read may well be there.
-    async fn block(&mut self, at: u64, incarnation: u32) -> Result<Option<(Header, Vec<u8>, bool)>, StoreError> {
-        if let Some((header, records)) = self.first_copy(at, incarnation).await {
-            return Ok(Some((header, records, true)));
+    async fn block(&mut self, at: u64, incarnation: u32) -> Result<Option<(Header, Vec<u8>)>, StoreError> {
+        let first = self.first_copy(at, incarnation).await;
+        if first.is_some() {
+            return Ok(first);
         }
         let generation = self.generation;
         let mut refused = Ok(());
@@ -134,8 +132,9 @@ impl Reader<'_> {
         for place in [at + self.blocks, at] {
             match self.single(place).await {
                 Ok(block) => {
-                    if let Some((header, records)) = sound(block, generation, at, incarnation) {
-                        return Ok(Some((header, records, false)));
+                    let block = sound(block, generation, at, incarnation);
+                    if block.is_some() {
+                        return Ok(block);
                     }
                 }
                 Err(fault) => refused = Err(fault),

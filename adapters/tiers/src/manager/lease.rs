@@ -11,6 +11,7 @@ use crate::ledger::{Event, TierKind};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use terrace_file::Join;
 
 /// The bytes of a buffer, to read.
 pub struct Lease<'a> {
@@ -35,8 +36,7 @@ impl Buffer {
             if let Some(lease) = self.try_lease()? {
                 return Ok(lease);
             }
-            let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
-            self.shared.tasks.block_on(|| self.shared.tasks.spawn(async move { shared.raise_up(&body).await }))?;
+            self.shared.tasks.block_on(|| self.raise_up())?;
         }
     }
 
@@ -49,9 +49,14 @@ impl Buffer {
             if let Some(lease) = self.try_lease()? {
                 return Ok(lease);
             }
-            let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
-            self.shared.tasks.spawn(async move { shared.raise_up(&body).await }).await?;
+            self.raise_up().await?;
         }
+    }
+
+    /// Begins to bring the bytes into memory.
+    fn raise_up(&self) -> Join<Result<(), Error>> {
+        let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
+        self.shared.tasks.spawn(async move { shared.raise_up(&body).await })
     }
 
     /// The same if the bytes are in memory now; never waits.
@@ -81,8 +86,7 @@ impl Buffer {
                 let bytes = unsafe { Exclusive::new(Window::new(start, body.bytes as usize)) };
                 return Ok(LeaseMut { buffer: self, bytes });
             }
-            let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
-            self.shared.tasks.block_on(|| self.shared.tasks.spawn(async move { shared.raise_up(&body).await }))?;
+            self.shared.tasks.block_on(|| self.raise_up())?;
         }
     }
 }
