@@ -42,7 +42,10 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
         space.skip(*slab);
         space.count(*bytes);
     });
-    let others = found.logs.iter().filter(|(log, _)| *log != generation);
+    let log_files = |earlier: bool| {
+        let others = found.logs.iter().filter(move |(log, _)| *log != generation && (*log < generation) == earlier);
+        others.map(|(log, bytes)| (File::Log(*log), *bytes))
+    };
     let mut log = Log {
         generation,
         latest: found.logs.first().map_or(0, |(latest, _)| *latest),
@@ -56,16 +59,15 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
         limbo: Vec::new(),
         anchor: None,
         spare: None,
-        garbage: others
-            .map(|(log, bytes)| (File::Log(*log), *bytes))
-            .chain(stumps.into_iter().map(|(slab, bytes)| (File::Slab(slab), bytes)))
-            .collect(),
+        // Not the earlier logs: until the new one is durable, a power cut may bring one of them back.
+        garbage: log_files(false).chain(stumps.into_iter().map(|(slab, bytes)| (File::Slab(slab), bytes))).collect(),
         frames: log_frames,
     };
     found.logs.iter().for_each(|(_, bytes)| space.count(*bytes));
     let map = map(contents, &space);
     let shared = Shared::new(disk, frames, options, space, map);
     shared.record(&mut log, &[], &Touched::new()).await?;
+    log.garbage.extend(log_files(true));
     shared.sweep(&mut log).await;
     shared.fit(&mut log).await?;
     shared.lay_by(&mut log).await;

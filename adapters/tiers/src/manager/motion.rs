@@ -55,13 +55,11 @@ impl Shared {
                 Arc::clone(&body)
             });
             let failed = outcome.is_err();
-            // Nobody waits any more, or there is no memory: it is freed.
-            let event = if told.send(outcome).is_err() || failed {
-                Event::Free { id: body.id }
-            } else {
-                Event::Released { id: body.id }
+            // Nobody waits any more, or there is no memory: it is freed. Who has opened it by name since may hold a lease.
+            let _ = match told.send(outcome).is_err() || failed {
+                true => state.free(&shared, &body),
+                false => state.handle(&shared, Event::Released { id: body.id }),
             };
-            let _ = state.handle(&shared, event);
             shared.unlock(state);
         }));
     }
