@@ -42,7 +42,7 @@ pub struct OutOfMemory {
 }
 
 /// What goes wrong on a device.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The request can never be met: the rule it breaks.

@@ -88,6 +88,6 @@ pub use ring::{
 pub use stats::DeviceStats;
 pub use stream::Stream;
 pub use transfer::{
-    BufferStats, Done, HostBuffer, Priority, Report, Torn, Transfer, TransferEngine, TransferOptions, TransferStats,
-    Undone, WayStats,
+    BufferStats, Done, HostBuffer, HostSource, Priority, Report, Torn, Transfer, TransferEngine, TransferOptions,
+    TransferStats, Undone, WayStats,
 };

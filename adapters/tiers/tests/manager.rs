@@ -53,10 +53,10 @@ fn more_than_the_memory_holds_is_kept_right_in_files_by_either_engine() {
         }
         manager.check().expect("sound");
         let tiers = manager.tiers();
-        assert!(tiers[0].0.used <= 4 * MIB && tiers[1].0.used >= 20 * MIB, "{tiers:?}");
+        assert!(tiers[0].view.used <= 4 * MIB && tiers[1].view.used >= 20 * MIB, "{tiers:?}");
         drop(buffers);
         manager.check().expect("sound");
-        assert_eq!(manager.tiers()[0].0.used, 0);
+        assert_eq!(manager.tiers()[0].view.used, 0);
         assert_eq!(manager.list(), []);
     }
 }
@@ -218,8 +218,8 @@ fn a_future_that_nobody_awaits_still_happens_and_a_buffer_that_nobody_takes_is_f
     assert_eq!(byte, [5]);
     drop(manager.allocate_async(MIB, Options::default()));
     let waiting = Options { wait: true, ..Options::default() };
-    let all = manager.tiers()[1].0.capacity;
-    let held = manager.allocate(all - manager.tiers()[1].0.used - MIB).expect("the rest");
+    let all = manager.tiers()[1].view.capacity;
+    let held = manager.allocate(all - manager.tiers()[1].view.used - MIB).expect("the rest");
     let next = manager.allocate_async(4 * MIB, waiting.clone());
     let after = manager.allocate_async(MIB, waiting);
     drop(held);
@@ -327,7 +327,7 @@ fn what_is_empty_is_given_back_by_maintenance() {
     let manager = builder(directory.path()).upkeep(Duration::ZERO).build().expect("it is built");
     let buffers: Vec<Buffer> = (0..30).map(|_| manager.allocate(MIB).expect("room")).collect();
     buffers.iter().for_each(|buffer| buffer.write(0, &pattern(1, MIB)).expect("written"));
-    let disk = || manager.tiers()[1].1.expect("files").disk;
+    let disk = || manager.tiers()[1].files.expect("files").disk;
     let full = disk();
     drop(buffers);
     assert_eq!(disk(), full, "nobody said so");

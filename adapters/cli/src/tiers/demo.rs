@@ -186,7 +186,7 @@ impl Demo {
     }
 
     fn disk(&self) -> u64 {
-        self.manager.tiers().iter().filter_map(|(_, store)| store.map(|store| store.disk)).sum()
+        self.manager.tiers().iter().filter_map(|tier| tier.files.map(|files| files.disk)).sum()
     }
 }
 

@@ -4,7 +4,7 @@
 //! Asks from below: [`Shared`], and lanes that run.
 
 use super::future::{Note, Transfer};
-use super::host::HostBuffer;
+use super::host::{HostBuffer, HostSource};
 use super::job::{Homes, Keep, Report, Route, Way};
 use super::lane::Lane;
 use super::options::{Priority, TransferOptions};
@@ -101,7 +101,7 @@ impl TransferEngine {
     ///
     /// The future's errors: [`DeviceError::OutOfBounds`], [`DeviceError::OtherDevice`], [`DeviceError::Capture`], the
     /// driver's.
-    pub fn upload<T: Pod + Send, H: HostBuffer<T>>(
+    pub fn upload<T: Pod + Send, H: HostSource<T>>(
         &self,
         host: H,
         to: DeviceBuffer<T>,

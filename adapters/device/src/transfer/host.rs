@@ -4,38 +4,47 @@ use crate::buffer::PinnedBuffer;
 use crate::device::Device;
 use bytemuck::Pod;
 
-/// Elements on the host, which keep their address when they are moved: `Vec`, [`PinnedBuffer`].
-pub trait HostBuffer<T>: private::Sealed + Send + 'static {
+/// Elements on the host that a device may be given: `Vec`, [`PinnedBuffer`], and what keeps memory of its own kind.
+///
+/// # Safety
+/// [`elements`](Self::elements) gives the same memory at each call, also after the value was moved, for as long as it lives;
+/// nobody writes that memory meanwhile but through [`HostBuffer::elements_mut`].
+pub unsafe trait HostSource<T>: Send + 'static {
     /// The elements.
     fn elements(&self) -> &[T];
 
-    /// The elements, to write.
-    fn elements_mut(&mut self) -> &mut [T];
-
     /// Whether a device copies from and to them itself.
-    fn is_pinned_for(&self, device: &Device) -> bool;
-}
-
-impl<T: Pod + Send> HostBuffer<T> for Vec<T> {
-    fn elements(&self) -> &[T] {
-        self
-    }
-
-    fn elements_mut(&mut self) -> &mut [T] {
-        self
-    }
-
     fn is_pinned_for(&self, _: &Device) -> bool {
         false
     }
 }
 
-impl<T: Pod + Send> HostBuffer<T> for PinnedBuffer<T> {
+/// The same, to write.
+///
+/// # Safety
+/// As for [`HostSource`], of the same memory; nobody else reads it either.
+pub unsafe trait HostBuffer<T>: HostSource<T> {
+    /// The elements, to write.
+    fn elements_mut(&mut self) -> &mut [T];
+}
+
+// SAFETY: a vector that is not changed keeps its elements where they are; they are its own.
+unsafe impl<T: Pod + Send> HostSource<T> for Vec<T> {
     fn elements(&self) -> &[T] {
         self
     }
+}
 
+// SAFETY: as above.
+unsafe impl<T: Pod + Send> HostBuffer<T> for Vec<T> {
     fn elements_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
+// SAFETY: a pinned buffer's block stays where it is, and is its own.
+unsafe impl<T: Pod + Send> HostSource<T> for PinnedBuffer<T> {
+    fn elements(&self) -> &[T] {
         self
     }
 
@@ -44,8 +53,9 @@ impl<T: Pod + Send> HostBuffer<T> for PinnedBuffer<T> {
     }
 }
 
-mod private {
-    pub trait Sealed {}
-    impl<T> Sealed for Vec<T> {}
-    impl<T> Sealed for crate::buffer::PinnedBuffer<T> {}
+// SAFETY: as above.
+unsafe impl<T: Pod + Send> HostBuffer<T> for PinnedBuffer<T> {
+    fn elements_mut(&mut self) -> &mut [T] {
+        self
+    }
 }

@@ -36,7 +36,7 @@ mod stats;
 
 pub use engine::TransferEngine;
 pub use future::{Done, Torn, Transfer, Undone};
-pub use host::HostBuffer;
+pub use host::{HostBuffer, HostSource};
 pub use job::Report;
 pub use options::{Priority, TransferOptions};
 pub(crate) use stats::Meter;

@@ -96,6 +96,12 @@ impl Machine {
     }
 }
 
+/// Bytes of this machine's memory that could be had now: what is available, and no more than the tightest control group allows.
+/// `None` where the system does not say.
+pub fn memory() -> Option<u64> {
+    budget::budgets(&Cpu::read(Path::new("/")), &[]).first()?.bytes
+}
+
 /// A directory that cannot be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetectError {

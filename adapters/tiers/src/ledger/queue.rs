@@ -133,7 +133,7 @@ impl Ledger {
     fn candidates(&self, request: &Waiting) -> impl Iterator<Item = Tier> + use<> {
         let kind = |tier: &Tier| self.tiers[usize::from(*tier)].kind;
         let hinted = request.hint.tier.filter(|tier| usize::from(*tier) < self.tiers.len());
-        let memory: Vec<Tier> = self.all().filter(|tier| kind(tier) == TierKind::Memory).collect();
+        let memory: Vec<Tier> = self.all().filter(|tier| kind(tier) != TierKind::File).collect();
         let files: Vec<Tier> = self.all().filter(|tier| kind(tier) == TierKind::File).collect();
         hinted.into_iter().chain(memory).chain(files)
     }

@@ -29,6 +29,8 @@ impl fmt::Display for Id {
 /// What a tier is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TierKind {
+    /// Bytes that a device reaches by address, and processors by copies.
+    Device,
     /// Bytes that a processor reaches by address.
     Memory,
     /// Bytes in a file.

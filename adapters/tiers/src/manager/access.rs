@@ -4,17 +4,18 @@
 //! a file tier, not at all.
 //!
 //! In memory, calls take their turn and hold a lease for as long as they copy. In files, a write puts new pieces beside the old
-//! ones and then changes all of them at once.
+//! ones and then changes all of them at once. On a device, reads copy what they want; a write first has the bytes in memory, or
+//! in files, since a copy to a device that fails on its way leaves a mixture.
 
 use super::Shared;
+use super::block::Lent;
 use super::body::Body;
 use super::error::Error;
+use super::gpu::There;
 use super::window::Window;
 use crate::ledger::{Event, Id, TierKind};
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use terrace_core::lease::Refused;
 use terrace_core::residence::Tier;
 use terrace_file::Piece;
 
@@ -22,10 +23,19 @@ use terrace_file::Piece;
 pub(super) enum Seat {
     /// In memory: the word is open.
     Memory,
+    /// On a device, and not in memory: the word is open.
+    Device,
     /// In files only.
     File(Tier),
     /// Something is under way: look again when it has ended.
     Moving,
+}
+
+/// Where a read copies from.
+enum From {
+    Memory,
+    Device(Arc<There>),
+    Files(Tier, Vec<Part>),
 }
 
 /// One part of a read from files.
@@ -46,7 +56,7 @@ impl Shared {
     pub(super) fn read_memory(&self, body: &Body, offset: u64, to: &mut [u8]) -> Result<Option<()>, Error> {
         let _turn = body.turn.read().unwrap_or_else(PoisonError::into_inner);
         let _call = body.call();
-        let Some(start) = self.share(body, u64::MAX)? else { return Ok(None) };
+        let Some(start) = self.share_memory(body, u64::MAX)? else { return Ok(None) };
         // SAFETY: a shared lease is held; the range was looked at by the caller.
         unsafe { Window::new(start, body.bytes as usize).read(offset as usize, to) };
         self.unshare(body);
@@ -59,7 +69,7 @@ impl Shared {
         let _turn = body.turn.write().unwrap_or_else(PoisonError::into_inner);
         let _call = body.call();
         let range = (offset, from.len() as u64);
-        let Some(start) = self.exclude(body, range, u64::MAX)? else { return Ok(None) };
+        let Some(start) = self.exclude_memory(body, range, u64::MAX)? else { return Ok(None) };
         // SAFETY: the exclusive lease is held; the range was looked at by the caller.
         unsafe { Window::new(start, body.bytes as usize).write(offset as usize, from) };
         self.include(body);
@@ -67,107 +77,19 @@ impl Shared {
         Ok(Some(()))
     }
 
-    /// A call is not refused for the cap of leases, as it gives its own back at once: what it counted above the cap is taken
-    /// off again.
-    fn uncount(&self, body: &Body) {
-        if !self.over_cap.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut state = self.state();
-        if state.pinned > self.pinned_cap && body.lease.uncount() == Ok(true) {
-            state.pinned -= body.bytes;
-        }
-        self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
-    }
-
-    /// Counts a buffer as leased; `cap` is no limit for calls.
-    fn pin(&self, body: &Body, cap: u64) -> Result<(), Error> {
-        let mut state = self.state();
-        state.pin(body, cap)?;
-        self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Takes a shared lease, counted as long as the cap allows. `None`: the bytes are not in memory, or are being moved.
-    pub(super) fn share(&self, body: &Body, cap: u64) -> Result<Option<*mut u8>, Error> {
-        loop {
-            match body.lease.share() {
-                Ok(()) => return Ok(Some(body.best.load(Ordering::Relaxed))),
-                Err(Refused::Uncounted) => self.pin(body, cap)?,
-                Err(Refused::Closed) if body.is_freed() => return Err(Error::Freed),
-                Err(Refused::Closed) => return Ok(None),
-                Err(Refused::Busy | Refused::TooMany) => return Err(Error::Leased),
-            }
-        }
-    }
-
-    /// Gives a shared lease back.
-    pub(super) fn unshare(&self, body: &Body) {
-        if body.lease.unshare() {
-            self.released(body.id);
-        }
-    }
-
-    /// Takes the exclusive lease, and says that these bytes will be others. `None` as for [`share`](Self::share).
-    pub(super) fn exclude(
-        self: &Arc<Self>,
-        body: &Body,
-        (offset, bytes): (u64, u64),
-        cap: u64,
-    ) -> Result<Option<*mut u8>, Error> {
-        loop {
-            match body.lease.exclude() {
-                Ok(()) => break,
-                Err(Refused::Uncounted) => self.pin(body, cap)?,
-                Err(Refused::Closed) if body.is_freed() => return Err(Error::Freed),
-                Err(Refused::Closed) => return Ok(None),
-                Err(Refused::Busy | Refused::TooMany) => return Err(Error::Leased),
-            }
-        }
-        let mut state = self.state();
-        // The lease keeps motions away.
-        let best = state.ledger.view(body.id).map(|view| view.residence.best());
-        let wrote = best.and_then(|tier| state.handle(self, Event::Wrote { id: body.id, tier }));
-        self.unlock(state);
-        match wrote {
-            Ok(()) => {
-                body.copies().wrote(body.chunks(offset, bytes));
-                Ok(Some(body.best.load(Ordering::Relaxed)))
-            }
-            Err(rejected) => {
-                self.include(body);
-                Err(rejected.into())
-            }
-        }
-    }
-
-    /// Gives the exclusive lease back.
-    pub(super) fn include(&self, body: &Body) {
-        if body.lease.include() {
-            self.released(body.id);
-        }
-    }
-
-    /// A lease that stood in the way is given back: the ledger goes on, on a task, since who drops a lease should not wait.
-    pub(super) fn released(&self, id: Id) {
-        let Some(shared) = self.own.upgrade() else { return };
-        let tasks = self.tasks.clone();
-        drop(tasks.spawn(async move {
-            let mut state = shared.state();
-            let _ = state.handle(&shared, Event::Released { id });
-            shared.unlock(state);
-        }));
-    }
-
     /// Where the bytes are.
     pub(super) fn seat(&self, body: &Body) -> Result<Seat, Error> {
         let state = self.state();
         let view = state.ledger.view(body.id)?;
-        let best = view.residence.best();
-        Ok(match self.kind(best) {
-            _ if view.moving || state.busy.contains(&body.id) => Seat::Moving,
-            TierKind::Memory => Seat::Memory,
-            TierKind::File => Seat::File(best),
+        if view.moving || state.busy.contains(&body.id) {
+            return Ok(Seat::Moving);
+        }
+        if self.newest(&view.residence, TierKind::Memory).is_some() {
+            return Ok(Seat::Memory);
+        }
+        Ok(match self.newest(&view.residence, TierKind::Device) {
+            Some(_) => Seat::Device,
+            None => Seat::File(view.residence.best()),
         })
     }
 
@@ -193,37 +115,68 @@ impl Shared {
     /// Reads from wherever the bytes are.
     pub(super) async fn read(self: &Arc<Self>, body: &Body, offset: u64, to: &mut [u8]) -> Result<(), Error> {
         Self::inside(body, offset, to.len() as u64)?;
-        let parts = {
+        let mut held = None;
+        let from = {
             let to = &mut *to;
             self.until(body, || {
                 if self.read_memory(body, offset, to)?.is_some() {
-                    return Ok(Some(None));
+                    return Ok(Some(From::Memory));
                 }
                 Ok(match self.seat(body)? {
-                    Seat::File(tier) => self.parts(body, tier, body.chunks(offset, to.len() as u64)).map(Some),
+                    Seat::File(tier) => {
+                        let parts = self.parts(body, tier, body.chunks(offset, to.len() as u64));
+                        parts.map(|parts| From::Files(tier, parts))
+                    }
+                    Seat::Device => {
+                        held = self.hold(body)?;
+                        held.as_ref().and_then(|_| self.there(body)).map(From::Device)
+                    }
                     Seat::Memory | Seat::Moving => None,
                 })
             })
             .await?
         };
-        let Some((tier, parts)) = parts else { return Ok(()) };
-        self.touch(body.id);
-        for Part { chunk, piece } in parts {
-            let (range, target) = overlap(body, chunk, offset, to);
-            match piece {
-                Some(piece) => target.copy_from_slice(&self.store(tier)?.get(&piece).await?[range]),
-                None => target.fill(0),
+        match from {
+            From::Memory => return Ok(()),
+            From::Device(there) => return self.read_device(body, &there, offset, to).await,
+            From::Files(tier, parts) => {
+                self.touch(body.id);
+                for Part { chunk, piece } in parts {
+                    let (range, target) = overlap(body, chunk, offset, to);
+                    match piece {
+                        Some(piece) => target.copy_from_slice(&self.store(tier)?.get(&piece).await?[range]),
+                        None => target.fill(0),
+                    }
+                }
             }
         }
         Ok(())
     }
 
+    /// The copy on a device, if it is the newest. A lease is held.
+    fn there(&self, body: &Body) -> Option<Arc<There>> {
+        let residence = self.state().ledger.view(body.id).ok()?.residence;
+        let tier = self.newest(&residence, TierKind::Device)?;
+        body.copies().devices[usize::from(tier)].clone()
+    }
+
+    /// Copies from a device, by frames. A lease is held.
+    async fn read_device(&self, body: &Body, there: &There, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+        let mut at = offset as usize;
+        for part in to.chunks_mut(body.chunk) {
+            let frame = Lent::frame(self.frame(part.len()).await?, part.len());
+            part.copy_from_slice(&there.download(at, frame).await?.into_owner()[..part.len()]);
+            at += part.len();
+        }
+        Ok(())
+    }
+
     /// The pieces of these chunks in a tier. `None`: they are not there any more.
-    fn parts(&self, body: &Body, tier: Tier, chunks: Range<usize>) -> Option<(Tier, Vec<Part>)> {
+    fn parts(&self, body: &Body, tier: Tier, chunks: Range<usize>) -> Option<Vec<Part>> {
         let copies = body.copies();
         let pieces = copies.pieces[usize::from(tier)].as_ref()?;
         let part = |chunk: usize| Part { chunk, piece: pieces[chunk].as_ref().map(|(piece, _)| Arc::clone(piece)) };
-        Some((tier, chunks.map(part).collect()))
+        Some(chunks.map(part).collect())
     }
 
     /// Writes to wherever the bytes are.
@@ -232,15 +185,23 @@ impl Shared {
         if from.is_empty() {
             return Ok(());
         }
-        let tier = self
-            .until(body, || {
-                if self.write_memory(body, offset, from)?.is_some() {
-                    return Ok(Some(None));
-                }
-                Ok(self.claim(body)?.map(Some))
-            })
-            .await?;
-        let Some(tier) = tier else { return Ok(()) };
+        let tier = loop {
+            let found = self.until(body, || match self.write_memory(body, offset, from) {
+                Ok(Some(())) => Ok(Some(Seat::Memory)),
+                Ok(None) => match self.claim(body)? {
+                    Some(tier) => Ok(Some(Seat::File(tier))),
+                    None => Ok(Some(self.seat(body)?).filter(|seat| matches!(seat, Seat::Device))),
+                },
+                // A call that reads on a device tells when it has ended.
+                Err(Error::Leased) if body.is_called() => Ok(None),
+                Err(error) => Err(error),
+            });
+            match found.await? {
+                Seat::File(tier) => break tier,
+                Seat::Device => self.fetch(body).await?,
+                Seat::Memory | Seat::Moving => return Ok(()),
+            }
+        };
         let written = self.write_pieces(body, tier, offset, from).await;
         let mut state = self.state();
         if let Ok(pieces) = written.as_ref() {
@@ -262,12 +223,24 @@ impl Shared {
         written.map(drop)
     }
 
+    /// Has what is on a device only in memory too; where that has no room, in files instead.
+    async fn fetch(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
+        match self.raise_up(body).await {
+            Err(Error::NoRoom { .. } | Error::NoTier(_)) => {
+                let to = self.tiers().find(|tier| self.kind(*tier) == TierKind::File);
+                let to = to.ok_or(Error::NoTier("that a processor writes in"))?;
+                self.wish(body, Event::Demote { id: body.id, to }, to).await
+            }
+            fetched => fetched,
+        }
+    }
+
     /// Keeps motions and other writers away from a buffer that is in files only. `None`: it is not, or somebody is there.
     fn claim(&self, body: &Body) -> Result<Option<Tier>, Error> {
         let mut state = self.state();
         let view = state.ledger.view(body.id)?;
         let best = view.residence.best();
-        if view.moving || self.kind(best) == TierKind::Memory || !state.busy.insert(body.id) {
+        if view.moving || self.kind(best) != TierKind::File || !state.busy.insert(body.id) {
             return Ok(None);
         }
         Ok(Some(best))
@@ -282,7 +255,7 @@ impl Shared {
         from: &[u8],
     ) -> Result<Vec<(usize, Arc<Piece>)>, Error> {
         let (store, mut written) = (self.store(tier)?, Vec::new());
-        let Some((_, parts)) = self.parts(body, tier, body.chunks(offset, from.len() as u64)) else {
+        let Some(parts) = self.parts(body, tier, body.chunks(offset, from.len() as u64)) else {
             return Err(Error::Freed);
         };
         for Part { chunk, piece } in parts {

@@ -1,18 +1,22 @@
 //! One buffer: its lease word, and where its copies are.
 //!
-//! Promises upward: while a lease is held, `best` is the address of all its bytes, and they are the newest.
+//! Promises upward: while a lease is held, `best` is the address of all its bytes, and they are the newest; null where only a
+//! device addresses them.
 //!
 //! Invariants:
-//! - the word is closed whenever `best` is null, and while anything but a lease changes `best`, a memory copy or its bytes
+//! - the word is closed whenever the newest bytes are in files only, and while anything but a lease changes `best`, a copy in
+//!   memory or on a device, or its bytes
 //! - chunk `i` of a tier's pieces is the newest if its version is `versions[i]`; version 0 was never written, and is zeros
 
+use super::block::Block;
+use super::gpu::There;
 use crate::ledger::Id;
 use event_listener::Event;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use terrace_core::lease::Lease;
 use terrace_core::residence::{TIERS, Tier};
-use terrace_file::{Frame, Piece};
+use terrace_file::Piece;
 
 /// A buffer, whoever holds it.
 #[derive(Debug)]
@@ -43,7 +47,8 @@ pub(super) type Pieces = Vec<Option<(Arc<Piece>, u64)>>;
 /// Its copies, by tier.
 #[derive(Debug)]
 pub(super) struct Copies {
-    pub memory: [Option<Frame>; TIERS as usize],
+    pub memory: [Option<Block>; TIERS as usize],
+    pub devices: [Option<Arc<There>>; TIERS as usize],
     pub pieces: [Option<Pieces>; TIERS as usize],
     /// Of each chunk.
     pub versions: Vec<u64>,
@@ -58,6 +63,7 @@ impl Body {
         let chunks = bytes.div_ceil(chunk as u64) as usize;
         let copies = Copies {
             memory: Default::default(),
+            devices: Default::default(),
             pieces: Default::default(),
             versions: vec![0; chunks],
             durable: None,
@@ -95,11 +101,13 @@ impl Body {
         left.min(self.chunk as u64) as usize
     }
 
-    /// Lets leases in to the copy in a memory tier. The word is closed, and the bytes there are the newest.
-    pub(super) fn open(&self, tier: Tier) {
-        let start = self.copies().memory[usize::from(tier)].as_ref().map(Frame::pointer);
-        if let Some(start) = start {
-            self.best.store(start, Ordering::Relaxed);
+    /// Lets leases in to the newest bytes in a tier of memory, or else on a device, where they are there. The word is closed.
+    pub(super) fn open(&self, memory: Option<Tier>, device: Option<Tier>) {
+        let copies = self.copies();
+        let start = memory.and_then(|tier| copies.memory[usize::from(tier)].as_ref()).map(Block::pointer);
+        let there = device.is_some_and(|tier| copies.devices[usize::from(tier)].is_some());
+        if start.is_some() || there {
+            self.best.store(start.unwrap_or(std::ptr::null_mut()), Ordering::Relaxed);
             self.lease.reopen();
         }
     }
@@ -127,6 +135,11 @@ impl Body {
 }
 
 impl Copies {
+    /// Whether nobody has written anything yet: all is zeros.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.latest == 0
+    }
+
     /// These chunks have other bytes now.
     pub(super) fn wrote(&mut self, chunks: std::ops::Range<usize>) {
         self.latest += 1;

@@ -1,9 +1,11 @@
 //! How a manager is made.
 
 use super::error::Error;
+use super::gpu::Gpu;
 use super::upkeep::Upkeep;
-use super::{Manager, Place, Shared, State, User};
-use crate::ledger::{Ledger, Settings, Share, TierKind, TierSpec};
+use super::{Made, Manager, Place, Shared, State, User};
+use crate::detect::{self, Machine};
+use crate::ledger::{Ledger, Settings, Share, TierSpec};
 use crate::policy::Kind;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -11,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
+use terrace_device::Device;
 use terrace_file::{ALIGN, Directory, Disk, EngineKind, Frames, Join, Store, StoreOptions, Tasks, Worker};
 
 /// What a program does with its buffers, mostly.
@@ -31,7 +34,8 @@ pub type OnPressure = Box<dyn Fn(Tier, Level) + Send + Sync>;
 pub struct Builder {
     preset: Preset,
     memory: Option<u64>,
-    directories: Vec<(PathBuf, Option<u64>)>,
+    devices: Vec<(Device, Option<u64>)>,
+    directories: Vec<Named>,
     disks: Vec<(Arc<dyn Disk>, StoreOptions)>,
     tasks: Tasks,
     policy: Kind,
@@ -41,6 +45,23 @@ pub struct Builder {
     engine: EngineKind,
     upkeep: Option<Duration>,
     on_pressure: Option<OnPressure>,
+}
+
+/// A directory, as it was named.
+#[derive(Debug)]
+struct Named {
+    path: PathBuf,
+    cap: Option<u64>,
+    /// The user's word.
+    kind: Option<detect::TierKind>,
+}
+
+/// A tier of files to be.
+struct Files {
+    disk: Arc<dyn Disk>,
+    options: StoreOptions,
+    kind: Option<detect::TierKind>,
+    device: String,
 }
 
 /// Bytes of a chunk: what a write in a file tier rewrites at least.
@@ -65,25 +86,46 @@ impl Builder {
         self
     }
 
-    /// Bytes of memory that buffers may take.
+    /// Bytes of the machine's memory that buffers may take. Without: a share of what is available, by the preset, and no more than
+    /// the control group allows.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
     }
 
-    /// A tier of files in a directory, which is made if it is not there: below those named before.
+    /// A device: its memory is the best tier, below devices named before. Where it shares the machine's memory there is one tier
+    /// for both instead, which it addresses as processors do: nothing is copied to it.
+    pub fn device(mut self, device: &Device) -> Self {
+        self.devices.push((device.clone(), None));
+        self
+    }
+
+    /// The same, with the bytes that buffers may take there: always a tier of its own.
+    pub fn device_of(mut self, device: &Device, bytes: u64) -> Self {
+        self.devices.push((device.clone(), Some(bytes)));
+        self
+    }
+
+    /// A tier of files in a directory, which is made if it is not there. Directories on NVMe come before those on other flash, and
+    /// these before those on disks that turn; of the same, the one that was named first.
     pub fn directory(mut self, path: impl Into<PathBuf>) -> Self {
-        self.directories.push((path.into(), None));
+        self.directories.push(Named { path: path.into(), cap: None, kind: None });
         self
     }
 
     /// The same, with the bytes that its files may take.
     pub fn directory_of(mut self, path: impl Into<PathBuf>, cap: u64) -> Self {
-        self.directories.push((path.into(), Some(cap)));
+        self.directories.push(Named { path: path.into(), cap: Some(cap), kind: None });
         self
     }
 
-    /// A tier of files on a disk of one's own, whose tasks are given by [`tasks`](Self::tasks).
+    /// The same, with what it lies on, whatever the system says.
+    pub fn directory_as(mut self, path: impl Into<PathBuf>, kind: detect::TierKind, cap: Option<u64>) -> Self {
+        self.directories.push(Named { path: path.into(), cap, kind: Some(kind) });
+        self
+    }
+
+    /// A tier of files on a disk of one's own, below all directories, whose tasks are given by [`tasks`](Self::tasks).
     pub fn disk(mut self, disk: Arc<dyn Disk>, options: StoreOptions) -> Self {
         self.disks.push((disk, options));
         self
@@ -157,33 +199,75 @@ impl Builder {
         if chunk == 0 || !chunk.is_multiple_of(ALIGN) || u32::try_from(chunk).is_err() {
             return Err(Error::BadSetting("a chunk is a multiple of 4 KiB, below 4 GiB"));
         }
-        for (path, cap) in std::mem::take(&mut self.directories) {
-            let disk = Directory::open(&path, self.engine, &self.tasks)?;
-            let cap = cap.unwrap_or_else(|| disk.free() / SHARE_OF_DISK);
-            self.disks.push((Arc::new(disk) as Arc<dyn Disk>, StoreOptions::new(cap)));
-        }
+        let files = self.files()?;
         // Somebody must run tasks, also where there are no files.
-        let worker = if self.disks.is_empty() { Some(Worker::begin(&self.tasks)?) } else { None };
-        Ok(self.tasks.clone().spawn(self.make(chunk, worker)))
+        let worker = if files.is_empty() { Some(Worker::begin(&self.tasks)?) } else { None };
+        Ok(self.tasks.clone().spawn(self.make(chunk, files, worker)))
     }
 
-    async fn make(self, chunk: usize, worker: Option<Worker>) -> Result<Manager, Error> {
-        let memory = self.memory.unwrap_or_else(|| available(self.preset));
-        let frames = frames(chunk as u64 * STAGE as u64 + LOG * self.disks.len() as u64)?;
-        let (mut places, mut specs) = (Vec::new(), Vec::new());
-        if memory > 0 {
-            places.push(Place::Memory(self::frames(memory)?));
-            specs.push(TierSpec { kind: TierKind::Memory, capacity: memory });
+    /// The tiers of files, best first.
+    fn files(&mut self) -> Result<Vec<Files>, Error> {
+        let mut machine = None;
+        let mut files = Vec::new();
+        for Named { path, cap, kind } in std::mem::take(&mut self.directories) {
+            if kind.is_some_and(|kind| !kind.is_disk()) {
+                return Err(Error::BadSetting("a directory is nvme, ssd or hdd: gpu and cpu are no disks"));
+            }
+            let disk = Directory::open(&path, self.engine, &self.tasks)?;
+            let options = StoreOptions::new(cap.unwrap_or_else(|| disk.free() / SHARE_OF_DISK));
+            let machine = machine.get_or_insert_with(|| Machine::look(Vec::new()));
+            let found = || machine.disk_of(&path).ok().and_then(|(found, _)| found.class.tier);
+            let kind = kind.or_else(found);
+            files.push(Files { disk: Arc::new(disk), options, kind, device: path.display().to_string() });
         }
-        for (disk, options) in self.disks {
+        // Those of which nothing is known come last.
+        files.sort_by_key(|files| (files.kind.is_none(), files.kind));
+        let own = |(disk, options)| Files { disk, options, kind: None, device: "a disk of one's own".into() };
+        files.extend(std::mem::take(&mut self.disks).into_iter().map(own));
+        Ok(files)
+    }
+
+    /// The tiers of devices and memory, best first.
+    fn addressed(&self) -> Result<Vec<Made>, Error> {
+        let share = |bytes: u64| match self.preset {
+            Preset::Inference => bytes / 2,
+            Preset::Training => bytes / 4,
+        };
+        let (mut made, mut joint) = (Vec::new(), None);
+        for (device, bytes) in &self.devices {
+            let gpu = Gpu::open(device)?;
+            if bytes.is_none() && joint.is_none() && Gpu::shares_memory(device) {
+                joint = Some(gpu);
+                continue;
+            }
+            let capacity = bytes.map_or_else(|| gpu.available().map(share), Ok)?;
+            let (kind, device) = (Some(detect::TierKind::Gpu), gpu.name());
+            made.push(Made { place: Place::Device(gpu), kind, device, capacity });
+        }
+        let capacity = self.memory.unwrap_or_else(|| share(detect::memory().unwrap_or(0)));
+        if capacity > 0 {
+            let (device, place) = match joint {
+                Some(gpu) => (format!("cpu and {}", gpu.name()), Place::Joint(gpu)),
+                None => ("cpu".into(), Place::Memory(frames(capacity)?)),
+            };
+            made.push(Made { place, kind: Some(detect::TierKind::Cpu), device, capacity });
+        }
+        Ok(made)
+    }
+
+    async fn make(self, chunk: usize, files: Vec<Files>, worker: Option<Worker>) -> Result<Manager, Error> {
+        let frames = frames(chunk as u64 * STAGE as u64 + LOG * files.len() as u64)?;
+        let mut places = self.addressed()?;
+        let memory: u64 = places.iter().map(|made| made.capacity).sum();
+        for Files { disk, options, kind, device } in files {
             if options.slab_bytes < chunk as u64 {
                 return Err(Error::BadSetting("a slab holds a chunk at least: raise the cap, or lower the chunk"));
             }
             let store = Store::open(disk, &self.tasks, &frames, options).await?;
-            specs.push(TierSpec { kind: TierKind::File, capacity: room(&options) });
-            places.push(Place::File(store));
+            places.push(Made { place: Place::File(store), kind, device, capacity: room(&options) });
         }
-        let mut settings = Settings::new(specs);
+        let spec = |made: &Made| TierSpec { kind: made.place.kind(), capacity: made.capacity };
+        let mut settings = Settings::new(places.iter().map(spec).collect());
         settings.policy = self.policy;
         if !self.tenants.is_empty() {
             settings.tenants = self.tenants;
@@ -222,14 +306,6 @@ fn frames(bytes: u64) -> Result<Frames, Error> {
 fn room(options: &StoreOptions) -> u64 {
     let slabs = options.cap.saturating_sub(2 * options.log_bytes) / options.slab_bytes * options.slab_bytes;
     slabs / 8 * 7
-}
-
-fn available(preset: Preset) -> u64 {
-    let all = crate::memory_available();
-    match preset {
-        Preset::Inference => all / 2,
-        Preset::Training => all / 4,
-    }
 }
 
 impl std::fmt::Debug for Builder {

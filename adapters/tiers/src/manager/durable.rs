@@ -9,7 +9,7 @@ use super::body::Body;
 use super::error::Error;
 use super::state::Asker;
 use super::{Options, Shared};
-use crate::ledger::{Event, Hint, Rejected};
+use crate::ledger::{Event, Hint, Rejected, TierKind};
 use futures_channel::oneshot;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
@@ -212,8 +212,18 @@ impl Shared {
         }
     }
 
-    /// A new buffer.
+    /// A new buffer. A device that has less than was thought is asked once; then the next tier is.
     pub(super) async fn allocate(self: &Arc<Self>, bytes: u64, options: Options) -> Result<Arc<Body>, Error> {
+        for _ in self.tiers().filter(|tier| self.kind(*tier) == TierKind::Device) {
+            match self.allocate_once(bytes, options.clone()).await {
+                Err(Error::Device(_)) => {}
+                answered => return answered,
+            }
+        }
+        self.allocate_once(bytes, options).await
+    }
+
+    async fn allocate_once(self: &Arc<Self>, bytes: u64, options: Options) -> Result<Arc<Body>, Error> {
         let Options { name, tenant, hint, wait } = options;
         let (told, outcome) = oneshot::channel();
         {

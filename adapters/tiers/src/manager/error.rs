@@ -1,8 +1,10 @@
 //! What a manager says when it refuses.
 
+use crate::detect;
 use crate::ledger::{Refusal, Rejected, SetupError};
 use std::fmt;
 use terrace_core::residence::Tier;
+use terrace_device::DeviceError;
 use terrace_file::{FileFault, StoreError};
 
 /// Why a manager could not do something. What it holds is as it was.
@@ -14,6 +16,8 @@ pub enum Error {
     Rejected(Rejected),
     /// A file tier refused.
     Store(StoreError),
+    /// A device refused, or is lost. What was only there is there again if the device is.
+    Device(DeviceError),
     /// The settings cannot be.
     Setup(SetupError),
     /// The system has no memory for it.
@@ -47,6 +51,8 @@ pub enum Error {
     },
     /// There is no such tier here.
     NoTier(&'static str),
+    /// No tier is one of these.
+    Absent(detect::TierKind),
     /// Only named buffers can be made durable: they are found by name.
     Unnamed,
     /// A buffer has this name.
@@ -72,6 +78,12 @@ impl From<StoreError> for Error {
     }
 }
 
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
 impl From<FileFault> for Error {
     fn from(fault: FileFault) -> Self {
         Self::Store(StoreError::Fault(fault))
@@ -94,6 +106,7 @@ impl fmt::Display for Error {
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Rejected(rejected) => rejected.fmt(f),
             Self::Store(error) => error.fmt(f),
+            Self::Device(error) => error.fmt(f),
             Self::Setup(error) => error.fmt(f),
             Self::Memory(kind) => write!(f, "the system gives no memory for the buffer: {kind}"),
             Self::Freed => write!(f, "the buffer was freed"),
@@ -112,6 +125,9 @@ impl fmt::Display for Error {
                 )
             }
             Self::NoTier(what) => write!(f, "there is no tier {what} here: name one when the manager is built"),
+            Self::Absent(kind) => {
+                write!(f, "there is no {kind} here: name one when the manager is built; `terrace tiers` lists them")
+            }
             Self::Unnamed => write!(f, "a buffer without a name cannot be made durable: allocate it by name"),
             Self::NameTaken(name) => write!(f, "there is a buffer {name:?}: open it, or choose another name"),
             Self::NoSuchName(name) => write!(f, "there is no buffer {name:?}: see `list`"),
@@ -122,4 +138,11 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Device(error) => error.source(),
+            _ => None,
+        }
+    }
+}

@@ -11,6 +11,7 @@ use crate::ledger::{Event, TierKind};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use terrace_core::residence::Tier;
 use terrace_file::Join;
 
 /// The bytes of a buffer, to read.
@@ -26,7 +27,8 @@ pub struct LeaseMut<'a> {
 }
 
 impl Buffer {
-    /// The bytes in the best tier of memory, where they stay while the lease is held. Brought up first if they are below.
+    /// The bytes in the best tier that processors address, where they stay while the lease is held. Brought there first, up from
+    /// files or down from a device; for an address on a device see [`lease_device`](Self::lease_device).
     ///
     /// # Errors
     /// [`Error::Leased`] while somebody has a [`LeaseMut`]; [`Error::PinnedCap`]; [`Error::NoRoom`] when no memory can be had
@@ -66,7 +68,7 @@ impl Buffer {
     #[inline]
     pub fn try_lease(&self) -> Result<Option<Lease<'_>>, Error> {
         let body = &*self.handle.body;
-        let start = self.shared.share(body, self.shared.pinned_cap)?;
+        let start = self.shared.share_memory(body, self.shared.pinned_cap)?;
         Ok(start.map(|start| {
             // SAFETY: the word is shared until the lease is dropped: nobody writes the bytes or moves them.
             let bytes = unsafe { SharedBytes::new(Window::new(start, body.bytes as usize)) };
@@ -81,7 +83,7 @@ impl Buffer {
     pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
         loop {
             let body = &*self.handle.body;
-            if let Some(start) = self.shared.exclude(body, (0, body.bytes), self.shared.pinned_cap)? {
+            if let Some(start) = self.shared.exclude_memory(body, (0, body.bytes), self.shared.pinned_cap)? {
                 // SAFETY: the word is excluded until the lease is dropped: nobody else uses the bytes.
                 let bytes = unsafe { Exclusive::new(Window::new(start, body.bytes as usize)) };
                 return Ok(LeaseMut { buffer: self, bytes });
@@ -93,7 +95,7 @@ impl Buffer {
 
 impl Shared {
     /// Has a buffer brought into memory, or waits until what is under way with it has ended.
-    async fn raise_up(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
+    pub(super) async fn raise_up(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
         let changed = body.changed.listen();
         match self.seat(body)? {
             Seat::Memory => Ok(()),
@@ -102,18 +104,25 @@ impl Shared {
                 Ok(())
             }
             Seat::File(_) => {
-                let to = self.memory_for(body.bytes)?;
+                let to = self.large(body.bytes, TierKind::Memory)?;
                 self.wish(body, Event::Promote { id: body.id, to }, to).await
+            }
+            Seat::Device => {
+                let to = self.large(body.bytes, TierKind::Memory)?;
+                self.wish(body, Event::Save { id: body.id, to }, to).await
             }
         }
     }
 
-    /// The best tier of memory that is large enough.
-    fn memory_for(&self, bytes: u64) -> Result<terrace_core::residence::Tier, Error> {
+    /// The best tier of a kind that is large enough.
+    pub(super) fn large(&self, bytes: u64, kind: TierKind) -> Result<Tier, Error> {
         let state = self.state();
-        let large = |tier: &u8| state.ledger.tier(*tier).is_some_and(|view| view.capacity >= bytes);
-        let mut memory = self.tiers().filter(|tier| self.kind(*tier) == TierKind::Memory);
-        memory.find(large).ok_or(Error::NoTier("of memory that is large enough for the buffer"))
+        let large = |tier: &Tier| state.ledger.tier(*tier).is_some_and(|view| view.capacity >= bytes);
+        let mut tiers = self.tiers().filter(|tier| self.kind(*tier) == kind);
+        tiers.find(large).ok_or(Error::NoTier(match kind {
+            TierKind::Device => "on a device that is large enough for the buffer",
+            _ => "of memory that is large enough for the buffer",
+        }))
     }
 }
 

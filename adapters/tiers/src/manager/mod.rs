@@ -13,20 +13,24 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `state` | what is known; how it does what the ledger says |
-//! | `body` | one buffer: its lease word, its copies |
+//! | `body`, `block`, `gpu` | one buffer: its lease word, its copies; memory; devices |
 //! | `motion` | copies between tiers |
-//! | `access`, `window` | reading and writing; addresses |
-//! | `handle`, `lease` | what users hold; the right to an address |
+//! | `access`, `hold`, `window` | reading and writing; the lease word; addresses |
+//! | `handle`, `lease`, `device` | what users hold; the right to an address, of a processor and of a device |
 //! | `words` | how a buffer is asked for, how it is listed |
 //! | `durable` | names, and what survives |
 //! | `builder`, `upkeep` | how it is made; its clock |
 
 mod access;
+mod block;
 mod body;
 mod builder;
+mod device;
 mod durable;
 mod error;
+mod gpu;
 mod handle;
+mod hold;
 mod lease;
 mod motion;
 mod state;
@@ -35,30 +39,57 @@ mod window;
 mod words;
 
 pub use builder::{Builder, OnPressure, Preset};
+pub use device::{DeviceLease, DeviceLeaseMut};
 pub use durable::NAME;
 pub use error::Error;
 pub use handle::Buffer;
 pub use lease::{Lease, LeaseMut};
 pub use state::Moves;
-pub use words::{Listed, Options};
+pub use words::{Listed, ListedTier, Options};
 
-use crate::ledger::{Event, TierKind, TierView};
+use crate::detect;
+use crate::ledger::{Event, TierKind};
 use access::Seat;
 use body::Body;
+use gpu::Gpu;
 use handle::User;
 use state::State;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use terrace_core::residence::Tier;
-use terrace_file::{Frames, Join, Store, StoreStats, Tasks, Worker};
+use terrace_core::residence::{Residence, Tier};
+use terrace_file::{Frames, Join, Store, Tasks, Worker};
 use upkeep::Upkeep;
 
 /// What a tier is made of.
 enum Place {
     Memory(Frames),
+    /// The machine's memory, of which a device has none of its own: processors and the device address the same copy.
+    Joint(Gpu),
+    Device(Gpu),
     File(Store),
+}
+
+impl Place {
+    fn kind(&self) -> TierKind {
+        match self {
+            Self::Memory(_) | Self::Joint(_) => TierKind::Memory,
+            Self::Device(_) => TierKind::Device,
+            Self::File(_) => TierKind::File,
+        }
+    }
+}
+
+/// A tier, as it was built.
+struct Made {
+    place: Place,
+    /// What it is, where that is known.
+    kind: Option<detect::TierKind>,
+    /// As people name it.
+    device: String,
+    /// Bytes it may have at most.
+    capacity: u64,
 }
 
 struct Shared {
@@ -68,7 +99,7 @@ struct Shared {
     /// What bytes go through on their way to files.
     frames: Frames,
     /// By tier.
-    places: Vec<Place>,
+    places: Vec<Made>,
     chunk: usize,
     pinned_cap: u64,
     /// Whether calls have counted more than that: they take it off again.
@@ -102,14 +133,20 @@ impl Shared {
     }
 
     fn kind(&self, tier: Tier) -> TierKind {
-        match self.places.get(usize::from(tier)) {
-            Some(Place::Memory(_)) => TierKind::Memory,
-            _ => TierKind::File,
-        }
+        self.place(tier).map_or(TierKind::File, Place::kind)
+    }
+
+    fn place(&self, tier: Tier) -> Option<&Place> {
+        self.places.get(usize::from(tier)).map(|made| &made.place)
+    }
+
+    /// The best tier of a kind that has the newest bytes.
+    fn newest(&self, residence: &Residence, kind: TierKind) -> Option<Tier> {
+        self.tiers().find(|tier| self.kind(*tier) == kind && residence.valid(*tier))
     }
 
     fn store(&self, tier: Tier) -> Result<&Store, Error> {
-        match self.places.get(usize::from(tier)) {
+        match self.place(tier) {
             Some(Place::File(store)) => Ok(store),
             _ => Err(Error::NoTier("of files")),
         }
@@ -253,11 +290,24 @@ impl Manager {
         state.bodies.values().filter_map(listed).collect()
     }
 
-    /// The tiers, best first, and the files of those that have any.
-    pub fn tiers(&self) -> Vec<(TierView, Option<StoreStats>)> {
+    /// The tiers, best first.
+    pub fn tiers(&self) -> Vec<ListedTier> {
         let state = self.shared.state();
-        let of = |tier| Some((state.ledger.tier(tier)?, self.shared.store(tier).ok().map(Store::stats)));
+        let of = |tier| {
+            let (made, view) = (&self.shared.places[usize::from(tier)], state.ledger.tier(tier)?);
+            let files = self.shared.store(tier).ok().map(Store::stats);
+            Some(ListedTier { tier, kind: made.kind, device: made.device.clone(), view, files })
+        };
         self.shared.tiers().filter_map(of).collect()
+    }
+
+    /// The best tier that is one of these.
+    ///
+    /// # Errors
+    /// [`Error::Absent`].
+    pub fn tier(&self, kind: detect::TierKind) -> Result<Tier, Error> {
+        let of = |tier: &Tier| self.shared.places[usize::from(*tier)].kind == Some(kind);
+        self.shared.tiers().find(of).ok_or(Error::Absent(kind))
     }
 
     /// What was moved so far.

@@ -4,38 +4,37 @@
 //! bytes are in the target already are not moved.
 //! Asks from below: stores, and frames to go through.
 
+use super::block::{Block, InPlace, Lent};
 use super::body::{Body, Pieces};
 use super::error::Error;
+use super::gpu::{Gpu, There};
 use super::window::Window;
 use super::{Place, Shared};
-use crate::ledger::{Event, Outcome};
+use crate::ledger::{Event, Outcome, TierKind};
 use futures_channel::oneshot;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
-use terrace_file::{Frame, Frames, Piece, Store, StoreError};
+use terrace_device::DeviceError;
+use terrace_file::{Frame, Frames, Store, StoreError};
 
 /// Chunks on their way at once: 8 of 1 MiB keep a disk of 7 GB/s busy for a millisecond.
 const CHUNKS: usize = 8;
 
 /// What a copy brings, to be put in under the lock.
 enum Brought {
-    Memory(Frame),
+    Memory(Block),
+    Device(Arc<There>),
     Pieces(Pieces),
 }
 
-/// Where a copy down begins.
+/// Where a copy begins.
+#[derive(Clone)]
 enum Source {
     Memory(Window),
-    Pieces(Pieces, Tier),
-}
-
-/// Where a chunk of it comes from.
-enum Origin {
-    /// It is there already, or it is zeros.
-    Kept(Option<(Arc<Piece>, u64)>),
-    Memory(Window),
-    Piece(Arc<Piece>, Store),
+    Device(Arc<There>),
+    Pieces(Arc<Pieces>, Store),
 }
 
 impl Shared {
@@ -43,40 +42,60 @@ impl Shared {
     pub(super) fn make(self: &Arc<Self>, body: Arc<Body>, tier: Tier, told: oneshot::Sender<Result<Arc<Body>, Error>>) {
         let shared = Arc::clone(self);
         drop(self.tasks.spawn(async move {
-            let made = shared.block(tier, body.bytes).inspect(|frame| {
-                // SAFETY: the frame was just taken, and is nobody else's.
-                unsafe { Window::new(frame.pointer(), frame.len()).zero(0, frame.len()) };
-            });
+            let made = shared.zeros(&body, tier).await;
             let mut state = shared.state();
             state.busy.remove(&body.id);
-            let outcome = made.map(|frame| {
-                body.copies().memory[usize::from(tier)] = Some(frame);
+            let failed = made.is_err();
+            let outcome = made.map(|brought| {
+                shared.put_in(&body, tier, brought);
                 state.ended(&shared, body.id);
                 Arc::clone(&body)
             });
-            let failed = outcome.is_err();
             // Nobody waits any more, or there is no memory: it is freed. Who has opened it by name since may hold a lease.
             let _ = match told.send(outcome).is_err() || failed {
                 true => state.free(&shared, &body),
                 false => state.handle(&shared, Event::Released { id: body.id }),
             };
+            if failed && shared.kind(tier) == TierKind::Device {
+                // It has less than was thought, until maintenance finds more: the next tier is asked then.
+                let used = state.ledger.tier(tier).map_or(0, |view| view.used);
+                let _ = state.handle(&shared, Event::Resize { tier, capacity: used });
+            }
             shared.unlock(state);
         }));
     }
 
-    /// Memory in a tier. The ledger has counted it: should the tier's own memory be in pieces, it is taken beside it.
-    fn block(&self, tier: Tier, bytes: u64) -> Result<Frame, Error> {
-        let memory = |kind| Error::Memory(kind);
-        let Place::Memory(frames) = &self.places[usize::from(tier)] else { return Err(Error::NoTier("in memory")) };
-        let bytes = usize::try_from(bytes).map_err(|_| memory(std::io::ErrorKind::OutOfMemory))?;
-        if let Ok(frame) = frames.take(bytes) {
-            return Ok(frame);
+    /// A copy of a buffer that nobody wrote.
+    async fn zeros(&self, body: &Body, tier: Tier) -> Result<Brought, Error> {
+        if let Some(Place::Device(gpu)) = self.place(tier) {
+            let there = gpu.take(body.bytes)?;
+            gpu.zero(&there).await?;
+            return Ok(Brought::Device(Arc::new(there)));
         }
-        let own = Frames::new(bytes).map_err(|error| memory(error.kind()))?;
-        own.take(bytes).map_err(|_| memory(std::io::ErrorKind::OutOfMemory))
+        let block = self.block(tier, body.bytes)?;
+        let window = block.window();
+        // SAFETY: the block was just taken, and is nobody else's.
+        unsafe { window.zero(0, body.bytes as usize) };
+        Ok(Brought::Memory(block))
     }
 
-    /// Copies a buffer whose word is closed.
+    /// Memory in a tier. The ledger has counted it: should the tier's own memory be in pieces, it is taken beside it.
+    fn block(&self, tier: Tier, bytes: u64) -> Result<Block, Error> {
+        let memory = |kind| Error::Memory(kind);
+        let frames = match self.place(tier) {
+            Some(Place::Memory(frames)) => frames,
+            Some(Place::Joint(gpu)) => return gpu.pinned(bytes).map(Block::Pinned),
+            _ => return Err(Error::NoTier("in memory")),
+        };
+        let bytes = usize::try_from(bytes).map_err(|_| memory(ErrorKind::OutOfMemory))?;
+        if let Ok(frame) = frames.take(bytes) {
+            return Ok(Block::Frame(frame));
+        }
+        let own = Frames::new(bytes).map_err(|error| memory(error.kind()))?;
+        own.take(bytes).map(Block::Frame).map_err(|_| memory(ErrorKind::OutOfMemory))
+    }
+
+    /// Copies a buffer whose word is closed, or shared for the copy.
     pub(super) fn copy(self: &Arc<Self>, body: Arc<Body>, from: Tier, to: Tier) {
         let shared = Arc::clone(self);
         drop(self.tasks.spawn(async move {
@@ -84,12 +103,12 @@ impl Shared {
             let outcome = match &brought {
                 Ok(_) => Outcome::Done,
                 Err(Error::Store(StoreError::Full { .. }) | Error::Memory(_)) => Outcome::Full,
+                Err(Error::Device(DeviceError::OutOfMemory(_))) => Outcome::Full,
                 Err(_) => Outcome::Failed,
             };
             let mut state = shared.state();
             match brought {
-                Ok(Brought::Memory(frame)) => body.copies().memory[usize::from(to)] = Some(frame),
-                Ok(Brought::Pieces(pieces)) => body.copies().pieces[usize::from(to)] = Some(pieces),
+                Ok(brought) => shared.put_in(&body, to, brought),
                 // Who waits for it learns why, instead of waiting until it is tried again.
                 Err(error) => state.settled(body.id, &Err(error)),
             }
@@ -98,43 +117,104 @@ impl Shared {
         }));
     }
 
-    async fn bring(self: &Arc<Self>, body: &Arc<Body>, from: Tier, to: Tier) -> Result<Brought, Error> {
-        let (from_memory, pieces) = {
-            let copies = body.copies();
-            let memory = copies.memory[usize::from(from)].as_ref();
-            (memory.map(|frame| Window::new(frame.pointer(), frame.len())), copies.pieces[usize::from(from)].clone())
-        };
-        match (&self.places[usize::from(to)], from_memory, pieces) {
-            (Place::Memory(_), None, Some(pieces)) => {
-                self.raise(body, &pieces, from, self.block(to, body.bytes)?).await.map(Brought::Memory)
-            }
-            (Place::File(store), Some(memory), _) => {
-                self.lower(body, Source::Memory(memory), (store, to)).await.map(Brought::Pieces)
-            }
-            (Place::File(store), None, Some(pieces)) => {
-                self.lower(body, Source::Pieces(pieces, from), (store, to)).await.map(Brought::Pieces)
-            }
-            // Between two memories: there is one so far.
-            _ => Err(Error::NoTier("to copy from")),
+    fn put_in(&self, body: &Body, tier: Tier, brought: Brought) {
+        let (mut copies, index) = (body.copies(), usize::from(tier));
+        match brought {
+            Brought::Memory(block) => copies.memory[index] = Some(block),
+            Brought::Device(there) => copies.devices[index] = Some(there),
+            Brought::Pieces(pieces) => copies.pieces[index] = Some(pieces),
         }
     }
 
-    /// From files to memory.
-    async fn raise(&self, body: &Arc<Body>, pieces: &Pieces, from: Tier, block: Frame) -> Result<Frame, Error> {
-        let window = Window::new(block.pointer(), block.len());
-        let store = self.store(from)?;
-        let mut chunks = Vec::new();
-        for (chunk, piece) in pieces.iter().enumerate() {
-            let piece = piece.as_ref().map(|(piece, _)| Arc::clone(piece));
-            chunks.push(raise_chunk(store.clone(), Arc::clone(body), (chunk, piece), window));
+    async fn bring(self: &Arc<Self>, body: &Arc<Body>, from: Tier, to: Tier) -> Result<Brought, Error> {
+        let source = self.source(body, from)?;
+        match self.place(to) {
+            Some(Place::Memory(_) | Place::Joint(_)) => self.to_memory(body, source, to).await.map(Brought::Memory),
+            Some(Place::Device(gpu)) => self.to_device(body, source, (gpu, to)).await.map(Brought::Device),
+            Some(Place::File(store)) => self.to_files(body, source, (store, to)).await.map(Brought::Pieces),
+            None => Err(Error::NoTier("to copy to")),
         }
-        let moved: Vec<()> = stream::iter(chunks).buffer_unordered(CHUNKS).try_collect().await?;
-        debug_assert_eq!(moved.len(), pieces.len());
+    }
+
+    /// Where to copy from: where the ledger says, but from memory rather than from a device that has the same.
+    fn source(&self, body: &Body, from: Tier) -> Result<Source, Error> {
+        let residence = self.state().ledger.view(body.id)?.residence;
+        let from = match self.kind(from) {
+            TierKind::Device => self.newest(&residence, TierKind::Memory).unwrap_or(from),
+            _ => from,
+        };
+        let (copies, index) = (body.copies(), usize::from(from));
+        if let Some(block) = &copies.memory[index] {
+            return Ok(Source::Memory(block.window()));
+        }
+        if let Some(there) = &copies.devices[index] {
+            return Ok(Source::Device(Arc::clone(there)));
+        }
+        let pieces = copies.pieces[index].clone().ok_or(Error::NoTier("to copy from"))?;
+        Ok(Source::Pieces(Arc::new(pieces), self.store(from)?.clone()))
+    }
+
+    /// To memory. What the tier has of older bytes is written over.
+    async fn to_memory(self: &Arc<Self>, body: &Arc<Body>, source: Source, to: Tier) -> Result<Block, Error> {
+        let old = body.copies().memory[usize::from(to)].take();
+        let block = old.map_or_else(|| self.block(to, body.bytes), Ok)?;
+        let window = block.window();
+        if body.copies().is_untouched() {
+            // SAFETY: the block is this copy's alone until it has ended.
+            unsafe { window.zero(0, body.bytes as usize) };
+            return Ok(block);
+        }
+        if let Source::Device(there) = source {
+            return Ok(there.download(0, Lent::block(block, body.bytes as usize)).await?.into_owner());
+        }
+        let chunks = body.chunks(0, body.bytes).map(|chunk| {
+            let (shared, body, source) = (Arc::clone(self), Arc::clone(body), source.clone());
+            async move {
+                let (at, bytes) = (chunk * body.chunk, body.chunk_bytes(chunk));
+                let frame = shared.chunk(&body, source, chunk).await?;
+                // SAFETY: the block is this copy's alone until it has ended, and no two chunks overlap.
+                unsafe { window.write(at, &frame[..bytes]) };
+                Ok::<_, Error>(())
+            }
+        });
+        stream::iter(chunks).buffer_unordered(CHUNKS).try_collect::<()>().await?;
         Ok(block)
     }
 
-    /// From memory, or other files, to files: what the target does not have yet.
-    async fn lower(
+    /// To a device. What it has of older bytes is written over.
+    async fn to_device(
+        self: &Arc<Self>,
+        body: &Arc<Body>,
+        source: Source,
+        (gpu, to): (&Gpu, Tier),
+    ) -> Result<Arc<There>, Error> {
+        let old = body.copies().devices[usize::from(to)].take();
+        let there = old.map_or_else(|| gpu.take(body.bytes).map(Arc::new), Ok)?;
+        if body.copies().is_untouched() {
+            gpu.zero(&there).await?;
+            return Ok(there);
+        }
+        if let Source::Memory(window) = source {
+            // SAFETY: the word is closed until the copy has ended: nobody writes the memory or gives it back.
+            let bytes = unsafe { InPlace::new(window, Arc::clone(body)) };
+            there.upload(0, bytes).await?;
+            return Ok(there);
+        }
+        let chunks = body.chunks(0, body.bytes).map(|chunk| {
+            let (shared, body) = (Arc::clone(self), Arc::clone(body));
+            let (source, there) = (source.clone(), Arc::clone(&there));
+            async move {
+                let frame = shared.chunk(&body, source, chunk).await?;
+                let frame = Lent::frame(frame, body.chunk_bytes(chunk));
+                there.upload(chunk * body.chunk, frame).await.map(drop)
+            }
+        });
+        stream::iter(chunks).buffer_unordered(CHUNKS).try_collect::<()>().await?;
+        Ok(there)
+    }
+
+    /// To files: what the target does not have yet.
+    async fn to_files(
         self: &Arc<Self>,
         body: &Arc<Body>,
         source: Source,
@@ -144,66 +224,43 @@ impl Shared {
             let copies = body.copies();
             (copies.versions.clone(), copies.pieces[usize::from(to)].clone())
         };
-        let mut chunks = Vec::new();
-        for (chunk, version) in versions.into_iter().enumerate() {
+        let chunks = versions.into_iter().enumerate().map(|(chunk, version)| {
             let kept = old.as_ref().and_then(|old| old[chunk].clone()).filter(|(_, has)| *has == version);
-            let from = match (&source, version) {
-                // Zeros, which nobody wrote.
-                (_, 0) => Origin::Kept(None),
-                _ if kept.is_some() => Origin::Kept(kept),
-                (Source::Memory(window), _) => Origin::Memory(*window),
-                (Source::Pieces(pieces, from), _) => match &pieces[chunk] {
-                    Some((piece, _)) => Origin::Piece(Arc::clone(piece), self.store(*from)?.clone()),
-                    None => Origin::Kept(None),
-                },
-            };
-            chunks.push(lower_chunk(Arc::clone(self), Arc::clone(body), (chunk, version), from, store.clone()));
-        }
+            let (shared, body) = (Arc::clone(self), Arc::clone(body));
+            let (source, store) = (source.clone(), store.clone());
+            async move {
+                // Version 0: zeros, which nobody wrote.
+                if kept.is_some() || version == 0 {
+                    return Ok(kept);
+                }
+                let frame = shared.chunk(&body, source, chunk).await?;
+                Ok(Some((store.put(frame, body.chunk_bytes(chunk)).await.result?, version)))
+            }
+        });
         stream::iter(chunks).buffered(CHUNKS).try_collect().await
+    }
+
+    /// The bytes of a chunk, in a frame.
+    async fn chunk(&self, body: &Arc<Body>, source: Source, chunk: usize) -> Result<Frame, Error> {
+        let (at, bytes) = (chunk * body.chunk, body.chunk_bytes(chunk));
+        if let Source::Pieces(pieces, store) = &source
+            && let Some((piece, _)) = &pieces[chunk]
+        {
+            return Ok(store.get(piece).await?);
+        }
+        let mut frame = self.frame(bytes).await?;
+        match source {
+            Source::Pieces(..) => frame[..bytes].fill(0),
+            // SAFETY: the word is closed, or shared for the copy, until that has ended: nobody writes the memory or gives it
+            // back.
+            Source::Memory(window) => unsafe { window.read(at, &mut frame[..bytes]) },
+            Source::Device(there) => return Ok(there.download(at, Lent::frame(frame, bytes)).await?.into_owner()),
+        }
+        Ok(frame)
     }
 
     /// A frame to go through.
     pub(super) async fn frame(&self, bytes: usize) -> Result<Frame, Error> {
-        self.frames.wait(bytes).await.map_err(|_| Error::Memory(std::io::ErrorKind::OutOfMemory))
+        self.frames.wait(bytes).await.map_err(|_| Error::Memory(ErrorKind::OutOfMemory))
     }
-}
-
-async fn raise_chunk(
-    store: Store,
-    body: Arc<Body>,
-    (chunk, piece): (usize, Option<Arc<Piece>>),
-    to: Window,
-) -> Result<(), Error> {
-    let (at, bytes) = (chunk * body.chunk, body.chunk_bytes(chunk));
-    match piece {
-        Some(piece) => {
-            let frame = store.get(&piece).await?;
-            // SAFETY: the block is this copy's alone until it has ended, and no two chunks overlap.
-            unsafe { to.write(at, &frame[..bytes]) };
-        }
-        // SAFETY: as above.
-        None => unsafe { to.zero(at, bytes) },
-    }
-    Ok(())
-}
-
-async fn lower_chunk(
-    shared: Arc<Shared>,
-    body: Arc<Body>,
-    (chunk, version): (usize, u64),
-    from: Origin,
-    store: Store,
-) -> Result<Option<(Arc<Piece>, u64)>, Error> {
-    let bytes = body.chunk_bytes(chunk);
-    let frame = match from {
-        Origin::Kept(kept) => return Ok(kept),
-        Origin::Piece(piece, store) => store.get(&piece).await?,
-        Origin::Memory(window) => {
-            let mut frame = shared.frame(bytes).await?;
-            // SAFETY: the word is closed until the copy has ended: nobody writes the memory or gives it back.
-            unsafe { window.read(chunk * body.chunk, &mut frame[..bytes]) };
-            frame
-        }
-    };
-    Ok(Some((store.put(frame, bytes).await.result?, version)))
 }

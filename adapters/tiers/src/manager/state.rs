@@ -184,7 +184,7 @@ impl State {
                 // Nobody waits any more: it is freed.
                 asker.told.send(Ok(body)).err().map(|_| Event::Free { id })
             }
-            TierKind::Memory => {
+            TierKind::Memory | TierKind::Device => {
                 self.busy.insert(id);
                 shared.make(body, tier, asker.told);
                 None
@@ -261,7 +261,7 @@ impl State {
         }
     }
 
-    /// A motion has ended: lets users in again, to the best copy in memory, unless another has begun.
+    /// A motion has ended: lets users in again, unless another has begun.
     pub(super) fn ended(&mut self, shared: &Shared, id: Id) {
         let (Some(body), Ok(view)) = (self.bodies.get(&id), self.ledger.view(id)) else { return };
         if self.sharing.remove(&id) && body.lease.unshare() {
@@ -270,14 +270,12 @@ impl State {
         if view.moving {
             return;
         }
-        let mut memory = shared.tiers().filter(|tier| shared.kind(*tier) == TierKind::Memory);
-        if let Some(tier) = memory.find(|tier| view.residence.valid(*tier)) {
-            body.open(tier);
-        }
+        let newest = |kind| shared.newest(&view.residence, kind);
+        body.open(newest(TierKind::Memory), newest(TierKind::Device));
         body.changed.notify(usize::MAX);
     }
 
-    /// Gives a copy's memory back. False: it is in use.
+    /// Gives up a copy. False: it is in use.
     fn drop_copy(&mut self, id: Id, tier: Tier) -> bool {
         let Some(body) = self.bodies.get(&id).cloned() else { return true };
         if self.busy.contains(&id) || !self.close(&body) {
@@ -285,7 +283,7 @@ impl State {
         }
         let mut copies = body.copies();
         let index = usize::from(tier);
-        drop((copies.memory[index].take(), copies.pieces[index].take()));
+        drop((copies.memory[index].take(), copies.devices[index].take(), copies.pieces[index].take()));
         drop(copies);
         body.best.store(std::ptr::null_mut(), Ordering::Relaxed);
         true
@@ -297,7 +295,7 @@ impl State {
         self.close(&body);
         body.freed.store(true, Ordering::Release);
         let mut copies = body.copies();
-        (copies.memory, copies.pieces) = Default::default();
+        (copies.memory, copies.devices, copies.pieces) = Default::default();
         drop(copies);
         self.busy.remove(&id);
         self.forget_name(&body.name);

@@ -1,6 +1,6 @@
 //! The clock of maintenance: a thread that says what time it is.
 
-use super::Shared;
+use super::{Made, Place, Shared};
 use crate::ledger::Event;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 /// Ticks from one tidying of stores to the next: ten seconds, where nothing else is said.
 const TIDY: u64 = 40;
+
+/// Of what a tier on a device may have, one part in so many stays free for others: from there on it shrinks.
+const SPARE: u64 = 32;
 
 /// The thread. Dropped, it ends.
 #[derive(Debug)]
@@ -47,8 +50,36 @@ impl Shared {
         let tidy = state.ticks.is_multiple_of(TIDY);
         self.unlock(state);
         if tidy {
+            self.follow();
             // What could not be done is tried again next time.
             self.tiers().filter_map(|tier| self.store(tier).ok()).for_each(|store| drop(store.tidy()));
+        }
+    }
+}
+
+impl Shared {
+    /// Lets tiers of devices follow what the driver, or the system, has left for them: others use the same memory.
+    fn follow(self: &Arc<Self>) {
+        for tier in self.tiers() {
+            let Made { place: Place::Device(gpu) | Place::Joint(gpu), capacity: most, .. } =
+                &self.places[usize::from(tier)]
+            else {
+                continue;
+            };
+            // A device that does not answer says so to who uses it.
+            let Ok(available) = gpu.available() else { continue };
+            let mut state = self.state();
+            let Some(view) = state.ledger.tier(tier) else { continue };
+            let capacity = (view.used + available).saturating_sub(most / SPARE).min(*most);
+            let shrinks = capacity < view.used;
+            // Not for a few bytes.
+            if capacity.abs_diff(view.capacity) > most / 64 {
+                let _ = state.handle(self, Event::Resize { tier, capacity });
+            }
+            self.unlock(state);
+            if shrinks {
+                gpu.trim();
+            }
         }
     }
 }

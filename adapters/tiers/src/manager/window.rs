@@ -24,6 +24,12 @@ impl Window {
         Self { start, bytes }
     }
 
+    /// The first bytes of it.
+    pub(super) fn first(self, bytes: usize) -> Self {
+        debug_assert!(bytes <= self.bytes);
+        Self { bytes: bytes.min(self.bytes), ..self }
+    }
+
     /// # Safety
     /// The memory is there, and nobody writes it until the call returns. The range lies in the window.
     pub(super) unsafe fn read(self, offset: usize, to: &mut [u8]) {
@@ -74,7 +80,7 @@ impl Deref for Shared<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: who made this promised that nobody writes it; frames are initialised memory.
+        // SAFETY: who made this promised that nobody writes it; it is memory of the system's or a driver's, which is initialised.
         unsafe { from_raw_parts(self.window.start, self.window.bytes) }
     }
 }
@@ -98,7 +104,7 @@ impl Deref for Exclusive<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: who made this promised that it is its alone; frames are initialised memory.
+        // SAFETY: who made this promised that it is its alone; it is initialised, as above.
         unsafe { from_raw_parts(self.window.start, self.window.bytes) }
     }
 }

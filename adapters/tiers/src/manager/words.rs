@@ -1,7 +1,9 @@
-//! How a buffer is asked for, and how it is listed.
+//! How a buffer is asked for; how buffers and tiers are listed.
 
-use crate::ledger::Hint;
+use crate::detect;
+use crate::ledger::{Hint, TierView};
 use terrace_core::residence::Tier;
+use terrace_file::StoreStats;
 
 /// How a buffer is allocated.
 #[derive(Clone, Debug, Default)]
@@ -29,4 +31,19 @@ pub struct Listed {
     pub durable: bool,
     /// Whether a lease is held.
     pub leased: bool,
+}
+
+/// One tier, as it is now.
+#[derive(Clone, Debug)]
+pub struct ListedTier {
+    /// Its number: 0 is the best.
+    pub tier: Tier,
+    /// What it is, as far as that can be said without measuring.
+    pub kind: Option<detect::TierKind>,
+    /// What it lies on: `cuda:0`, `cpu`, a directory.
+    pub device: String,
+    /// What it may hold, and holds.
+    pub view: TierView,
+    /// Its files, where it has any.
+    pub files: Option<StoreStats>,
 }

@@ -1,0 +1,169 @@
+//! The lease word, as calls and leases take it and give it back.
+//!
+//! Promises upward: a lease that is held is counted as pinned, within the cap but for calls, which give theirs back at once; who
+//! gives back one that stood in somebody's way says so.
+
+use super::Shared;
+use super::body::Body;
+use super::error::Error;
+use crate::ledger::{Event, Id, TierKind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use terrace_core::lease::Refused;
+use terrace_core::residence::Tier;
+
+/// A lease of a call that reads on a device. Dropped, it is given back.
+pub(super) struct Held<'a> {
+    shared: &'a Shared,
+    body: &'a Body,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.shared.unshare(self.body);
+        self.shared.uncount(self.body);
+        // Before who writes looks again.
+        self.body.calls.fetch_sub(1, Ordering::Release);
+        self.body.changed.notify(usize::MAX);
+    }
+}
+
+impl Shared {
+    /// A call is not refused for the cap of leases, as it gives its own back at once: what it counted above the cap is taken
+    /// off again.
+    pub(super) fn uncount(&self, body: &Body) {
+        if !self.over_cap.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.state();
+        if state.pinned > self.pinned_cap && body.lease.uncount() == Ok(true) {
+            state.pinned -= body.bytes;
+        }
+        self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
+    }
+
+    /// Counts a buffer as leased; `cap` is no limit for calls.
+    fn pin(&self, body: &Body, cap: u64) -> Result<(), Error> {
+        let mut state = self.state();
+        state.pin(body, cap)?;
+        self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes a shared lease for the address in memory. `None`: the bytes are not there, or are being moved.
+    #[inline]
+    pub(super) fn share_memory(&self, body: &Body, cap: u64) -> Result<Option<*mut u8>, Error> {
+        let start = self.share(body, cap)?;
+        if start.is_some_and(<*mut u8>::is_null) {
+            self.unshare(body);
+            return Ok(None);
+        }
+        Ok(start)
+    }
+
+    /// Takes a shared lease, counted as long as the cap allows: the address in memory, null where only a device has one. `None`:
+    /// the bytes are in files only, or are being moved.
+    #[inline]
+    pub(super) fn share(&self, body: &Body, cap: u64) -> Result<Option<*mut u8>, Error> {
+        loop {
+            match body.lease.share() {
+                Ok(()) => return Ok(Some(body.best.load(Ordering::Relaxed))),
+                Err(Refused::Uncounted) => self.pin(body, cap)?,
+                Err(Refused::Closed) if body.is_freed() => return Err(Error::Freed),
+                Err(Refused::Closed) => return Ok(None),
+                Err(Refused::Busy | Refused::TooMany) => return Err(Error::Leased),
+            }
+        }
+    }
+
+    /// Gives a shared lease back.
+    pub(super) fn unshare(&self, body: &Body) {
+        if body.lease.unshare() {
+            self.released(body.id);
+        }
+    }
+
+    /// Takes the exclusive lease of memory. `None` as for [`share_memory`](Self::share_memory).
+    pub(super) fn exclude_memory(
+        self: &Arc<Self>,
+        body: &Body,
+        range: (u64, u64),
+        cap: u64,
+    ) -> Result<Option<*mut u8>, Error> {
+        let tier = self.exclude(body, range, cap, TierKind::Memory)?;
+        Ok(tier.map(|_| body.best.load(Ordering::Relaxed)))
+    }
+
+    /// Takes the exclusive lease, and says that these bytes will be others in the tier of a kind. `None`: they are not in such a
+    /// tier, or are being moved.
+    pub(super) fn exclude(
+        self: &Arc<Self>,
+        body: &Body,
+        (offset, bytes): (u64, u64),
+        cap: u64,
+        kind: TierKind,
+    ) -> Result<Option<Tier>, Error> {
+        loop {
+            match body.lease.exclude() {
+                Ok(()) => break,
+                Err(Refused::Uncounted) => self.pin(body, cap)?,
+                Err(Refused::Closed) if body.is_freed() => return Err(Error::Freed),
+                Err(Refused::Closed) => return Ok(None),
+                Err(Refused::Busy | Refused::TooMany) => return Err(Error::Leased),
+            }
+        }
+        let mut state = self.state();
+        // The lease keeps motions away.
+        let newest = state.ledger.view(body.id).map(|view| self.newest(&view.residence, kind));
+        let wrote = newest.and_then(|tier| match tier {
+            Some(tier) => state.handle(self, Event::Wrote { id: body.id, tier }).map(|()| Some(tier)),
+            None => Ok(None),
+        });
+        self.unlock(state);
+        match wrote {
+            Ok(Some(tier)) => {
+                body.copies().wrote(body.chunks(offset, bytes));
+                if kind == TierKind::Device {
+                    // What memory has is old now.
+                    body.best.store(std::ptr::null_mut(), Ordering::Relaxed);
+                }
+                Ok(Some(tier))
+            }
+            other => {
+                self.include(body);
+                other.map_err(Into::into)
+            }
+        }
+    }
+
+    /// Gives the exclusive lease back.
+    pub(super) fn include(&self, body: &Body) {
+        if body.lease.include() {
+            self.released(body.id);
+        }
+    }
+
+    /// A lease that stood in the way is given back: the ledger goes on, on a task, since who drops a lease should not wait.
+    pub(super) fn released(&self, id: Id) {
+        let Some(shared) = self.own.upgrade() else { return };
+        let tasks = self.tasks.clone();
+        drop(tasks.spawn(async move {
+            let mut state = shared.state();
+            let _ = state.handle(&shared, Event::Released { id });
+            shared.unlock(state);
+        }));
+    }
+
+    /// A lease for a call that takes time. `None` as for [`share`](Self::share).
+    pub(super) fn hold<'a>(&'a self, body: &'a Body) -> Result<Option<Held<'a>>, Error> {
+        body.calls.fetch_add(1, Ordering::Acquire);
+        let shared = self.share(body, u64::MAX);
+        match shared {
+            Ok(Some(_)) => Ok(Some(Held { shared: self, body })),
+            other => {
+                body.calls.fetch_sub(1, Ordering::Release);
+                other.map(|_| None)
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Tiers on devices: the host behind the device's face, as memory of its own, and as memory that both address.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use terrace_device::{Device, DeviceBuffer};
+use terrace_tiers::detect::TierKind;
+use terrace_tiers::ledger::Hint;
+use terrace_tiers::manager::Builder;
+use terrace_tiers::{Buffer, Error, Manager, Options};
+
+const MIB: u64 = 1 << 20;
+const DEVICE: u8 = 0;
+const MEMORY: u8 = 1;
+const FILES: u8 = 2;
+
+/// 4 MiB of the device, 4 MiB of memory, 64 MiB of files.
+fn builder(device: &Device, path: &Path) -> Builder {
+    Manager::builder().device_of(device, 4 * MIB).memory(4 * MIB).directory_of(path, 64 * MIB).chunk(256 << 10)
+}
+
+/// Bytes that say whose they are and where.
+fn pattern(seed: u8, bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
+}
+
+fn holds(buffer: &Buffer, seed: u8) {
+    let mut read = vec![0; buffer.bytes() as usize];
+    buffer.read(0, &mut read).expect("read");
+    assert!(read == pattern(seed, buffer.bytes()), "buffer {seed}");
+}
+
+/// What lies at an address of the host's device.
+fn at(address: u64, bytes: u64) -> Vec<u8> {
+    let device = Device::host();
+    let stream = device.stream().expect("a stream");
+    // SAFETY: the caller holds a lease of these bytes.
+    let block = unsafe { device.wrap(&stream, address, bytes, None) }.expect("a block");
+    let mut read = vec![0; bytes as usize];
+    block.read(0, &mut read).expect("read");
+    read
+}
+
+#[test]
+fn buffers_begin_on_the_device_and_are_the_same_wherever_they_are_moved() {
+    let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
+    let manager = builder(&device, directory.path()).build().expect("it is built");
+    let kinds: Vec<_> = manager.tiers().iter().map(|tier| tier.kind).collect();
+    assert_eq!(kinds[..2], [Some(TierKind::Gpu), Some(TierKind::Cpu)]);
+    assert_eq!((manager.tier(TierKind::Gpu), manager.tier(TierKind::Cpu)), (Ok(DEVICE), Ok(MEMORY)));
+    // 20 MiB: on the device, in memory, in files.
+    let buffers: Vec<Buffer> = (0..19).map(|_| manager.allocate(MIB + 1000).expect("room")).collect();
+    for (seed, buffer) in buffers.iter().enumerate() {
+        holds_zeros(buffer);
+        buffer.write(0, &pattern(seed as u8, buffer.bytes())).expect("written");
+    }
+    for (seed, buffer) in buffers.iter().enumerate() {
+        holds(buffer, seed as u8);
+        let lease = buffer.lease_device().expect("room on the device");
+        assert_eq!(lease.tier(), DEVICE);
+        assert!(at(lease.address(), buffer.bytes()) == pattern(seed as u8, buffer.bytes()), "buffer {seed}");
+    }
+    for (seed, buffer) in buffers.iter().enumerate().rev() {
+        assert!(buffer.lease_best().expect("memory")[..] == pattern(seed as u8, buffer.bytes())[..]);
+        manager.demote(buffer, FILES).expect("room in files");
+        assert_eq!(manager.list()[seed].tier, FILES);
+        manager.promote(buffer, DEVICE).expect("room on the device");
+        assert_eq!(manager.list()[seed].tier, DEVICE);
+        holds(buffer, seed as u8);
+    }
+    manager.check().expect("sound");
+    for tier in manager.tiers() {
+        assert!(tier.view.used <= tier.view.capacity, "{tier:?}");
+    }
+    drop(buffers);
+    assert_eq!(manager.tiers().iter().map(|tier| tier.view.used).sum::<u64>(), 0);
+    drop(manager);
+    assert_eq!((device.stats().pool.in_use, device.stats().pinned.in_use), (0, 0), "all of it went back");
+}
+
+fn holds_zeros(buffer: &Buffer) {
+    let mut read = vec![1; 5000];
+    buffer.read(buffer.bytes() - 5000, &mut read).expect("read");
+    assert!(read.iter().all(|byte| *byte == 0), "nobody wrote it");
+}
+
+#[test]
+fn what_a_device_wrote_is_what_everybody_reads_and_what_is_durable() {
+    let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
+    let manager = builder(&device, directory.path()).build().expect("it is built");
+    let buffer = manager.allocate_named("weights", MIB).expect("room");
+    buffer.write(0, &pattern(1, MIB)).expect("written");
+    manager.sync(&buffer).expect("durable");
+    let stream = device.stream().expect("a stream");
+    {
+        let lease = buffer.lease_device_mut().expect("room on the device");
+        assert_eq!(buffer.lease_best().map(drop), Err(Error::Leased), "one writes");
+        lease.lend(&stream).expect("lent");
+        // SAFETY: the lease is held.
+        let mut block = unsafe { device.wrap(&stream, lease.address(), MIB, None) }.expect("a block");
+        block.fill(0, MIB / 2, 7).expect("filled");
+        lease.reclaim(&stream).expect("reclaimed");
+    }
+    let mut expected = pattern(1, MIB);
+    expected[..MIB as usize / 2].fill(7);
+    assert!(!manager.list()[0].durable);
+    // A part of it, from the device; then all of it, in memory.
+    let mut part = vec![0; 1000];
+    buffer.read(MIB / 2 - 500, &mut part).expect("read");
+    assert!(part == expected[MIB as usize / 2 - 500..][..1000]);
+    assert_eq!(manager.list()[0].tier, DEVICE, "reading moved nothing");
+    assert!(buffer.lease_best().expect("memory")[..] == expected[..]);
+    manager.sync(&buffer).expect("durable");
+    drop((buffer, manager));
+    let manager = builder(&device, directory.path()).build().expect("it is built again");
+    let buffer = manager.open("weights").expect("it is there");
+    assert!(at(buffer.lease_device().expect("room").address(), MIB) == expected);
+}
+
+#[test]
+fn a_buffer_that_memory_has_no_room_for_is_written_in_files() {
+    let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
+    let manager = builder(&device, directory.path()).memory(0).build().expect("it is built");
+    let buffer = manager.allocate(2 * MIB).expect("room");
+    assert_eq!(manager.list()[0].tier, DEVICE);
+    buffer.write(MIB, &pattern(3, MIB)).expect("written");
+    buffer.write(0, &pattern(3, MIB)).expect("written");
+    assert_eq!(manager.list()[0].tier, 1, "in files");
+    assert_eq!(buffer.lease_best().map(drop).map_err(|error| matches!(error, Error::NoTier(_))), Err(true));
+    let lease = buffer.lease_device().expect("room on the device");
+    let expected = [pattern(3, MIB), pattern(3, MIB)].concat();
+    assert!(at(lease.address(), 2 * MIB) == expected);
+}
+
+#[test]
+fn a_device_that_others_have_filled_is_passed_over() {
+    let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
+    device.set_capacity(3 * MIB);
+    let stream = device.stream().expect("a stream");
+    let others = DeviceBuffer::<u8>::new(&device, &stream, 2 * MIB as usize).expect("room");
+    let manager = builder(&device, directory.path()).build().expect("it is built");
+    // The tier may have 4 MiB, and the device has 1.
+    let buffer = manager.allocate(2 * MIB).expect("room in memory");
+    assert_eq!(manager.list()[0].tier, MEMORY);
+    buffer.write(0, &pattern(5, 2 * MIB)).expect("written");
+    assert!(buffer.lease_device().is_err());
+    holds(&buffer, 5);
+    drop(others);
+    // Maintenance finds what there is now.
+    (1..=40).for_each(|now| manager.tick(now * 250));
+    assert!(at(buffer.lease_device().expect("room on the device").address(), 2 * MIB) == pattern(5, 2 * MIB));
+}
+
+#[test]
+fn memory_that_a_device_shares_is_one_tier_which_both_address() {
+    let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
+    let builder = Manager::builder().device(&device).memory(4 * MIB).directory_of(directory.path(), 64 * MIB);
+    let manager = builder.chunk(256 << 10).build().expect("it is built");
+    assert_eq!(manager.tiers().len(), 2, "{manager:?}");
+    assert_eq!(manager.tier(TierKind::Gpu), Err(Error::Absent(TierKind::Gpu)));
+    let buffers: Vec<Buffer> = (0..8).map(|_| manager.allocate(MIB).expect("room")).collect();
+    for (seed, buffer) in buffers.iter().enumerate() {
+        buffer.write(0, &pattern(seed as u8, MIB)).expect("written");
+    }
+    for (seed, buffer) in buffers.iter().enumerate() {
+        let lease = buffer.lease_device().expect("room");
+        let moves = manager.moves();
+        let bytes = buffer.lease_best().expect("the same memory");
+        assert_eq!(bytes.as_ptr().addr() as u64, lease.address(), "one copy");
+        assert!(bytes[..] == pattern(seed as u8, MIB)[..]);
+        assert_eq!(manager.moves(), moves, "nothing was copied");
+    }
+    let lease = buffers[7].lease_device_mut().expect("room");
+    assert_eq!(buffers[7].lease_best().map(drop), Err(Error::Leased));
+    drop(lease);
+    manager.check().expect("sound");
+    drop((buffers, manager));
+    assert_eq!(device.stats().pinned.in_use, 0, "all of it went back");
+}
+
+#[test]
+fn without_a_device_there_is_no_address_on_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = Manager::builder().memory(MIB).directory_of(directory.path(), 16 * MIB).build().expect("it is built");
+    let buffer = manager.allocate(1000).expect("room");
+    let no_tier = |error: Error| matches!(error, Error::NoTier(_));
+    assert_eq!(buffer.lease_device().map(drop).map_err(no_tier), Err(true));
+    assert_eq!(buffer.lease_device_mut().map(drop).map_err(no_tier), Err(true));
+}
+
+#[test]
+fn directories_are_ordered_by_what_they_lie_on_and_a_device_can_be_hinted_at() {
+    let (device, base) = (Device::host(), tempfile::tempdir().expect("a directory"));
+    let path = |name: &str| base.path().join(name);
+    let manager = Manager::builder()
+        .device_of(&device, 4 * MIB)
+        .memory(4 * MIB)
+        .directory_as(path("slow"), TierKind::Hdd, Some(16 * MIB))
+        .directory_as(path("fast"), TierKind::Nvme, Some(16 * MIB))
+        .directory_as(path("usual"), TierKind::Ssd, Some(16 * MIB))
+        .build()
+        .expect("it is built");
+    let kinds: Vec<_> = manager.tiers().iter().filter_map(|tier| tier.kind).collect();
+    assert_eq!(kinds, [TierKind::Gpu, TierKind::Cpu, TierKind::Nvme, TierKind::Ssd, TierKind::Hdd]);
+    assert!(manager.tiers()[2].device.ends_with("fast"));
+    let hdd = manager.tier(TierKind::Hdd).expect("a disk that turns");
+    let hint = Hint { tier: Some(hdd), ..Hint::default() };
+    let buffer = manager.allocate_with(MIB, Options { hint, ..Options::default() }).expect("room");
+    buffer.write(0, &pattern(9, MIB)).expect("written");
+    assert_eq!(manager.list()[0].tier, hdd);
+    // Down and up through all five.
+    for tier in [3, 2, 1, 0] {
+        manager.promote(&buffer, tier).expect("room");
+        assert_eq!(manager.list()[0].tier, tier);
+        holds(&buffer, 9);
+    }
+    // Each has a copy now: no byte moves.
+    let moves = manager.moves();
+    for tier in 1..=4 {
+        manager.demote(&buffer, tier).expect("there is a copy");
+        assert_eq!(manager.list()[0].tier, tier);
+        holds(&buffer, 9);
+    }
+    assert_eq!((manager.moves().down, manager.moves().dropped), (moves.down, moves.dropped + 4));
+    let cpu = Manager::builder().directory_as(path("cpu"), TierKind::Cpu, None).build();
+    assert_eq!(cpu.map(drop).map_err(|error| matches!(error, Error::BadSetting(_))), Err(true));
+}
