@@ -156,19 +156,24 @@ impl Shared {
         }
         // One makes a slab; the others look again then.
         let _growing = self.growing.lock().await;
-        if let Some(extent) = self.space.reserve(bytes) {
-            return Ok(extent);
+        loop {
+            if let Some(extent) = self.space.reserve(bytes) {
+                return Ok(extent);
+            }
+            // Again: others, who found room without waiting, may have taken all that was made.
+            if !self.grow().await? {
+                return Err(self.space.full(bytes));
+            }
         }
-        self.grow().await?;
-        self.space.reserve(bytes).ok_or_else(|| self.space.full(bytes))
     }
 
-    async fn grow(&self) -> Result<(), StoreError> {
+    /// Makes a slab. False: the cap is reached.
+    async fn grow(&self) -> Result<bool, StoreError> {
         let bytes = self.options.slab_bytes;
-        let Some(slab) = self.space.plan(bytes) else { return Ok(()) };
+        let Some(slab) = self.space.plan(bytes) else { return Ok(false) };
         let created = ask(&*self.disk, Order::Create { file: File::Slab(slab), bytes }).await;
         match created.result {
-            Ok(_) => self.space.planned(slab, bytes),
+            Ok(_) => self.space.planned(slab, bytes).map(|()| true),
             Err(fault) => {
                 self.space.uncount(bytes);
                 Err(fault.into())
