@@ -115,7 +115,7 @@ pub enum Look {
 pub enum Outcome {
     /// The bytes are in both tiers.
     Done,
-    /// A lease was there first: nothing was copied.
+    /// A lease was there first, or the bytes could not be had where they are: nothing was copied.
     Busy,
     /// The target had no room after all: nothing is there.
     Full,

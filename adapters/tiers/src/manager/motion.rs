@@ -104,6 +104,9 @@ impl Shared {
                 Ok(_) => Outcome::Done,
                 Err(Error::Store(StoreError::Full { .. }) | Error::Memory(_)) => Outcome::Full,
                 Err(Error::Device(DeviceError::OutOfMemory(_))) => Outcome::Full,
+                // Where it came from: the target need not rest for that.
+                Err(Error::Device(_)) if shared.kind(to) != TierKind::Device => Outcome::Busy,
+                Err(Error::Store(_)) if shared.kind(to) != TierKind::File => Outcome::Busy,
                 Err(_) => Outcome::Failed,
             };
             let mut state = shared.state();
