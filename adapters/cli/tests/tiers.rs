@@ -222,6 +222,18 @@ fn the_demo_moves_buffers_and_every_byte_is_right() {
 }
 
 #[test]
+fn the_demo_uses_a_gpu_where_there_is_one() {
+    let here = Place::new();
+    let driver = terrace_tests::simcuda::without_symbols(&[]);
+    let words = ["tiers", "--demo", "--directory", ".", "--driver", driver.to_str().unwrap()];
+    let report = json(&here, &[&words[..], &["--json"]].concat());
+    assert_eq!(report["devices"].as_array().map(Vec::len), Some(1), "{report}");
+    assert_eq!(report["device_bytes"], report["memory_bytes"], "{report}");
+    assert_eq!(report["synced"], report["found_after_restart"], "{report}");
+    assert!(number(&report, "promotions") > 0.0, "{report}");
+}
+
+#[test]
 fn the_demo_says_where_it_cannot_be() {
     let here = Place::new();
     refused(&here.run(&["tiers", "--demo", "--directory", "nowhere"]), 2, &["nowhere", "another --directory"]);

@@ -5,7 +5,7 @@
 //! Asks from below: a manager on a directory.
 //!
 //! ```text
-//!   memory 4 of 24    ████░░░░░░██░░░░░░░░░░░░        a cell for each buffer: in memory, leased, in files
+//!   ▒▒▒▒████▓█░░░░░░██░░░░░░        a cell for each buffer: on a GPU, in memory, leased, in files
 //! ```
 
 use crate::failure::Failure;
@@ -14,7 +14,9 @@ use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Instant;
+use terrace::Device;
 use terrace_models::Random;
+use terrace_tiers::detect::TierKind;
 use terrace_tiers::{Buffer, Error, Manager};
 
 /// Bytes of a buffer.
@@ -23,7 +25,7 @@ const BUFFER: u64 = 8 << 20;
 /// How many: 192 MiB.
 const BUFFERS: usize = 24;
 
-/// Bytes of memory: of four buffers.
+/// Bytes of memory, and of each GPU: of four buffers.
 const MEMORY: u64 = 4 * BUFFER;
 
 /// Bytes that files may take: the buffers, a durable version of some, and what the store needs itself.
@@ -38,6 +40,9 @@ const NAMED: usize = 4;
 /// What was done. The names are the JSON keys.
 #[derive(Debug, Serialize)]
 struct Report {
+    /// By their names.
+    devices: Vec<String>,
+    device_bytes: u64,
     memory_bytes: u64,
     data_bytes: u64,
     bytes_checked: u64,
@@ -50,8 +55,18 @@ struct Report {
     seconds: f64,
 }
 
+/// Where it is shown.
+pub struct Stage<'a> {
+    pub directory: &'a Path,
+    /// The user's word for what that lies on.
+    pub word: Option<TierKind>,
+    pub devices: Vec<Device>,
+}
+
 struct Demo {
     manager: Manager,
+    /// Whether a device is a tier of its own.
+    on_device: bool,
     buffers: Vec<Buffer>,
     /// The seed of each buffer's bytes as they should be.
     seeds: Vec<u64>,
@@ -61,22 +76,25 @@ struct Demo {
     bar: ProgressBar,
 }
 
-/// Shows it in a directory of its own inside of this one.
-pub fn run(directory: &Path, json: bool) -> Result<(), Failure> {
+/// Shows it, in a directory of its own inside of the one that is named.
+pub fn run(stage: &Stage<'_>, json: bool) -> Result<(), Failure> {
+    let directory = stage.directory;
     let begun = Instant::now();
     let home = tempfile::Builder::new().prefix("terrace-demo-").tempdir_in(directory);
     let home =
         home.map_err(|error| Failure::Usage(format!("{}: {error}; give another --directory", directory.display())))?;
     let failed = |error: Error| Failure::Measure(format!("the demo ended with an error: {error}"));
-    let mut demo = Demo::begin(home.path()).map_err(failed)?;
+    let mut demo = Demo::begin(home.path(), stage).map_err(failed)?;
     demo.all().map_err(failed)??;
-    let (moves, disk) = (demo.manager.moves(), demo.disk());
+    let (moves, disk, on_device) = (demo.manager.moves(), demo.disk(), demo.on_device);
     let synced = demo.synced.clone();
     let mut checked = demo.checked;
     demo.bar.finish_and_clear();
     drop(demo);
-    let found = restart(home.path(), &synced, &mut checked).map_err(failed)??;
+    let found = restart(home.path(), stage, &synced, &mut checked).map_err(failed)??;
     let report = Report {
+        devices: stage.devices.iter().map(|device| device.name().to_owned()).collect(),
+        device_bytes: if on_device { MEMORY * stage.devices.len() as u64 } else { 0 },
         memory_bytes: MEMORY,
         data_bytes: BUFFER * BUFFERS as u64,
         bytes_checked: checked,
@@ -91,13 +109,22 @@ pub fn run(directory: &Path, json: bool) -> Result<(), Failure> {
     report.write(json)
 }
 
-fn build(path: &Path) -> Result<Manager, Error> {
-    Manager::builder().memory(MEMORY).directory_of(path, DISK).build()
+fn build(path: &Path, stage: &Stage<'_>) -> Result<Manager, Error> {
+    let builder = match stage.word {
+        Some(word) => Manager::builder().directory_as(path, word, Some(DISK)),
+        None => Manager::builder().directory_of(path, DISK),
+    };
+    let with = |builder: terrace_tiers::manager::Builder, device: &Device| {
+        let shared = device.description().capabilities.contains(terrace::device::Capabilities::INTEGRATED);
+        if shared { builder.device(device) } else { builder.device_of(device, MEMORY) }
+    };
+    stage.devices.iter().fold(builder.memory(MEMORY), with).build()
 }
 
 impl Demo {
-    fn begin(path: &Path) -> Result<Self, Error> {
-        let manager = build(path)?;
+    fn begin(path: &Path, stage: &Stage<'_>) -> Result<Self, Error> {
+        let manager = build(path, stage)?;
+        let on_device = manager.tier(TierKind::Gpu).is_ok();
         let allocate = |i: usize| match i % NAMED {
             0 => manager.allocate_named(&format!("buffer {i}"), BUFFER),
             _ => manager.allocate(BUFFER),
@@ -105,7 +132,7 @@ impl Demo {
         let buffers = (0..BUFFERS).map(allocate).collect::<Result<_, _>>()?;
         let bar = if std::io::stderr().is_terminal() { ProgressBar::no_length() } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Ok(Self { manager, buffers, seeds: vec![0; BUFFERS], synced: vec![None; BUFFERS], checked: 0, bar })
+        Ok(Self { manager, on_device, buffers, seeds: vec![0; BUFFERS], synced: vec![None; BUFFERS], checked: 0, bar })
     }
 
     fn all(&mut self) -> Result<Result<(), Failure>, Error> {
@@ -150,6 +177,13 @@ impl Demo {
     fn check(&mut self, i: usize, leased: bool) -> Result<Result<(), Failure>, Error> {
         let expected = pattern(self.seeds[i]);
         let right = match leased {
+            // What is taken as written on the device is read from there.
+            true if self.on_device && i.is_multiple_of(2) => {
+                drop(self.buffers[i].lease_device_mut()?);
+                let mut read = vec![0; BUFFER as usize];
+                self.buffers[i].read(0, &mut read)?;
+                read == expected
+            }
             true => {
                 let lease = self.buffers[i].lease_best()?;
                 self.show();
@@ -171,16 +205,19 @@ impl Demo {
             return;
         }
         let listed = self.manager.list();
-        let cell = |listed: &terrace_tiers::manager::Listed| match (listed.tier, listed.leased) {
-            (0, true) => '▓',
-            (0, false) => '█',
+        let tiers = self.manager.tiers();
+        let cell = |listed: &terrace_tiers::manager::Listed| match tiers[usize::from(listed.tier)].kind {
+            _ if listed.leased => '▓',
+            Some(TierKind::Gpu) => '▒',
+            Some(TierKind::Cpu) => '█',
             _ => '░',
         };
+        let gpu = if self.on_device { "▒ GPU  " } else { "" };
         let cells: String = listed.iter().map(cell).collect();
         let moves = self.manager.moves();
         let (up, down) = (moves.up, moves.down + moves.dropped);
         self.bar.set_message(format!(
-            "{cells}  █ memory  ▓ leased  ░ files   up {up}  down {down}   {} MiB checked",
+            "{cells}  {gpu}█ memory  ▓ leased  ░ files   up {up}  down {down}   {} MiB checked",
             self.checked >> 20
         ));
     }
@@ -191,8 +228,13 @@ impl Demo {
 }
 
 /// What was synced, found by a new manager; how many.
-fn restart(path: &Path, synced: &[Option<u64>], checked: &mut u64) -> Result<Result<usize, Failure>, Error> {
-    let manager = build(path)?;
+fn restart(
+    path: &Path,
+    stage: &Stage<'_>,
+    synced: &[Option<u64>],
+    checked: &mut u64,
+) -> Result<Result<usize, Failure>, Error> {
+    let manager = build(path, stage)?;
     let mut found = 0;
     for (i, seed) in synced.iter().enumerate() {
         let Some(seed) = seed else { continue };
@@ -220,6 +262,14 @@ fn pattern(seed: u64) -> Vec<u8> {
 }
 
 impl Report {
+    /// The GPUs, in words.
+    fn on_devices(&self) -> String {
+        match self.device_bytes {
+            0 => String::new(),
+            bytes => format!("{} MiB of {}, ", bytes >> 20, self.devices.join(" and ")),
+        }
+    }
+
     fn write(&self, json: bool) -> Result<(), Failure> {
         let mut out = std::io::stdout().lock();
         let written = if json {
@@ -228,11 +278,12 @@ impl Report {
         } else {
             writeln!(
                 out,
-                "{} MiB of buffers in {} MiB of memory and {} MiB of files, in {:.1} s\n\
+                "{} MiB of buffers in {}{} MiB of memory and {} MiB of files, in {:.1} s\n\
                  {} promotions, {} demotions by copying, {} by dropping a copy that was below already\n\
                  {} MiB read back and compared: every byte was right\n\
                  {} buffers synced, {} found after a restart, every byte right",
                 self.data_bytes >> 20,
+                self.on_devices(),
                 self.memory_bytes >> 20,
                 self.disk_bytes >> 20,
                 self.seconds,

@@ -38,8 +38,8 @@ sequential ones, else by what sixteen at once gain. What it says of itself (rota
 
 Free is what could be had now. A GPU that shares the machine's memory has one budget together with the CPU.
 
-With --demo nothing is measured: buffers of 192 MiB live in 32 MiB of memory and a directory (the current one, or that
-of --directory); they are written, read, leased, synced and found again after a restart, and every byte is checked.
+With --demo nothing is measured: buffers of 192 MiB live in 32 MiB of each GPU, 32 MiB of memory and a directory (the
+current one, or that of --directory); they are written, read, leased, synced and found again after a restart, and every byte is checked.
 
 Exit codes: 0 done, and with --demo every byte was right; 1 a named directory could not be measured, or the demo found a
 wrong byte or an error; 2 bad input or usage.";
@@ -103,10 +103,10 @@ struct Report {
 
 /// Looks, measures, and prints.
 pub fn run(args: &TiersArgs) -> Result<(), Failure> {
+    args.driver.load()?;
     if args.demo {
         return demo(args);
     }
-    args.driver.load()?;
     let (gpus, notes) = gpus();
     let mut machine = Machine::look(gpus);
     let memory_measured = measure::all(args, &mut machine)?;
@@ -115,11 +115,13 @@ pub fn run(args: &TiersArgs) -> Result<(), Failure> {
 
 #[cfg(target_os = "linux")]
 fn demo(args: &TiersArgs) -> Result<(), Failure> {
-    match &args.directories[..] {
-        [] => demo::run(Path::new("."), args.json),
-        [one] => demo::run(&one.path, args.json),
-        _ => Err(Failure::Usage("--demo takes one --directory".into())),
-    }
+    let (directory, word) = match &args.directories[..] {
+        [] => (Path::new("."), None),
+        [one] => (&*one.path, one.word),
+        _ => return Err(Failure::Usage("--demo takes one --directory".into())),
+    };
+    let devices = cuda().0.into_iter().filter_map(|gpu| gpu.opened.ok()).collect();
+    demo::run(&demo::Stage { directory, word, devices }, args.json)
 }
 
 #[cfg(not(target_os = "linux"))]
