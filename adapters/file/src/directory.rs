@@ -123,7 +123,11 @@ impl Directory {
     pub fn open(path: &Path, kind: EngineKind, tasks: &Tasks) -> Result<Self, FileFault> {
         let name = path.display().to_string();
         let fault = |call, code: Option<i32>| FileFault::new(call, &name, 0, code.unwrap_or(0));
-        std::fs::create_dir_all(path).map_err(|error| fault("create directory", error.raw_os_error()))?;
+        std::fs::create_dir_all(path).map_err(|error| match error.kind() {
+            // Of that name there is something else.
+            std::io::ErrorKind::AlreadyExists => fault("create directory", Some(Errno::NOTDIR.raw_os_error())),
+            _ => fault("create directory", error.raw_os_error()),
+        })?;
         let open = |at: BorrowedFd<'_>, path: &Path, flags| {
             let told = |error: rustix::io::Errno| fault("open", Some(error.raw_os_error()));
             rustix::fs::openat(at, path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR).map_err(told)

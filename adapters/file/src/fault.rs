@@ -23,6 +23,10 @@ pub enum Reason {
     Unsupported,
     /// Somebody else has it.
     Busy,
+    /// There is one already.
+    Exists,
+    /// It is no directory, or a link that leads nowhere.
+    NoDirectory,
     /// It is closed.
     Closed,
     /// Anything else.
@@ -52,7 +56,9 @@ pub(crate) fn reason(code: i32) -> Reason {
         E::IO | E::NXIO | E::NODEV | E::STALE => Reason::Device,
         E::ACCESS | E::PERM | E::ROFS => Reason::Denied,
         E::NOSYS | E::OPNOTSUPP | E::INVAL => Reason::Unsupported,
-        E::WOULDBLOCK | E::BUSY | E::EXIST => Reason::Busy,
+        E::WOULDBLOCK | E::BUSY => Reason::Busy,
+        E::EXIST => Reason::Exists,
+        E::NOTDIR => Reason::NoDirectory,
         _ => Reason::Other,
     }
 }
@@ -75,6 +81,8 @@ impl fmt::Display for FileFault {
             Reason::Denied => "not allowed: look at the rights and at how it is mounted",
             Reason::Unsupported => "not supported here",
             Reason::Busy => "in use by another program",
+            Reason::Exists => "there is one already",
+            Reason::NoDirectory => "not a directory: use another path",
             Reason::Closed => "closed",
             Reason::Other => "failed",
         };

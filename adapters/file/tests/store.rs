@@ -165,6 +165,23 @@ fn a_directory_has_one_store_at_a_time() {
 }
 
 #[test]
+fn what_is_no_directory_is_said_to_be_none() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name| directory.path().join(name);
+    let open = |path: &Path| Directory::open(path, EngineKind::Best, &Tasks::new()).map(drop);
+    std::fs::write(at("file"), "").expect("written");
+    std::os::unix::fs::symlink(at("file"), at("link to it")).expect("a link");
+    std::os::unix::fs::symlink(at("nothing"), at("link to nothing")).expect("a link");
+    std::fs::create_dir(at("directory")).expect("made");
+    std::os::unix::fs::symlink(at("directory"), at("link to a directory")).expect("a link");
+    for name in ["file", "link to it", "link to nothing", "file/below"] {
+        let fault = open(&at(name)).expect_err("it is no directory");
+        assert_eq!(fault.reason, Reason::NoDirectory, "{name}: {fault}");
+    }
+    open(&at("link to a directory")).expect("it is one");
+}
+
+#[test]
 fn files_of_others_and_of_later_versions_are_refused_and_kept() {
     let foreign = |text: &[u8]| {
         let directory = tempfile::tempdir().expect("a directory");

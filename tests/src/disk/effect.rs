@@ -33,7 +33,7 @@ fn refusal(line: &Line, code: i32) -> FileFault {
     let reason = match code {
         EIO => Reason::Device,
         ENOSPC => Reason::Full,
-        EEXIST => Reason::Busy,
+        EEXIST => Reason::Exists,
         EINVAL => Reason::Unsupported,
         _ => Reason::Other,
     };
