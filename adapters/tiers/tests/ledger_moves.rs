@@ -307,6 +307,39 @@ fn promotions_wait_for_requests_and_end_with_their_buffers() {
 }
 
 #[test]
+fn who_was_granted_a_moment_ago_makes_way_for_the_next() {
+    let mut settings = settings(2, &[100, 160]);
+    settings.policy = Kind::Lru;
+    let mut world = World::new(settings);
+    let leased = take(&mut world, 0, 20);
+    world.leased.insert(leased);
+    ask(&mut world, 1, 160, 0, false, Hint { tier: Some(1), keep: false });
+    for (ticket, bytes) in [(2, 90), (3, 60), (4, 80)] {
+        assert_eq!(patient(&mut world, ticket, bytes), []);
+    }
+    // Nobody could leave tier 0 for the first; for the third, the second can.
+    let actions = world.tell(Event::Free { id: world.granted[&1] }).expect("live");
+    assert!(actions.contains(&Action::Copy { id: world.granted[&3], from: 0, to: 1 }), "{actions:?}");
+    settle(&mut world);
+    let [first, second, third] = [2, 3, 4].map(|ticket| valid(&world, world.granted[&ticket]));
+    assert_eq!((first, second, third), (vec![1], vec![1], vec![0]));
+}
+
+#[test]
+fn a_promotion_is_done_when_the_bytes_arrive_even_if_a_request_has_them_dropped_at_once() {
+    let mut world = World::new(settings(1, &[100, 100]));
+    ask(&mut world, 0, 60, 0, false, Hint { tier: Some(1), keep: false });
+    let id = world.granted[&0];
+    world.tell(Event::Promote { id, to: 0 }).expect("a tier");
+    assert_eq!(patient(&mut world, 1, 50), []);
+    world.end(0, Outcome::Done);
+    let drop = Action::Drop { id, tier: 0 };
+    assert_eq!((&world.settled[..], world.actions.last()), (&[(id, 0, true)][..], Some(&drop)));
+    settle(&mut world);
+    assert_eq!((valid(&world, id), valid(&world, world.granted[&1])), (vec![1], vec![0]));
+}
+
+#[test]
 fn one_that_is_enough_goes_where_two_do_not_fit() {
     let mut settings = settings(1, &[100, 70]);
     settings.policy = Kind::Lru;

@@ -176,6 +176,8 @@ impl Ledger {
         self.keeps += usize::from(hint.keep);
         self.granted.insert(ticket, id);
         self.relist(id.index);
+        // One more that may leave.
+        self.tiers[usize::from(tier)].dry = None;
         turn.out.push(Action::Grant { ticket, id, tier, zero });
     }
 
