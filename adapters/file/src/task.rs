@@ -13,7 +13,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -77,7 +77,8 @@ pub struct Tasks {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    driver: OnceLock<Weak<dyn Driver>>,
+    /// The first that is still there runs them.
+    drivers: RwLock<Vec<Weak<dyn Driver>>>,
 }
 
 #[derive(Default)]
@@ -92,9 +93,12 @@ impl Tasks {
         Self::default()
     }
 
-    /// Says who runs them. Only the first one counts. Tasks may outlive it, and do not keep it.
+    /// Says who runs them: of several the first, and when that one is gone the next. Tasks may outlive it, and do not keep it.
     pub fn driven_by(&self, driver: Weak<dyn Driver>) {
-        let _ = self.shared.driver.set(driver);
+        let mut drivers = self.shared.drivers.write().unwrap_or_else(PoisonError::into_inner);
+        drivers.retain(|driver| driver.strong_count() > 0);
+        drivers.push(driver);
+        drop(drivers);
         // What became ready before there was anybody.
         if !self.state().ready.is_empty() {
             self.nudge();
@@ -128,7 +132,7 @@ impl Tasks {
     }
 
     fn driver(&self) -> Option<Arc<dyn Driver>> {
-        self.shared.driver.get()?.upgrade()
+        self.shared.drivers.read().unwrap_or_else(PoisonError::into_inner).iter().find_map(Weak::upgrade)
     }
 
     /// Says that [`run`](Self::run) will be called soon: until then nobody is nudged.
@@ -319,5 +323,27 @@ mod tests {
         tasks.expect();
         let _d = tasks.spawn(async {});
         assert_eq!(told(), 2, "who is expected anyway is not nudged");
+    }
+
+    #[test]
+    fn when_who_runs_tasks_is_gone_the_next_one_does() {
+        let (tasks, drivers) = (Tasks::new(), [(); 3].map(|()| Arc::new(Counts::default())));
+        let [first, second, _] = &drivers;
+        let told = |driver: &Arc<Counts>| driver.0.load(Ordering::Relaxed);
+        for driver in [first, second] {
+            tasks.driven_by(Arc::downgrade(driver) as Weak<dyn Driver>);
+        }
+        let _a = tasks.spawn(async {});
+        assert!(tasks.run(Duration::MAX));
+        assert_eq!((told(first), told(second)), (1, 0));
+        let [first, second, third] = drivers;
+        drop(first);
+        let _b = tasks.spawn(async {});
+        assert!(tasks.run(Duration::MAX));
+        assert_eq!(told(&second), 1);
+        drop(second);
+        tasks.driven_by(Arc::downgrade(&third) as Weak<dyn Driver>);
+        let _c = tasks.spawn(async {});
+        assert_eq!(told(&third), 1);
     }
 }
