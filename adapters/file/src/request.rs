@@ -8,6 +8,9 @@ use crate::slab::Slab;
 use crate::task::Driver;
 use std::sync::Arc;
 
+/// Bytes that the system moves at once, at most: it counts them in 32 bits, and stops a page short of 2^31.
+pub(crate) const MOST: usize = 0x7fff_f000;
+
 /// What to do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -54,8 +57,7 @@ impl Request {
         let room = self.frame.as_ref().map_or(0, |frame| frame.len());
         let align = u64::from(self.slab.align());
         let aligned = self.offset.is_multiple_of(align) && (self.bytes as u64).is_multiple_of(align);
-        // The system counts bytes in 32 bits, and stops short of 2^31.
-        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room && self.bytes < 1 << 31 && aligned)
+        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MOST) && aligned)
     }
 
     /// The refusal.

@@ -129,6 +129,19 @@ fn a_full_store_says_so_and_has_room_again_when_pieces_go() {
 }
 
 #[test]
+fn a_piece_that_the_system_does_not_move_at_once_is_refused_before_anything_is_written() {
+    const MOST: usize = 0x7fff_f000;
+    let directory = tempfile::tempdir().expect("a directory");
+    let large = StoreOptions { cap: 8 << 30, slab_bytes: 3 << 30, log_bytes: 64 << 10 };
+    let ground = open_with(directory.path(), EngineKind::Best, large).expect("it opens");
+    // Addresses only: nothing of it is touched.
+    let frame = Frames::new(MOST + 1).expect("addresses").take(MOST + 1).expect("room");
+    let put = ground.store.put(frame, MOST + 1).wait();
+    assert_eq!(put.result.map(drop), Err(StoreError::TooLarge { asked: MOST + 1, most: MOST }));
+    assert!(put.frame.is_some() && ground.store.stats().live == 0);
+}
+
+#[test]
 fn a_smaller_cap_is_kept_at_the_next_start_or_refused_with_everything_still_there() {
     let directory = tempfile::tempdir().expect("a directory");
     let ground = open(directory.path());

@@ -55,7 +55,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct StoreOptions {
     /// Bytes that all files together may take.
     pub cap: u64,
-    /// Bytes of a slab: no piece is larger.
+    /// Bytes of a slab: no piece is larger, nor larger than 2 GiB less a page.
     pub slab_bytes: u64,
     /// Bytes of a log, at least: the same again is kept for the next one, in a file of its own where the disk has room for it.
     pub log_bytes: u64,

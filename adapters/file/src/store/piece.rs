@@ -10,6 +10,7 @@ use super::error::StoreError;
 use super::extent::{Extent, Safety};
 use crate::disk::{File, Order, ask};
 use crate::frame::{ALIGN, Frame};
+use crate::request::MOST;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How often something is tried: once, and once more elsewhere or anew.
@@ -104,7 +105,7 @@ pub struct Put {
 impl Shared {
     /// Writes the front of a frame. Not durable.
     pub(super) async fn put(&self, mut frame: Frame, bytes: usize) -> Put {
-        let most = frame.len().min(self.options.slab_bytes as usize);
+        let most = frame.len().min(self.options.slab_bytes as usize).min(MOST);
         if bytes == 0 || bytes > most {
             return Put { result: Err(StoreError::TooLarge { asked: bytes, most }), frame: Some(frame) };
         }

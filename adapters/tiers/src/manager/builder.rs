@@ -196,8 +196,8 @@ impl Builder {
     /// At once: [`Error::BadSetting`], and that a directory cannot be had. As the task's: as [`build`](Self::build).
     pub fn build_async(mut self) -> Result<Join<Result<Manager, Error>>, Error> {
         let chunk = self.chunk.unwrap_or(CHUNK);
-        if chunk == 0 || !chunk.is_multiple_of(ALIGN) || u32::try_from(chunk).is_err() {
-            return Err(Error::BadSetting("a chunk is a multiple of 4 KiB, below 4 GiB"));
+        if chunk == 0 || !chunk.is_multiple_of(ALIGN) || i32::try_from(chunk).is_err() {
+            return Err(Error::BadSetting("a chunk is a multiple of 4 KiB, below 2 GiB"));
         }
         let files = self.files()?;
         // Somebody must run tasks, also where there are no files.
