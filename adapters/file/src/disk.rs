@@ -45,8 +45,8 @@ impl File {
 /// One thing to do.
 #[derive(Debug)]
 pub enum Order {
-    /// Make a file of so many bytes, all of whose space is taken. Refused when it is there, or the disk is full; nothing is
-    /// left then.
+    /// Make a file of so many bytes, all of whose space is taken. Refused when it is there, or the disk is full. A disk that
+    /// fails, and a process that ends here, may leave a file of any size, at most this: it is not made again under this name.
     Create {
         /// Which.
         file: File,

@@ -162,8 +162,10 @@ impl Shared {
         if log.spare.is_some() || !self.space.may_lay_by(bytes) {
             return;
         }
+        // Also one that cannot be made: what is left of it has the number.
+        log.latest = generation;
         if ask(&*self.disk, Order::Create { file: File::Log(generation), bytes }).await.result.is_ok() {
-            (log.spare, log.latest) = (Some((generation, bytes)), generation);
+            log.spare = Some((generation, bytes));
             self.space.laid_by(bytes);
         }
     }
