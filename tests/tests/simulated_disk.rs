@@ -125,6 +125,37 @@ fn names_are_durable_after_a_sync_of_names_only() {
 }
 
 #[test]
+fn after_a_kill_all_that_was_answered_is_read_and_nothing_is_durable_that_was_not() {
+    let (mut seen, mut sizes) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..200 {
+        let mut world = world(seed);
+        let (first, second) = (write(&world, 0, 7), write(&world, 1, 7));
+        done(&mut world, first);
+        // Under way: all of it, a part of it, nothing.
+        let _answers =
+            [second, Order::Create { file: File::Log(9), bytes: 4 * PAGE as u64 }].map(|order| world.submit(order));
+        let next = world.disk.kill(&mut world.random);
+        assert_eq!((next.completed(), world.disk.waiting()), (0, 0));
+        assert_eq!(next.contents()[&FILE][..PAGE], [7; PAGE], "seed {seed}");
+        seen.insert(next.contents()[&FILE][PAGE..2 * PAGE].iter().filter(|&&byte| byte == 7).count() / 512);
+        sizes.insert(next.contents().get(&File::Log(9)).map(Vec::len));
+        assert_eq!(outcomes_of(&next, 100), [0, 7].into(), "still volatile");
+        // A sync of the next process covers what the one before wrote.
+        let mut world = World::new(next, world.frames, world.random);
+        done(&mut world, Order::Sync { file: FILE });
+        assert_eq!(outcomes_of(&world.disk, 100), [7].into(), "seed {seed}");
+    }
+    assert!(seen.len() > 5 && sizes.len() == 6, "{seen:?} {sizes:?}");
+}
+
+/// What the first byte of the file may be after a power cut now.
+fn outcomes_of(disk: &SimDisk, bound: u64) -> BTreeSet<u8> {
+    let mut seen = BTreeSet::new();
+    every_cut(disk, bound, &mut Random::new(1), |disk| _ = seen.insert(disk.contents()[&FILE][0]));
+    seen
+}
+
+#[test]
 fn a_failed_sync_makes_a_liar_of_the_next() {
     let mut lost = 0;
     for seed in 0..60 {

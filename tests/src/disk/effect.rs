@@ -105,12 +105,19 @@ impl State {
         }
     }
 
-    fn perform(&mut self, line: &Line, order: Order, until: u64, dice: &mut dyn Dice) -> (Moved, Option<Frame>) {
+    /// What is done, and what is answered.
+    pub(super) fn perform(
+        &mut self,
+        line: &Line,
+        order: Order,
+        until: u64,
+        dice: &mut dyn Dice,
+    ) -> (Moved, Option<Frame>) {
         if line.fault == Some(Fault::FlipDisk) && !matches!(line.kind, Kind::Read | Kind::Write) {
             self.rot_anywhere(dice);
         }
         let plain = match order {
-            Order::Create { file, bytes } => self.create(line, file, bytes),
+            Order::Create { file, bytes } => self.create(line, file, bytes, dice),
             Order::Remove { file } => self.remove(line, file, dice),
             Order::SyncNames => self.sync_names(line, until),
             Order::Sync { file } => self.sync(line, file, until, dice),
@@ -120,22 +127,32 @@ impl State {
         (plain.map(|()| 0), None)
     }
 
-    fn create(&mut self, line: &Line, file: File, bytes: u64) -> Result<(), i32> {
+    fn create(&mut self, line: &Line, file: File, bytes: u64, dice: &mut dyn Dice) -> Result<(), i32> {
         if self.names.now.contains_key(&file) {
             return Err(EEXIST);
         }
         match line.fault {
             Some(Fault::Full) => return Err(ENOSPC),
-            Some(Fault::Error | Fault::Gone) => return Err(EIO),
+            Some(Fault::Gone) => return Err(EIO),
             _ if self.used() + bytes > self.capacity => {
                 self.marks.full += 1;
                 return Err(ENOSPC);
             }
+            // The name is made, and its size is not, or not all of it.
+            Some(Fault::Error) if dice.below(2) == 0 => {
+                self.make(line, file, dice.below(bytes / ALIGN as u64) * ALIGN as u64);
+                return Err(EIO);
+            }
+            Some(Fault::Error) => return Err(EIO),
             _ => {}
         }
+        self.make(line, file, bytes);
+        Ok(())
+    }
+
+    fn make(&mut self, line: &Line, file: File, bytes: u64) {
         self.images.push(Image::new(bytes as usize));
         self.names.set(file, Some(self.images.len() - 1), line.index);
-        Ok(())
     }
 
     fn remove(&mut self, line: &Line, file: File, dice: &mut dyn Dice) -> Result<(), i32> {

@@ -10,7 +10,7 @@ use terrace_file::File;
 pub enum Fault {
     /// No space for a new file.
     Full,
-    /// EIO. Of a write any of the sectors may be written.
+    /// EIO. Of a write any of the sectors may be written; a file that should be made may be there, with any size.
     Error,
     /// Fewer bytes are moved than were asked for.
     Short,

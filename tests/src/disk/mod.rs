@@ -8,6 +8,7 @@
 //! | `fault` | what goes wrong, and when |
 //! | `effect` | what an order does, right or wrong |
 //! | `cut` | what a power cut leaves |
+//! | `kill` | what the end of a process leaves |
 //! | `log` | what was asked and answered, for people |
 //! | `world` | a disk, tasks and frames, driven in a random order |
 //!
@@ -20,6 +21,7 @@ mod dice;
 mod effect;
 mod fault;
 mod image;
+mod kill;
 mod log;
 mod names;
 mod world;
@@ -73,6 +75,8 @@ struct State {
     queue: Vec<Queued>,
     /// Orders completed: the index of the next one.
     index: u64,
+    /// Of those, how many an earlier process had asked for.
+    begun: u64,
     plan: Vec<Planned>,
     fired: Vec<Fired>,
     /// Every order before this one fails.
@@ -108,7 +112,7 @@ impl SimDisk {
 
     fn with(capacity: u64, names: Names, images: Vec<Image>, marks: Marks) -> Self {
         let (queue, plan, fired, broken) = Default::default();
-        let (index, gone_until, peak) = (0, 0, 0);
+        let (index, begun, gone_until, peak) = (0, 0, 0, 0);
         let (off, bound, log) = (false, u64::MAX, Log::default());
         let state = State {
             capacity,
@@ -116,6 +120,7 @@ impl SimDisk {
             images,
             queue,
             index,
+            begun,
             plan,
             fired,
             gone_until,
@@ -159,9 +164,10 @@ impl SimDisk {
         self.state().queue.len()
     }
 
-    /// Orders completed.
+    /// Orders of this process completed.
     pub fn completed(&self) -> u64 {
-        self.state().index
+        let state = self.state();
+        state.index - state.begun
     }
 
     /// Faults that fired, from number `from` on.

@@ -101,9 +101,9 @@ impl Window {
         just(fired, "no fault fired while it was under way")
     }
 
-    /// Notes what the logs have lost already: the store may remove or mend it.
-    pub fn latch(&mut self, disk: &SimDisk) {
-        (self.lost, self.damaged) = (self.log_may_be_lost(disk), disk.log_is_damaged());
+    /// Notes what the logs have lost already, `earlier` on other disks: the store may remove or mend it.
+    pub fn latch(&mut self, disk: &SimDisk, earlier: bool) {
+        (self.lost, self.damaged) = (earlier || self.log_may_be_lost(disk), disk.log_is_damaged());
     }
 
     /// Whether a log may have lost something that was durable: both copies of a block are bad, or two faults that told nothing

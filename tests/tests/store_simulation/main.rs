@@ -1,11 +1,11 @@
-//! The store on a simulated disk: random programs with faults and power cuts, held against a map.
+//! The store on a simulated disk: random programs with faults, power cuts and kills, held against a map.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `program` | one seed: a random program with faults and power cuts |
+//! | `program` | one seed: a random program with faults, power cuts and kills |
 //! | `scenario`, `completeness` | one short scenario with every fault and every power cut at every order |
 //! | `session` | a store whose operations are begun, driven and judged |
-//! | `reopen` | power cuts, restarts, and what is found then |
+//! | `reopen` | power cuts, kills, restarts, and what is found then |
 //! | `model` | what a store must hold |
 //! | `excuse` | which errors are just |
 //! | `content`, `tally` | what pieces hold; what ran |

@@ -73,6 +73,7 @@ pub fn run(seed: u64, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verd
         flights,
         next: 0,
         over: false,
+        lost: false,
         shaken: false,
         stop: u64::MAX,
         tally,
@@ -115,7 +116,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A power cut or a restart, sometimes with another cap.
+    /// A power cut, a kill or a restart, sometimes with another cap.
     fn end(&mut self) -> Verdict<After> {
         let mut options = self.options;
         match self.chance(6) {
@@ -126,7 +127,11 @@ impl Session<'_> {
             1 => options.cap += options.slab_bytes,
             _ => {}
         }
-        let after = if self.chance(4) == 0 { self.restart(options)? } else { self.cut(options)? };
+        let after = match self.chance(4) {
+            0 => self.restart(options)?,
+            1 => self.kill(options)?,
+            _ => self.cut(options)?,
+        };
         // Some of the handles that reading gave.
         let mut random = self.world.random.clone();
         self.held.retain(|_| random.once_in(4));

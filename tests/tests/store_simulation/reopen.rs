@@ -1,4 +1,4 @@
-//! The store's end and its next start: power cuts, restarts, and what is found then.
+//! The store's end and its next start: power cuts, kills, restarts, and what is found then.
 //!
 //! Promises upward: after each start everything is read, and is a state that the model allows.
 
@@ -14,6 +14,9 @@ use terrace_tests::disk::{SimDisk, World, ready};
 /// Starts that may fail one after the other, as each needs a fault of its own: more than a seed has.
 const STARTS: usize = 200;
 
+/// Steps after which somebody who opens has ended too, at most: most openings are done by then.
+const WHILE: u64 = 80;
+
 /// Whether the seed goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
@@ -25,10 +28,43 @@ pub enum After {
 impl Session<'_> {
     /// The power goes, whatever is under way, and comes back.
     pub fn cut(&mut self, options: StoreOptions) -> Verdict<After> {
+        let next = self.end_of_power()?;
+        self.start(next, options)
+    }
+
+    /// The process ends, whatever is under way, and others are at it: each opens, or is on its way to, when its end comes too.
+    pub fn kill(&mut self, options: StoreOptions) -> Verdict<After> {
+        let mut next = self.end_of_process()?;
+        while self.world.random.once_in(2) {
+            next = self.open_a_while(next, options)?;
+        }
+        self.start(next, options)
+    }
+
+    fn end_of_power(&mut self) -> Verdict<SimDisk> {
         self.tally.cuts += 1;
         let next = self.world.disk.cut(&mut self.world.random);
-        self.leave()?;
-        self.start(next, options)
+        self.leave().map(|()| next)
+    }
+
+    fn end_of_process(&mut self) -> Verdict<SimDisk> {
+        self.tally.kills += 1;
+        let next = self.world.disk.kill(&mut self.world.random);
+        self.leave().map(|()| next)
+    }
+
+    /// Begins to open a store, and may or may not come to an end with it before the power goes, or the process ends.
+    fn open_a_while(&mut self, disk: SimDisk, options: StoreOptions) -> Verdict<SimDisk> {
+        self.place(disk);
+        let window = self.latched();
+        let shared = Arc::clone(&self.world.disk) as Arc<dyn Disk>;
+        let opening = Store::open(shared, &self.world.tasks, &self.world.frames, options);
+        for _ in 0..self.world.random.below(WHILE) {
+            self.world.step();
+        }
+        drop(opening);
+        self.lost = window.log_may_be_lost(&self.world.disk);
+        if self.world.random.once_in(2) { self.end_of_process() } else { self.end_of_power() }
     }
 
     /// The program ends, when nothing is under way, and begins again.
@@ -71,20 +107,30 @@ impl Session<'_> {
 
     /// Opens a store on a disk that was left.
     pub fn start(&mut self, disk: SimDisk, options: StoreOptions) -> Verdict<After> {
+        self.place(disk);
+        self.open(options)
+    }
+
+    fn place(&mut self, disk: SimDisk) {
         if self.trace.whole {
             disk.keep_log();
         }
         self.world = World::new(disk, self.world.frames.clone(), self.world.random.clone());
         *self.trace.disk.borrow_mut() = Some(Arc::clone(&self.world.disk));
-        self.open(options)
+    }
+
+    /// A window from before the store is open: it may remove, or mend, what is damaged.
+    fn latched(&self) -> Window {
+        let mut window = Window::open(&self.world.disk, None);
+        window.latch(&self.world.disk, self.lost);
+        window
     }
 
     /// Opens; a start that a fault makes fail is tried again.
     pub fn open(&mut self, mut options: StoreOptions) -> Verdict<After> {
         let disk = Arc::clone(&self.world.disk);
-        // Before: what is damaged may be removed.
-        let mut whole = Window::open(&disk, None);
-        whole.latch(&disk);
+        let whole = self.latched();
+        self.lost = false;
         for _ in 0..STARTS {
             let window = Window::open(&disk, None);
             // What a power cut brought back may be above the cap until it is open.

@@ -39,6 +39,7 @@ fn over<'a>(world: World, model: Model, tally: &'a mut Tally, trace: &'a Trace) 
         flights,
         next,
         over: false,
+        lost: false,
         shaken: false,
         stop: u64::MAX,
         tally,

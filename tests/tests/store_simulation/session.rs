@@ -62,6 +62,8 @@ pub struct Session<'a> {
     pub next: u64,
     /// The log is lost, and the store said so.
     pub over: bool,
+    /// A log may have been lost by who opened it a while.
+    pub lost: bool,
     /// A commit has failed since the last start.
     pub shaken: bool,
     /// Nothing more is driven after so many orders.

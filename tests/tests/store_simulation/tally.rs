@@ -11,6 +11,7 @@ pub struct Tally {
     pub orders: u64,
     pub faults: BTreeMap<Fault, u64>,
     pub cuts: u64,
+    pub kills: u64,
     pub restarts: u64,
     /// Opened again, and everything read.
     pub reopened: u64,
@@ -31,6 +32,7 @@ impl Tally {
         self.operations += other.operations;
         self.orders += other.orders;
         self.cuts += other.cuts;
+        self.kills += other.kills;
         self.restarts += other.restarts;
         self.reopened += other.reopened;
         self.smaller += other.smaller;
@@ -47,10 +49,10 @@ impl Tally {
 
     /// Whether everything happened that should: in a run of many seeds every fault, and 200 operations and 3 faults a seed.
     pub fn is_broad(&self, many: bool) -> Result<(), String> {
-        let Self { seeds, operations, cuts, restarts, read, resolved, .. } = *self;
+        let Self { seeds, operations, cuts, kills, restarts, read, resolved, .. } = *self;
         let (fired, kinds) = (self.fired(), self.faults.len());
         let per_seed = operations >= 200 * seeds && fired >= 3 * seeds && cuts >= 2 * seeds && read >= 10 * seeds;
-        let all = kinds == Fault::ALL.len() && restarts > 0 && resolved > 0 && self.smaller > 0;
+        let all = kinds == Fault::ALL.len() && restarts > 0 && 2 * kills > seeds && resolved > 0 && self.smaller > 0;
         let excused = ["put", "get", "commit", "open"].iter().all(|what| self.excused.contains_key(what));
         if per_seed && (!many || (all && excused)) { Ok(()) } else { Err(self.to_string()) }
     }
@@ -62,11 +64,13 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seeds, operations, orders, cuts, restarts, reopened, smaller, read, resolved, betrayed, .. } = self;
+        let Self {
+            seeds, operations, orders, cuts, kills, restarts, reopened, smaller, read, resolved, betrayed, ..
+        } = self;
         writeln!(f, "{seeds} seeds, {operations} operations, {orders} orders, {read} pieces read and right")?;
         writeln!(
             f,
-            "{cuts} power cuts, {restarts} restarts, {reopened} times opened again, {smaller} with a smaller cap"
+            "{cuts} power cuts, {kills} kills, {restarts} restarts, {reopened} times opened again, {smaller} with a smaller cap"
         )?;
         writeln!(
             f,
