@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! file     block 0 .. block n-1 | the same blocks again (mirror)
-//! block    magic 8 | version 4 | generation 4 | incarnation 4 | flags 4 | sequence 8 | acked 8 | length 4 | crc 4 | 0 16 | records
+//! block    magic 8 | version 4 | generation 4 | 0 4 | flags 4 | sequence 8 | acked 8 | length 4 | crc 4 | 0 16 | records
 //! records  piece  1 | object 8 | part 4 | slab 4 | page 4 | bytes 4 | crc 4
 //!          meta   2 | object 8 | length 2 | bytes
 //!          gone   3 | object 8
 //! ```
 //!
-//! Promises upward: a block that was not written whole, or that belongs to another file, another place, or to a time before
-//! the log was last opened, is not taken for one of this log's.
+//! Promises upward: a block that was not written whole, or that belongs to another file or another place, is not taken for one
+//! of this log's.
 //!
 //! A block's sequence is its place in the file. Blocks form groups, each ended by [`LAST`]: a group counts whole or not at all.
-//! The incarnation grows each time a log is opened: what a power cut left behind the end is older, and is not read.
+//! No log is written on after a restart, so what a power cut left behind the end of one is never mixed with what came later.
 
 use super::error::StoreError;
 use crate::disk::File;
@@ -67,7 +67,6 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub generation: u32,
-    pub incarnation: u32,
     pub sequence: u64,
     /// Blocks in front of which all are known to be durable.
     pub acked: u64,
@@ -128,7 +127,7 @@ impl Header {
         out.put(&MAGIC);
         out.put(&VERSION.to_le_bytes());
         out.put(&self.generation.to_le_bytes());
-        out.put(&self.incarnation.to_le_bytes());
+        out.put(&[0; 4]);
         out.put(&(if self.last { LAST } else { 0 }).to_le_bytes());
         out.put(&self.sequence.to_le_bytes());
         out.put(&self.acked.to_le_bytes());
@@ -141,11 +140,11 @@ impl Header {
     pub(super) fn open(block: &[u8]) -> Option<(Self, &[u8])> {
         let mut input = In { bytes: block };
         let magic: [u8; 8] = input.take()?;
-        let [version, generation, incarnation, flags] = [input.u32()?, input.u32()?, input.u32()?, input.u32()?];
+        let [version, generation, _, flags] = [input.u32()?, input.u32()?, input.u32()?, input.u32()?];
         let (sequence, acked, length, crc) = (input.u64()?, input.u64()?, input.u32()?, input.u32()?);
         let sound = magic == MAGIC && version == VERSION && crc == checksum(block);
         let records = block.get(HEADER..HEADER + length as usize).filter(|_| sound)?;
-        Some((Self { generation, incarnation, sequence, acked, last: flags & LAST != 0 }, records))
+        Some((Self { generation, sequence, acked, last: flags & LAST != 0 }, records))
     }
 }
 
@@ -281,7 +280,7 @@ mod tests {
         let mut writer = Writer::default();
         records().iter().for_each(|record| writer.push(record));
         let blocks = writer.blocks();
-        let first = Header { generation: 2, incarnation: 3, sequence: 10, acked: 9, last: false };
+        let first = Header { generation: 2, sequence: 10, acked: 9, last: false };
         let bytes = writer.finish(first);
         assert_eq!(bytes.len() as u64, blocks * BLOCK as u64);
         let mut back = Vec::new();
@@ -301,12 +300,25 @@ mod tests {
     fn a_block_with_any_bit_flipped_is_none() {
         let mut writer = Writer::default();
         records().iter().take(3).for_each(|record| writer.push(record));
-        let block = writer.finish(Header { generation: 1, incarnation: 1, sequence: 0, acked: 0, last: false });
+        let block = writer.finish(Header { generation: 1, sequence: 0, acked: 0, last: false });
         assert!(Header::open(&block).is_some());
         for bit in 0..BLOCK * 8 {
             let mut block = block.clone();
             block[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::open(&block).is_none(), "bit {bit}");
+        }
+    }
+
+    /// A mirror may be read where the first copy is bad, so every block must say what it is.
+    #[test]
+    fn a_whole_block_of_another_kind_or_version_is_none() {
+        let block = Writer::default().finish(Header { generation: 1, sequence: 0, acked: 0, last: false });
+        for at in [0, MAGIC.len()] {
+            let mut other = block.clone();
+            other[at] += 1;
+            let crc = checksum(&other);
+            other[CRC].copy_from_slice(&crc.to_le_bytes());
+            assert!(Header::open(&other).is_none(), "byte {at}");
         }
     }
 

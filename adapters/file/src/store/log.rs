@@ -28,7 +28,6 @@ pub(super) struct Log {
     pub generation: u32,
     /// The latest generation that there is a file of.
     pub latest: u32,
-    pub incarnation: u32,
     /// Blocks of it; there are as many again in the mirror.
     pub blocks: u64,
     /// The sequence of the next block.
@@ -60,9 +59,9 @@ impl Log {
 
     /// The header of the next block.
     fn header(&self) -> Header {
-        let Self { generation, incarnation, next, .. } = *self;
+        let Self { generation, next, .. } = *self;
         // Only one group is under way: all blocks in front of it are durable.
-        Header { generation, incarnation, sequence: next, acked: next, last: false }
+        Header { generation, sequence: next, acked: next, last: false }
     }
 }
 

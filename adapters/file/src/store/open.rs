@@ -12,7 +12,7 @@ use super::piece::Piece;
 use super::read::{self, Contents};
 use super::space::Space;
 use super::{Shared, StoreOptions};
-use crate::disk::{Disk, File, Order, ask};
+use crate::disk::{Disk, File};
 use crate::frame::{ALIGN, Frame, Frames};
 use std::sync::Arc;
 
@@ -30,8 +30,6 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     let log_frame = || async { frames.wait(FRAME).await.map_err(|most| StoreError::TooLarge { asked: FRAME, most }) };
     let mut log_frames = [Some(log_frame().await?), Some(log_frame().await?)];
     let (generation, contents) = latest(&*disk, &found, &mut log_frames).await?;
-    // A power cut may have left names that the directory does not hold yet.
-    ask(&*disk, Order::SyncNames).await.result?;
     let space = Arc::new(Space::new(options.cap, options.log_bytes));
     // A slab of less than a page was being made when the program was killed.
     let (slabs, stumps): (Vec<_>, Vec<_>) = found.slabs.iter().partition(|(_, bytes)| *bytes >= ALIGN as u64);
@@ -49,7 +47,6 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     let mut log = Log {
         generation,
         latest: found.logs.first().map_or(0, |(latest, _)| *latest),
-        incarnation: contents.incarnation.checked_add(1).ok_or(StoreError::Damaged { file: File::Log(generation) })?,
         blocks: contents.blocks,
         next: contents.next,
         whole: contents.whole,
@@ -99,9 +96,6 @@ async fn latest(
         let contents = read::read(disk, *log, frames).await?;
         if contents.whole {
             return Ok((log.0, contents));
-        }
-        if contents.acked {
-            return Err(StoreError::Damaged { file: File::Log(log.0) });
         }
         if contents.stranger {
             stranger = Some(StoreError::Foreign { file: File::Log(log.0) });

@@ -27,9 +27,6 @@ pub(super) struct Contents {
     pub stranger: bool,
     /// Whether its first group is whole: before, it says nothing.
     pub whole: bool,
-    /// Whether some block says that groups were durable. Then it was whole once.
-    pub acked: bool,
-    pub incarnation: u32,
     /// Blocks of whole groups.
     pub next: u64,
     /// Blocks that it has room for.
@@ -78,27 +75,21 @@ impl Reader<'_> {
             other => other.map(|()| false)?,
         };
         let mut contents = Contents { blocks: self.blocks, stranger, ..Contents::default() };
-        let (mut group, mut incarnation) = (Vec::new(), 0);
-        let mut at = 0;
+        let (mut group, mut at) = (Vec::new(), 0);
         while at < self.blocks {
-            let Some((header, records)) = self.block(at, incarnation).await? else { break };
-            incarnation = header.incarnation;
-            contents.acked |= header.acked > 0;
+            let Some((header, records)) = self.block(at).await? else { break };
             group.push(records);
             at += 1;
             if header.last {
                 contents.apply(std::mem::take(&mut group)).ok_or(StoreError::Damaged { file: self.file })?;
-                (contents.next, contents.whole, contents.incarnation) = (at, true, incarnation);
+                (contents.next, contents.whole) = (at, true);
             }
         }
-        // What follows must not say that anything from here on was durable once.
-        let end = contents.next;
+        // What follows must not say that anything from here on was durable once: then it was, and is lost.
         for later in at..self.blocks {
-            if let Some((header, ..)) = self.first_copy(later, incarnation).await {
-                contents.acked |= header.acked > 0;
-                if header.acked > end {
-                    return Err(StoreError::Damaged { file: self.file });
-                }
+            let later = self.first_copy(later).await;
+            if later.is_some_and(|(header, _)| header.acked > contents.next) {
+                return Err(StoreError::Damaged { file: self.file });
             }
         }
         Ok(contents)
@@ -112,7 +103,7 @@ impl Reader<'_> {
             return Ok(());
         }
         match self.single(self.blocks).await.ok() {
-            Some(mirror) if sound(mirror, generation, 0, 0).is_some() => Ok(()),
+            Some(mirror) if sound(mirror, generation, 0).is_some() => Ok(()),
             mirror => first.or_else(|| mirror.map(|block| recognise(file, block))).unwrap_or(Ok(())),
         }
     }
@@ -121,8 +112,8 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// That a copy cannot be read, and the other is none: what cannot be read may well be there.
-    async fn block(&mut self, at: u64, incarnation: u32) -> Result<Option<(Header, Vec<u8>)>, StoreError> {
-        let first = self.first_copy(at, incarnation).await;
+    async fn block(&mut self, at: u64) -> Result<Option<(Header, Vec<u8>)>, StoreError> {
+        let first = self.first_copy(at).await;
         if first.is_some() {
             return Ok(first);
         }
@@ -132,7 +123,7 @@ impl Reader<'_> {
         for place in [at + self.blocks, at] {
             match self.single(place).await {
                 Ok(block) => {
-                    let block = sound(block, generation, at, incarnation);
+                    let block = sound(block, generation, at);
                     if block.is_some() {
                         return Ok(block);
                     }
@@ -143,7 +134,7 @@ impl Reader<'_> {
         refused.map(|()| None)
     }
 
-    async fn first_copy(&mut self, at: u64, incarnation: u32) -> Option<(Header, Vec<u8>)> {
+    async fn first_copy(&mut self, at: u64) -> Option<(Header, Vec<u8>)> {
         if !(self.first..self.first + self.held).contains(&at) {
             (self.first, self.held) = (at, 0);
             let blocks = CHUNK.min(self.blocks - at);
@@ -151,7 +142,7 @@ impl Reader<'_> {
         }
         let frame = self.chunk.as_ref()?;
         let index = at.checked_sub(self.first).filter(|index| *index < self.held)? as usize;
-        sound(&frame[index * BLOCK..(index + 1) * BLOCK], self.generation, at, incarnation)
+        sound(&frame[index * BLOCK..(index + 1) * BLOCK], self.generation, at)
     }
 
     /// Fills the chunk; how many blocks are in it.
@@ -173,7 +164,7 @@ impl Reader<'_> {
             let answer = ask(self.disk, Order::Read { file, offset, bytes: BLOCK, frame }).await;
             self.single = answer.frame;
             match answer.result {
-                Ok(BLOCK) => return Ok(self.single.as_ref().map_or(&[], |frame| &frame[..BLOCK])),
+                Ok(moved) if moved == BLOCK => return Ok(self.single.as_ref().map_or(&[], |frame| &frame[..BLOCK])),
                 Ok(_) => {}
                 Err(fault) => refused = fault.into(),
             }
@@ -182,10 +173,10 @@ impl Reader<'_> {
     }
 }
 
-/// A block that is this log's, at its place, and not older than what was read before.
-fn sound(block: &[u8], generation: u32, at: u64, incarnation: u32) -> Option<(Header, Vec<u8>)> {
+/// A block that is this log's, at its place.
+fn sound(block: &[u8], generation: u32, at: u64) -> Option<(Header, Vec<u8>)> {
     let (header, records) = Header::open(block)?;
-    let ours = header.generation == generation && header.sequence == at && header.incarnation >= incarnation;
+    let ours = header.generation == generation && header.sequence == at;
     ours.then(|| (header, records.to_vec()))
 }
 
