@@ -11,6 +11,7 @@ mod command;
 mod firmware;
 mod install;
 mod libtest;
+mod marks;
 mod options;
 mod report;
 mod rules;

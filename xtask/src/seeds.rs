@@ -46,20 +46,32 @@ pub fn cfg(bug: &str) -> String {
     format!("terrace_seeded_bug=\"{bug}\"")
 }
 
+/// Whether a bug may be called so: its name stands in scripts and in names of files.
+pub fn is_name(bug: &str) -> bool {
+    !bug.is_empty() && bug.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+}
+
 /// A script for `RUSTC_WORKSPACE_WRAPPER` that adds the bug's `--cfg` to the compiler's words. Cargo counts the
 /// wrapper's path into what it keeps, so each bug has a script of its own.
 ///
 /// # Errors
 /// The file that could not be written.
 pub fn wrapper(bug: &str) -> Result<PathBuf, String> {
-    if bug.is_empty() || !bug.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+    if !is_name(bug) {
         return Err(format!("`{bug}` is no name for a seeded bug: letters, digits, `-` and `_` only"));
     }
-    let path = root().join("target/xtask").join(format!("seeded-{bug}.sh"));
-    let text = format!("#!/bin/sh\nexec \"$@\" --cfg '{}'\n", cfg(bug));
+    script(&format!("seeded-{bug}"), &format!("#!/bin/sh\nexec \"$@\" --cfg '{}'\n", cfg(bug)))
+}
+
+/// A program of the shell's, under `target/xtask`.
+///
+/// # Errors
+/// The file that could not be written.
+pub fn script(name: &str, text: &str) -> Result<PathBuf, String> {
+    let path = root().join("target/xtask").join(format!("{name}.sh"));
     let write = || -> std::io::Result<()> {
         fs::create_dir_all(root().join("target/xtask"))?;
-        fs::write(&path, &text)?;
+        fs::write(&path, text)?;
         make_executable(&path)
     };
     write().map_err(|error| format!("{}: {error}", path.display()))?;

@@ -9,6 +9,7 @@ mod fuzz;
 mod host;
 mod lint;
 mod loom;
+mod seeded;
 mod suites;
 
 pub use suites::metadata;
@@ -58,6 +59,12 @@ pub const STEPS: &[Step] = &[
     },
     Step { name: "fuzz", what: "each fuzz target for a moment, and its seeded bugs", long: false, run: fuzz::run },
     Step { name: "longfuzz", what: "each fuzz target for ten minutes", long: true, run: fuzz::run_long },
+    Step {
+        name: "seeded",
+        what: "flushes and checks of the file tier, each removed and found missing",
+        long: true,
+        run: seeded::run,
+    },
     Step { name: "coverage", what: "line coverage of the library", long: true, run: deep::coverage },
     Step { name: "miri", what: "the core's unit tests under miri", long: true, run: deep::miri },
     Step { name: "mutants", what: "mutants of the lines changed last", long: true, run: deep::mutants },

@@ -142,6 +142,9 @@ impl Header {
         let magic: [u8; 8] = input.take()?;
         let [version, generation, _, flags] = [input.u32()?, input.u32()?, input.u32()?, input.u32()?];
         let (sequence, acked, length, crc) = (input.u64()?, input.u64()?, input.u32()?, input.u32()?);
+        // seeded: block_magic: magic == MAGIC => true
+        // seeded: block_version: version == VERSION => true
+        // seeded: block_crc: crc == checksum(block) => true
         let sound = magic == MAGIC && version == VERSION && crc == checksum(block);
         let records = block.get(HEADER..HEADER + length as usize).filter(|_| sound)?;
         Some((Self { generation, sequence, acked, last: flags & LAST != 0 }, records))
@@ -157,8 +160,10 @@ pub(super) fn recognise(file: File, block: &[u8]) -> Result<(), StoreError> {
     let (magic, version) = (input.take::<8>().unwrap_or_default(), input.u32().unwrap_or(0));
     match magic {
         [0, 0, 0, 0, 0, 0, 0, 0] => Ok(()),
+        // seeded: log_newer: version <= VERSION => true
         MAGIC if version <= VERSION => Ok(()),
         MAGIC => Err(StoreError::Newer { file, version }),
+        // seeded: log_foreign: Err(StoreError::Foreign { file }) => Ok(())
         _ => Err(StoreError::Foreign { file }),
     }
 }
@@ -222,6 +227,7 @@ impl<'a> Record<'a> {
                 Self::Meta { object, meta }
             }
             3 => Self::Gone { object },
+            // seeded: record_tag: return None => Self::Gone { object }
             _ => return None,
         };
         *bytes = input.bytes;

@@ -30,6 +30,7 @@ const ROUNDS: usize = 2;
 impl Shared {
     /// Makes changes durable, all or none.
     pub(super) async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
+        // seeded: change_admitted: changes.iter().try_for_each(Change::admit)? => ()
         changes.iter().try_for_each(Change::admit)?;
         let (told, outcome) = oneshot::channel();
         self.pending().push(Pending { changes, told });
@@ -62,6 +63,7 @@ impl Shared {
         self.settle(group).await?;
         let touched = self.map().after(group.iter());
         if let Err(error) = self.record(log, group, &touched).await {
+            // seeded: limbo: log.limbo.push(group.to_vec()) => ()
             log.limbo.push(group.to_vec());
             return Err(error);
         }
@@ -90,6 +92,7 @@ impl Shared {
                         names |= unnamed;
                     }
                     // Another's sync has failed since.
+                    // unseeded: suspect_refused: no sync is under way beside that of who holds the log
                     Safety::Suspect(slab) => done = Err(StoreError::unsynced(File::Slab(slab))),
                 }
             }
@@ -106,14 +109,17 @@ impl Shared {
         let mut under_way = Vec::new();
         for slab in slabs {
             let reach = self.space.sync_begins(slab);
+            // seeded: slab_sync: under_way.push((slab, reach, self.sync(File::Slab(slab)))) => ()
             under_way.push((slab, reach, self.sync(File::Slab(slab))));
         }
         let mut outcome = Ok(());
         for (slab, reach, sync) in under_way {
             let synced = sync.await;
             self.space.sync_ended(slab, reach, synced.is_ok());
+            // seeded: slab_sync_outcome: outcome.and(synced) => outcome
             outcome = outcome.and(synced);
         }
+        // seeded: slab_name_sync: names => false
         if names {
             outcome = outcome.and(self.sync_names().await);
         }

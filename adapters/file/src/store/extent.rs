@@ -63,8 +63,11 @@ impl Extent {
         let state = self.space.state();
         let Some(area) = state.areas.get(&self.slab) else { return Safety::Suspect(self.slab) };
         // Once durable, always.
+        // seeded: sync_covers: self.stamp <= area.synced => true
+        // seeded: slab_named: area.named => true
         match self.stamp == 0 || (self.stamp <= area.synced && area.named) {
             true => Safety::Durable,
+            // seeded: slab_suspect: area.suspect => false
             false if area.suspect => Safety::Suspect(self.slab),
             false => Safety::Sync(self.slab, !area.named),
         }
@@ -72,6 +75,7 @@ impl Extent {
 
     /// Never used again until the store is opened anew: the device failed here.
     pub(super) fn poison(self) {
+        // seeded: poison: std::mem::forget(self) => drop(self)
         std::mem::forget(self);
     }
 }

@@ -70,6 +70,8 @@ impl Shared {
     pub(super) async fn record(&self, log: &mut Log, group: &[Change], touched: &Touched) -> Result<(), StoreError> {
         let mut writer = Writer::default();
         group.iter().for_each(|change| change.record(&mut writer));
+        // seeded: log_broken: !log.broken => true
+        // seeded: log_full: log.next + writer.blocks() <= log.blocks => true
         if !log.broken && log.next + writer.blocks() <= log.blocks {
             match self.append(log, writer).await {
                 Ok(()) => return Ok(()),
@@ -84,6 +86,7 @@ impl Shared {
         let blocks = writer.blocks();
         let bytes = writer.finish(log.header());
         self.write(log, log.next, &bytes).await?;
+        // seeded: log_sync: self.sync(log.file()).await? => ()
         self.sync(log.file()).await?;
         log.next += blocks;
         Ok(())
@@ -95,8 +98,10 @@ impl Shared {
         let mut offset = first * BLOCK as u64;
         for part in blocks.chunks(FRAME) {
             let [a, b] = &mut log.frames;
+            // seeded: mirror_write: offset + mirror => offset
             let both = zip(self.write_copy(a, file, offset, part), self.write_copy(b, file, offset + mirror, part));
             let (first, second) = both.await;
+            // seeded: log_either_copy: first.and(second) => first.or(second)
             first.and(second)?;
             offset += part.len() as u64;
         }
@@ -115,6 +120,7 @@ impl Shared {
         let answer = ask(&*self.disk, Order::Write { file, offset, bytes: part.len(), frame }).await;
         *own = answer.frame;
         match answer.result? {
+            // seeded: log_short_write: moved == part.len() => true
             moved if moved == part.len() => Ok(()),
             _ => Err(StoreError::short("write", file, offset)),
         }
@@ -138,6 +144,7 @@ impl Shared {
         // From here on the old one is not written any more, whatever comes of the new one.
         let old = (log.file(), log.bytes());
         if log.whole {
+            // seeded: log_anchor: log.anchor = Some(old) => log.garbage.push(old)
             log.anchor = Some(old)
         } else {
             log.garbage.push(old)
@@ -173,6 +180,7 @@ impl Shared {
     async fn take_spare(&self, log: &mut Log, wanted: u64) -> Option<u32> {
         let (generation, bytes) = log.spare.take()?;
         self.space.laid_by(0);
+        // seeded: spare_bytes: bytes == wanted => true
         if bytes == wanted {
             return Some(generation);
         }
@@ -199,6 +207,7 @@ impl Shared {
         }
         log.blocks = blocks;
         self.append(log, writer).await?;
+        // seeded: log_name_sync: self.sync_names().await => Ok(())
         self.sync_names().await
     }
 

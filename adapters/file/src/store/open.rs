@@ -25,6 +25,7 @@ struct Found {
 
 /// Opens what is there, or begins anew.
 pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOptions) -> Result<Shared, StoreError> {
+    // seeded: options: options.check()? => ()
     options.check()?;
     let found = find(&*disk)?;
     let log_frame = || async { frames.wait(FRAME).await.map_err(|most| StoreError::TooLarge { asked: FRAME, most }) };
@@ -32,6 +33,7 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     let (generation, contents) = latest(&*disk, &found, &mut log_frames).await?;
     let space = Arc::new(Space::new(options.cap, options.log_bytes));
     // A slab of less than a page was being made when the program was killed.
+    // seeded: slab_stump: *bytes >= ALIGN as u64 => true
     let (slabs, stumps): (Vec<_>, Vec<_>) = found.slabs.iter().partition(|(_, bytes)| *bytes >= ALIGN as u64);
     for (slab, bytes) in slabs {
         space.add(slab, bytes, true)?;
@@ -94,9 +96,11 @@ async fn latest(
     let mut stranger = None;
     for log in &found.logs {
         let contents = read::read(disk, *log, frames).await?;
+        // seeded: log_whole: contents.whole => true
         if contents.whole {
             return Ok((log.0, contents));
         }
+        // seeded: log_stranger: contents.stranger => false
         if contents.stranger {
             stranger = Some(StoreError::Foreign { file: File::Log(log.0) });
         }
@@ -104,6 +108,7 @@ async fn latest(
     if let Some(foreign) = stranger {
         return Err(foreign);
     }
+    // seeded: log_gone: found.slabs.first() => None
     match found.slabs.first() {
         // Slabs are made after the first log is whole: it is gone.
         Some((slab, _)) => Err(StoreError::Damaged { file: File::Slab(*slab) }),

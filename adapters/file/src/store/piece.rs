@@ -106,11 +106,13 @@ impl Shared {
     /// Writes the front of a frame. Not durable.
     pub(super) async fn put(&self, mut frame: Frame, bytes: usize) -> Put {
         let most = frame.len().min(self.options.slab_bytes as usize).min(MOST);
+        // seeded: piece_size: bytes == 0 || bytes > most => false
         if bytes == 0 || bytes > most {
             return Put { result: Err(StoreError::TooLarge { asked: bytes, most }), frame: Some(frame) };
         }
         let rounded = bytes.next_multiple_of(ALIGN);
         // What a frame's last holder left must not reach the disk.
+        // seeded: piece_tail: frame[bytes..rounded].fill(0) => ()
         frame[bytes..rounded].fill(0);
         let crc = crc32fast::hash(&frame[..bytes]);
         match self.place(frame, rounded).await {
@@ -134,6 +136,7 @@ impl Shared {
             let (file, offset) = (extent.file(), extent.offset());
             let answer = ask(&*self.disk, Order::Write { file, offset, bytes, frame }).await;
             last = Some(match answer.result {
+                // seeded: piece_short_write: moved == bytes => true
                 Ok(moved) if moved == bytes => {
                     extent.written();
                     return (Ok(extent), answer.frame);
@@ -196,7 +199,9 @@ impl Shared {
             };
             frame = back;
             last = Some(match answer.result {
+                // seeded: piece_short_read: moved < bytes => false
                 Ok(moved) if moved < bytes => StoreError::short("read", file, offset),
+                // seeded: piece_crc: crc32fast::hash(&frame[..piece.bytes()]) == piece.crc => true
                 Ok(_) if crc32fast::hash(&frame[..piece.bytes()]) == piece.crc => return Ok(frame),
                 Ok(_) => StoreError::corrupt(file, offset),
                 Err(fault) => fault.into(),

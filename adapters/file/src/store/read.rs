@@ -80,7 +80,9 @@ impl Reader<'_> {
             let Some((header, records)) = self.block(at).await? else { break };
             group.push(records);
             at += 1;
+            // seeded: group_whole: header.last => true
             if header.last {
+                // seeded: group_of_records: contents.apply(std::mem::take(&mut group)) => Some(_ = contents.apply(group.split_off(0)))
                 contents.apply(std::mem::take(&mut group)).ok_or(StoreError::Damaged { file: self.file })?;
                 (contents.next, contents.whole) = (at, true);
             }
@@ -88,6 +90,7 @@ impl Reader<'_> {
         // What follows must not say that anything from here on was durable once: then it was, and is lost.
         for later in at..self.blocks {
             let later = self.first_copy(later).await;
+            // seeded: log_hole: header.acked > contents.next => false
             if later.is_some_and(|(header, _)| header.acked > contents.next) {
                 return Err(StoreError::Damaged { file: self.file });
             }
@@ -120,6 +123,7 @@ impl Reader<'_> {
         let generation = self.generation;
         let mut refused = Ok(());
         // The mirror, and then the first copy again: the disk may have read it wrong.
+        // seeded: mirror_read: at + self.blocks => at
         for place in [at + self.blocks, at] {
             match self.single(place).await {
                 Ok(block) => {
@@ -128,6 +132,7 @@ impl Reader<'_> {
                         return Ok(block);
                     }
                 }
+                // seeded: unreadable_is_no_end: refused = Err(fault) => ()
                 Err(fault) => refused = Err(fault),
             }
         }
@@ -152,6 +157,7 @@ impl Reader<'_> {
         let order = Order::Read { file: self.file, offset: at * BLOCK as u64, bytes, frame };
         let answer = ask(self.disk, order).await;
         self.chunk = answer.frame;
+        // seeded: log_short_read: (moved / BLOCK) as u64 => blocks
         answer.result.ok().map(|moved| (moved / BLOCK) as u64)
     }
 
@@ -164,6 +170,7 @@ impl Reader<'_> {
             let answer = ask(self.disk, Order::Read { file, offset, bytes: BLOCK, frame }).await;
             self.single = answer.frame;
             match answer.result {
+                // seeded: block_short_read: moved == BLOCK => true
                 Ok(moved) if moved == BLOCK => return Ok(self.single.as_ref().map_or(&[], |frame| &frame[..BLOCK])),
                 Ok(_) => {}
                 Err(fault) => refused = fault.into(),
@@ -176,6 +183,8 @@ impl Reader<'_> {
 /// A block that is this log's, at its place.
 fn sound(block: &[u8], generation: u32, at: u64) -> Option<(Header, Vec<u8>)> {
     let (header, records) = Header::open(block)?;
+    // seeded: block_generation: header.generation == generation => true
+    // seeded: block_sequence: header.sequence == at => true
     let ours = header.generation == generation && header.sequence == at;
     ours.then(|| (header, records.to_vec()))
 }
@@ -187,6 +196,7 @@ impl Contents {
             let mut records = &block[..];
             while !records.is_empty() {
                 match Record::decode(&mut records)? {
+                    // seeded: part_number: entry.part >= PARTS => false
                     Record::Piece(entry) if entry.part >= PARTS => return None,
                     Record::Piece(entry) => {
                         _ = self.objects.entry(entry.object).or_default().parts.insert(entry.part, entry);

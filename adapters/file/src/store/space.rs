@@ -138,6 +138,7 @@ impl Space {
     /// The number of a slab to be made, whose bytes are counted from now on. `None`: the cap is reached.
     pub(super) fn plan(&self, bytes: u64) -> Option<u32> {
         let mut state = self.state();
+        // seeded: cap_of_slabs: state.used() + state.reserve.saturating_sub(state.making) + bytes > state.cap => state.used() > state.cap
         if state.used() + state.reserve.saturating_sub(state.making) + bytes > state.cap {
             return None;
         }
@@ -170,6 +171,7 @@ impl Space {
     /// [`StoreError::Full`] for one that is larger than what is kept free for it, and does not fit.
     pub(super) fn count_log(&self, bytes: u64) -> Result<(), StoreError> {
         let mut state = self.state();
+        // seeded: cap_of_logs: state.used() + bytes > state.cap => false
         if bytes > state.reserve && state.used() + bytes > state.cap {
             return Err(StoreError::Full {
                 asked: bytes,
@@ -216,8 +218,10 @@ impl Space {
     pub(super) fn sync_ended(&self, slab: u32, reach: u64, done: bool) {
         if let Some(area) = self.state().areas.get_mut(&slab) {
             match done {
+                // seeded: sync_reach: reach => area.written
                 true => area.synced = area.synced.max(reach),
                 // What it should have made durable may be gone, and no later sync would say so.
+                // seeded: sync_failed: (area.retired, area.suspect) = (true, true) => ()
                 false => (area.retired, area.suspect) = (true, true),
             }
         }
@@ -234,8 +238,10 @@ impl Space {
         let mut state = self.state();
         for slab in slabs {
             if let Some(area) = state.areas.get_mut(slab) {
+                // seeded: names_failed_named: done => true
                 area.named |= done;
                 area.retired |= !done;
+                // unseeded: names_failed: names stand in a journal, so on the simulated disk a sync of them that failed loses none
                 area.suspect |= !done;
             }
         }

@@ -82,6 +82,7 @@ impl Shared {
                 olds.push((old, Arc::clone(&piece)));
                 changes.push(Change::Piece { object, part, piece });
             }
+            // seeded: moved_is_committed: self.commit_group(log, &changes).await? => ()
             self.commit_group(log, &changes).await?;
             olds.iter().for_each(|(old, new)| old.follow(new));
         }

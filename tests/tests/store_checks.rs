@@ -1,0 +1,397 @@
+//! What the store refuses to believe, one at a time: damage made by hand, each found by one check that nothing else would
+//! stand in for. (Chance rarely puts a good block at a wrong place.)
+#![cfg(target_os = "linux")]
+
+use std::sync::{Arc, OnceLock};
+use terrace_file::{
+    ALIGN, Answer, Change, Disk, File, FileFault, Frames, Order, Piece, Reason, Reply, Store, StoreError, StoreOptions,
+};
+use terrace_tests::Random;
+use terrace_tests::disk::{Fault, Odometer, Planned, SimDisk, Target, World, every_cut};
+
+/// Logs of 8 blocks; the first has the snapshot.
+const OPTIONS: StoreOptions = StoreOptions { cap: 512 << 10, slab_bytes: 64 << 10, log_bytes: 64 << 10 };
+
+/// Blocks of a log in front of its mirror.
+const BLOCKS: u64 = 8;
+
+fn frames() -> Frames {
+    Frames::new(4 << 20).expect("a mapping")
+}
+
+fn world(seed: u64, frames: &Frames) -> World {
+    World::new(SimDisk::new(2 * OPTIONS.cap), frames.clone(), Random::new(seed))
+}
+
+fn try_open(world: &mut World) -> Result<Store, StoreError> {
+    let disk = Arc::clone(&world.disk) as Arc<dyn Disk>;
+    let join = Store::open(disk, &world.tasks, &world.frames, OPTIONS);
+    world.run(join).expect("it ends")
+}
+
+fn open(world: &mut World) -> Store {
+    try_open(world).expect("it opens")
+}
+
+/// Drops the store; what it began ends.
+fn close(world: &mut World, store: Store) {
+    drop(store);
+    world.settle().expect("it ends");
+}
+
+/// Makes an object durable, by a group that fills most of a block.
+fn keep(world: &mut World, store: &Store, object: u64, byte: u8) {
+    let long = |which| Change::Meta { object: which, meta: vec![byte; 1000] };
+    let changes = vec![long(object), long(object), long(object)];
+    world.run(store.commit(changes)).expect("it ends").expect("durable");
+}
+
+fn first_byte(store: &Store, object: u64) -> Option<u8> {
+    Some(store.object(object)?.meta[0])
+}
+
+/// The latest log that was written to.
+fn log(world: &World) -> File {
+    let contents = world.disk.contents();
+    let written = contents.iter().filter(|(file, bytes)| matches!(file, File::Log(_)) && bytes.iter().any(|&b| b != 0));
+    *written.map(|(file, _)| file).max().expect("there is a log")
+}
+
+fn block(world: &World, file: File, at: u64) -> Vec<u8> {
+    world.disk.contents()[&file][at as usize * ALIGN..][..ALIGN].to_vec()
+}
+
+/// Writes over a block, durably and behind the store's back.
+fn overwrite(world: &mut World, file: File, at: u64, bytes: &[u8]) {
+    let mut frame = world.frames.take(ALIGN).expect("room");
+    frame[..ALIGN].copy_from_slice(bytes);
+    let order = Order::Write { file, offset: at * ALIGN as u64, bytes: ALIGN, frame };
+    for order in [order, Order::Sync { file }] {
+        world.ask(order).expect("answered").result.expect("done");
+    }
+}
+
+/// The same disk once more, with everything that is on it.
+fn fork(world: &World) -> World {
+    World::new(world.disk.cut(&mut Odometer::default()), world.frames.clone(), world.random.clone())
+}
+
+/// Plans the same fault for this order and the next ones.
+fn plan(world: &World, at: u64, faults: &[Fault], on: Target) {
+    let planned = faults.iter().zip(at..).map(|(&fault, at)| Planned { at: world.disk.completed() + at, fault, on });
+    world.disk.plan(planned.collect());
+}
+
+#[test]
+fn a_good_block_at_another_place_is_not_taken() {
+    let mut world = world(1, &frames());
+    let store = open(&mut world);
+    (1..=3).for_each(|object| keep(&mut world, &store, object, object as u8));
+    close(&mut world, store);
+    let file = log(&world);
+    let last = block(&world, file, 3);
+    overwrite(&mut world, file, 1, &last);
+    assert_eq!(open(&mut world).objects(), [1, 2, 3], "the mirror has what was overwritten");
+}
+
+#[test]
+fn a_good_block_of_another_log_is_not_taken() {
+    let mut world = world(2, &frames());
+    let store = open(&mut world);
+    keep(&mut world, &store, 1, 1);
+    let old = block(&world, log(&world), 1);
+    close(&mut world, store);
+    let store = open(&mut world);
+    keep(&mut world, &store, 2, 2);
+    close(&mut world, store);
+    let file = log(&world);
+    overwrite(&mut world, file, 1, &old);
+    assert_eq!(open(&mut world).objects(), [1, 2], "the mirror has what was overwritten");
+}
+
+/// Two faults: one copy is bad, and the other cannot be read. What cannot be read may well be there.
+#[test]
+fn what_cannot_be_read_is_not_the_end_of_a_log() {
+    for fault in [Fault::Error, Fault::Short] {
+        let mut world = world(3, &frames());
+        let store = open(&mut world);
+        keep(&mut world, &store, 1, 1);
+        keep(&mut world, &store, 2, 2);
+        close(&mut world, store);
+        let file = log(&world);
+        overwrite(&mut world, file, 2, &[0xee; ALIGN]);
+        let mut refused = 0;
+        for at in 0..20 {
+            let mut world = fork(&world);
+            plan(&world, at, &[fault; 2], Target::Logs);
+            match try_open(&mut world) {
+                Ok(store) => assert_eq!(store.objects(), [1, 2], "{fault:?} at order {at}"),
+                Err(StoreError::Fault(_)) => refused += 1,
+                Err(other) => panic!("{fault:?} at order {at}: {other}"),
+            }
+            world.disk.plan(Vec::new());
+            assert_eq!(open(&mut world).objects(), [1, 2], "{fault:?} at order {at}, and then none");
+        }
+        assert!(refused > 0, "{fault:?} never hit both reads of the good copy");
+    }
+}
+
+/// A read that was short leaves the rest of the memory as it was: here, with blocks of another store's log.
+#[test]
+fn what_was_not_read_is_not_believed() {
+    let frames = frames();
+    for (seed, at) in (0..8).flat_map(|seed| (0..12).map(move |at| (seed, at))) {
+        let [mut ours, mut theirs] = [1, 2].map(|byte| {
+            let mut world = world(seed, &frames);
+            let store = open(&mut world);
+            (1..=3).for_each(|object| keep(&mut world, &store, object, byte));
+            close(&mut world, store);
+            // The next log's file, all zeros: it would be read first, and leave them in the memory.
+            world.ask(Order::Remove { file: File::Log(2) }).expect("answered").result.expect("removed");
+            world
+        });
+        let store = open(&mut theirs);
+        close(&mut theirs, store);
+        plan(&ours, at, &[Fault::Short], Target::Logs);
+        // Where it hit a write, it opens without it.
+        let store = try_open(&mut ours).unwrap_or_else(|_| open(&mut ours));
+        let found = [1, 2, 3].map(|object| first_byte(&store, object));
+        assert_eq!(found, [Some(1); 3], "seed {seed}, order {at}");
+        close(&mut ours, store);
+    }
+}
+
+/// Two faults: a write of one copy is short or fails, and then the other copy goes bad.
+#[test]
+fn after_a_write_that_failed_a_log_has_two_good_copies_all_the_same() {
+    for (seed, half) in (0..16).flat_map(|seed| [(seed, 0), (seed, BLOCKS)]) {
+        for fault in [Fault::Short, Fault::Error] {
+            let mut world = world(seed, &frames());
+            let store = open(&mut world);
+            keep(&mut world, &store, 1, 1);
+            plan(&world, 0, &[fault], Target::Logs);
+            keep(&mut world, &store, 2, 2);
+            close(&mut world, store);
+            let file = log(&world);
+            (half..half + BLOCKS).for_each(|at| overwrite(&mut world, file, at, &[0xee; ALIGN]));
+            let found = open(&mut world).objects();
+            assert_eq!(found, [1, 2], "{fault:?}, seed {seed}: the half from block {half} on is bad");
+        }
+    }
+}
+
+/// A sync fails, and then the power: what was said to be durable by another try is.
+#[test]
+fn what_is_durable_after_a_failed_sync_survives_every_power_cut() {
+    let (mut kept, mut cuts) = (0, 0);
+    for at in 0..8 {
+        let mut world = world(9, &frames());
+        let store = open(&mut world);
+        let mut frame = world.frames.take(ALIGN).expect("room");
+        frame.fill(7);
+        let piece = world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room");
+        plan(&world, at, &[Fault::SyncFails], Target::Any);
+        let change = Change::Piece { object: 1, part: 0, piece };
+        if world.run(store.commit(vec![change])).expect("it ends").is_err() {
+            continue;
+        }
+        kept += u32::from(!world.disk.fired(0).is_empty());
+        world.disk.plan(Vec::new());
+        let (mut left, mut random) = (Vec::new(), world.random.clone());
+        every_cut(&world.disk, 64, &mut random, |disk| left.push(disk));
+        for disk in left {
+            let mut world = World::new(disk, world.frames.clone(), random.clone());
+            let store = open(&mut world);
+            let object = store.object(1).expect("it was durable");
+            let part = object.parts[0].as_ref().expect("it has its part");
+            let read = world.run(store.get(part)).expect("it ends").expect("it is as it was put");
+            assert!(read[..ALIGN].iter().all(|&byte| byte == 7), "order {at}");
+            cuts += 1;
+            drop((read, object));
+            close(&mut world, store);
+        }
+    }
+    assert!(kept > 0 && cuts > 8, "{kept} syncs failed, {cuts} power cuts");
+}
+
+/// A disk on which the place that is written first takes nothing, whoever writes there.
+struct BadPlace {
+    disk: Arc<SimDisk>,
+    bad: OnceLock<(File, u64)>,
+}
+
+impl Disk for BadPlace {
+    fn files(&self) -> Result<Vec<(File, u64)>, FileFault> {
+        self.disk.files()
+    }
+
+    fn submit(&self, order: Order, reply: Reply) {
+        match order {
+            Order::Write { file: file @ File::Slab(_), offset, frame, .. }
+                if *self.bad.get_or_init(|| (file, offset)) == (file, offset) =>
+            {
+                let (call, file, reason) = ("write", file.to_string(), Reason::Device);
+                let result = Err(FileFault { call, file, offset, code: 5, reason });
+                let _ = reply.send(Answer { result, frame: Some(frame) });
+            }
+            order => self.disk.submit(order, reply),
+        }
+    }
+}
+
+#[test]
+fn where_a_write_failed_nothing_is_written_again() {
+    let mut world = world(4, &frames());
+    let disk = Arc::new(BadPlace { disk: Arc::clone(&world.disk), bad: OnceLock::new() });
+    let join = Store::open(Arc::clone(&disk) as Arc<dyn Disk>, &world.tasks, &world.frames, OPTIONS);
+    let store = world.run(join).expect("it ends").expect("it opens");
+    for _ in 0..4 {
+        let frame = world.frames.take(ALIGN).expect("room");
+        let put = world.run(store.put(frame, ALIGN)).expect("it ends");
+        put.result.expect("the second try goes elsewhere, and so does the next put");
+    }
+    assert!(disk.bad.get().is_some());
+}
+
+#[test]
+fn what_a_frame_held_before_does_not_reach_the_disk() {
+    let mut world = world(5, &frames());
+    let store = open(&mut world);
+    let mut frame = world.frames.take(ALIGN).expect("room");
+    frame.fill(0xee);
+    let piece = world.run(store.put(frame, 10)).expect("it ends").result.expect("room");
+    let slab = &world.disk.contents()[&File::Slab(1)];
+    assert_eq!(slab.iter().filter(|&&byte| byte == 0xee).count(), piece.bytes());
+}
+
+#[test]
+fn a_read_that_stays_short_says_so() {
+    let mut world = world(6, &frames());
+    let store = open(&mut world);
+    let mut frame = world.frames.take(4 * ALIGN).expect("room");
+    frame.fill(7);
+    let piece = world.run(store.put(frame, 4 * ALIGN)).expect("it ends").result.expect("room");
+    // So that what was not read does not happen to be there.
+    let mut other = world.frames.take(4 * ALIGN).expect("room");
+    other.fill(8);
+    drop(other);
+    plan(&world, 0, &[Fault::Short; 2], Target::Slabs);
+    let refused = world.run(store.get(&piece)).expect("it ends").map(drop);
+    assert!(matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == Reason::End), "{refused:?}");
+    world.run(store.get(&piece)).expect("it ends").expect("two reads were short, not three");
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_before_anything_is_written() {
+    let mut world = world(7, &frames());
+    let store = open(&mut world);
+    for bytes in [0, OPTIONS.slab_bytes as usize + 1] {
+        let frame = world.frames.take(2 * OPTIONS.slab_bytes as usize).expect("room");
+        let put = world.run(store.put(frame, bytes)).expect("it ends");
+        assert!(matches!(put.result, Err(StoreError::TooLarge { asked, .. }) if asked == bytes), "{bytes}");
+        assert!(put.frame.is_some());
+    }
+    let frame = world.frames.take(ALIGN).expect("room");
+    let piece = world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room");
+    let long = Change::Meta { object: 1, meta: vec![0; terrace_file::store::META + 1] };
+    let far = Change::Piece { object: 1, part: 1 << 24, piece };
+    let before = world.disk.completed();
+    for change in [long, far] {
+        let refused = world.run(store.commit(vec![change])).expect("it ends");
+        assert!(matches!(refused, Err(StoreError::MetaTooLong { .. } | StoreError::BadOptions(_))), "{refused:?}");
+    }
+    assert_eq!((world.disk.completed(), store.objects()), (before, vec![]));
+}
+
+#[test]
+fn a_log_that_lost_what_was_durable_is_damaged_and_never_ends_there() {
+    for lost in 0..3 {
+        let mut world = world(10, &frames());
+        let store = open(&mut world);
+        (1..=3).for_each(|object| keep(&mut world, &store, object, 1));
+        close(&mut world, store);
+        let file = log(&world);
+        [lost, lost + BLOCKS].iter().for_each(|at| overwrite(&mut world, file, *at, &[0xee; ALIGN]));
+        assert_eq!(try_open(&mut world).map(drop).err(), Some(StoreError::Damaged { file }), "block {lost}");
+    }
+}
+
+#[test]
+fn a_log_grows_with_what_it_must_say() {
+    let mut world = world(11, &frames());
+    let store = open(&mut world);
+    (1..=40).for_each(|object| keep(&mut world, &store, object, 1));
+    close(&mut world, store);
+    let bytes = world.disk.contents()[&log(&world)].len() as u64;
+    assert!(bytes > OPTIONS.log_bytes, "40 objects take more than {bytes} bytes of log");
+    let store = open(&mut world);
+    assert_eq!(store.objects(), (1..=40).collect::<Vec<_>>());
+    let all = (1..=40).map(|object| Change::Remove { object }).collect();
+    world.run(store.commit(all)).expect("it ends").expect("durable");
+    (1..=40).for_each(|_| keep(&mut world, &store, 1, 2));
+    assert_eq!(world.disk.contents()[&log(&world)].len() as u64, OPTIONS.log_bytes, "and is small again");
+    assert_eq!(world.disk.broken(), [""; 0]);
+}
+
+/// Puts pieces until there is no room, and keeps them.
+fn fill(world: &mut World, store: &Store) -> Vec<Arc<Piece>> {
+    let mut held = Vec::new();
+    loop {
+        let frame = world.frames.take(4 * ALIGN).expect("room");
+        match world.run(store.put(frame, 4 * ALIGN)).expect("it ends").result {
+            Ok(piece) => held.push(piece),
+            Err(StoreError::Full { .. }) => return held,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_log_that_has_no_room_to_grow_is_refused() {
+    let mut world = world(12, &frames());
+    let store = open(&mut world);
+    world.disk.bound(OPTIONS.cap);
+    let _held = fill(&mut world, &store);
+    let meta = |object| vec![Change::Meta { object, meta: vec![1; 1000] }];
+    let refused = (1..1000).find_map(|object| world.run(store.commit(meta(object))).expect("it ends").err());
+    assert!(matches!(refused, Some(StoreError::Full { cap, .. }) if cap == OPTIONS.cap), "{refused:?}");
+    assert_eq!(world.disk.broken(), [""; 0]);
+}
+
+/// Where a block's checksum stands.
+const CRC: std::ops::Range<usize> = 44..48;
+
+/// Where its records begin.
+const RECORDS: usize = 64;
+
+/// Has a change in both copies of a block, with the right checksum: as a later version may write it, or a mistake of ours.
+fn forge(world: &mut World, at: u64, change: impl FnOnce(&mut [u8])) {
+    let file = log(world);
+    let mut bytes = block(world, file, at);
+    change(&mut bytes);
+    let crc = crc32fast::hash(&[&bytes[..CRC.start], &bytes[CRC.end..]].concat());
+    bytes[CRC].copy_from_slice(&crc.to_le_bytes());
+    overwrite(world, file, at, &bytes);
+    overwrite(world, file, at + BLOCKS, &bytes);
+}
+
+#[test]
+fn records_that_make_no_sense_are_told() {
+    let mut world = world(8, &frames());
+    let store = open(&mut world);
+    let frame = world.frames.take(ALIGN).expect("room");
+    let piece = world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room");
+    for record in [Change::Piece { object: 1, part: 0, piece }, Change::Remove { object: 1 }] {
+        world.run(store.commit(vec![record])).expect("it ends").expect("durable");
+    }
+    close(&mut world, store);
+    let file = log(&world);
+    // The number of a part stands behind the tag and the object.
+    let part = |block: &mut [u8]| block[RECORDS + 9..RECORDS + 13].copy_from_slice(&(1u32 << 24).to_le_bytes());
+    let tag = |block: &mut [u8]| block[RECORDS] = 99;
+    for (at, change) in [(1, &part as &dyn Fn(&mut [u8])), (2, &tag)] {
+        let mut world = fork(&world);
+        forge(&mut world, at, change);
+        assert_eq!(try_open(&mut world).map(drop).err(), Some(StoreError::Damaged { file }), "block {at}");
+    }
+}
