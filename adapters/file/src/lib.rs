@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `frame` | memory for I/O, used again and again |
 //! | `slab` | a file of a fixed size, all of whose space is taken |
+//! | `mapped` | a file that is only read, as memory |
 //! | `request` | what is asked of an engine, and what comes of it |
 //! | `engine` | the system's ring, or threads |
 //! | `task` | what goes on by itself |
@@ -21,6 +22,7 @@ mod disk;
 mod engine;
 mod fault;
 mod frame;
+mod mapped;
 mod request;
 mod slab;
 pub mod store;
@@ -31,6 +33,7 @@ pub use disk::{Answer, Disk, File, Order, Reply};
 pub use engine::{Ring, Threads, perform};
 pub use fault::{FileFault, Reason};
 pub use frame::{ALIGN, Frame, Frames};
+pub use mapped::{Mapped, Stream, Usage};
 pub use request::{Completion, Engine, Op, Request, Sink};
 pub use slab::Slab;
 pub use store::{Change, Object, Piece, Put, Store, StoreError, StoreOptions, StoreStats};
