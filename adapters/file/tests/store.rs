@@ -1,60 +1,12 @@
 //! The store on real files, through both engines.
 #![cfg(target_os = "linux")]
 
+mod ground;
+
+use ground::{Ground, PIECE, names, on_disk, open, open_with, options};
 use std::path::Path;
 use std::sync::Arc;
-use terrace_file::{
-    Change, Directory, Disk, EngineKind, File, Frames, Piece, Reason, Store, StoreError, StoreOptions, Tasks,
-};
-
-const PIECE: usize = 10_000;
-
-fn options() -> StoreOptions {
-    StoreOptions { cap: 8 << 20, slab_bytes: 1 << 20, log_bytes: 64 << 10 }
-}
-
-struct Ground {
-    store: Store,
-    frames: Frames,
-    /// Last: the store's tasks run on its threads.
-    _disk: Arc<Directory>,
-}
-
-fn open_with(path: &Path, kind: EngineKind, options: StoreOptions) -> Result<Ground, StoreError> {
-    let (tasks, frames) = (Tasks::new(), Frames::new(8 << 20).expect("memory"));
-    let disk = Arc::new(Directory::open(path, kind, &tasks)?);
-    let store = Store::open(Arc::clone(&disk) as Arc<dyn Disk>, &tasks, &frames, options).wait()?;
-    Ok(Ground { store, frames, _disk: disk })
-}
-
-fn open(path: &Path) -> Ground {
-    open_with(path, EngineKind::Best, options()).expect("it opens")
-}
-
-impl Ground {
-    fn put(&self, byte: u8) -> Result<Arc<Piece>, StoreError> {
-        let mut frame = self.frames.take(PIECE).expect("room");
-        frame[..PIECE].fill(byte);
-        self.store.put(frame, PIECE).wait().result
-    }
-
-    fn holds(&self, piece: &Arc<Piece>, byte: u8) -> bool {
-        let frame = self.store.get(piece).wait().expect("it is there");
-        frame[..piece.bytes()].iter().all(|&read| read == byte)
-    }
-
-    /// Makes an object of one part durable.
-    fn keep(&self, object: u64, byte: u8) -> Result<(), StoreError> {
-        let piece = self.put(byte)?;
-        let meta = Change::Meta { object, meta: vec![byte; 3] };
-        self.store.commit(vec![meta, Change::Piece { object, part: 0, piece }]).wait()
-    }
-
-    fn part(&self, object: u64) -> Arc<Piece> {
-        let object = self.store.object(object).expect("it is there");
-        Arc::clone(object.parts[0].as_ref().expect("it has its part"))
-    }
-}
+use terrace_file::{Change, Directory, EngineKind, File, Frames, Reason, StoreError, StoreOptions, Tasks};
 
 #[test]
 fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
@@ -102,6 +54,40 @@ fn a_log_that_is_full_is_followed_by_another_and_the_files_stay_bounded() {
     for object in 0..5 {
         assert!(ground.holds(&ground.part(object), 195 + object as u8));
     }
+}
+
+#[test]
+fn a_piece_may_have_several_names() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ground = open(directory.path());
+    let alone = ground.put(1).expect("room");
+    let shared = ground.put(2).expect("room");
+    let named = |object, part| Change::Piece { object, part, piece: Arc::clone(&shared) };
+    ground.store.commit(vec![named(1, 0), named(1, 1), named(2, 0)]).wait().expect("durable");
+    ground.store.commit(vec![named(3, 0), Change::Piece { object: 3, part: 1, piece: alone }]).wait().expect("durable");
+    drop(shared);
+    let pages = (PIECE as u64).next_multiple_of(4096);
+    let holds = |ground: &Ground, names: &[(u64, usize)]| {
+        for &(object, part) in names {
+            let piece = ground.store.object(object).expect("it is there").parts[part].clone();
+            assert!(ground.holds(&piece.expect("it has that part"), 2), "{object} {part}");
+        }
+        assert_eq!(ground.store.stats().live, 2 * pages, "its bytes are there once");
+    };
+    let all = [(1, 0), (1, 1), (2, 0), (3, 0)];
+    holds(&ground, &all);
+    drop(ground);
+    let ground = open(directory.path());
+    holds(&ground, &all);
+    // A second slab, and the first has little: what is in it is moved.
+    let mut filler: Vec<_> = (0..100).map(|byte| ground.put(byte).expect("room")).collect();
+    filler.drain(..90);
+    ground.store.tidy().wait().expect("tidy");
+    drop(filler);
+    holds(&ground, &all);
+    ground.store.commit(vec![Change::Remove { object: 1 }]).wait().expect("durable");
+    drop(ground);
+    holds(&open(directory.path()), &all[2..]);
 }
 
 #[test]
@@ -272,13 +258,4 @@ fn a_bit_that_flips_in_a_slab_is_told_and_in_a_log_is_mended() {
     assert_eq!(ground.store.objects().len(), 20);
     let broken = (0..20).filter(|object| ground.store.get(&ground.part(*object)).wait().is_err()).count();
     assert_eq!(broken, 1);
-}
-
-fn names(path: &Path) -> Vec<File> {
-    let entries = std::fs::read_dir(path).expect("a directory");
-    entries.filter_map(|entry| File::named(entry.expect("an entry").file_name().to_str()?)).collect()
-}
-
-fn on_disk(path: &Path) -> u64 {
-    names(path).iter().map(|file| path.join(file.to_string()).metadata().expect("a file").len()).sum()
 }

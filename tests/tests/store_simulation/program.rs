@@ -23,9 +23,6 @@ const PARTS: u64 = 4;
 /// Largest piece: a quarter of the smallest slab.
 const LARGEST: u64 = 4 * ALIGN as u64;
 
-/// Whether one piece may be part of several objects, or several parts of one.
-const SHARED: bool = false;
-
 /// Handles that are held beside the durable objects.
 const HELD: usize = 12;
 
@@ -244,7 +241,9 @@ impl Session<'_> {
                 edits.push(Edit::Meta(object, Meta(meta)));
             }
             _ => {
-                let mut fresh = (0..self.held.len()).filter(|&at| SHARED || !self.held[at].committed);
+                // Now and then a piece is a part already: then it has two places.
+                let shared = self.chance(4) == 0;
+                let mut fresh = (0..self.held.len()).filter(|&at| shared || !self.held[at].committed);
                 let Some(at) = fresh.next() else { return };
                 self.held[at].committed = true;
                 // A handle is kept, or given away.

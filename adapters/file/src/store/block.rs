@@ -63,6 +63,14 @@ pub(super) struct Entry {
     pub crc: u32,
 }
 
+impl Entry {
+    /// Whether it names the same bytes.
+    pub(super) fn is_same_piece(&self, other: &Self) -> bool {
+        let Self { object, part, .. } = *self;
+        *self == Self { object, part, ..*other }
+    }
+}
+
 /// What a block says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {

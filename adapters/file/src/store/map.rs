@@ -33,7 +33,7 @@ pub enum Change {
         object: u64,
         /// Which part: parts are counted from 0, and a table of all up to the last is kept.
         part: u32,
-        /// The bytes.
+        /// The bytes, which may be other parts as well: they are there once.
         piece: Arc<Piece>,
     },
     /// The object goes.

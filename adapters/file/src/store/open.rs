@@ -120,16 +120,25 @@ async fn latest(
 fn map(contents: Contents, space: &Arc<Space>) -> Map {
     let mut map = Map::default();
     let mut entries: Vec<Entry> = Vec::new();
+    let mut last: Option<(Entry, Arc<Piece>)> = None;
     for (id, raw) in contents.objects {
         entries.extend(raw.parts.into_values());
         map.objects.insert(id, Object { meta: raw.meta.into(), parts: Vec::new() });
     }
     // From the last to the first in each slab, as the space wants them.
-    entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.slab, entry.page)));
-    for entry in &entries {
-        let extent = space.claim(entry.slab, u64::from(entry.page) * ALIGN as u64, u64::from(entry.bytes));
-        let piece = Arc::new(Piece::recovered(entry, extent));
-        map.objects.entry(entry.object).or_default().set(entry.part, piece);
+    entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.slab, entry.page, entry.bytes, entry.crc)));
+    for entry in entries {
+        // A piece may be part of several objects, or several parts of one.
+        let known = last.filter(|(known, _)| known.is_same_piece(&entry));
+        let piece = known.map_or_else(|| recover(&entry, space), |(_, piece)| piece);
+        map.objects.entry(entry.object).or_default().set(entry.part, Arc::clone(&piece));
+        last = Some((entry, piece));
     }
     map
+}
+
+/// The piece that a log names, with its room if that is nobody else's.
+fn recover(entry: &Entry, space: &Arc<Space>) -> Arc<Piece> {
+    let extent = space.claim(entry.slab, u64::from(entry.page) * ALIGN as u64, u64::from(entry.bytes));
+    Arc::new(Piece::recovered(entry, extent))
 }

@@ -66,9 +66,12 @@ impl Piece {
         }
     }
 
-    /// Whether it is in that slab.
-    pub(super) fn is_in(&self, slab: u32) -> bool {
-        matches!(&*self.place(), Place::Held(extent) if extent.slab() == slab)
+    /// Where in that slab it is.
+    pub(super) fn offset_in(&self, slab: u32) -> Option<u64> {
+        match &*self.place() {
+            Place::Held(extent) if extent.slab() == slab => Some(extent.offset()),
+            _ => None,
+        }
     }
 
     /// Is where another with the same bytes is. Who reads it meanwhile reads it where it was.

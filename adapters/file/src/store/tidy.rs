@@ -8,6 +8,7 @@ use super::log::Log;
 use super::map::Change;
 use super::{Piece, Shared};
 use crate::disk::File;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Empty slabs that are kept, so that a store that breathes does not make and remove files.
@@ -75,12 +76,14 @@ impl Shared {
         while !left.is_empty() {
             let (mut olds, mut changes, mut bytes) = (Vec::new(), Vec::new(), 0);
             while bytes < BATCH
-                && let Some((object, part, old)) = left.pop()
+                && let Some((_, same)) = left.pop_first()
             {
-                let piece = Arc::new(self.copy(&old).await?);
+                let piece = Arc::new(self.copy(&same[0].2).await?);
                 bytes += piece.bytes() as u64;
-                olds.push((old, Arc::clone(&piece)));
-                changes.push(Change::Piece { object, part, piece });
+                for (object, part, old) in same {
+                    olds.push((old, Arc::clone(&piece)));
+                    changes.push(Change::Piece { object, part, piece: Arc::clone(&piece) });
+                }
             }
             // seeded: moved_is_committed: self.commit_group(log, &changes).await? => ()
             self.commit_group(log, &changes).await?;
@@ -89,13 +92,19 @@ impl Shared {
         Ok(())
     }
 
-    fn durable_in(&self, slab: u32) -> Vec<(u64, u32, Arc<Piece>)> {
-        let map = self.map();
-        let of_object = |(id, object): (&u64, &super::Object)| -> Vec<(u64, u32, Arc<Piece>)> {
-            let parts = (0..).zip(&object.parts).filter_map(|(part, piece)| Some((part, piece.as_ref()?)));
-            parts.filter(|(_, piece)| piece.is_in(slab)).map(|(part, piece)| (*id, part, Arc::clone(piece))).collect()
-        };
-        map.objects.iter().flat_map(of_object).collect()
+    /// What is durable in a slab, by its place there: one piece may be several parts.
+    fn durable_in(&self, slab: u32) -> BTreeMap<u64, Vec<(u64, u32, Arc<Piece>)>> {
+        let mut found = BTreeMap::<_, Vec<_>>::new();
+        for (id, object) in &self.map().objects {
+            for (part, piece) in (0..).zip(&object.parts) {
+                if let Some(piece) = piece
+                    && let Some(offset) = piece.offset_in(slab)
+                {
+                    found.entry(offset).or_default().push((*id, part, Arc::clone(piece)));
+                }
+            }
+        }
+        found
     }
 }
 

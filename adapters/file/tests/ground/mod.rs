@@ -1,0 +1,95 @@
+//! A store in a directory, for tests, on a disk that can be full.
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_file::{
+    Answer, Change, Directory, Disk, EngineKind, File, FileFault, Frames, Order, Piece, Reason, Reply, Store,
+    StoreError, StoreOptions, Tasks,
+};
+
+pub const PIECE: usize = 10_000;
+
+pub fn options() -> StoreOptions {
+    StoreOptions { cap: 8 << 20, slab_bytes: 1 << 20, log_bytes: 64 << 10 }
+}
+
+/// A directory on a disk that is full from some moment on, or does not sync logs.
+pub struct Filling {
+    directory: Directory,
+    pub full: AtomicBool,
+    pub stuck: AtomicBool,
+}
+
+impl Disk for Filling {
+    fn files(&self) -> Result<Vec<(File, u64)>, FileFault> {
+        self.directory.files()
+    }
+
+    fn submit(&self, order: Order, reply: Reply) {
+        let refused = match order {
+            Order::Create { file, .. } => self.full.load(Ordering::Relaxed).then_some((file, Reason::Full)),
+            Order::Sync { file: file @ File::Log(_) } => {
+                self.stuck.load(Ordering::Relaxed).then_some((file, Reason::Device))
+            }
+            _ => None,
+        };
+        let Some((file, reason)) = refused else { return self.directory.submit(order, reply) };
+        let fault = FileFault { call: "test", file: file.to_string(), offset: 0, code: 0, reason };
+        drop(reply.send(Answer::plain(Err(fault))));
+    }
+}
+
+pub struct Ground {
+    pub store: Store,
+    pub frames: Frames,
+    /// Last: the store's tasks run on its threads.
+    pub disk: Arc<Filling>,
+}
+
+pub fn open_with(path: &Path, kind: EngineKind, options: StoreOptions) -> Result<Ground, StoreError> {
+    let (tasks, frames) = (Tasks::new(), Frames::new(8 << 20).expect("memory"));
+    let directory = Directory::open(path, kind, &tasks)?;
+    let disk = Arc::new(Filling { directory, full: AtomicBool::new(false), stuck: AtomicBool::new(false) });
+    let store = Store::open(Arc::clone(&disk) as Arc<dyn Disk>, &tasks, &frames, options).wait()?;
+    Ok(Ground { store, frames, disk })
+}
+
+pub fn open(path: &Path) -> Ground {
+    open_with(path, EngineKind::Best, options()).expect("it opens")
+}
+
+impl Ground {
+    pub fn put(&self, byte: u8) -> Result<Arc<Piece>, StoreError> {
+        let mut frame = self.frames.take(PIECE).expect("room");
+        frame[..PIECE].fill(byte);
+        self.store.put(frame, PIECE).wait().result
+    }
+
+    pub fn holds(&self, piece: &Arc<Piece>, byte: u8) -> bool {
+        let frame = self.store.get(piece).wait().expect("it is there");
+        frame[..piece.bytes()].iter().all(|&read| read == byte)
+    }
+
+    /// Makes an object of one part durable.
+    pub fn keep(&self, object: u64, byte: u8) -> Result<(), StoreError> {
+        let piece = self.put(byte)?;
+        let meta = Change::Meta { object, meta: vec![byte; 3] };
+        self.store.commit(vec![meta, Change::Piece { object, part: 0, piece }]).wait()
+    }
+
+    pub fn part(&self, object: u64) -> Arc<Piece> {
+        let object = self.store.object(object).expect("it is there");
+        Arc::clone(object.parts[0].as_ref().expect("it has its part"))
+    }
+}
+
+pub fn names(path: &Path) -> Vec<File> {
+    let entries = std::fs::read_dir(path).expect("a directory");
+    entries.filter_map(|entry| File::named(entry.expect("an entry").file_name().to_str()?)).collect()
+}
+
+pub fn on_disk(path: &Path) -> u64 {
+    names(path).iter().map(|file| path.join(file.to_string()).metadata().expect("a file").len()).sum()
+}
