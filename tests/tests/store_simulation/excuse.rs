@@ -28,7 +28,7 @@ fn just(explained: bool, why: &'static str) -> Just {
 
 /// Whether no slab can be made.
 fn is_full(stats: Option<StoreStats>, options: &StoreOptions) -> bool {
-    stats.is_some_and(|stats| stats.disk + options.log_bytes + options.slab_bytes > stats.cap)
+    stats.is_some_and(|stats| stats.disk + stats.kept + options.slab_bytes > stats.cap)
 }
 
 impl Window {
@@ -80,7 +80,11 @@ impl Window {
     }
 
     /// `oldest`: faults that had fired when the first of its pieces was put.
-    pub fn commit(&self, disk: &SimDisk, oldest: usize) -> Just {
+    pub fn commit(&self, disk: &SimDisk, error: &StoreError, oldest: usize) -> Just {
+        // The next log would be larger than what the cap leaves.
+        if matches!(error, StoreError::Full { asked, largest, .. } if largest < asked) {
+            return Ok(());
+        }
         let earlier = disk.fired(oldest.min(self.fired));
         let dropped = earlier.iter().any(|fired| matches!(fired.line.kind, Kind::Sync | Kind::SyncNames));
         let fired = !self.faults(disk).is_empty() || self.disk_was_full(disk);

@@ -203,7 +203,7 @@ impl Session<'_> {
                 let Some(done) = ready(join) else { return Ok(false) };
                 self.model.commits[*index].outcome = if done.is_ok() { Outcome::Done } else { Outcome::Failed };
                 if let Err(error) = done {
-                    window.commit(disk, *oldest).map_err(|why| format!("commit: {error}: {why}"))?;
+                    window.commit(disk, &error, *oldest).map_err(|why| format!("commit: {error}: {why}"))?;
                     tally.excuse("commit");
                     self.shaken = true;
                 }

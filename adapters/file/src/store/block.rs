@@ -41,6 +41,14 @@ const CRC: std::ops::Range<usize> = 44..48;
 /// Bytes of an object's meta data, at most: with its header it must fit into a block.
 pub const META: usize = 1024;
 
+/// Bytes of the largest record.
+const LARGEST: usize = 1 + 8 + 2 + META;
+
+/// Blocks that records of so many bytes take, at most: a block is left when the next record does not fit into it.
+pub(super) fn blocks_for(bytes: u64) -> u64 {
+    bytes / (ROOM - LARGEST + 1) as u64 + 1
+}
+
 /// What is said of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
@@ -186,7 +194,7 @@ fn checksum(block: &[u8]) -> u32 {
 
 impl<'a> Record<'a> {
     /// Bytes of it.
-    fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         match self {
             Self::Piece(_) => 1 + 8 + 5 * 4,
             Self::Meta { meta, .. } => 1 + 8 + 2 + meta.len(),
@@ -308,6 +316,22 @@ mod tests {
             assert!(records.is_empty());
         }
         assert_eq!(back, records());
+    }
+
+    #[test]
+    fn records_take_no_more_blocks_than_is_foreseen() {
+        // As much as can be is left over: after two of these, the largest does not fit.
+        let (half, largest) = ([7; 995], [7; META]);
+        for meta in [&half[..], &largest[..], &[]] {
+            let (mut writer, mut bytes) = (Writer::default(), 0);
+            for object in 0..2000 {
+                let meta = if object % 4 == 3 { &largest } else { meta };
+                let record = Record::Meta { object, meta };
+                writer.push(&record);
+                bytes += record.length() as u64;
+                assert!(writer.blocks() <= blocks_for(bytes), "{} blocks of {bytes} bytes", writer.blocks());
+            }
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::Shared;
 use super::error::StoreError;
 use super::extent::Safety;
 use super::log::Log;
-use super::map::Change;
+use super::map::{Change, Touched};
 use crate::disk::File;
 use futures_channel::oneshot;
 use std::collections::BTreeSet;
@@ -61,16 +61,21 @@ impl Shared {
     /// Makes changes durable while nobody else does.
     pub(super) async fn commit_group(&self, log: &mut Log, group: &[Change]) -> Result<(), StoreError> {
         self.settle(group).await?;
-        let touched = self.map().after(group.iter());
-        if let Err(error) = self.record(log, group, &touched).await {
-            // seeded: limbo: log.limbo.push(group.to_vec()) => ()
-            log.limbo.push(group.to_vec());
-            return Err(error);
-        }
+        let (touched, bytes) = self.foresee(group);
+        self.provide(log, bytes).await?;
+        self.record(log, group, &touched).await?;
         let replaced = self.map().absorb(touched);
         // Without the lock: pieces that nobody else has give their room back.
         drop(replaced);
         Ok(())
+    }
+
+    /// What a group makes of the objects that it touches, and the bytes of all records then.
+    fn foresee(&self, group: &[Change]) -> (Touched, u64) {
+        let map = self.map();
+        let touched = map.after(group.iter());
+        let bytes = map.bytes_after(&touched);
+        (touched, bytes)
     }
 
     /// Makes the pieces of a group durable: where they are, or elsewhere when that place is not to be trusted.

@@ -7,12 +7,14 @@
 //! Invariants:
 //! - a log that is `broken` is never written again: what lies behind `next` is not known
 //! - once a log of a later generation was written to, nothing more is written to an earlier one: the latest whole one counts
-//! - changes of a group that failed are in `limbo` until a later generation is durable: a power cut may still bring them to
+//! - changes of a group that failed after some of it may have been written are in `limbo` until a later generation is durable: a power cut may still bring them to
 //!   light, so the pieces they name keep their room (those they replace do, being in the map)
+//! - the next log holds twice what there is to say, in `ahead` blocks: as much is kept free for it, before anything is said that
+//!   would need more; a file that is laid by for it has as much
 //! - a log that is not `whole` is `broken`; there is an `anchor` only while the log is not whole
 
 use super::Shared;
-use super::block::{BLOCK, Header, Writer};
+use super::block::{BLOCK, Header, Writer, blocks_for};
 use super::error::StoreError;
 use super::map::{Change, Touched};
 use crate::disk::{File, Order, ask};
@@ -30,6 +32,8 @@ pub(super) struct Log {
     pub latest: u32,
     /// Blocks of it; there are as many again in the mirror.
     pub blocks: u64,
+    /// Blocks that the next log will have.
+    pub ahead: u64,
     /// The sequence of the next block.
     pub next: u64,
     /// Whether its first group is durable.
@@ -38,9 +42,9 @@ pub(super) struct Log {
     pub limbo: Vec<Vec<Change>>,
     /// The generation that a power cut would bring back, while this one is not whole yet, with its bytes.
     pub anchor: Option<(File, u64)>,
-    /// A file for the next log, all zeros, with its generation and its bytes: so a log that is full can be followed by another
-    /// when the disk has become full. It is the reserve of the space, and not counted besides.
-    pub spare: Option<(u32, u64)>,
+    /// The generation of a file for the next log, all zeros: so a log that is full can be followed by another when the disk has
+    /// become full. It is the reserve of the space, and not counted besides.
+    pub spare: Option<u32>,
     /// Files that nobody needs and that are still there, with their bytes.
     pub garbage: Vec<(File, u64)>,
     /// One for each copy. `None` after the disk was gone: nothing is written any more.
@@ -54,7 +58,12 @@ impl Log {
 
     /// Bytes of its file.
     pub(super) fn bytes(&self) -> u64 {
-        self.blocks * 2 * BLOCK as u64
+        file_bytes(self.blocks)
+    }
+
+    /// What is to be kept free when the next log has so many blocks: it, and one as large that follows it when this one is gone.
+    pub(super) fn reserve(&self, ahead: u64) -> u64 {
+        file_bytes(ahead) + file_bytes(ahead).saturating_sub(self.bytes())
     }
 
     /// The header of the next block.
@@ -63,6 +72,11 @@ impl Log {
         // Only one group is under way: all blocks in front of it are durable.
         Header { generation, sequence: next, acked: next, last: false }
     }
+}
+
+/// Bytes of the file of a log of so many blocks.
+fn file_bytes(blocks: u64) -> u64 {
+    blocks * 2 * BLOCK as u64
 }
 
 impl Shared {
@@ -75,10 +89,14 @@ impl Shared {
         if !log.broken && log.next + writer.blocks() <= log.blocks {
             match self.append(log, writer).await {
                 Ok(()) => return Ok(()),
-                Err(_) => log.broken = true,
+                Err(_) => {
+                    log.broken = true;
+                    // seeded: limbo: log.limbo.push(group.to_vec()) => ()
+                    log.limbo.push(group.to_vec());
+                }
             }
         }
-        self.rotate(log, touched).await
+        self.rotate(log, group, touched).await
     }
 
     /// Writes a group behind the log's end, durably.
@@ -133,11 +151,15 @@ impl Shared {
     }
 
     /// Begins a log of the next generation, which says everything: `touched` in place of what is in the map.
-    async fn rotate(&self, log: &mut Log, touched: &Touched) -> Result<(), StoreError> {
+    async fn rotate(&self, log: &mut Log, group: &[Change], touched: &Touched) -> Result<(), StoreError> {
         self.sweep(log).await;
-        let writer = self.map().snapshot(touched);
-        let blocks = self.blocks_for(writer.blocks());
-        let spare = self.take_spare(log, blocks * 2 * BLOCK as u64).await;
+        let (writer, bytes) = {
+            let map = self.map();
+            (map.snapshot(touched), map.bytes_after(touched))
+        };
+        debug_assert!(writer.blocks() * 2 <= log.ahead, "the next log was provided for");
+        let spare = log.spare.take();
+        self.space.laid_by(0);
         let Some(generation) = spare.or(log.latest.checked_add(1)) else {
             return Err(StoreError::Damaged { file: log.file() });
         };
@@ -149,66 +171,88 @@ impl Shared {
         } else {
             log.garbage.push(old)
         }
-        (log.generation, log.latest, log.blocks, log.next) = (generation, log.latest.max(generation), blocks, 0);
+        (log.generation, log.latest, log.blocks, log.next) = (generation, log.latest.max(generation), log.ahead, 0);
         (log.whole, log.broken) = (false, true);
-        self.begin(log, writer, spare.is_some()).await?;
+        self.begin(log, (writer, group), spare.is_some()).await?;
         (log.whole, log.broken) = (true, false);
         log.limbo.clear();
         log.garbage.extend(log.anchor.take());
         self.sweep(log).await;
-        self.space.made();
+        log.ahead = self.blocks_for(bytes);
+        self.space.made(log.reserve(log.ahead));
         self.lay_by(log).await;
+        Ok(())
+    }
+
+    /// Sees to it that the next log can be made when there are records of so many bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`], the disk's: then it is as it was.
+    pub(super) async fn provide(&self, log: &mut Log, bytes: u64) -> Result<(), StoreError> {
+        let blocks = self.blocks_for(bytes);
+        if blocks <= log.ahead {
+            return Ok(());
+        }
+        let small = log.spare.map(|generation| (File::Log(generation), file_bytes(log.ahead)));
+        let kept = self.space.keep(log.reserve(blocks), small.map_or(0, |(_, bytes)| bytes))?;
+        let ahead = std::mem::replace(&mut log.ahead, blocks);
+        // The smaller file goes when the larger one is there.
+        let Some((file, bytes)) = small else { return Ok(()) };
+        if let Err(error) = self.make_spare(log).await {
+            log.ahead = ahead;
+            self.space.keep_free(kept);
+            return Err(error);
+        }
+        self.space.count(bytes);
+        log.garbage.push((file, bytes));
+        self.sweep(log).await;
         Ok(())
     }
 
     /// Makes the file of the next log ahead. Where that cannot be, it is made when it is needed.
     pub(super) async fn lay_by(&self, log: &mut Log) {
-        let bytes = self.blocks_for(0) * 2 * BLOCK as u64;
-        let Some(generation) = log.latest.checked_add(1) else { return };
-        if log.spare.is_some() || !self.space.may_lay_by(bytes) {
-            return;
+        if log.spare.is_none() && !self.space.is_over() {
+            let _ = self.make_spare(log).await;
         }
+    }
+
+    async fn make_spare(&self, log: &mut Log) -> Result<(), StoreError> {
+        let generation = log.latest.checked_add(1).ok_or(StoreError::Damaged { file: log.file() })?;
+        let bytes = file_bytes(log.ahead);
         // Also one that cannot be made: what is left of it has the number.
         log.latest = generation;
-        if ask(&*self.disk, Order::Create { file: File::Log(generation), bytes }).await.result.is_ok() {
-            log.spare = Some((generation, bytes));
-            self.space.laid_by(bytes);
-        }
+        ask(&*self.disk, Order::Create { file: File::Log(generation), bytes }).await.result?;
+        log.spare = Some(generation);
+        self.space.laid_by(bytes);
+        Ok(())
     }
 
-    /// The generation of the file that was laid by, if it has so many bytes; else it is removed.
-    async fn take_spare(&self, log: &mut Log, wanted: u64) -> Option<u32> {
-        let (generation, bytes) = log.spare.take()?;
-        self.space.laid_by(0);
-        // seeded: spare_bytes: bytes == wanted => true
-        if bytes == wanted {
-            return Some(generation);
-        }
-        self.space.count(bytes);
-        log.garbage.push((File::Log(generation), bytes));
-        self.sweep(log).await;
-        None
+    /// Blocks of a log for records of so many bytes: as many again for groups, in steps of what the options say.
+    pub(super) fn blocks_for(&self, bytes: u64) -> u64 {
+        (blocks_for(bytes) * 2).next_multiple_of(self.options.log_bytes / (2 * BLOCK as u64))
     }
 
-    /// Blocks of a log whose snapshot has so many: as many again for groups, and never fewer than the options say.
-    fn blocks_for(&self, snapshot: u64) -> u64 {
-        (self.options.log_bytes / (2 * BLOCK as u64)).max(snapshot * 2)
-    }
-
-    /// Makes the log's file, unless it is there already, and writes the snapshot.
-    async fn begin(&self, log: &mut Log, writer: Writer, made: bool) -> Result<(), StoreError> {
+    /// Makes the log's file, unless it is there already, and writes the snapshot, of which the group is a part.
+    async fn begin(&self, log: &mut Log, (writer, group): (Writer, &[Change]), made: bool) -> Result<(), StoreError> {
         let (file, bytes) = (log.file(), log.bytes());
         // Of a file that is not there, nothing is to be removed.
         let blocks = std::mem::take(&mut log.blocks);
-        self.space.count_log(bytes)?;
+        self.space.count_log(bytes);
         if !made && let Err(fault) = ask(&*self.disk, Order::Create { file, bytes }).await.result {
             self.space.uncount(bytes);
             return Err(fault.into());
         }
         log.blocks = blocks;
-        self.append(log, writer).await?;
-        // seeded: log_name_sync: self.sync_names().await => Ok(())
-        self.sync_names().await
+        let begun = match self.append(log, writer).await {
+            // seeded: log_name_sync: self.sync_names().await => Ok(())
+            Ok(()) => self.sync_names().await,
+            refused => refused,
+        };
+        if begun.is_err() {
+            // seeded: limbo_of_a_new_log: log.limbo.push(group.to_vec()) => ()
+            log.limbo.push(group.to_vec());
+        }
+        begun
     }
 
     /// Lets names survive a power cut.

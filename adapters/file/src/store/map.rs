@@ -92,6 +92,8 @@ pub(super) type Touched = BTreeMap<u64, Option<Object>>;
 #[derive(Debug, Default)]
 pub(super) struct Map {
     pub objects: BTreeMap<u64, Object>,
+    /// Bytes of the records that say all of them.
+    pub bytes: u64,
 }
 
 impl Map {
@@ -112,8 +114,15 @@ impl Map {
         touched
     }
 
+    /// Bytes of the records that say all objects, with these as they will be.
+    pub(super) fn bytes_after(&self, touched: &Touched) -> u64 {
+        let bytes = |object: Option<&Object>| object.map_or(0, Object::bytes);
+        touched.iter().fold(self.bytes, |sum, (id, object)| sum - bytes(self.objects.get(id)) + bytes(object.as_ref()))
+    }
+
     /// Puts them in; what they replace is given back, to be dropped without locks.
     pub(super) fn absorb(&mut self, touched: Touched) -> Vec<Option<Object>> {
+        self.bytes = self.bytes_after(&touched);
         let put = |(id, object): (u64, Option<Object>)| match object {
             Some(object) => self.objects.insert(id, object),
             None => self.objects.remove(&id),
@@ -127,18 +136,25 @@ impl Map {
         let kept = self.objects.iter().filter(|(id, _)| !touched.contains_key(id));
         let new = touched.iter().filter_map(|(id, object)| Some((id, object.as_ref()?)));
         for (id, object) in kept.chain(new) {
-            writer.push(&Record::Meta { object: *id, meta: &object.meta });
-            for (part, piece) in (0..).zip(&object.parts) {
-                if let Some(piece) = piece {
-                    writer.push(&Record::Piece(piece.entry(*id, part)));
-                }
-            }
+            object.records(*id).for_each(|record| writer.push(&record));
         }
         writer
     }
 }
 
 impl Object {
+    /// All that is said of it.
+    fn records(&self, object: u64) -> impl Iterator<Item = Record<'_>> {
+        let pieces = (0..).zip(&self.parts).filter_map(|(part, piece)| Some((part, piece.as_ref()?)));
+        let pieces = pieces.map(move |(part, piece)| Record::Piece(piece.entry(object, part)));
+        std::iter::once(Record::Meta { object, meta: &self.meta }).chain(pieces)
+    }
+
+    /// Bytes of that.
+    pub(super) fn bytes(&self) -> u64 {
+        self.records(0).map(|record| record.length() as u64).sum()
+    }
+
     /// Puts a part in its place.
     pub(super) fn set(&mut self, part: u32, piece: Arc<Piece>) {
         let index = part as usize;

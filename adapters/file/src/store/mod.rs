@@ -57,7 +57,9 @@ pub struct StoreOptions {
     pub cap: u64,
     /// Bytes of a slab: no piece is larger, nor larger than 2 GiB less a page.
     pub slab_bytes: u64,
-    /// Bytes of a log, at least: the same again is kept for the next one, in a file of its own where the disk has room for it.
+    /// Bytes of a log, or of a step by which it grows: it has room for twice what is to be said of all durable objects (29
+    /// bytes for a piece; 11 and the meta data for an object), in two copies. The same again is kept for the next one, in a file
+    /// of its own where the disk has room for it.
     pub log_bytes: u64,
 }
 
@@ -91,6 +93,8 @@ impl StoreOptions {
 pub struct StoreStats {
     /// Bytes that its files take.
     pub disk: u64,
+    /// Bytes that are kept free besides, for logs to come.
+    pub kept: u64,
     /// Bytes that pieces take, rounded to pages.
     pub live: u64,
     /// Bytes that its files may take.
@@ -174,7 +178,8 @@ impl Store {
     /// Makes changes durable, all or none of them. Commits that wait together share their flushes.
     ///
     /// # Errors
-    /// What stood in the way: nothing of it is in the map then; after a power cut, all of it may be, or nothing.
+    /// What stood in the way: nothing of it is in the map then; after a power cut, all of it may be, or nothing. For
+    /// [`StoreError::Full`], nothing: the next log, with more objects and parts to say, would pass the cap.
     pub fn commit(&self, changes: Vec<Change>) -> Join<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
         self.tasks.spawn(async move { shared.commit(changes).await })
@@ -207,8 +212,8 @@ impl Store {
 
     /// How full it is.
     pub fn stats(&self) -> StoreStats {
-        let ((disk, live, cap), objects) = (self.shared.space.usage(), self.shared.map().objects.len());
-        StoreStats { disk, live, cap, objects }
+        let ([disk, live, kept, cap], objects) = (self.shared.space.usage(), self.shared.map().objects.len());
+        StoreStats { disk, kept, live, cap, objects }
     }
 
     /// Checks what must always hold.

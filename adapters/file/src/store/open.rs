@@ -31,7 +31,7 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     let log_frame = || async { frames.wait(FRAME).await.map_err(|most| StoreError::TooLarge { asked: FRAME, most }) };
     let mut log_frames = [Some(log_frame().await?), Some(log_frame().await?)];
     let (generation, contents) = latest(&*disk, &found, &mut log_frames).await?;
-    let space = Arc::new(Space::new(options.cap, options.log_bytes));
+    let space = Arc::new(Space::new(options.cap));
     // A slab of less than a page was being made when the program was killed.
     // seeded: slab_stump: *bytes >= ALIGN as u64 => true
     let (slabs, stumps): (Vec<_>, Vec<_>) = found.slabs.iter().partition(|(_, bytes)| *bytes >= ALIGN as u64);
@@ -50,6 +50,7 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
         generation,
         latest: found.logs.first().map_or(0, |(latest, _)| *latest),
         blocks: contents.blocks,
+        ahead: 0,
         next: contents.next,
         whole: contents.whole,
         // Never written on: what a killed program wrote may be in some cache only, and one that was not synced is
@@ -64,7 +65,10 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     };
     found.logs.iter().for_each(|(_, bytes)| space.count(*bytes));
     let map = map(contents, &space);
+    let bytes = map.bytes;
     let shared = Shared::new(disk, frames, options, space, map);
+    log.ahead = shared.blocks_for(bytes);
+    shared.space.keep_free(log.reserve(log.ahead));
     shared.record(&mut log, &[], &Touched::new()).await?;
     log.garbage.extend(log_files(true));
     shared.sweep(&mut log).await;
@@ -134,6 +138,7 @@ fn map(contents: Contents, space: &Arc<Space>) -> Map {
         map.objects.entry(entry.object).or_default().set(entry.part, Arc::clone(&piece));
         last = Some((entry, piece));
     }
+    map.bytes = map.objects.values().map(Object::bytes).sum();
     map
 }
 

@@ -34,7 +34,7 @@ pub(super) struct State {
     hint: u32,
     /// Bytes that slabs and logs may take together.
     cap: u64,
-    /// Bytes that are kept free for the next log: slabs do not take them.
+    /// Bytes that are kept free for logs to come: slabs do not take them.
     reserve: u64,
     /// Bytes of the log that is being made: those are taken from what is kept free.
     making: u64,
@@ -104,8 +104,8 @@ impl Area {
 
 impl Space {
     /// No slabs yet.
-    pub(super) fn new(cap: u64, reserve: u64) -> Self {
-        let state = State { areas: BTreeMap::new(), next: 1, hint: 0, cap, reserve, making: 0, others: 0, spare: 0 };
+    pub(super) fn new(cap: u64) -> Self {
+        let state = State { areas: BTreeMap::new(), next: 1, hint: 0, cap, reserve: 0, making: 0, others: 0, spare: 0 };
         Self { state: Mutex::new(state) }
     }
 
@@ -165,33 +165,36 @@ impl Space {
         Ok(())
     }
 
-    /// Counts a log that is about to be made.
-    ///
-    /// # Errors
-    /// [`StoreError::Full`] for one that is larger than what is kept free for it, and does not fit.
-    pub(super) fn count_log(&self, bytes: u64) -> Result<(), StoreError> {
+    /// Counts a log that is about to be made, from what is kept free.
+    pub(super) fn count_log(&self, bytes: u64) {
         let mut state = self.state();
-        // seeded: cap_of_logs: state.used() + bytes > state.cap => false
-        if bytes > state.reserve && state.used() + bytes > state.cap {
-            return Err(StoreError::Full {
-                asked: bytes,
-                largest: state.cap.saturating_sub(state.used()),
-                cap: state.cap,
-            });
-        }
         state.others += bytes;
         state.making = bytes;
-        Ok(())
     }
 
-    /// The log is made, and those before it are removed: as much is kept free again.
-    pub(super) fn made(&self) {
-        self.state().making = 0;
+    /// The log is made, and those before it are removed: so much is kept free from now on.
+    pub(super) fn made(&self, reserve: u64) {
+        let mut state = self.state();
+        (state.making, state.reserve) = (0, reserve);
     }
 
-    /// Whether a file for the next log may be made: what is kept free for it is there.
-    pub(super) fn may_lay_by(&self, bytes: u64) -> bool {
-        !self.is_over() && bytes <= self.state().reserve
+    /// Keeps so much free for logs, while `beside` bytes of a file that is replaced are there too. What was kept before.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`]: nothing was changed.
+    pub(super) fn keep(&self, reserve: u64, beside: u64) -> Result<u64, StoreError> {
+        let mut state = self.state();
+        let asked = reserve.saturating_sub(state.reserve) + beside;
+        let largest = state.cap.saturating_sub(state.used() + state.reserve);
+        if asked > largest {
+            return Err(StoreError::Full { asked, largest, cap: state.cap });
+        }
+        Ok(std::mem::replace(&mut state.reserve, reserve))
+    }
+
+    /// Keeps so much free for logs, whether or not it is there.
+    pub(super) fn keep_free(&self, reserve: u64) {
+        self.state().reserve = reserve;
     }
 
     /// A file for the next log was made, or (0) is used or gone.
@@ -300,11 +303,11 @@ impl Space {
         state.used() + state.reserve > state.cap
     }
 
-    /// Bytes on the disk, of them in use by pieces, and the cap.
-    pub(super) fn usage(&self) -> (u64, u64, u64) {
+    /// Bytes on the disk, of them in use by pieces; bytes that are kept free besides, and the cap.
+    pub(super) fn usage(&self) -> [u64; 4] {
         let state = self.state();
         let live = state.areas.values().map(|area| area.range.stats().in_use).sum();
-        (state.used() + state.spare, live, state.cap)
+        [state.used() + state.spare, live, state.reserve - state.spare, state.cap]
     }
 
     /// The error for a piece that finds no room.
@@ -323,6 +326,9 @@ impl Space {
             if area.synced > area.written {
                 return Err(format!("slab {slab}: synced is not above written"));
             }
+        }
+        if state.spare > state.reserve {
+            return Err("what is laid by for the next log is kept free".into());
         }
         Ok(())
     }

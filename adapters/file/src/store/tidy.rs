@@ -42,9 +42,10 @@ impl Shared {
             self.remove_vacant(log, 0).await;
         }
         while self.space.is_over() {
+            let logs = log.bytes() + log.reserve(log.ahead);
             let too_small = || {
-                let (_, live, cap) = self.space.usage();
-                StoreError::CapTooSmall { needs: live + 2 * log_bytes(self), cap }
+                let [_, live, _, cap] = self.space.usage();
+                StoreError::CapTooSmall { needs: live + logs, cap }
             };
             let slab = self.space.retire_thinnest(|_, _| true).ok_or_else(too_small)?;
             self.vacate(log, slab).await.map_err(|error| match error {
@@ -106,8 +107,4 @@ impl Shared {
         }
         found
     }
-}
-
-fn log_bytes(shared: &Shared) -> u64 {
-    shared.options.log_bytes
 }
