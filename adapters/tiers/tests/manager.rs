@@ -230,6 +230,23 @@ fn a_future_that_nobody_awaits_still_happens_and_a_buffer_that_nobody_takes_is_f
 }
 
 #[test]
+fn a_cap_that_is_too_small_for_what_is_durable_says_what_would_do() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = manager(directory.path());
+    for seed in 0..14u8 {
+        let buffer = first.allocate_named(&format!("{seed}"), MIB).expect("room");
+        buffer.write(0, &pattern(seed, MIB)).expect("written");
+        first.sync(&buffer).expect("durable");
+    }
+    drop(first);
+    let with = |cap| Manager::builder().memory(MIB).directory_of(directory.path(), cap).chunk(256 << 10).build();
+    let Err(Error::Store(StoreError::CapTooSmall { needs, cap })) = with(16 * MIB) else { panic!("14 of 15 slabs") };
+    assert!(cap == 16 * MIB && needs > cap);
+    let second = with(needs).expect("as it said");
+    (0..14).for_each(|seed| holds(&second.open(&format!("{seed}")).expect("it is there"), seed));
+}
+
+#[test]
 fn nothing_is_left_when_the_last_handle_is_gone() {
     let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
     let directory = tempfile::tempdir().expect("a directory");

@@ -151,6 +151,12 @@ impl Shared {
         }
     }
 
+    /// Bytes of the buffers that a store has.
+    pub(super) fn durable_bytes(store: &Store) -> u64 {
+        let objects = store.objects().into_iter().filter_map(|number| store.object(number));
+        objects.filter_map(|object| Some(Meta::decode(&object.meta)?.bytes)).sum()
+    }
+
     /// Takes in what the store has. At the beginning, when nothing else is there.
     pub(super) fn adopt(self: &Arc<Self>) -> Result<(), Error> {
         let Ok((tier, store)) = self.keeper() else { return Ok(()) };
