@@ -1,7 +1,7 @@
 //! Tasks: what goes on by itself, polled by whoever drives the disk.
 //!
-//! Promises upward: a task that was begun ends, whether or not anybody waits for it; its result, or that it panicked, is told
-//! to who does; a task that becomes ready is polled soon, on a thread that calls [`Tasks::run`].
+//! Promises upward: a task that was begun ends, whether or not anybody waits for it, unless that is asked for; its result, or
+//! that it panicked, is told to who does; a task that becomes ready is polled soon, on a thread that calls [`Tasks::run`].
 //! Asks from below: somebody who calls [`Tasks::run`] after a [`Driver::nudge`].
 //!
 //! Invariant: while `ready` is not empty, `driven` is true: somebody is in [`Tasks::run`], or was nudged.
@@ -112,7 +112,7 @@ impl Tasks {
         let caught = futures_lite::FutureExt::catch_unwind(AssertUnwindSafe(future));
         let (runnable, task) = async_task::spawn(caught, schedule);
         runnable.schedule();
-        Join { task: Some(task) }
+        Join { task: Some(task), cancels: false }
     }
 
     fn push(&self, task: Runnable) {
@@ -242,6 +242,8 @@ impl fmt::Debug for Tasks {
 #[must_use = "the task goes on, but nobody learns what came of it"]
 pub struct Join<T> {
     task: Option<async_task::Task<std::thread::Result<T>>>,
+    /// Whether the task does not go on.
+    cancels: bool,
 }
 
 impl<T> Join<T> {
@@ -251,6 +253,12 @@ impl<T> Join<T> {
     /// When the task did. On a thread that runs tasks it may wait for itself: there, `await` it.
     pub fn wait(self) -> T {
         futures_lite::future::block_on(self)
+    }
+
+    /// Dropped, the task is not polled again: what it holds is dropped, where tasks are run.
+    pub fn cancel_on_drop(mut self) -> Self {
+        self.cancels = true;
+        self
     }
 }
 
@@ -270,8 +278,10 @@ impl<T> Future for Join<T> {
 
 impl<T> Drop for Join<T> {
     fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            task.detach();
+        match self.task.take() {
+            Some(task) if self.cancels => drop(task),
+            Some(task) => task.detach(),
+            None => {}
         }
     }
 }

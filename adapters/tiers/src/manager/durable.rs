@@ -232,7 +232,7 @@ impl Shared {
     async fn allocate_once(self: &Arc<Self>, bytes: u64, options: Options) -> Result<Arc<Body>, Error> {
         let Options { name, tenant, hint, wait } = options;
         let (told, outcome) = oneshot::channel();
-        {
+        let ticket = {
             let mut state = self.state();
             let name = match name {
                 Some(name) => Some(state.claim_name(name)?),
@@ -246,7 +246,36 @@ impl Shared {
                 return Err(rejected.into());
             }
             self.unlock(state);
+            ticket
+        };
+        let mut request = Request { shared: self, ticket, outcome, answered: false };
+        let outcome = (&mut request.outcome).await;
+        request.answered = true;
+        outcome.map_err(|_| Error::Closed)?
+    }
+}
+
+/// A request for a buffer. Dropped without an answer it is taken back.
+struct Request<'a> {
+    shared: &'a Arc<Shared>,
+    ticket: u64,
+    outcome: oneshot::Receiver<Result<Arc<Body>, Error>>,
+    answered: bool,
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
         }
-        outcome.await.map_err(|_| Error::Closed)?
+        let mut state = self.shared.state();
+        // Who answers holds the lock too.
+        self.outcome.close();
+        // Refused while the buffer is being made, which is freed then, as nobody is told of it; or when it is freed already.
+        let _ = match self.outcome.try_recv() {
+            Ok(Some(Ok(body))) => state.free(self.shared, &body),
+            _ => state.handle(self.shared, Event::Cancel { ticket: self.ticket }),
+        };
+        self.shared.unlock(state);
     }
 }

@@ -195,13 +195,15 @@ impl Manager {
         self.shared.tasks.block_on(|| self.allocate_async(bytes, options))
     }
 
-    /// The same; begun at once, whether or not it is awaited. A buffer that nobody takes is freed.
+    /// The same; begun at once. Dropped before its end it is cancelled: who waits behind it goes on, and a buffer that nobody
+    /// takes is freed.
     pub fn allocate_async(&self, bytes: u64, options: Options) -> Join<Result<Buffer, Error>> {
         let own = self.clone();
-        self.shared.tasks.spawn(async move {
+        let allocated = self.shared.tasks.spawn(async move {
             let body = own.shared.allocate(bytes, options).await?;
             Ok(own.buffer(body))
-        })
+        });
+        allocated.cancel_on_drop()
     }
 
     /// A buffer that has a name: one that lives, or that was durable when the manager was built.

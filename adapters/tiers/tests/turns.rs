@@ -1,0 +1,56 @@
+//! Who waits for whom in a manager, and who does not wait any more.
+#![cfg(target_os = "linux")]
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use terrace_file::{Directory, EngineKind, Join, StoreOptions, Tasks};
+use terrace_tiers::{Manager, Options};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn who_asks_no_more_is_in_nobodys_way() {
+    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Tasks::new());
+    let files = Directory::open(directory.path(), EngineKind::Best, &Tasks::new()).expect("it opens");
+    let builder = Manager::builder().memory(MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
+    let build = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
+    let manager = drive(&tasks, build).expect("it is built");
+    let ask = |bytes, wait| manager.allocate_async(bytes, Options { wait, ..Options::default() });
+    let held = drive(&tasks, ask(manager.tiers()[1].0.capacity - MIB, false)).expect("room");
+    // One that waits; and one that would have room, but came later.
+    let waiting = ask(2 * MIB, true);
+    assert!(tasks.run(Duration::MAX));
+    let later = ask(1000, true);
+    assert!(tasks.run(Duration::MAX) && manager.list().len() == 1);
+    drop(waiting);
+    assert!(tasks.run(Duration::MAX) && manager.list().len() == 2);
+    let later = drive(&tasks, later).expect("it is its turn");
+    drop(held);
+    assert!(tasks.run(Duration::MAX));
+    assert_eq!(manager.list().len(), 1, "nothing came for who asks no more");
+    // Dropped at each step: asked, granted, made, there.
+    for steps in 0..6 {
+        let asked = ask(4096, false);
+        (0..steps).for_each(|_| _ = tasks.run_one(0));
+        drop(asked);
+        assert!(tasks.run(Duration::MAX));
+        assert_eq!(manager.list().len(), 1, "after {steps} steps");
+        manager.check().expect("sound");
+    }
+    drop(later);
+    assert_eq!(manager.list(), []);
+}
+
+/// Runs tasks until one has ended.
+fn drive<T>(tasks: &Tasks, mut join: Join<T>) -> T {
+    loop {
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(ended) = Pin::new(&mut join).poll(&mut context) {
+            return ended;
+        }
+        tasks.run(Duration::MAX);
+        std::thread::yield_now();
+    }
+}
