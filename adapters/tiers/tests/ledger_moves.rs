@@ -340,6 +340,27 @@ fn a_promotion_is_done_when_the_bytes_arrive_even_if_a_request_has_them_dropped_
 }
 
 #[test]
+fn promotions_to_the_same_room_take_their_turn() {
+    let mut world = World::new(settings(1, &[100, 1000]));
+    let hint = Hint { tier: Some(1), keep: false };
+    let ids = [0, 1, 2].map(|ticket| {
+        ask(&mut world, ticket, 100, 0, false, hint);
+        world.granted[&ticket]
+    });
+    for id in ids {
+        world.tell(Event::Promote { id, to: 0 }).expect("a tier");
+    }
+    // The second has no room as long as the first is on its way, and then it goes in its place.
+    world.end(0, Outcome::Done);
+    assert_eq!(world.settled, [(ids[0], 0, true)]);
+    world.end(0, Outcome::Done);
+    // It is leased when it is there: the third cannot come.
+    world.leased.insert(ids[1]);
+    world.end(0, Outcome::Done);
+    assert_eq!(world.settled[1..], [(ids[1], 0, true), (ids[2], 0, false)]);
+}
+
+#[test]
 fn one_that_is_enough_goes_where_two_do_not_fit() {
     let mut settings = settings(1, &[100, 70]);
     settings.policy = Kind::Lru;

@@ -3,10 +3,11 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use terrace_file::{Directory, EngineKind, Join, StoreOptions, Tasks};
-use terrace_tiers::{Manager, Options};
+use terrace_tiers::{Error, Manager, Options};
 
 const MIB: u64 = 1 << 20;
 
@@ -53,4 +54,26 @@ fn drive<T>(tasks: &Tasks, mut join: Join<T>) -> T {
         tasks.run(Duration::MAX);
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn leases_take_their_turn_with_calls() {
+    let manager = Manager::builder().memory(4 * MIB).build().expect("it is built");
+    let buffer = manager.allocate(MIB).expect("room");
+    let writing = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for seed in 0..200 {
+                // While a lease is held, it is refused.
+                while let Err(error) = buffer.write(0, &[seed; MIB as usize]) {
+                    assert_eq!(error, Error::Leased);
+                }
+            }
+            writing.store(false, Ordering::Relaxed);
+        });
+        while writing.load(Ordering::Relaxed) {
+            drop(buffer.lease_best().expect("nobody has it for long"));
+            drop(buffer.lease_mut().expect("nobody has it for long"));
+        }
+    });
 }

@@ -31,6 +31,8 @@ pub(super) struct TierState {
     pub used: u64,
     /// Bytes of motions that will free them here. At most `used`.
     pub leaving: u64,
+    /// Copies under way to here.
+    pub coming: usize,
     /// It was resized to less than it holds, and holds that still.
     pub over: bool,
     pub pressure: Pressure,
@@ -55,6 +57,7 @@ impl TierState {
             capacity,
             used: 0,
             leaving: 0,
+            coming: 0,
             over: false,
             pressure: Pressure::new(capacity),
             told: Level::Normal,

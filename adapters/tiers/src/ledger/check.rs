@@ -48,6 +48,8 @@ impl Ledger {
         ensure(state.used == used, "ledger: used = copies here and under way to here", at)?;
         let leaving = self.sum(|buffer| leaves(buffer, tier));
         ensure(state.leaving == leaving, "ledger: leaving = copies whose motion frees them here", at)?;
+        let comes = |buffer: &&Buffer| matches!(buffer.motion, Some(Motion::Copy { to, .. }) if to == tier);
+        ensure(state.coming == self.buffers.iter().filter(comes).count(), "ledger: coming = copies to here", at)?;
         ensure(state.over == (used > state.capacity), "ledger: used <= capacity, but for a resize", at)?;
         let listed = self.buffers.iter().filter(|buffer| self.is_listed(buffer, tier)).count();
         ensure(self.policies[at].held().0 == listed, "ledger: a policy knows the copies that may leave, no others", at)

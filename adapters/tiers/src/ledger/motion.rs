@@ -21,6 +21,7 @@ impl Ledger {
         let buffer = &mut self.buffers[index];
         let (id, tenant, bytes, fresh) = (buffer.id, buffer.tenant, buffer.bytes, !buffer.residence.present(to));
         buffer.motion = Some(Motion::Copy { from, to, fresh, leave });
+        self.tiers[usize::from(to)].coming += 1;
         if fresh {
             self.reserve(to, tenant, bytes);
         }
@@ -66,6 +67,7 @@ impl Ledger {
             buffer.residence.apply(Change::Copy { from, to })?;
         }
         buffer.motion = None;
+        self.tiers[usize::from(to)].coming -= 1;
         if leave {
             self.leave(from, tenant, bytes, false);
         }

@@ -1,7 +1,8 @@
 //! What is wanted of buffers: promotion, demotion, a copy below. At most one wish for each buffer, the latest.
 //!
 //! Allocations come first: while a request waits, nothing is promoted. A promotion may evict others, as an allocation may; a
-//! prefetch only takes room that is there. A wish that finds no room and none to be made is over, and its user is told. One that
+//! prefetch only takes room that is there. A wish that finds no room and none to be made is over, and its user is told; a
+//! user's promotion not before all copies have ended that come to that tier. One that
 //! meets a lease or a failure is looked at again when the lease is given back, or at the next tick.
 
 use super::error::Rejected;
@@ -11,7 +12,7 @@ use super::{Ledger, Tier, Turn};
 
 /// What became of a wish that was looked at.
 enum Step {
-    /// Room is being made for it; those behind it wait.
+    /// Room is being made for it, or may be when others have come; those behind it wait.
     Coming,
     /// It is looked at again when something ends: a motion, a lease, or the time until the next tick.
     Set,
@@ -162,7 +163,9 @@ impl Ledger {
         self.buffers[index].picked = true;
         let made = what != What::Prefetch && self.make_room(to, lacks, Some(tenant), turn);
         self.buffers[index].picked = false;
-        if made { Step::Coming } else { Step::Over(false) }
+        // Who comes now may leave when it is there.
+        let later = what == What::Promote && self.tiers[usize::from(to)].coming > 0;
+        if made || later { Step::Coming } else { Step::Over(false) }
     }
 
     /// Drops the copies in better tiers, one after the other.

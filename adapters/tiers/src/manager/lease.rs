@@ -10,7 +10,7 @@ use super::{Buffer, Seat, Shared};
 use crate::ledger::{Event, TierKind};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use terrace_core::residence::Tier;
 use terrace_file::Join;
 
@@ -26,19 +26,31 @@ pub struct LeaseMut<'a> {
     bytes: Exclusive<'a>,
 }
 
+/// What came of a try to take a lease.
+enum Turn<T> {
+    Taken(T),
+    /// The bytes are not in memory, or are being moved.
+    Below,
+    /// A call is in the way that will have ended soon.
+    Called,
+}
+
 impl Buffer {
     /// The bytes in the best tier that processors address, where they stay while the lease is held. Brought there first, up from
-    /// files or down from a device; for an address on a device see [`lease_device`](Self::lease_device).
+    /// files or down from a device; takes its turn with calls that write. For an address on a device see
+    /// [`lease_device`](Self::lease_device).
     ///
     /// # Errors
     /// [`Error::Leased`] while somebody has a [`LeaseMut`]; [`Error::PinnedCap`]; [`Error::NoRoom`] when no memory can be had
-    /// for them; [`Error::Freed`]; why they could not be read.
+    /// for them, as what is there is leased; [`Error::Freed`]; why they could not be read.
     pub fn lease_best(&self) -> Result<Lease<'_>, Error> {
         loop {
-            if let Some(lease) = self.try_lease()? {
-                return Ok(lease);
+            match self.in_turn(|| self.try_lease())? {
+                Turn::Taken(lease) => return Ok(lease),
+                Turn::Below => self.shared.tasks.block_on(|| self.raise_up())?,
+                // A call gives its lease back before it lets others have their turn.
+                Turn::Called => drop(self.handle.body.turn.write().unwrap_or_else(PoisonError::into_inner)),
             }
-            self.shared.tasks.block_on(|| self.raise_up())?;
         }
     }
 
@@ -48,10 +60,23 @@ impl Buffer {
     /// As there.
     pub async fn lease_best_async(&self) -> Result<Lease<'_>, Error> {
         loop {
-            if let Some(lease) = self.try_lease()? {
-                return Ok(lease);
+            match self.in_turn(|| self.try_lease())? {
+                Turn::Taken(lease) => return Ok(lease),
+                Turn::Below => self.raise_up().await?,
+                Turn::Called => futures_lite::future::yield_now().await,
             }
-            self.raise_up().await?;
+        }
+    }
+
+    /// Tries to take a lease, which a call may stand in the way of.
+    fn in_turn<T>(&self, attempt: impl FnOnce() -> Result<Option<T>, Error>) -> Result<Turn<T>, Error> {
+        let body = &self.handle.body;
+        // Read before: a call that has ended since is waited for once too often, not once too seldom.
+        let called = body.is_called();
+        match attempt() {
+            Ok(taken) => Ok(taken.map_or(Turn::Below, Turn::Taken)),
+            Err(Error::Leased) if called || body.is_called() => Ok(Turn::Called),
+            Err(error) => Err(error),
         }
     }
 
@@ -64,7 +89,7 @@ impl Buffer {
     /// The same if the bytes are in memory now; never waits.
     ///
     /// # Errors
-    /// As [`lease_best`](Self::lease_best).
+    /// As [`lease_best`](Self::lease_best); [`Error::Leased`] also while a call writes.
     #[inline]
     pub fn try_lease(&self) -> Result<Option<Lease<'_>>, Error> {
         let body = &*self.handle.body;
@@ -81,14 +106,17 @@ impl Buffer {
     /// # Errors
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] while somebody has any lease.
     pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
+        let body = &*self.handle.body;
         loop {
-            let body = &*self.handle.body;
-            if let Some(start) = self.shared.exclude_memory(body, (0, body.bytes), self.shared.pinned_cap)? {
-                // SAFETY: the word is excluded until the lease is dropped: nobody else uses the bytes.
-                let bytes = unsafe { Exclusive::new(Window::new(start, body.bytes as usize)) };
-                return Ok(LeaseMut { buffer: self, bytes });
+            match self.in_turn(|| self.shared.exclude_memory(body, (0, body.bytes), self.shared.pinned_cap))? {
+                Turn::Taken(start) => {
+                    // SAFETY: the word is excluded until the lease is dropped: nobody else uses the bytes.
+                    let bytes = unsafe { Exclusive::new(Window::new(start, body.bytes as usize)) };
+                    return Ok(LeaseMut { buffer: self, bytes });
+                }
+                Turn::Below => self.shared.tasks.block_on(|| self.raise_up())?,
+                Turn::Called => drop(body.turn.write().unwrap_or_else(PoisonError::into_inner)),
             }
-            self.shared.tasks.block_on(|| self.raise_up())?;
         }
     }
 }
