@@ -1,7 +1,6 @@
 //! Each rule about requests, one story each, in the same world as the random runs.
 
 mod ledgers;
-mod numbers;
 
 use ledgers::settings;
 use ledgers::steps::{ask, patient, settle, take, three, valid, why};

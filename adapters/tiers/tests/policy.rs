@@ -1,6 +1,5 @@
 //! The eviction policies beside naive ones, and what each is for.
 
-mod numbers;
 mod policies;
 
 use policies::Naive;

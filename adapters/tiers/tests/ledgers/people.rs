@@ -2,12 +2,12 @@
 
 use super::settings;
 use super::world::{Asked, World};
-use crate::numbers::Numbers;
+use terrace_tests::Random;
 use terrace_tiers::ledger::{Event, Hint, Id, Outcome, Rejected, Share};
 use terrace_tiers::policy::Kind;
 
 /// A world whose shape comes from a seed: two to five tiers, now and then one that is absent, and up to three tenants.
-pub fn world(numbers: &mut Numbers) -> World {
+pub fn world(numbers: &mut Random) -> World {
     let tiers = 2 + numbers.below(4) as usize;
     let mut capacities: Vec<u64> = (0..tiers).map(|at| 40 + numbers.below(200 << at)).collect();
     if numbers.below(6) == 0 {
@@ -20,7 +20,7 @@ pub fn world(numbers: &mut Numbers) -> World {
     World::new(settings)
 }
 
-fn share(numbers: &mut Numbers, capacities: &[u64]) -> Share {
+fn share(numbers: &mut Random, capacities: &[u64]) -> Share {
     let mut share = Share::UNLIMITED;
     if numbers.below(2) == 0 {
         share.cap = 100 + numbers.below(400);
@@ -38,7 +38,7 @@ fn share(numbers: &mut Numbers, capacities: &[u64]) -> Share {
 
 /// One person for all that happens.
 pub struct People {
-    pub numbers: Numbers,
+    pub numbers: Random,
     pub world: World,
     next: u64,
     now: u64,
@@ -46,14 +46,14 @@ pub struct People {
 
 impl People {
     pub fn new(seed: u64) -> Self {
-        let mut numbers = Numbers(seed);
+        let mut numbers = Random::new(seed);
         let world = world(&mut numbers);
         Self { numbers, world, next: 0, now: 0 }
     }
 
     fn some_id(&mut self) -> Option<Id> {
         let live: Vec<Id> = self.world.buffers.iter().filter(|(_, known)| !known.freed).map(|(id, _)| *id).collect();
-        self.numbers.pick(&live)
+        (!live.is_empty()).then(|| live[self.numbers.below(live.len() as u64) as usize])
     }
 
     fn some_tier(&mut self) -> u8 {

@@ -1,6 +1,6 @@
 //! A cache of a fixed capacity around a policy, and traces for it.
 
-use crate::numbers::Numbers;
+use terrace_tests::Random;
 use terrace_tiers::policy::{Answer, Kind, Policy};
 
 /// What a cache without a tier below does: a miss brings in, victims go.
@@ -53,9 +53,11 @@ pub fn zipf(kind: Kind, skew: f64, capacity: u64) -> f64 {
     };
     let sums: Vec<f64> = (0..MEMBERS).map(&mut weight).collect();
     let mut cache = Cache::new(kind, capacity);
-    let mut numbers = Numbers(7);
+    let mut numbers = Random::new(7);
     let hits = (0..REQUESTS).filter(|_| {
-        let id = sums.partition_point(|upto| *upto < numbers.fraction() * sum) as u32;
+        // In [0, 1), as fine as an f64 has it.
+        let fraction = numbers.below(1 << 53) as f64 / (1u64 << 53) as f64;
+        let id = sums.partition_point(|upto| *upto < fraction * sum) as u32;
         cache.request(id, u64::from(id % 8 + 1))
     });
     hits.count() as f64 / f64::from(REQUESTS)
