@@ -19,7 +19,7 @@ fn who_asks_no_more_is_in_nobodys_way() {
     let build = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
     let manager = drive(&tasks, build).expect("it is built");
     let ask = |bytes, wait| manager.allocate_async(bytes, Options { wait, ..Options::default() });
-    let held = drive(&tasks, ask(manager.tiers()[1].0.capacity - MIB, false)).expect("room");
+    let held = drive(&tasks, ask(manager.tiers()[1].view.capacity - MIB, false)).expect("room");
     // One that waits; and one that would have room, but came later.
     let waiting = ask(2 * MIB, true);
     assert!(tasks.run(Duration::MAX));
