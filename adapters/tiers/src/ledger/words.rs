@@ -14,6 +14,9 @@ pub struct Id {
 }
 
 impl Id {
+    /// Of no buffer, in any ledger.
+    pub(crate) const NONE: Self = Self { index: u32::MAX, generation: 0 };
+
     /// Its place in tables: small, and given again after the buffer is freed.
     pub fn index(self) -> usize {
         self.index as usize

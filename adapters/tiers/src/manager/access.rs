@@ -79,6 +79,9 @@ impl Shared {
 
     /// Where the bytes are.
     pub(super) fn seat(&self, body: &Body) -> Result<Seat, Error> {
+        if body.mapped.is_some() {
+            return Ok(Seat::Memory);
+        }
         let state = self.state();
         let view = state.ledger.view(body.id)?;
         if view.moving || state.busy.contains(&body.id) {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use terrace_core::lease::Lease;
 use terrace_core::residence::{TIERS, Tier};
-use terrace_file::Piece;
+use terrace_file::{Mapped, Piece};
 
 /// A buffer, whoever holds it.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(super) struct Body {
     pub name: Option<(String, u64)>,
     /// Bytes of a chunk; the last one may have fewer.
     pub chunk: usize,
+    /// The file whose bytes they are: then no ledger knows it, and it has no copies.
+    pub mapped: Option<Mapped>,
     pub lease: Lease,
     pub best: AtomicPtr<u8>,
     pub freed: AtomicBool,
@@ -74,6 +76,7 @@ impl Body {
             bytes,
             name,
             chunk,
+            mapped: None,
             lease: Lease::closed(),
             best: AtomicPtr::default(),
             freed: AtomicBool::new(false),

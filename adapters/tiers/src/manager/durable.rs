@@ -68,6 +68,7 @@ impl Shared {
 
     /// Makes the bytes of a buffer durable.
     pub(super) async fn sync(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
+        body.is_own()?;
         let (name, object) = body.name.as_ref().ok_or(Error::Unnamed)?;
         let (tier, store) = self.keeper()?;
         let _keeping = body.keeping.lock().await;
@@ -119,6 +120,7 @@ impl Shared {
     /// # Errors
     /// [`Error::NoRoom`]; [`Error::Leased`]; why the copy failed.
     pub(super) async fn wish(self: &Arc<Self>, body: &Body, event: Event, tier: Tier) -> Result<(), Error> {
+        body.is_own()?;
         loop {
             let Some((outcome, mine)) = self.ask_for(body, event)? else {
                 futures_lite::future::yield_now().await;

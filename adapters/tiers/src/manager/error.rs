@@ -53,6 +53,8 @@ pub enum Error {
     NoTier(&'static str),
     /// No tier is one of these.
     Absent(detect::TierKind),
+    /// A mapped file is read where it is: it is not written, moved or made durable.
+    Mapped,
     /// Only named buffers can be made durable: they are found by name.
     Unnamed,
     /// A buffer has this name.
@@ -127,6 +129,9 @@ impl fmt::Display for Error {
             Self::NoTier(what) => write!(f, "there is no tier {what} here: name one when the manager is built"),
             Self::Absent(kind) => {
                 write!(f, "there is no {kind} here: name one when the manager is built; `terrace tiers` lists them")
+            }
+            Self::Mapped => {
+                write!(f, "a mapped file is only read, where it is: copy it into a buffer to write, move or keep it")
             }
             Self::Unnamed => write!(f, "a buffer without a name cannot be made durable: allocate it by name"),
             Self::NameTaken(name) => write!(f, "there is a buffer {name:?}: open it, or choose another name"),

@@ -37,7 +37,7 @@ impl Shared {
         }
         let mut state = self.state();
         if state.pinned > self.pinned_cap && body.lease.uncount() == Ok(true) {
-            state.pinned -= body.bytes;
+            state.pinned -= body.weight();
         }
         self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
     }
@@ -103,6 +103,7 @@ impl Shared {
         cap: u64,
         kind: TierKind,
     ) -> Result<Option<Tier>, Error> {
+        body.is_own()?;
         loop {
             match body.lease.exclude() {
                 Ok(()) => break,

@@ -17,6 +17,7 @@
 //! | `motion` | copies between tiers |
 //! | `access`, `hold`, `window` | reading and writing; the lease word; addresses |
 //! | `handle`, `lease`, `device` | what users hold; the right to an address, of a processor and of a device |
+//! | `mapped` | files as buffers, where they are mapped |
 //! | `words` | how a buffer is asked for, how it is listed |
 //! | `durable` | names, and what survives |
 //! | `builder`, `upkeep` | how it is made; its clock |
@@ -32,6 +33,7 @@ mod gpu;
 mod handle;
 mod hold;
 mod lease;
+mod mapped;
 mod motion;
 mod state;
 mod upkeep;
@@ -45,6 +47,7 @@ pub use error::Error;
 pub use handle::Buffer;
 pub use lease::{Lease, LeaseMut};
 pub use state::Moves;
+pub use terrace_file::Mapped;
 pub use words::{Listed, ListedTier, Options};
 
 use crate::detect;
@@ -270,6 +273,9 @@ impl Manager {
     /// # Errors
     /// [`Error::Freed`].
     pub fn prefetch(&self, buffer: &Buffer) -> Result<(), Error> {
+        if buffer.handle.body.read_ahead()? {
+            return Ok(());
+        }
         let mut state = self.shared.state();
         let wished = state.handle(&self.shared, Event::Prefetch { id: buffer.handle.body.id });
         self.shared.unlock(state);
@@ -283,13 +289,15 @@ impl Manager {
             let view = state.ledger.view(body.id).ok()?;
             Some(Listed {
                 name: body.name.as_ref().map(|(name, _)| name.clone()),
+                file: None,
                 bytes: body.bytes,
                 tier: view.residence.best(),
                 durable: view.synced.is_some_and(|(_, version)| version == view.version),
                 leased: body.lease.is_held(),
             })
         };
-        state.bodies.values().filter_map(listed).collect()
+        let files = self.shared.listed_files(&state.mapped);
+        state.bodies.values().filter_map(listed).chain(files).collect()
     }
 
     /// The tiers, best first.

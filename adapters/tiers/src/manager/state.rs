@@ -14,8 +14,8 @@ use super::error::Error;
 use crate::ledger::{Action, Event, Hint, Id, Ledger, Look, Outcome, Rejected, TierKind};
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 
@@ -35,6 +35,8 @@ pub(super) struct State {
     pub ledger: Ledger,
     pub bodies: BTreeMap<Id, Arc<Body>>,
     pub busy: BTreeSet<Id>,
+    /// Mapped files, and some that are unmapped.
+    pub mapped: Vec<Weak<Body>>,
     pub askers: HashMap<u64, Asker>,
     pub next_ticket: u64,
     pub ticks: u64,
@@ -97,6 +99,7 @@ impl State {
             ledger,
             bodies: BTreeMap::new(),
             busy: BTreeSet::new(),
+            mapped: Vec::new(),
             askers: HashMap::new(),
             next_ticket: 0,
             ticks: 0,
@@ -253,7 +256,7 @@ impl State {
     fn close(&mut self, body: &Body) -> bool {
         match body.lease.close() {
             Ok(counted) => {
-                self.pinned -= if counted { body.bytes } else { 0 };
+                self.pinned -= if counted { body.weight() } else { 0 };
                 true
             }
             Err(terrace_core::lease::Refused::Closed) => true,
@@ -355,16 +358,16 @@ impl State {
         if body.lease.is_counted() {
             return Ok(());
         }
-        if self.pinned + body.bytes > cap {
+        if self.pinned + body.weight() > cap {
             let idle = self.bodies.values().filter(|body| matches!(body.lease.uncount(), Ok(true)));
-            self.pinned -= idle.map(|body| body.bytes).sum::<u64>();
+            self.pinned -= idle.map(|body| body.weight()).sum::<u64>();
         }
-        if self.pinned + body.bytes > cap {
-            return Err(Error::PinnedCap { asked: body.bytes, pinned: self.pinned, cap });
+        if self.pinned + body.weight() > cap {
+            return Err(Error::PinnedCap { asked: body.weight(), pinned: self.pinned, cap });
         }
         // Closed meanwhile: the next try finds out.
         if body.lease.count() == Ok(true) {
-            self.pinned += body.bytes;
+            self.pinned += body.weight();
         }
         Ok(())
     }

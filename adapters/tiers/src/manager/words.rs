@@ -23,9 +23,11 @@ pub struct Options {
 pub struct Listed {
     /// What it is called.
     pub name: Option<String>,
+    /// The file that it maps, as errors name it.
+    pub file: Option<String>,
     /// Its size.
     pub bytes: u64,
-    /// The best tier that has its newest bytes.
+    /// The best tier that has its newest bytes; of a mapped file, the number after the last tier's.
     pub tier: Tier,
     /// Whether its newest bytes survive a power cut.
     pub durable: bool,
