@@ -108,16 +108,36 @@ impl Buffer {
     pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
         let body = &*self.handle.body;
         loop {
-            match self.in_turn(|| self.shared.exclude_memory(body, (0, body.bytes), self.shared.pinned_cap))? {
-                Turn::Taken(start) => {
-                    // SAFETY: the word is excluded until the lease is dropped: nobody else uses the bytes.
-                    let bytes = unsafe { Exclusive::new(Window::new(start, body.bytes as usize)) };
-                    return Ok(LeaseMut { buffer: self, bytes });
-                }
+            match self.in_turn(|| self.try_lease_mut())? {
+                Turn::Taken(lease) => return Ok(lease),
                 Turn::Below => self.shared.tasks.block_on(|| self.raise_up())?,
                 Turn::Called => drop(body.turn.write().unwrap_or_else(PoisonError::into_inner)),
             }
         }
+    }
+
+    /// As [`lease_mut`](Self::lease_mut).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn lease_mut_async(&self) -> Result<LeaseMut<'_>, Error> {
+        loop {
+            match self.in_turn(|| self.try_lease_mut())? {
+                Turn::Taken(lease) => return Ok(lease),
+                Turn::Below => self.raise_up().await?,
+                Turn::Called => futures_lite::future::yield_now().await,
+            }
+        }
+    }
+
+    fn try_lease_mut(&self) -> Result<Option<LeaseMut<'_>>, Error> {
+        let body = &*self.handle.body;
+        let start = self.shared.exclude_memory(body, (0, body.bytes), self.shared.pinned_cap)?;
+        Ok(start.map(|start| {
+            // SAFETY: the word is excluded until the lease is dropped: nobody else uses the bytes.
+            let bytes = unsafe { Exclusive::new(Window::new(start, body.bytes as usize)) };
+            LeaseMut { buffer: self, bytes }
+        }))
     }
 }
 

@@ -226,10 +226,13 @@ impl Manager {
     /// # Errors
     /// [`Error::NoSuchName`], [`Error::Leased`]; those of the store: then a restart may find it again.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        let buffer = self.open(name)?;
-        let shared = Arc::clone(&self.shared);
-        let tasks = &self.shared.tasks;
-        tasks.block_on(|| tasks.spawn(async move { shared.remove(&buffer.handle.body).await }))
+        self.shared.tasks.block_on(|| self.remove_async(name))
+    }
+
+    /// The same; begun at once, whether or not it is awaited.
+    pub fn remove_async(&self, name: &str) -> Join<Result<(), Error>> {
+        let (shared, buffer) = (Arc::clone(&self.shared), self.open(name));
+        self.shared.tasks.spawn(async move { shared.remove(&buffer?.handle.body).await })
     }
 
     /// Makes the bytes that a named buffer has now durable: they are there after a power cut.
@@ -251,6 +254,11 @@ impl Manager {
     /// # Errors
     /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier; why the copy failed.
     pub fn promote(&self, buffer: &Buffer, to: Tier) -> Result<(), Error> {
+        self.shared.tasks.block_on(|| self.promote_async(buffer, to))
+    }
+
+    /// The same; begun at once, whether or not it is awaited.
+    pub fn promote_async(&self, buffer: &Buffer, to: Tier) -> Join<Result<(), Error>> {
         self.wish(buffer, to, Event::Promote { id: buffer.handle.body.id, to })
     }
 
@@ -259,13 +267,17 @@ impl Manager {
     /// # Errors
     /// As [`promote`](Self::promote).
     pub fn demote(&self, buffer: &Buffer, to: Tier) -> Result<(), Error> {
+        self.shared.tasks.block_on(|| self.demote_async(buffer, to))
+    }
+
+    /// The same; begun at once, whether or not it is awaited.
+    pub fn demote_async(&self, buffer: &Buffer, to: Tier) -> Join<Result<(), Error>> {
         self.wish(buffer, to, Event::Demote { id: buffer.handle.body.id, to })
     }
 
-    fn wish(&self, buffer: &Buffer, to: Tier, event: Event) -> Result<(), Error> {
-        let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&buffer.handle.body));
-        let tasks = &self.shared.tasks;
-        tasks.block_on(|| tasks.spawn(async move { shared.wish(&body, event, to).await }))
+    fn wish(&self, buffer: &Buffer, to: Tier, event: Event) -> Join<Result<(), Error>> {
+        let (shared, buffer) = (Arc::clone(&self.shared), buffer.clone());
+        self.shared.tasks.spawn(async move { shared.wish(&buffer.handle.body, event, to).await })
     }
 
     /// Says that a buffer will be used soon: it is brought up if there is room.
