@@ -360,6 +360,22 @@ fn promotions_to_the_same_room_take_their_turn() {
 }
 
 #[test]
+fn promotions_do_not_wait_for_a_tenant_at_its_cap() {
+    let mut settings = settings(2, &[100, 100]);
+    settings.tenants = vec![Share::UNLIMITED, Share { cap: 50, ..Share::UNLIMITED }];
+    let mut world = World::new(settings);
+    ask(&mut world, 0, 10, 0, false, Hint { tier: Some(1), keep: false });
+    let id = world.granted[&0];
+    // Both wait for their own tenant: the second has a share, and the first came before it.
+    for (ticket, bytes) in [(1, 40), (2, 20), (3, 5)] {
+        ask(&mut world, ticket, bytes, 1, ticket > 1, Hint::default());
+    }
+    assert_eq!(world.granted.len(), 2);
+    let actions = world.tell(Event::Promote { id, to: 0 }).expect("a tier");
+    assert_eq!(actions, [Action::Copy { id, from: 1, to: 0 }]);
+}
+
+#[test]
 fn one_that_is_enough_goes_where_two_do_not_fit() {
     let mut settings = settings(1, &[100, 70]);
     settings.policy = Kind::Lru;

@@ -113,6 +113,18 @@ impl Ledger {
         request.bytes <= tenant.share.cap - tenant.bytes
     }
 
+    /// Whether a request waits for room, and not for its own tenant's frees.
+    pub(super) fn is_waited_for(&self) -> bool {
+        let mut capped: Vec<u16> = Vec::new();
+        self.queue.iter().any(|request| {
+            let waits = !capped.contains(&request.tenant) && self.has_share(request);
+            if !waits {
+                capped.push(request.tenant);
+            }
+            waits
+        })
+    }
+
     fn over_cap(&self, request: &Waiting) -> Refusal {
         let tenant = &self.tenants[usize::from(request.tenant)];
         Refusal { why: Why::OverCap, asked: request.bytes, largest: tenant.share.cap - tenant.bytes }

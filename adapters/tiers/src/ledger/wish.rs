@@ -1,7 +1,7 @@
 //! What is wanted of buffers: promotion, demotion, a copy below. At most one wish for each buffer, the latest.
 //!
-//! Allocations come first: while a request waits, nothing is promoted. A promotion may evict others, as an allocation may; a
-//! prefetch only takes room that is there. A wish that finds no room and none to be made is over, and its user is told; a
+//! Allocations come first: while a request waits for room, nothing is promoted. A promotion may evict others, as an allocation
+//! may; a prefetch only takes room that is there. A wish that finds no room and none to be made is over, and its user is told; a
 //! user's promotion not before all copies have ended that come to that tier. One that
 //! meets a lease or a failure is looked at again when the lease is given back, or at the next tick.
 
@@ -114,7 +114,7 @@ impl Ledger {
         for queue in 0..self.wishes.len() {
             while let Some(&id) = self.wishes[queue].front() {
                 let up = queue == 1;
-                if up && !self.queue.is_empty() {
+                if up && self.is_waited_for() {
                     break;
                 }
                 let index = self.buffers.find(id).ok();
