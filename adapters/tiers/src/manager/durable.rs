@@ -11,6 +11,7 @@ use super::state::Asker;
 use super::{Options, Shared};
 use crate::ledger::{Event, Hint, Rejected, TierKind};
 use futures_channel::oneshot;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_file::{Change, Object, Store, StoreError, store::META};
@@ -56,6 +57,40 @@ impl Meta {
     }
 }
 
+/// Objects of buffers that were freed, by name, until the store has removed them. The group that makes their name durable again
+/// removes them too: no two durable buffers have one name, and what was removed does not come back under another.
+#[derive(Debug, Default)]
+pub(super) struct Ghosts(BTreeMap<String, BTreeSet<u64>>);
+
+impl Ghosts {
+    fn add(&mut self, name: &str, object: u64) {
+        self.0.entry(name.into()).or_default().insert(object);
+    }
+
+    fn removals(&self, name: &str) -> impl Iterator<Item = Change> {
+        self.0.get(name).into_iter().flatten().map(|object| Change::Remove { object: *object })
+    }
+
+    /// The store has removed them.
+    fn removed(&mut self, name: &str, objects: &[u64]) {
+        if let Some(ghosts) = self.0.get_mut(name) {
+            ghosts.retain(|ghost| !objects.contains(ghost));
+            if ghosts.is_empty() {
+                self.0.remove(name);
+            }
+        }
+    }
+}
+
+/// The objects that changes remove.
+fn removed(changes: &[Change]) -> Vec<u64> {
+    let removed = |change: &Change| match change {
+        Change::Remove { object } => Some(*object),
+        _ => None,
+    };
+    changes.iter().filter_map(removed).collect()
+}
+
 impl Shared {
     /// The tier that keeps what is durable: the best one of files.
     ///
@@ -80,8 +115,10 @@ impl Shared {
             }
             self.wish(body, Event::Save { id: body.id, to: tier }, tier).await?;
         };
+        let ghosts = removed(&changes);
         store.commit(changes).await?;
         let mut state = self.state();
+        state.ghosts.removed(name, &ghosts);
         body.copies().durable = Some(versions);
         // Written meanwhile: what is durable is older than the copy.
         if state.ledger.view(body.id).is_ok_and(|view| view.version == written) {
@@ -102,6 +139,7 @@ impl Shared {
         let Some(pieces) = &copies.pieces[usize::from(tier)] else { return Ok(None) };
         let mut changes = Vec::new();
         if copies.durable.is_none() {
+            changes.extend(state.ghosts.removals(name));
             changes.push(Change::Meta { object, meta: Meta::encode(body, name) });
         }
         let durable = |chunk: usize| copies.durable.as_ref().map_or(0, |durable| durable[chunk]);
@@ -204,6 +242,9 @@ impl Shared {
             let freed = {
                 let mut state = self.state();
                 let freed = state.free(self, body);
+                if let (Ok(()), Some((name, object))) = (freed, &body.name) {
+                    state.ghosts.add(name, *object);
+                }
                 self.unlock(state);
                 freed
             };
@@ -212,12 +253,12 @@ impl Shared {
                 freed => break freed?,
             }
         }
-        match (&body.name, self.keeper()) {
-            (Some((_, object)), Ok((_, store))) => {
-                store.commit(vec![Change::Remove { object: *object }]).await.map_err(Into::into)
-            }
-            _ => Ok(()),
-        }
+        let (Some((name, _)), Ok((_, store))) = (&body.name, self.keeper()) else { return Ok(()) };
+        let changes: Vec<Change> = self.state().ghosts.removals(name).collect();
+        let ghosts = removed(&changes);
+        store.commit(changes).await?;
+        self.state().ghosts.removed(name, &ghosts);
+        Ok(())
     }
 
     /// A new buffer. A device that has less than was thought is asked once; then the next tier is.

@@ -9,7 +9,7 @@
 
 use super::Shared;
 use super::body::Body;
-use super::durable::NAME;
+use super::durable::{Ghosts, NAME};
 use super::error::Error;
 use crate::ledger::{Action, Event, Hint, Id, Ledger, Look, Outcome, Rejected, TierKind};
 use futures_channel::oneshot;
@@ -51,6 +51,7 @@ pub(super) struct State {
     /// Names in use; a buffer that is being made has no id yet.
     pub names: BTreeMap<String, Option<Id>>,
     pub next_object: u64,
+    pub ghosts: Ghosts,
     /// Bytes of buffers whose words are counted.
     pub pinned: u64,
     /// Levels that callbacks are told of when the lock is free.
@@ -109,6 +110,7 @@ impl State {
             sharing: BTreeSet::new(),
             names: BTreeMap::new(),
             next_object: 1,
+            ghosts: Ghosts::default(),
             pinned: 0,
             levels: Vec::new(),
             moves: Moves::default(),
