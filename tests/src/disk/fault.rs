@@ -3,6 +3,7 @@
 //! Promises upward: a fault fires once, at the first order it fits from its index on; what fired is told, with the place.
 
 use super::log::{Kind, Line};
+use crate::Random;
 use terrace_file::File;
 
 /// What goes wrong.
@@ -105,6 +106,24 @@ impl Planned {
     pub(super) fn is_due(&self, line: &Line) -> bool {
         line.index >= self.at && self.fault.fits(line.kind) && self.on.hits(line.file)
     }
+}
+
+/// Three to nine faults, spread over so many orders: those that a store must survive without loss, and in every fourth plan any.
+pub fn some_faults(random: &mut Random, orders: u64) -> Vec<Planned> {
+    let any = random.once_in(4);
+    let mut plan: Vec<Planned> = (0..3 + random.below(6))
+        .map(|_| {
+            let fault = Fault::ALL[random.below(Fault::ALL.len() as u64) as usize];
+            // What lies, lies about pieces; logs have their turn below.
+            let on = if fault.lies() && !any { Target::Slabs } else { Target::Any };
+            Planned { at: random.below(orders), fault, on }
+        })
+        .collect();
+    if !any && random.once_in(2) {
+        let fault = [Fault::FlipDisk, Fault::WriteLost, Fault::Misdirected][random.below(3) as usize];
+        plan.push(Planned { at: random.below(orders), fault, on: Target::Logs });
+    }
+    plan
 }
 
 /// A fault that fired.

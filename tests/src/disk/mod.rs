@@ -11,6 +11,8 @@
 //! | `kill` | what the end of a process leaves |
 //! | `log` | what was asked and answered, for people |
 //! | `world` | a disk, tasks and frames, driven in a random order |
+//! | `excuse` | which errors of a store are just |
+//! | `seeds` | many seeds, and what to say when one fails |
 //!
 //! Promises upward: [`SimDisk`] answers the orders it was given in an order of the dice; it does to them what a disk may do, and
 //! at given places what a disk should not. Whatever a reader is told that is not what was written, the disk knows of, so that a
@@ -19,18 +21,22 @@
 mod cut;
 mod dice;
 mod effect;
+mod excuse;
 mod fault;
 mod image;
 mod kill;
 mod log;
 mod names;
+mod seeds;
 mod world;
 
 pub use cut::{Cuts, every_cut};
 pub use dice::{Dice, Odometer};
-pub use fault::{Fault, Fired, Planned, Target};
+pub use excuse::{Just, Window, is_full};
+pub use fault::{Fault, Fired, Planned, Target, some_faults};
 pub use image::SECTOR;
 pub use log::{Kind, Line};
+pub use seeds::{Counts, Trace, Verdict, judge, number, run_seeds};
 pub use world::{Stuck, World, ready};
 
 use effect::missing;

@@ -1,11 +1,10 @@
 //! The scenario, in full: every fault at every order, every power cut after every order.
 
+use crate::frames;
 use crate::scenario::{self, at};
-use crate::session::Trace;
 use crate::tally::Tally;
-use crate::{frames, judge};
 use std::collections::BTreeMap;
-use terrace_tests::disk::Fault;
+use terrace_tests::disk::{Fault, Trace, judge};
 
 /// Schedules of the scenario: orders in which tasks and orders go on.
 const SCHEDULES: u64 = 3;

@@ -4,11 +4,11 @@
 
 use crate::model::{Edit, Meta};
 use crate::reopen::After;
-use crate::session::{Held, Session, Trace, Verdict};
+use crate::session::{Held, Session};
 use crate::tally::Tally;
 use terrace_file::{ALIGN, Frames, StoreOptions};
 use terrace_tests::Random;
-use terrace_tests::disk::{Fault, Planned, SimDisk, Target, World};
+use terrace_tests::disk::{SimDisk, Trace, Verdict, World, some_faults};
 
 /// Operations of a seed.
 const OPERATIONS: u64 = 220;
@@ -33,24 +33,6 @@ fn options(random: &mut Random) -> StoreOptions {
     StoreOptions { cap, slab_bytes, log_bytes }
 }
 
-/// Faults of a seed: those that a store must survive without loss, and in every fourth seed any.
-fn faults(random: &mut Random) -> Vec<Planned> {
-    let any = random.once_in(4);
-    let mut plan: Vec<Planned> = (0..3 + random.below(6))
-        .map(|_| {
-            let fault = Fault::ALL[random.below(Fault::ALL.len() as u64) as usize];
-            // What lies, lies about pieces; logs have their turn below.
-            let on = if fault.lies() && !any { Target::Slabs } else { Target::Any };
-            Planned { at: random.below(ORDERS), fault, on }
-        })
-        .collect();
-    if !any && random.once_in(2) {
-        let fault = [Fault::FlipDisk, Fault::WriteLost, Fault::Misdirected][random.below(3) as usize];
-        plan.push(Planned { at: random.below(ORDERS), fault, on: Target::Logs });
-    }
-    plan
-}
-
 /// Runs a seed.
 pub fn run(seed: u64, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verdict {
     let mut random = Random::new(seed);
@@ -58,7 +40,7 @@ pub fn run(seed: u64, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verd
     // Sometimes less than the store may take.
     let capacity = if random.once_in(8) { options.cap - options.slab_bytes } else { 2 * options.cap };
     let disk = SimDisk::new(capacity);
-    disk.plan(faults(&mut random));
+    disk.plan(some_faults(&mut random, ORDERS));
     let world = World::new(SimDisk::new(0), frames.clone(), random);
     let (model, held, flights) = Default::default();
     let mut session = Session {

@@ -3,13 +3,12 @@
 //! Promises upward: after each start everything is read, and is a state that the model allows.
 
 use crate::content;
-use crate::excuse::Window;
 use crate::model::{Content, Meta, Seen};
-use crate::session::{Held, Session, Verdict};
+use crate::session::{Held, Session};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace_file::{Disk, Join, Store, StoreError, StoreOptions};
-use terrace_tests::disk::{SimDisk, World, ready};
+use terrace_tests::disk::{SimDisk, Verdict, Window, World, ready};
 
 /// Starts that may fail one after the other, as each needs a fault of its own: more than a seed has.
 const STARTS: usize = 200;
@@ -89,9 +88,7 @@ impl Session<'_> {
         let disk = Arc::clone(&self.world.disk);
         self.tally.orders += disk.completed();
         disk.fired(0).iter().for_each(|fired| *self.tally.faults.entry(fired.fault).or_default() += 1);
-        if self.trace.whole {
-            *self.trace.before.borrow_mut() += &format!("{}======== the disk is off\n", disk.log());
-        }
+        self.trace.end();
         self.world.off().map_err(|stuck| format!("with the disk gone: {stuck}"))?;
         self.forget();
         self.world.off().map_err(|stuck| format!("after the store was dropped: {stuck}"))?;
@@ -112,11 +109,8 @@ impl Session<'_> {
     }
 
     fn place(&mut self, disk: SimDisk) {
-        if self.trace.whole {
-            disk.keep_log();
-        }
         self.world = World::new(disk, self.world.frames.clone(), self.world.random.clone());
-        *self.trace.disk.borrow_mut() = Some(Arc::clone(&self.world.disk));
+        self.trace.begin(&self.world.disk);
     }
 
     /// A window from before the store is open: it may remove, or mend, what is damaged.
@@ -157,7 +151,7 @@ impl Session<'_> {
                     return Ok(After::Lost);
                 }
                 Err(error) => {
-                    window.start(&disk).map_err(|why| format!("open: {error}: {why}"))?;
+                    window.many_steps(&disk).map_err(|why| format!("open: {error}: {why}"))?;
                     self.tally.excuse("open");
                     // A damaged piece cannot be moved: then what is kept takes the room it has.
                     options = self.options;

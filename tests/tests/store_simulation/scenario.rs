@@ -5,12 +5,12 @@
 //! each kind of order is in it.
 
 use crate::model::{Edit, Meta, Model};
-use crate::session::{Held, Session, Trace, Verdict};
+use crate::session::{Held, Session};
 use crate::tally::Tally;
 use std::sync::Arc;
 use terrace_file::{Frames, StoreOptions};
 use terrace_tests::Random;
-use terrace_tests::disk::{Cuts, Fault, Planned, SimDisk, Target, World, every_cut};
+use terrace_tests::disk::{Cuts, Fault, Planned, SimDisk, Target, Trace, Verdict, World, every_cut};
 
 /// Slabs of 16 pages, logs of 4 blocks: both are full soon.
 pub const OPTIONS: StoreOptions = StoreOptions { cap: 320 << 10, slab_bytes: 64 << 10, log_bytes: 32 << 10 };
@@ -28,7 +28,7 @@ fn session<'a>(seed: u64, frames: &Frames, tally: &'a mut Tally, trace: &'a Trac
 
 fn over<'a>(world: World, model: Model, tally: &'a mut Tally, trace: &'a Trace) -> Session<'a> {
     let (held, flights) = Default::default();
-    *trace.disk.borrow_mut() = Some(Arc::clone(&world.disk));
+    trace.begin(&world.disk);
     let (store, options, next) = (None, OPTIONS, 0);
     Session {
         world,

@@ -1,22 +1,17 @@
 //! A store under test: operations are begun, driven, and their outcomes judged.
 //!
-//! Promises upward: every outcome is the model's, or an error that some fault explains ([`excuse`](crate::excuse)); after each
+//! Promises upward: every outcome is the model's, or an error that some fault explains ([`Window`]); after each
 //! operation the store's invariants hold and its files keep to the cap.
 
 use crate::content;
-use crate::excuse::Window;
 use crate::model::{Content, Edit, Meta, Model, Outcome};
 use crate::tally::Tally;
-use std::cell::RefCell;
 use std::sync::Arc;
 use terrace_file::{Change, Frame, Join, Piece, Put, Store, StoreError, StoreOptions};
-use terrace_tests::disk::{SimDisk, World, ready};
+use terrace_tests::disk::{Trace, Verdict, Window, World, ready};
 
 /// Steps after which operations are held for endless: those under way together take some hundred, a slow order 40 more.
 const ENDLESS: u64 = 100_000;
-
-/// What went wrong, for people.
-pub type Verdict<T = ()> = Result<T, String>;
 
 /// A piece that the test holds.
 #[derive(Clone)]
@@ -40,15 +35,6 @@ enum Job {
     Get(Join<Result<Frame, StoreError>>, Content),
     Commit(Join<Result<(), StoreError>>, usize, usize),
     Tidy(Join<Result<(), StoreError>>),
-}
-
-/// The disk of the seed that runs, for its log should it fail.
-#[derive(Default)]
-pub struct Trace {
-    pub disk: RefCell<Option<Arc<SimDisk>>>,
-    /// Logs of the disks before.
-    pub before: RefCell<String>,
-    pub whole: bool,
 }
 
 pub struct Session<'a> {

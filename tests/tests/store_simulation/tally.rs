@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use terrace_tests::disk::Fault;
+use terrace_tests::disk::{Counts, Fault};
 
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
@@ -26,8 +26,8 @@ pub struct Tally {
     pub betrayed: u64,
 }
 
-impl Tally {
-    pub fn add(&mut self, other: &Self) {
+impl Counts for Tally {
+    fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;
         self.operations += other.operations;
         self.orders += other.orders;
@@ -42,7 +42,9 @@ impl Tally {
         other.faults.iter().for_each(|(fault, count)| *self.faults.entry(*fault).or_default() += count);
         other.excused.iter().for_each(|(what, count)| *self.excused.entry(what).or_default() += count);
     }
+}
 
+impl Tally {
     pub fn excuse(&mut self, what: &'static str) {
         *self.excused.entry(what).or_default() += 1;
     }

@@ -3,8 +3,8 @@
 //! Promises upward: an operation is excused by what fired, and by damaged sectors that were read, while it was under way; by
 //! nothing else but what a sync that failed earlier may have dropped.
 
+use super::{Fault, Fired, Kind, Marks, SimDisk};
 use terrace_file::{File, StoreError, StoreOptions, StoreStats};
-use terrace_tests::disk::{Fault, Fired, Kind, Marks, SimDisk};
 
 /// What the disk had done when an operation began.
 #[derive(Clone, Debug)]
@@ -20,18 +20,20 @@ pub struct Window {
     damaged: bool,
 }
 
-type Just = Result<(), &'static str>;
+/// Nothing, or why no fault explains it.
+pub type Just = Result<(), &'static str>;
 
 fn just(explained: bool, why: &'static str) -> Just {
     if explained { Ok(()) } else { Err(why) }
 }
 
 /// Whether no slab can be made.
-fn is_full(stats: Option<StoreStats>, options: &StoreOptions) -> bool {
+pub fn is_full(stats: Option<StoreStats>, options: &StoreOptions) -> bool {
     stats.is_some_and(|stats| stats.disk + stats.kept + options.slab_bytes > stats.cap)
 }
 
 impl Window {
+    /// From now on.
     pub fn open(disk: &SimDisk, stats: Option<StoreStats>) -> Self {
         let marks = disk.marks();
         Self { fired: marks.fired, marks, stats, lost: false, damaged: false }
@@ -94,13 +96,15 @@ impl Window {
         )
     }
 
+    /// Tidying also ends where there is no room to move something to.
     pub fn tidy(&self, disk: &SimDisk, error: &StoreError) -> Just {
         let fired = !self.faults(disk).is_empty() || self.disk_was_full(disk);
         let full = matches!(error, StoreError::Full { .. });
         just(fired || full || self.read_damage(disk), "no fault fired while it was under way")
     }
 
-    pub fn start(&self, disk: &SimDisk) -> Just {
+    /// Anything that goes wrong, or is bad where it was read, may end what takes many steps.
+    pub fn many_steps(&self, disk: &SimDisk) -> Just {
         let fired = !self.faults(disk).is_empty() || self.disk_was_full(disk) || self.read_damage(disk);
         just(fired, "no fault fired while it was under way")
     }
