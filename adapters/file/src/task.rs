@@ -4,15 +4,16 @@
 //! that it panicked, is told to who does; a task that becomes ready is polled soon, on a thread that calls [`Tasks::run`].
 //! Asks from below: somebody who calls [`Tasks::run`] after a [`Driver::nudge`].
 //!
-//! Invariant: while `ready` is not empty, `driven` is true: somebody is in [`Tasks::run`], or was nudged.
+//! Invariants: while `ready` is not empty, `driven` is true: somebody is in [`Tasks::run`], or was nudged. A thread has tasks of
+//! its own (`OWN`) only in [`Tasks::block_on`], and runs them before it does what blocks.
 
+use crate::join::Join;
 use async_task::Runnable;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -28,15 +29,13 @@ pub trait Driver: Send + Sync {
         None
     }
 
-    /// Whether something waits for a thread.
-    fn wants_help(&self) -> bool {
-        false
-    }
-
-    /// Does one such thing on this thread, and tells what came of it. False: there is none.
+    /// Does one such thing on this thread, its own first, and tells what came of it. False: there is none.
     fn help(&self) -> bool {
         false
     }
+
+    /// This thread helps no more: what it kept for itself is for others.
+    fn leave(&self) {}
 }
 
 thread_local! {
@@ -44,6 +43,10 @@ thread_local! {
     static DRIVES: Cell<usize> = const { Cell::new(0) };
     /// Whether it polls a task.
     static POLLS: Cell<bool> = const { Cell::new(false) };
+    /// The queue whose tasks it keeps for itself when they become ready here; 0 for none.
+    static KEEPS: Cell<usize> = const { Cell::new(0) };
+    /// Those tasks.
+    static OWN: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Whether this thread is inside of a task: who waits here for other tasks may wait for itself.
@@ -112,10 +115,13 @@ impl Tasks {
         let caught = futures_lite::FutureExt::catch_unwind(AssertUnwindSafe(future));
         let (runnable, task) = async_task::spawn(caught, schedule);
         runnable.schedule();
-        Join { task: Some(task), cancels: false }
+        Join::new(task)
     }
 
     fn push(&self, task: Runnable) {
+        if self.is_kept() {
+            return OWN.with_borrow_mut(|own| own.push_back(task));
+        }
         let mut state = self.state();
         state.ready.push_back(task);
         let driven = std::mem::replace(&mut state.driven, true);
@@ -135,9 +141,21 @@ impl Tasks {
         self.shared.drivers.read().unwrap_or_else(PoisonError::into_inner).iter().find_map(Weak::upgrade)
     }
 
+    /// Whether what becomes ready on this thread stays here.
+    fn is_kept(&self) -> bool {
+        KEEPS.get() == self.number()
+    }
+
+    /// No other queue's while this one is there.
+    fn number(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
+    }
+
     /// Says that [`run`](Self::run) will be called soon: until then nobody is nudged.
     pub fn expect(&self) {
-        self.state().driven = true;
+        if !self.is_kept() {
+            self.state().driven = true;
+        }
     }
 
     /// Polls what is ready, until nothing is or `time` is over. Whether nothing is.
@@ -151,28 +169,30 @@ impl Tasks {
         true
     }
 
-    /// Begins something and waits for its end on this thread, which helps meanwhile where the driver wants help: a thread
-    /// that moves its own bytes wakes nobody.
+    /// Waits on this thread for what `begin` makes. Where the driver is helped, this thread runs the tasks that it begins
+    /// and moves their bytes: it wakes nobody.
     ///
     /// # Panics
-    /// When the task did.
-    pub fn block_on<T>(&self, begin: impl FnOnce() -> Join<T>) -> T {
+    /// When the future does.
+    pub fn block_on<F: Future>(&self, begin: impl FnOnce() -> F) -> F::Output {
+        let kept = KEEPS.get();
         let driver = self.driver().and_then(|driver| driver.helped().zip(Some(driver)));
-        let Some((engine, driver)) = driver else {
-            return begin().wait();
+        // Who helps one driver already lets others work for themselves.
+        let Some((engine, driver)) = driver.filter(|_| kept == 0 || self.is_kept()) else {
+            return futures_lite::future::block_on(begin());
         };
-        self.expect();
-        // Dropped also when a task's panic comes through here.
-        let _leave = Leave { tasks: self, driver: &*driver };
+        KEEPS.set(self.number());
+        // Dropped also when a panic comes through here.
+        let _leave = (kept == 0).then(|| Leave { tasks: self, driver: &*driver });
         driving(engine, || {
-            let mut join = std::pin::pin!(begin());
+            let mut future = std::pin::pin!(begin());
             let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
             let mut context = Context::from_waker(&waker);
             loop {
-                if let Poll::Ready(result) = join.as_mut().poll(&mut context) {
+                if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
                     return result;
                 }
-                if !self.run_one(0) && !driver.help() {
+                if !run_own() && !driver.help() && !self.run_one(0) {
                     std::thread::park();
                 }
             }
@@ -189,9 +209,7 @@ impl Tasks {
             return false;
         };
         drop(state);
-        let before = POLLS.replace(true);
-        task.run();
-        POLLS.set(before);
+        poll(task);
         true
     }
 
@@ -205,7 +223,23 @@ impl Tasks {
     }
 }
 
-/// The end of a thread's help: what others were not woken for, as it was there, is theirs now.
+fn poll(task: Runnable) {
+    let before = POLLS.replace(true);
+    task.run();
+    POLLS.set(before);
+}
+
+/// Polls all tasks of this thread's own. False when there was none.
+fn run_own() -> bool {
+    let mut any = false;
+    while let Some(task) = OWN.with_borrow_mut(VecDeque::pop_front) {
+        poll(task);
+        any = true;
+    }
+    any
+}
+
+/// The end of a thread's help: what it kept for itself is for others.
 struct Leave<'a> {
     tasks: &'a Tasks,
     driver: &'a dyn Driver,
@@ -213,13 +247,9 @@ struct Leave<'a> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        let mut state = self.tasks.state();
-        state.driven = !state.ready.is_empty();
-        let left = state.driven;
-        drop(state);
-        if left || self.driver.wants_help() {
-            self.driver.nudge();
-        }
+        KEEPS.set(0);
+        OWN.take().into_iter().for_each(|task| self.tasks.push(task));
+        self.driver.leave();
     }
 }
 
@@ -238,71 +268,22 @@ impl fmt::Debug for Tasks {
     }
 }
 
-/// The end of a task. Dropped, the task goes on.
-#[must_use = "the task goes on, but nobody learns what came of it"]
-pub struct Join<T> {
-    task: Option<async_task::Task<std::thread::Result<T>>>,
-    /// Whether the task does not go on.
-    cancels: bool,
-}
-
-impl<T> Join<T> {
-    /// Waits on this thread.
-    ///
-    /// # Panics
-    /// When the task did. On a thread that runs tasks it may wait for itself: there, `await` it.
-    pub fn wait(self) -> T {
-        futures_lite::future::block_on(self)
-    }
-
-    /// Dropped, the task is not polled again: what it holds is dropped, where tasks are run.
-    pub fn cancel_on_drop(mut self) -> Self {
-        self.cancels = true;
-        self
-    }
-}
-
-impl<T> Future for Join<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let task = self.task.as_mut().expect("a task is not polled after its end");
-        let result = std::task::ready!(Pin::new(task).poll(context));
-        self.task = None;
-        match result {
-            Ok(value) => Poll::Ready(value),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    }
-}
-
-impl<T> Drop for Join<T> {
-    fn drop(&mut self) {
-        match self.task.take() {
-            Some(task) if self.cancels => drop(task),
-            Some(task) => task.detach(),
-            None => {}
-        }
-    }
-}
-
-impl<T> fmt::Debug for Join<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Join").finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    /// Nudges; helped, as engine number 1.
     #[derive(Default)]
     struct Counts(AtomicUsize);
 
     impl Driver for Counts {
         fn nudge(&self) {
             self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn helped(&self) -> Option<usize> {
+            Some(1)
         }
     }
 
@@ -355,5 +336,19 @@ mod tests {
         tasks.driven_by(Arc::downgrade(&third) as Weak<dyn Driver>);
         let _c = tasks.spawn(async {});
         assert_eq!(told(&third), 1);
+    }
+
+    #[test]
+    fn a_thread_that_waits_runs_what_it_began_and_leaves_the_rest_to_others() {
+        let (tasks, nudges) = (Tasks::new(), Arc::new(Counts::default()));
+        tasks.driven_by(Arc::downgrade(&nudges) as Weak<dyn Driver>);
+        let told = || nudges.0.load(Ordering::Relaxed);
+        let inner = tasks.clone();
+        let begin = || async move { inner.spawn(async { 7 }).await + inner.block_on(|| inner.spawn(async { 1 })) };
+        assert_eq!((tasks.block_on(begin), told(), tasks.ready()), (8, 0, 0));
+        let left = tasks.block_on(|| std::future::ready(tasks.spawn(async { 9 })));
+        assert_eq!((told(), tasks.ready()), (1, 1));
+        assert!(tasks.run(Duration::MAX));
+        assert_eq!(left.wait(), 9);
     }
 }

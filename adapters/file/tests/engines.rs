@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
-use terrace_file::{ALIGN, Completion, Engine, Frame, Frames, Op, Reason, Request, Ring, Sink, Slab, Threads, perform};
+use terrace_file::{
+    ALIGN, Completion, Driver, Engine, Frame, Frames, Op, Reason, Request, Ring, Sink, Slab, Tasks, Threads, perform,
+};
 
 /// Completions, for a test to wait for.
 #[derive(Default)]
@@ -120,6 +122,19 @@ fn reads_past_the_end_are_short_and_bad_requests_are_refused() {
             assert_eq!((misaligned.call, misaligned.offset), ("request", 1), "{misaligned}");
         }
     });
+}
+
+#[test]
+fn what_a_thread_kept_for_itself_is_done_when_it_leaves() {
+    let (directory, inbox, tasks) = (tempfile::tempdir().expect("a directory"), Arc::<Inbox>::default(), Tasks::new());
+    let engine = Arc::new(Threads::new(1, Arc::clone(&inbox) as Arc<dyn Sink>).expect("a thread"));
+    tasks.driven_by(Arc::downgrade(&engine) as Weak<dyn Driver>);
+    let (slab, frames) = (slab(directory.path(), 64 << 10), Frames::new(1 << 20).expect("memory"));
+    tasks.block_on(|| {
+        engine.submit(vec![request(7, Op::Read, &slab, 0, ALIGN, frames.take(ALIGN).ok())]);
+        std::future::ready(())
+    });
+    assert_eq!(inbox.take(1)[0].token, 7);
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Session<'_> {
     fn why_store(&self, at: usize, error: &StoreError) -> Reason {
         let (disk, window) = (&self.world.disk, &self.flights[at].window);
         let earlier = disk.fired(0);
-        let stats = self.manager().tiers().into_iter().find_map(|(_, stats)| stats);
+        let stats = self.manager().tiers().into_iter().find_map(|tier| tier.files);
         if let StoreError::Full { .. } = error {
             // What a fault hit is not used again.
             let full = is_full(stats, &self.setup.options) || !earlier.is_empty() || disk.marks().full > 0;

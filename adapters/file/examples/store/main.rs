@@ -1,6 +1,7 @@
 //! The store beside raw loops without checksums on the same disk, in one run.
 //!
-//! `cargo run --release -p terrace-file --example store [DIRECTORY]`
+//! `cargo run --release -p terrace-file --example store [DIRECTORY [WORD...]]`: parts whose names have one of the words (`ring 64`,
+//! `threads 4096`, `ring durable`, `idle`, `reopen`, and so on), or all.
 //!
 //! A gigabyte, put and got whole in pieces of 64 KiB (16 at once) and of 4 MiB (4 at once), five rounds in which every way has
 //! its turn. The raw loops are io_uring on one thread, and pread and pwrite on 16 threads; each ratio is over the better of the
@@ -10,14 +11,15 @@
 mod durable;
 mod raw;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use raw::{FILE, Raw};
-use std::collections::VecDeque;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use terrace_file::{
-    Directory, Disk, EngineKind, Frame, Frames, Join, Piece, Put, Store, StoreError, StoreOptions, Tasks,
-};
+use terrace_file::{Directory, Disk, EngineKind, Frames, Piece, Store, StoreOptions, Tasks};
 
 const ROUNDS: usize = 5;
 
@@ -41,49 +43,46 @@ impl Ground {
 
     /// Puts a gigabyte from `threads` threads, each with `depth` puts under way.
     fn put(&self, bytes: usize, threads: usize, depth: usize) -> Vec<Arc<Piece>> {
-        let (next, pieces) = (Mutex::new(0u64..FILE / bytes as u64), Mutex::new(Vec::new()));
-        let finish = |put: Put| {
-            pieces.lock().expect("no panic").push(put.result.expect("room"));
-            put.frame.expect("a frame")
-        };
-        // The lock is not held while a piece is put.
-        let take = || next.lock().expect("no panic").next();
+        let (next, pieces) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()));
         each(threads, || {
-            let (mut under_way, mut spare) = (VecDeque::<Join<Put>>::new(), None);
-            while let Some(piece) = take() {
-                if under_way.len() == depth {
-                    spare = under_way.pop_front().map(|put| finish(put.wait()));
-                }
-                let mut frame = spare.take().unwrap_or_else(|| self.frames.take(bytes).expect("room"));
-                frame[..8].copy_from_slice(&piece.to_le_bytes());
-                match depth {
-                    1 => spare = Some(finish(self.tasks.block_on(|| self.store.put(frame, bytes)))),
-                    _ => under_way.push_back(self.store.put(frame, bytes)),
-                }
-            }
-            under_way.into_iter().for_each(|put| drop(finish(put.wait())));
+            let spare = RefCell::new(Vec::new());
+            let begin = || {
+                let piece = next.fetch_add(1, Ordering::Relaxed);
+                let frame = || self.frames.take(bytes).expect("room");
+                (piece < FILE / bytes as u64).then(|| {
+                    let mut frame = spare.borrow_mut().pop().unwrap_or_else(frame);
+                    frame[..8].copy_from_slice(&piece.to_le_bytes());
+                    let put = self.store.put(frame, bytes);
+                    async move { (piece, put.await) }
+                })
+            };
+            self.window(depth, begin, |(piece, put)| {
+                pieces.lock().expect("no panic").insert(piece, put.result.expect("room"));
+                spare.borrow_mut().extend(put.frame);
+            });
         });
-        pieces.into_inner().expect("no panic")
+        pieces.into_inner().expect("no panic").into_values().collect()
     }
 
     /// Gets pieces on `threads` threads, each with `depth` gets under way.
     fn get(&self, pieces: &[Arc<Piece>], threads: usize, depth: usize) {
-        let next = Mutex::new(pieces.iter());
-        let take = || next.lock().expect("no panic").next();
-        each(threads, || {
-            let mut under_way: VecDeque<Join<Result<Frame, StoreError>>> = VecDeque::new();
-            while let Some(piece) = take() {
-                if depth == 1 {
-                    drop(self.tasks.block_on(|| self.store.get(piece)).expect("right bytes"));
-                    continue;
+        let next = AtomicUsize::new(0);
+        let begin = || Some(self.store.get(pieces.get(next.fetch_add(1, Ordering::Relaxed))?));
+        each(threads, || self.window(depth, begin, |got| drop(got.expect("right bytes"))));
+    }
+
+    /// Keeps `depth` of what `begin` begins under way until it begins nothing more; they end in any order, as in the raw loops.
+    fn window<F: Future>(&self, depth: usize, begin: impl Fn() -> Option<F>, end: impl Fn(F::Output)) {
+        self.tasks.block_on(|| async {
+            let mut under_way = FuturesUnordered::new();
+            loop {
+                let room = depth - under_way.len();
+                under_way.extend(std::iter::from_fn(&begin).take(room));
+                match under_way.next().await {
+                    Some(done) => end(done),
+                    None => return,
                 }
-                if under_way.len() == depth {
-                    let got = under_way.pop_front().expect("it is not empty").wait();
-                    drop(got.expect("right bytes"));
-                }
-                under_way.push_back(self.store.get(piece));
             }
-            under_way.into_iter().for_each(|got| drop(got.wait().expect("right bytes")));
         });
     }
 }
@@ -97,20 +96,30 @@ fn each(threads: usize, work: impl Fn() + Sync) {
 }
 
 fn main() -> Result<(), Error> {
-    let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
+    let mut arguments = std::env::args().skip(1);
+    let directory = arguments.next().unwrap_or_else(|| ".".into());
+    let words: Vec<String> = arguments.collect();
+    let wanted = |part: String| words.is_empty() || words.iter().any(|word| part.contains(word));
     let home = tempfile::tempdir_in(directory)?;
     let raw = Raw::new(home.path())?;
     for (name, kind, threads) in [("ring", EngineKind::Ring, 1), ("threads", EngineKind::Threads, raw::THREADS)] {
         let ground = Ground::open(&home.path().join(name), kind, 3 << 30)?;
         for (bytes, depth) in [(64 << 10, 16), (4 << 20, 4)] {
-            engine(&ground, &raw, (name, threads), (bytes, depth))?;
+            if wanted(format!("{name} {}", bytes >> 10)) {
+                engine(&ground, &raw, (name, threads), (bytes, depth))?;
+            }
         }
-        durable::puts(&ground)?;
-        if kind == EngineKind::Ring {
+        if wanted(format!("{name} durable")) {
+            durable::puts(&ground)?;
+        }
+        if wanted("idle".into()) && kind == EngineKind::Ring {
             durable::idle_and_cache(&ground)?;
         }
     }
-    durable::reopen(&home.path().join("many"))
+    match wanted("reopen".into()) {
+        true => durable::reopen(&home.path().join("many")),
+        false => Ok(()),
+    }
 }
 
 /// One engine at one size.

@@ -4,10 +4,16 @@
 
 use crate::request::{Completion, Engine, Op, Request, Sink};
 use crate::task::{Driver, drives, driving};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+
+thread_local! {
+    /// What this thread does before it sleeps: a request of one that it [`drives`].
+    static OWN: RefCell<Option<(Arc<Shared>, Request)>> = const { RefCell::new(None) };
+}
 
 /// A pool of threads.
 pub struct Threads {
@@ -40,29 +46,40 @@ impl Shared {
 
     /// Does requests until there are none and the pool closes.
     fn run(&self) {
-        loop {
-            let mut state = self.state();
-            let request = loop {
-                if std::mem::take(&mut state.nudged) {
-                    break None;
-                }
-                match state.queue.pop_front() {
-                    Some(request) => break Some(request),
-                    None if state.closing => return,
-                    None => state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
-                }
-            };
-            drop(state);
+        while let Some(request) = self.next() {
             // A sink that panics must not take the thread with it.
             let told = AssertUnwindSafe(|| {
                 request.into_iter().for_each(|request| self.sink.completed(perform(request)));
-                // This thread takes what tasks ask for: nobody is woken for the first of it.
                 driving(self.number(), || self.sink.settle())
             });
             if !catch_unwind(told).unwrap_or(true) {
-                self.state().nudged = true;
+                // Another thread settles while this one does what it took for itself.
+                self.nudge();
             }
         }
+    }
+
+    /// What a thread of the pool does next: a request, or (`Some(None)`) only settle. `None`: it ends.
+    fn next(&self) -> Option<Option<Request>> {
+        if let Some((_, own)) = OWN.take() {
+            return Some(Some(own));
+        }
+        let mut state = self.state();
+        loop {
+            if std::mem::take(&mut state.nudged) {
+                return Some(None);
+            }
+            match state.queue.pop_front() {
+                Some(request) => return Some(Some(request)),
+                None if state.closing => return None,
+                None => state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn nudge(&self) {
+        self.state().nudged = true;
+        self.work.notify_one();
     }
 }
 
@@ -107,29 +124,36 @@ impl Driver for Threads {
         Some(self.shared.number())
     }
 
-    fn wants_help(&self) -> bool {
-        !self.shared.state().queue.is_empty()
+    fn help(&self) -> bool {
+        let others = || Some((Arc::clone(&self.shared), self.shared.state().queue.pop_front()?));
+        let request = OWN.take().or_else(others);
+        request.map(|(shared, request)| shared.sink.completed(perform(request))).is_some()
     }
 
-    fn help(&self) -> bool {
-        let request = self.shared.state().queue.pop_front();
-        request.map(|request| self.shared.sink.completed(perform(request))).is_some()
+    fn leave(&self) {
+        if let Some((shared, request)) = OWN.take() {
+            shared.state().queue.push_back(request);
+            shared.work.notify_one();
+        }
     }
 
     fn nudge(&self) {
-        self.shared.state().nudged = true;
-        self.shared.work.notify_one();
+        self.shared.nudge();
     }
 }
 
 impl Engine for Threads {
     fn submit(&self, requests: Vec<Request>) {
-        let mut state = self.shared.state();
-        let taken = drives(self.shared.number()) && state.queue.is_empty();
-        let others = requests.len() - usize::from(taken && !requests.is_empty());
-        state.queue.extend(requests);
-        drop(state);
-        (0..others).for_each(|_| self.shared.work.notify_one());
+        let mut requests = requests.into_iter();
+        // One stays here: nobody is woken for it.
+        if drives(self.shared.number()) && OWN.with_borrow(Option::is_none) {
+            OWN.set(requests.next().map(|request| (Arc::clone(&self.shared), request)));
+        }
+        let others = requests.len();
+        if others > 0 {
+            self.shared.state().queue.extend(requests);
+            (0..others).for_each(|_| self.shared.work.notify_one());
+        }
     }
 
     fn name(&self) -> &'static str {

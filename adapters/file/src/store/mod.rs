@@ -42,7 +42,8 @@ pub use piece::{Piece, Put};
 
 use crate::disk::Disk;
 use crate::frame::{ALIGN, Frame, Frames};
-use crate::task::{Join, Tasks};
+use crate::join::Join;
+use crate::task::Tasks;
 use commit::Pending;
 use log::Log;
 use map::Map;

@@ -14,9 +14,7 @@ use std::time::Duration;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 use terrace_device::Device;
-use terrace_file::{
-    ALIGN, Directory, Disk, EngineKind, Frames, Join, Store, StoreError, StoreOptions, Tasks, Worker,
-};
+use terrace_file::{ALIGN, Directory, Disk, EngineKind, Frames, Join, Store, StoreError, StoreOptions, Tasks, Worker};
 
 /// What a program does with its buffers, mostly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
