@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
+use std::time::Duration;
 use terrace_device::{Device, DeviceBuffer};
 use terrace_tiers::detect::TierKind;
 use terrace_tiers::ledger::Hint;
@@ -98,7 +99,6 @@ fn what_a_device_wrote_is_what_everybody_reads_and_what_is_durable() {
         // SAFETY: the lease is held.
         let mut block = unsafe { device.wrap(&stream, lease.address(), MIB, None) }.expect("a block");
         block.fill(0, MIB / 2, 7).expect("filled");
-        lease.reclaim(&stream).expect("reclaimed");
     }
     let mut expected = pattern(1, MIB);
     expected[..MIB as usize / 2].fill(7);
@@ -139,8 +139,8 @@ fn a_device_that_others_have_filled_is_passed_over() {
     let others = DeviceBuffer::<u8>::new(&device, &stream, 2 * MIB as usize).expect("room");
     let manager = builder(&device, directory.path()).build().expect("it is built");
     // The tier may have 4 MiB, and the device has 1.
-    let buffer = manager.allocate(2 * MIB).expect("room in memory");
-    assert_eq!(manager.list()[0].tier, MEMORY);
+    let buffer = manager.allocate_named("large", 2 * MIB).expect("room in memory");
+    assert_eq!((manager.list()[0].tier, manager.tiers()[0].view.rests), (MEMORY, true));
     buffer.write(0, &pattern(5, 2 * MIB)).expect("written");
     assert!(buffer.lease_device().is_err());
     holds(&buffer, 5);
@@ -175,6 +175,52 @@ fn memory_that_a_device_shares_is_one_tier_which_both_address() {
     manager.check().expect("sound");
     drop((buffers, manager));
     assert_eq!(device.stats().pinned.in_use, 0, "all of it went back");
+}
+
+#[test]
+fn what_was_resized_stays_so() {
+    let device = Device::host();
+    let manager = Manager::builder().device_of(&device, 8 * MIB).memory(4 * MIB).upkeep(Duration::ZERO);
+    let manager = manager.build().expect("it is built");
+    let buffers: Vec<Buffer> = (0..6).map(|_| manager.allocate(MIB).expect("room")).collect();
+    assert_eq!(manager.tiers()[0].view.used, 6 * MIB);
+    manager.resize(DEVICE, 2 * MIB).expect("a tier");
+    (1..=80).for_each(|now| manager.tick(now * 250));
+    let used = || manager.tiers()[0].view;
+    assert!((0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        used().used <= 2 * MIB
+    }));
+    assert_eq!(used().capacity, 2 * MIB, "maintenance gives it no more");
+    drop(buffers);
+}
+
+#[test]
+fn a_call_that_reads_on_the_device_is_waited_for_and_no_lease_of_a_user_is() {
+    let device = Device::host();
+    let manager = Manager::builder().device_of(&device, 8 * MIB).memory(8 * MIB).build().expect("it is built");
+    let buffer = manager.allocate(4 * MIB).expect("room");
+    drop(buffer.lease_device_mut().expect("it is there"));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    buffer.read(0, &mut vec![0; 4 << 20]).expect("nobody has a lease");
+                }
+            });
+        }
+        for round in 0..20 {
+            buffer.write(0, &[round; 100]).expect("nobody has a lease");
+            drop(buffer.lease_device_mut().expect("nobody has a lease"));
+        }
+    });
+    let lease = buffer.lease_device().expect("it is there");
+    assert_eq!(buffer.write(0, &[1]), Err(Error::Leased));
+    // Beside it, others read: in memory, on the device, by calls.
+    assert_eq!(buffer.lease_best().expect("room")[..100], [19; 100]);
+    assert_eq!(at(lease.address(), 100), [19; 100]);
+    let none = Manager::builder().device(&device).memory(0).build();
+    assert_eq!(none.map(drop).map_err(|error| matches!(error, Error::BadSetting(_))), Err(true));
 }
 
 #[test]

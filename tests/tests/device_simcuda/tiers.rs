@@ -7,6 +7,7 @@ use terrace_device::Device;
 use terrace_tests::Random;
 use terrace_tests::simcuda::{Session, Simulator};
 use terrace_tiers::detect::TierKind;
+use terrace_tiers::manager::DeviceLease;
 use terrace_tiers::{Buffer, Error, Manager};
 
 const CHUNK: usize = 16 << 10;
@@ -20,13 +21,14 @@ fn manager(device: &Device, path: &std::path::Path) -> Manager {
     builder.upkeep(std::time::Duration::ZERO).build().expect("it is built")
 }
 
-/// The bytes at an address of the device.
-fn at(device: &Device, address: u64, bytes: u64) -> Vec<u8> {
+/// The bytes of a lease, read on a stream that it is lent to.
+fn at(device: &Device, lease: &DeviceLease<'_>) -> Vec<u8> {
     let stream = device.stream().expect("a stream");
-    let mut read = vec![0; bytes as usize];
-    // SAFETY: the caller holds a lease of these bytes.
-    let block = unsafe { device.wrap(&stream, address, bytes, None) }.expect("a block");
+    let mut read = vec![0; lease.bytes() as usize];
     // Refusals that a test has armed are not what is looked at here.
+    while lease.lend(&stream).is_err() {}
+    // SAFETY: the lease is held.
+    let block = unsafe { device.wrap(&stream, lease.address(), lease.bytes(), None) }.expect("a block");
     while block.read(0, &mut read).is_err() {}
     read
 }
@@ -72,9 +74,10 @@ impl Twins {
             5 => assert!(buffer.lease_best()?[..] == model[..], "other bytes in memory"),
             6 => {
                 let lease = buffer.lease_device()?;
-                assert!(at(device, lease.address(), model.len() as u64) == *model, "other bytes on the device");
+                assert!(at(device, &lease) == *model, "other bytes on the device");
             }
             7 => self.manager.promote(buffer, (number % tiers) as u8)?,
+            8 if number.is_multiple_of(3) => drop(buffer.lease_device_mut()?),
             8 => self.manager.demote(buffer, (number % tiers) as u8)?,
             _ => self.manager.sync(buffer)?,
         }

@@ -184,6 +184,7 @@ impl Ledger {
             Event::Moved { id, from, to, outcome } => self.moved(id, from, to, outcome, turn),
             Event::Dropped { id, tier, done } => self.dropped(id, tier, done, turn),
             Event::Synced { id, tier } => self.synced(id, tier),
+            Event::Refused { tier } => self.refused(tier),
             Event::Resize { tier, capacity } => self.resize(tier, capacity, turn),
             Event::Tick { now } => {
                 self.tick(now, turn);

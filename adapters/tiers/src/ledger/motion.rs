@@ -77,7 +77,14 @@ impl Ledger {
                 self.arrived(index, to, turn);
             }
             Outcome::Busy => self.rest(index),
-            Outcome::Full | Outcome::Failed => self.failed(index, to),
+            Outcome::Unread => {
+                self.rest(index);
+                self.settle(index, false, turn);
+            }
+            Outcome::Full | Outcome::Failed => {
+                self.failed(to);
+                self.rest(index);
+            }
         }
         if outcome != Outcome::Done && fresh {
             self.release(to, tenant, bytes);
@@ -124,12 +131,11 @@ impl Ledger {
     }
 
     /// A copy into a tier failed.
-    fn failed(&mut self, index: u32, to: Tier) {
+    pub(super) fn failed(&mut self, to: Tier) {
         let state = &mut self.tiers[usize::from(to)];
         let pause = self.rest.saturating_mul(1 << state.failures.min(MOST_DOUBLINGS));
         state.failures = state.failures.saturating_add(1);
         state.rests_until = Some(self.now.saturating_add(pause));
-        self.rest(index);
     }
 
     /// Leaves a buffer alone until the next tick.

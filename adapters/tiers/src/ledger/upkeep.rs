@@ -41,6 +41,14 @@ impl Ledger {
         }
     }
 
+    pub(super) fn refused(&mut self, tier: Tier) -> Result<(), Rejected> {
+        if usize::from(tier) >= self.tiers.len() {
+            return Err(Rejected::NoSuchTier);
+        }
+        self.failed(tier);
+        Ok(())
+    }
+
     pub(super) fn resize(&mut self, tier: Tier, capacity: u64, turn: &mut Turn<'_>) -> Result<(), Rejected> {
         let state = self.tiers.get_mut(usize::from(tier)).ok_or(Rejected::NoSuchTier)?;
         state.capacity = capacity.min(MOST);

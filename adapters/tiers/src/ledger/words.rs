@@ -118,8 +118,10 @@ pub enum Look {
 pub enum Outcome {
     /// The bytes are in both tiers.
     Done,
-    /// A lease was there first, or the bytes could not be had where they are: nothing was copied.
+    /// A lease was there first: nothing was copied.
     Busy,
+    /// The bytes could not be had where they are: nothing was copied.
+    Unread,
     /// The target had no room after all: nothing is there.
     Full,
     /// It failed: nothing is there.
@@ -223,6 +225,11 @@ pub enum Event {
         /// Which buffer.
         id: Id,
         /// Where.
+        tier: Tier,
+    },
+    /// A tier had no memory for a buffer that was granted there: it rests.
+    Refused {
+        /// Which.
         tier: Tier,
     },
     /// A tier has another capacity.

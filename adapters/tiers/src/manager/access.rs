@@ -15,7 +15,7 @@ use super::gpu::There;
 use super::window::Window;
 use crate::ledger::{Event, Id, TierKind};
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_file::Piece;
 
@@ -29,13 +29,6 @@ pub(super) enum Seat {
     File(Tier),
     /// Something is under way: look again when it has ended.
     Moving,
-}
-
-/// Where a read copies from.
-enum From {
-    Memory,
-    Device(Arc<There>),
-    Files(Tier, Vec<Part>),
 }
 
 /// One part of a read from files.
@@ -52,9 +45,8 @@ impl Shared {
         end.map(drop).ok_or(Error::OutOfBounds { offset, bytes, of: body.bytes })
     }
 
-    /// Copies out of memory, at once. `None`: the bytes are not there.
+    /// Copies out of memory, at once; it is the caller's turn. `None`: the bytes are not there.
     pub(super) fn read_memory(&self, body: &Body, offset: u64, to: &mut [u8]) -> Result<Option<()>, Error> {
-        let _turn = body.turn.read().unwrap_or_else(PoisonError::into_inner);
         let _call = body.call();
         let Some(start) = self.share_memory(body, u64::MAX)? else { return Ok(None) };
         // SAFETY: a shared lease is held; the range was looked at by the caller.
@@ -64,9 +56,8 @@ impl Shared {
         Ok(Some(()))
     }
 
-    /// Copies into memory, at once. `None`: the bytes are not there.
+    /// Copies into memory, at once; it is the caller's turn. `None`: the bytes are not there.
     pub(super) fn write_memory(self: &Arc<Self>, body: &Body, offset: u64, from: &[u8]) -> Result<Option<()>, Error> {
-        let _turn = body.turn.write().unwrap_or_else(PoisonError::into_inner);
         let _call = body.call();
         let range = (offset, from.len() as u64);
         let Some(start) = self.exclude_memory(body, range, u64::MAX)? else { return Ok(None) };
@@ -118,39 +109,38 @@ impl Shared {
     /// Reads from wherever the bytes are.
     pub(super) async fn read(self: &Arc<Self>, body: &Body, offset: u64, to: &mut [u8]) -> Result<(), Error> {
         Self::inside(body, offset, to.len() as u64)?;
-        let mut held = None;
-        let from = {
-            let to = &mut *to;
-            self.until(body, || {
-                if self.read_memory(body, offset, to)?.is_some() {
-                    return Ok(Some(From::Memory));
+        let (tier, parts) = loop {
+            let turn = body.turn.read().await;
+            // Listened for before looking, so that nothing is missed.
+            let changed = body.changed.listen();
+            if self.read_memory(body, offset, to)?.is_some() {
+                return Ok(());
+            }
+            match self.seat(body)? {
+                Seat::File(tier) => {
+                    if let Some(parts) = self.parts(body, tier, body.chunks(offset, to.len() as u64)) {
+                        break (tier, parts);
+                    }
                 }
-                Ok(match self.seat(body)? {
-                    Seat::File(tier) => {
-                        let parts = self.parts(body, tier, body.chunks(offset, to.len() as u64));
-                        parts.map(|parts| From::Files(tier, parts))
+                Seat::Device => {
+                    let _call = body.call();
+                    if let Some(_held) = self.hold(body)?
+                        && let Some(there) = self.there(body)
+                    {
+                        return self.read_device(body, &there, offset, to).await;
                     }
-                    Seat::Device => {
-                        held = self.hold(body)?;
-                        held.as_ref().and_then(|_| self.there(body)).map(From::Device)
-                    }
-                    Seat::Memory | Seat::Moving => None,
-                })
-            })
-            .await?
+                }
+                Seat::Memory | Seat::Moving => {}
+            }
+            drop(turn);
+            changed.await;
         };
-        match from {
-            From::Memory => return Ok(()),
-            From::Device(there) => return self.read_device(body, &there, offset, to).await,
-            From::Files(tier, parts) => {
-                self.touch(body.id);
-                for Part { chunk, piece } in parts {
-                    let (range, target) = overlap(body, chunk, offset, to);
-                    match piece {
-                        Some(piece) => target.copy_from_slice(&self.store(tier)?.get(&piece).await?[range]),
-                        None => target.fill(0),
-                    }
-                }
+        self.touch(body.id);
+        for Part { chunk, piece } in parts {
+            let (range, target) = overlap(body, chunk, offset, to);
+            match piece {
+                Some(piece) => target.copy_from_slice(&self.store(tier)?.get(&piece).await?[range]),
+                None => target.fill(0),
             }
         }
         Ok(())
@@ -164,7 +154,7 @@ impl Shared {
     }
 
     /// Copies from a device, by frames. A lease is held.
-    async fn read_device(&self, body: &Body, there: &There, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+    async fn read_device(&self, body: &Body, there: &Arc<There>, offset: u64, to: &mut [u8]) -> Result<(), Error> {
         let mut at = offset as usize;
         for part in to.chunks_mut(body.chunk) {
             let frame = Lent::frame(self.frame(part.len()).await?, part.len());
@@ -189,20 +179,19 @@ impl Shared {
             return Ok(());
         }
         let tier = loop {
-            let found = self.until(body, || match self.write_memory(body, offset, from) {
-                Ok(Some(())) => Ok(Some(Seat::Memory)),
-                Ok(None) => match self.claim(body)? {
-                    Some(tier) => Ok(Some(Seat::File(tier))),
-                    None => Ok(Some(self.seat(body)?).filter(|seat| matches!(seat, Seat::Device))),
-                },
-                // A call that reads on a device tells when it has ended.
-                Err(Error::Leased) if body.is_called() => Ok(None),
-                Err(error) => Err(error),
-            });
-            match found.await? {
-                Seat::File(tier) => break tier,
+            let turn = body.turn.write().await;
+            let changed = body.changed.listen();
+            if self.write_memory(body, offset, from)?.is_some() {
+                return Ok(());
+            }
+            if let Some(tier) = self.claim(body)? {
+                break tier;
+            }
+            let seat = self.seat(body)?;
+            drop(turn);
+            match seat {
                 Seat::Device => self.fetch(body).await?,
-                Seat::Memory | Seat::Moving => return Ok(()),
+                _ => changed.await,
             }
         };
         let written = self.write_pieces(body, tier, offset, from).await;

@@ -11,9 +11,10 @@
 use super::block::Block;
 use super::gpu::There;
 use crate::ledger::Id;
+use async_lock::RwLock;
 use event_listener::Event;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_core::lease::Lease;
 use terrace_core::residence::{TIERS, Tier};
 use terrace_file::{Mapped, Piece};
@@ -35,8 +36,10 @@ pub(super) struct Body {
     copies: Mutex<Copies>,
     /// Calls that read take their turn with calls that write; leases that users hold are refused, not waited for.
     pub turn: RwLock<()>,
-    /// Calls that read or write it in memory now: the leases that they hold are given back at once.
-    pub calls: AtomicUsize,
+    /// Calls so far whose leases are given back at once, or when their turn is over.
+    begun: AtomicUsize,
+    /// Of these, those that have ended.
+    ended: AtomicUsize,
     /// Held by who makes it durable, or removes it: a later state is never followed by an earlier one.
     pub keeping: async_lock::Mutex<()>,
     /// Told when a motion has ended.
@@ -81,8 +84,9 @@ impl Body {
             best: AtomicPtr::default(),
             freed: AtomicBool::new(false),
             copies: Mutex::new(copies),
-            turn: RwLock::default(),
-            calls: AtomicUsize::new(0),
+            turn: RwLock::new(()),
+            begun: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
             keeping: async_lock::Mutex::new(()),
             changed: Event::new(),
         }
@@ -110,26 +114,37 @@ impl Body {
         let start = memory.and_then(|tier| copies.memory[usize::from(tier)].as_ref()).map(Block::pointer);
         let there = device.is_some_and(|tier| copies.devices[usize::from(tier)].is_some());
         if start.is_some() || there {
-            self.best.store(start.unwrap_or(std::ptr::null_mut()), Ordering::Relaxed);
+            // A shared lease may be held, of who reads on a device: its holder may see the bytes behind the address.
+            self.best.store(start.unwrap_or(std::ptr::null_mut()), Ordering::Release);
             self.lease.reopen();
         }
     }
 
-    /// Says that a call is here, until what is returned is dropped.
+    /// Says that a call is here, until what is returned is dropped. Who calls has its turn.
     pub(super) fn call(&self) -> impl Drop + '_ {
         struct Call<'a>(&'a AtomicUsize);
         impl Drop for Call<'_> {
             fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::Release);
+                self.0.fetch_add(1, Ordering::SeqCst);
             }
         }
-        self.calls.fetch_add(1, Ordering::Acquire);
-        Call(&self.calls)
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        Call(&self.ended)
     }
 
-    /// Whether a lease that stands in the way may be a call's.
-    pub(super) fn is_called(&self) -> bool {
-        self.calls.load(Ordering::Acquire) > 0
+    /// Calls that have ended so far.
+    pub(super) fn ended(&self) -> usize {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Whether a call was here since so many had ended: a lease that stood in the way may have been its.
+    pub(super) fn was_called(&self, ended: usize) -> bool {
+        self.begun.load(Ordering::SeqCst) != ended
+    }
+
+    /// Waits until the calls that are here have ended.
+    pub(super) async fn calls_over(&self) {
+        drop(self.turn.write().await);
     }
 
     pub(super) fn is_freed(&self) -> bool {

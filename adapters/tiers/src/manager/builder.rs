@@ -5,7 +5,7 @@ use super::gpu::Gpu;
 use super::upkeep::Upkeep;
 use super::{Made, Manager, Place, Shared, State, User};
 use crate::detect::{self, Machine};
-use crate::ledger::{Ledger, Settings, Share, TierSpec};
+use crate::ledger::{Ledger, Settings, Share, TierKind, TierSpec};
 use crate::policy::Kind;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -155,7 +155,7 @@ impl Builder {
         self
     }
 
-    /// Bytes of buffers that may be leased together. Without: three quarters of the memory.
+    /// Bytes of buffers that may be leased together. Without: three quarters of what memory and devices may have.
     pub fn pinned_cap(mut self, bytes: u64) -> Self {
         self.pinned = Some(bytes);
         self
@@ -240,11 +240,17 @@ impl Builder {
                 joint = Some(gpu);
                 continue;
             }
-            let capacity = bytes.map_or_else(|| gpu.available().map(share), Ok)?;
+            let capacity = match bytes {
+                Some(bytes) => *bytes,
+                None => gpu.room(TierKind::Device).map(|(free, kept)| share(free + kept))?,
+            };
             let (kind, device) = (Some(detect::TierKind::Gpu), gpu.name());
             made.push(Made { place: Place::Device(gpu), kind, device, capacity });
         }
         let capacity = self.memory.unwrap_or_else(|| share(detect::memory().unwrap_or(0)));
+        if capacity == 0 && joint.is_some() {
+            return Err(Error::BadSetting("a device that shares the machine's memory needs some of it: see `memory`"));
+        }
         if capacity > 0 {
             let (device, place) = match joint {
                 Some(gpu) => (format!("cpu and {}", gpu.name()), Place::Joint(gpu)),
@@ -258,7 +264,7 @@ impl Builder {
     async fn make(self, chunk: usize, files: Vec<Files>, worker: Option<Worker>) -> Result<Manager, Error> {
         let frames = frames(chunk as u64 * STAGE as u64 + LOG * files.len() as u64)?;
         let mut places = self.addressed()?;
-        let memory: u64 = places.iter().map(|made| made.capacity).sum();
+        let memory = places.iter().fold(0u64, |sum, made| sum.saturating_add(made.capacity));
         for Files { disk, options, kind, device } in files {
             if options.slab_bytes < chunk as u64 {
                 return Err(Error::BadSetting("a slab holds a chunk at least: raise the cap, or lower the chunk"));
@@ -271,6 +277,7 @@ impl Builder {
             places.push(Made { place: Place::File(store), kind, device, capacity: room(&options) });
         }
         let spec = |made: &Made| TierSpec { kind: made.place.kind(), capacity: made.capacity };
+        let most = places.iter().map(|made| made.capacity).collect();
         let mut settings = Settings::new(places.iter().map(spec).collect());
         settings.policy = self.policy;
         if !self.tenants.is_empty() {
@@ -289,7 +296,7 @@ impl Builder {
             on_pressure: self.on_pressure,
             _worker: worker,
             upkeep: OnceLock::new(),
-            state: Mutex::new(State::new(ledger)),
+            state: Mutex::new(State::new(ledger, most)),
         });
         shared.adopt()?;
         let interval = self.upkeep.unwrap_or(UPKEEP);

@@ -1,47 +1,87 @@
 //! Leases of addresses on a device.
 //!
 //! Promises upward: while a lease is held the bytes stay on the device where they are; what is written under a
-//! [`DeviceLeaseMut`] is what everybody reads afterwards.
-//! Asks from the user: that work on streams of their own is ordered by [`lend`](DeviceLease::lend) and
-//! [`reclaim`](DeviceLeaseMut::reclaim), or waited for.
+//! [`DeviceLeaseMut`] is what everybody reads afterwards; what the manager, or the next holder, does with the bytes comes after
+//! what was put on the streams that they were lent to.
+//! Asks from the user: that work is put on streams that the lease was lent to, and no other.
 
 use super::body::Body;
 use super::error::Error;
+use super::lease::Turn;
 use super::{Buffer, Place, Seat, Shared};
 use crate::ledger::{Event, TierKind};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use terrace_core::residence::Tier;
-use terrace_device::{DeviceBlock, DeviceError, Stream};
+use terrace_device::Stream;
 use terrace_file::Join;
 
 /// The bytes of a buffer on a device, for work that reads them.
 pub struct DeviceLease<'a> {
     buffer: &'a Buffer,
-    tier: Tier,
-    address: u64,
+    on: OnDevice,
 }
 
 /// The bytes of a buffer on a device, for work that writes them. What is durable, and every other copy, is older from now on.
 pub struct DeviceLeaseMut<'a> {
     buffer: &'a Buffer,
+    on: OnDevice,
+}
+
+/// Where bytes are on a device, and whose work uses them.
+struct OnDevice {
     tier: Tier,
     address: u64,
+    /// The manager's own work with them.
+    home: Stream,
+    /// Whether processors address them too: nothing but waiting keeps them back.
+    shared: bool,
+    lent: Mutex<Vec<Stream>>,
+}
+
+impl OnDevice {
+    fn lend(&self, to: &Stream) -> Result<(), Error> {
+        to.wait_for(&self.home)?;
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner).push(to.clone());
+        Ok(())
+    }
+
+    /// Has what comes next wait for the work on those streams. While the lease is held.
+    fn reclaim(&mut self) {
+        for stream in self.lent.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // Refused by a device that is lost: there is no later work then.
+            let _ = if self.shared { stream.synchronize() } else { self.home.wait_for(&stream) };
+        }
+    }
 }
 
 impl Buffer {
     /// The bytes on the best device that has them or has room, where they stay while the lease is held. Brought there first if
-    /// they are elsewhere; where the device shares the machine's memory, into that.
+    /// they are elsewhere; where the device shares the machine's memory, into that. Takes its turn with calls that write.
     ///
     /// # Errors
-    /// As [`lease_best`](Self::lease_best); [`Error::NoTier`] where no device is large enough; [`Error::Device`].
+    /// As [`lease_best`](Self::lease_best), and [`Error::Leased`] while any lease is held of bytes that must be brought first;
+    /// [`Error::NoTier`] where no device is large enough; [`Error::Device`].
     pub fn lease_device(&self) -> Result<DeviceLease<'_>, Error> {
+        self.lease_among(self.shared.devices(None)?)
+    }
+
+    /// The same, on the device of a tier.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lease_device_on(&self, tier: Tier) -> Result<DeviceLease<'_>, Error> {
+        self.lease_among(self.shared.devices(Some(tier))?)
+    }
+
+    fn lease_among(&self, tiers: Vec<Tier>) -> Result<DeviceLease<'_>, Error> {
         loop {
-            if let Some(lease) = self.try_lease_device()? {
-                return Ok(lease);
+            match self.in_turn(|| self.try_among(&tiers))? {
+                Turn::Taken(lease) => return Ok(lease),
+                Turn::Below => self.shared.tasks.block_on(|| self.to_device(tiers.clone()))?,
+                Turn::Called => self.shared.tasks.block_on(|| self.handle.body.calls_over()),
             }
-            self.shared.tasks.block_on(|| self.to_device())?;
         }
     }
 
@@ -50,11 +90,13 @@ impl Buffer {
     /// # Errors
     /// As there.
     pub async fn lease_device_async(&self) -> Result<DeviceLease<'_>, Error> {
+        let tiers = self.shared.devices(None)?;
         loop {
-            if let Some(lease) = self.try_lease_device()? {
-                return Ok(lease);
+            match self.in_turn(|| self.try_among(&tiers))? {
+                Turn::Taken(lease) => return Ok(lease),
+                Turn::Below => self.to_device(tiers.clone()).await?,
+                Turn::Called => self.handle.body.calls_over().await,
             }
-            self.to_device().await?;
         }
     }
 
@@ -63,135 +105,177 @@ impl Buffer {
     /// # Errors
     /// As [`lease_device`](Self::lease_device).
     pub fn try_lease_device(&self) -> Result<Option<DeviceLease<'_>>, Error> {
-        let (shared, body) = (&*self.shared, &*self.handle.body);
-        let kind = shared.device_kind()?;
-        let Some(start) = shared.share(body, shared.pinned_cap)? else { return Ok(None) };
-        // The lease keeps them where they are.
-        match shared.on_device(body, kind, start) {
-            Some((tier, address)) => Ok(Some(DeviceLease { buffer: self, tier, address })),
-            None => {
-                shared.unshare(body);
-                Ok(None)
-            }
-        }
+        self.try_among(&self.shared.devices(None)?)
     }
 
-    /// The bytes on a device, to write.
+    fn try_among(&self, tiers: &[Tier]) -> Result<Option<DeviceLease<'_>>, Error> {
+        let (shared, body) = (&*self.shared, &*self.handle.body);
+        body.is_own()?;
+        if shared.share(body, shared.pinned_cap)?.is_none() {
+            return Ok(None);
+        }
+        // The lease keeps them where they are.
+        let on = shared.on_device(body, tiers);
+        if !matches!(on, Ok(Some(_))) {
+            shared.unshare(body);
+        }
+        Ok(on?.map(|on| DeviceLease { buffer: self, on }))
+    }
+
+    /// The bytes on the best device that has them or has room, to write.
     ///
     /// # Errors
     /// As [`lease_device`](Self::lease_device); [`Error::Leased`] while somebody has any lease.
     pub fn lease_device_mut(&self) -> Result<DeviceLeaseMut<'_>, Error> {
-        let (shared, body) = (&self.shared, &*self.handle.body);
-        let kind = shared.device_kind()?;
+        self.lease_mut_among(self.shared.devices(None)?)
+    }
+
+    /// The same, on the device of a tier.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lease_device_mut_on(&self, tier: Tier) -> Result<DeviceLeaseMut<'_>, Error> {
+        self.lease_mut_among(self.shared.devices(Some(tier))?)
+    }
+
+    fn lease_mut_among(&self, tiers: Vec<Tier>) -> Result<DeviceLeaseMut<'_>, Error> {
         loop {
-            if shared.exclude(body, (0, body.bytes), shared.pinned_cap, kind)?.is_some() {
-                let start = body.best.load(Ordering::Relaxed);
-                if let Some((tier, address)) = shared.on_device(body, kind, start) {
-                    return Ok(DeviceLeaseMut { buffer: self, tier, address });
-                }
-                shared.include(body);
-                return Err(Error::Freed);
+            match self.in_turn(|| self.try_mut_among(&tiers))? {
+                Turn::Taken(lease) => return Ok(lease),
+                Turn::Below => self.shared.tasks.block_on(|| self.to_device(tiers.clone()))?,
+                Turn::Called => self.shared.tasks.block_on(|| self.handle.body.calls_over()),
             }
-            shared.tasks.block_on(|| self.to_device())?;
         }
     }
 
+    fn try_mut_among(&self, tiers: &[Tier]) -> Result<Option<DeviceLeaseMut<'_>>, Error> {
+        let (shared, body) = (&self.shared, &*self.handle.body);
+        body.is_own()?;
+        // Looked at first: the word is not taken for nothing, nor for bytes that are lost.
+        if shared.on_device(body, tiers)?.is_none() {
+            return Ok(None);
+        }
+        let those = |tier| tiers.contains(&tier);
+        if shared.exclude(body, (0, body.bytes), shared.pinned_cap, &those)?.is_none() {
+            return Ok(None);
+        }
+        let on = shared.on_device(body, tiers);
+        if !matches!(on, Ok(Some(_))) {
+            shared.include(body);
+        }
+        Ok(on?.map(|on| DeviceLeaseMut { buffer: self, on }))
+    }
+
     /// Begins to bring the bytes to a device.
-    fn to_device(&self) -> Join<Result<(), Error>> {
+    fn to_device(&self, tiers: Vec<Tier>) -> Join<Result<(), Error>> {
         let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
-        self.shared.tasks.spawn(async move { shared.bring_to_device(&body).await })
+        self.shared.tasks.spawn(async move { shared.bring_to_device(&body, &tiers).await })
     }
 }
 
 impl Shared {
-    /// The kind of tier in which a device addresses bytes.
-    fn device_kind(&self) -> Result<TierKind, Error> {
-        let has = |wanted: fn(&Place) -> bool| self.places.iter().any(|made| wanted(&made.place));
-        if has(|place| matches!(place, Place::Device(_))) {
-            Ok(TierKind::Device)
-        } else if has(|place| matches!(place, Place::Joint(_))) {
-            Ok(TierKind::Memory)
-        } else {
-            Err(Error::NoTier("on a device"))
-        }
+    /// The tiers whose bytes a device addresses: that one, or all that are of devices alone, or else what is shared.
+    fn devices(&self, on: Option<Tier>) -> Result<Vec<Tier>, Error> {
+        let all = |wanted: fn(&Place) -> bool| -> Vec<Tier> {
+            self.tiers().filter(|tier| self.place(*tier).is_some_and(wanted)).collect()
+        };
+        let tiers = match on {
+            Some(tier) => Vec::from_iter(self.gpu(tier).map(|_| tier)),
+            None => all(|place| matches!(place, Place::Device(_))),
+        };
+        let tiers = match tiers.is_empty() && on.is_none() {
+            true => all(|place| matches!(place, Place::Joint(_))),
+            false => tiers,
+        };
+        if tiers.is_empty() { Err(Error::NoTier("on a device")) } else { Ok(tiers) }
     }
 
-    /// The newest bytes as a device addresses them. A lease is held.
-    fn on_device(&self, body: &Body, kind: TierKind, start: *mut u8) -> Option<(Tier, u64)> {
-        let residence = self.state().ledger.view(body.id).ok()?.residence;
-        let tier = self.newest(&residence, kind)?;
-        match kind {
-            TierKind::Device => Some((tier, body.copies().devices[usize::from(tier)].as_ref()?.address)),
-            _ => Some((tier, start.addr() as u64)).filter(|_| !start.is_null()),
+    /// The newest bytes as a device addresses them. A lease is held, or it is looked at again.
+    fn on_device(&self, body: &Body, tiers: &[Tier]) -> Result<Option<OnDevice>, Error> {
+        let residence = self.state().ledger.view(body.id)?.residence;
+        let Some(tier) = tiers.iter().copied().find(|tier| residence.valid(*tier)) else { return Ok(None) };
+        let lent = Mutex::default();
+        if self.kind(tier) == TierKind::Device {
+            let there = body.copies().devices[usize::from(tier)].clone();
+            let Some(there) = there else { return Ok(None) };
+            there.check()?;
+            let (address, home) = (there.address, there.stream.clone());
+            return Ok(Some(OnDevice { tier, address, home, shared: false, lent }));
         }
+        let address = body.best.load(Ordering::Acquire).addr() as u64;
+        let home = self.gpu(tier).filter(|_| address > 0).map(|gpu| gpu.home().clone());
+        Ok(home.map(|home| OnDevice { tier, address, home, shared: true, lent }))
     }
 
-    /// Has a buffer brought to a device, or waits until what is under way with it has ended.
-    async fn bring_to_device(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
-        let kind = self.device_kind()?;
+    /// Has a buffer brought to one of these tiers, or waits until what is under way with it has ended.
+    async fn bring_to_device(self: &Arc<Self>, body: &Arc<Body>, tiers: &[Tier]) -> Result<(), Error> {
         let changed = body.changed.listen();
-        match self.seat(body)? {
-            Seat::Moving => {
-                changed.await;
-                Ok(())
+        let seat = self.seat(body)?;
+        if matches!(seat, Seat::Moving) {
+            changed.await;
+            return Ok(());
+        }
+        let mut refused = Error::NoTier("on a device that is large enough for the buffer");
+        for &to in tiers {
+            let large = self.state().ledger.tier(to).is_some_and(|view| view.capacity >= body.bytes);
+            if !large {
+                continue;
             }
-            _ if kind == TierKind::Memory => self.raise_up(body).await,
-            _ => {
-                let to = self.large(body.bytes, kind)?;
-                self.wish(body, Event::Promote { id: body.id, to }, to).await
+            let event = match seat {
+                // Down from a device of its own to what is shared.
+                Seat::Device if self.kind(to) == TierKind::Memory => Event::Save { id: body.id, to },
+                _ => Event::Promote { id: body.id, to },
+            };
+            match self.wish(body, event, to).await {
+                Err(error @ (Error::NoRoom { .. } | Error::Device(_) | Error::Memory(_))) => refused = error,
+                outcome => return outcome,
             }
         }
-    }
-
-    /// The memory under a lease.
-    fn leased<T>(
-        &self,
-        body: &Body,
-        tier: Tier,
-        work: impl FnOnce(&DeviceBlock) -> Result<T, DeviceError>,
-    ) -> Result<T, Error> {
-        let copies = body.copies();
-        if let Some(there) = copies.devices[usize::from(tier)].clone() {
-            drop(copies);
-            return there.with(work);
-        }
-        match &copies.memory[usize::from(tier)] {
-            Some(super::block::Block::Pinned(block)) => Ok(work(block)?),
-            _ => Err(Error::Freed),
-        }
+        Err(refused)
     }
 }
 
 impl DeviceLease<'_> {
     /// The first byte, in the device's space.
     pub fn address(&self) -> u64 {
-        self.address
+        self.on.address
     }
 
-    /// The tier that it is in.
+    /// Bytes from there on.
+    pub fn bytes(&self) -> u64 {
+        self.buffer.bytes()
+    }
+
+    /// The tier that they are in.
     pub fn tier(&self) -> Tier {
-        self.tier
+        self.on.tier
     }
 
-    /// Lets work on a stream use the bytes: what is put there from now on begins after what the manager has under way with them,
-    /// and the memory is nobody else's before it is done.
+    /// Lets work on a stream use the bytes: what is put there from now on begins after what the manager has under way with them;
+    /// what is done with them after the lease comes after what was put there before it is dropped. Where processors address the
+    /// same memory, dropping the lease waits for that.
     ///
     /// # Errors
     /// [`Error::Device`].
     pub fn lend(&self, to: &Stream) -> Result<(), Error> {
-        self.buffer.shared.leased(&self.buffer.handle.body, self.tier, |block| block.lend(to))
+        self.on.lend(to)
     }
 }
 
 impl DeviceLeaseMut<'_> {
     /// The first byte, in the device's space.
     pub fn address(&self) -> u64 {
-        self.address
+        self.on.address
     }
 
-    /// The tier that it is in.
+    /// Bytes from there on.
+    pub fn bytes(&self) -> u64 {
+        self.buffer.bytes()
+    }
+
+    /// The tier that they are in.
     pub fn tier(&self) -> Tier {
-        self.tier
+        self.on.tier
     }
 
     /// As [`DeviceLease::lend`].
@@ -199,42 +283,38 @@ impl DeviceLeaseMut<'_> {
     /// # Errors
     /// As there.
     pub fn lend(&self, to: &Stream) -> Result<(), Error> {
-        self.buffer.shared.leased(&self.buffer.handle.body, self.tier, |block| block.lend(to))
-    }
-
-    /// Ends that: the manager's copies of the bytes begin after what was put on the stream so far. Where processors address the
-    /// same memory, wait for the stream instead.
-    ///
-    /// # Errors
-    /// [`Error::Device`].
-    pub fn reclaim(&self, from: &Stream) -> Result<(), Error> {
-        self.buffer.shared.leased(&self.buffer.handle.body, self.tier, |block| block.reclaim(from))
+        self.on.lend(to)
     }
 }
 
 impl Drop for DeviceLease<'_> {
     fn drop(&mut self) {
+        self.on.reclaim();
         self.buffer.shared.unshare(&self.buffer.handle.body);
     }
 }
 
 impl Drop for DeviceLeaseMut<'_> {
     fn drop(&mut self) {
+        self.on.reclaim();
         self.buffer.shared.include(&self.buffer.handle.body);
     }
 }
 
 impl fmt::Debug for DeviceLease<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceLease").field("address", &self.address).field("tier", &self.tier).finish_non_exhaustive()
+        f.debug_struct("DeviceLease")
+            .field("address", &self.address())
+            .field("tier", &self.tier())
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for DeviceLeaseMut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeviceLeaseMut")
-            .field("address", &self.address)
-            .field("tier", &self.tier)
+            .field("address", &self.address())
+            .field("tier", &self.tier())
             .finish_non_exhaustive()
     }
 }

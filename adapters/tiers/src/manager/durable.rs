@@ -9,7 +9,7 @@ use super::body::Body;
 use super::error::Error;
 use super::state::Asker;
 use super::{Options, Shared};
-use crate::ledger::{Event, Hint, Rejected, TierKind};
+use crate::ledger::{Event, Hint, Rejected};
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -161,7 +161,7 @@ impl Shared {
         body.is_own()?;
         loop {
             let Some((outcome, mine)) = self.ask_for(body, event)? else {
-                futures_lite::future::yield_now().await;
+                body.calls_over().await;
                 continue;
             };
             match outcome.await.map_err(|_| Error::Closed)? {
@@ -178,15 +178,14 @@ impl Shared {
     /// Says a wish, or joins who waits for one: what comes of it, and whether it is this one. `None`: a call is in the way that
     /// will have ended soon.
     fn ask_for(self: &Arc<Self>, body: &Body, event: Event) -> Result<Option<(Outcome, bool)>, Error> {
-        // Read before: a call that has ended since is waited for once too often, not once too seldom.
-        let called = body.is_called();
+        let ended = body.ended();
         let mut state = self.state();
         let (outcome, first) = state.wait_for(body.id, event);
         let wished = if first { state.wish(self, body, event) } else { Ok(()) };
         let mine = first || state.waits_for(body.id, event);
         self.unlock(state);
         match wished {
-            Err(Error::Leased) if called || body.is_called() => Ok(None),
+            Err(Error::Leased) if body.was_called(ended) => Ok(None),
             wished => wished.map(|()| Some((outcome, mine))),
         }
     }
@@ -238,7 +237,7 @@ impl Shared {
     pub(super) async fn remove(self: &Arc<Self>, body: &Body) -> Result<(), Error> {
         let _keeping = body.keeping.lock().await;
         loop {
-            let called = body.is_called();
+            let ended = body.ended();
             let freed = {
                 let mut state = self.state();
                 let freed = state.free(self, body);
@@ -249,7 +248,7 @@ impl Shared {
                 freed
             };
             match freed {
-                Err(Rejected::Leased) if called || body.is_called() => futures_lite::future::yield_now().await,
+                Err(Rejected::Leased) if body.was_called(ended) => body.calls_over().await,
                 freed => break freed?,
             }
         }
@@ -261,11 +260,11 @@ impl Shared {
         Ok(())
     }
 
-    /// A new buffer. A device that has less than was thought is asked once; then the next tier is.
+    /// A new buffer. A device that has less than was thought rests then, and the next tier is asked.
     pub(super) async fn allocate(self: &Arc<Self>, bytes: u64, options: Options) -> Result<Arc<Body>, Error> {
-        for _ in self.tiers().filter(|tier| self.kind(*tier) == TierKind::Device) {
+        for _ in self.tiers().filter(|tier| self.gpu(*tier).is_some()) {
             match self.allocate_once(bytes, options.clone()).await {
-                Err(Error::Device(_)) => {}
+                Err(Error::Device(_) | Error::Memory(_)) => {}
                 answered => return answered,
             }
         }

@@ -1,28 +1,39 @@
 //! A device, and copies of buffers on it.
 //!
-//! Promises upward: a copy is moved by one transfer at a time, others wait; a transfer that fails leaves what it read from as it
-//! was; what was handed to a driver that cannot say what became of it is an error from then on.
+//! Promises upward: a copy is moved by one transfer at a time, others wait; a transfer that was begun ends, whoever waits for it;
+//! one that fails leaves what it read from as it was; what was handed to a driver that cannot say what became of it is an error
+//! from then on.
 //! Asks from below: the device's transfer engine.
 
 use super::error::Error;
+use crate::ledger::TierKind;
 use async_lock::Mutex;
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use terrace_device::{
     Capabilities, Device, DeviceBlock, DeviceBuffer, DeviceError, HostBuffer, HostSource, Stream, TransferEngine,
 };
+use terrace_file::{Join, Tasks};
+
+/// Streams of a device's copies, in turns: what waits for the work of one buffer's user holds up one in so many others.
+const STREAMS: usize = 8;
 
 /// A device as a place for buffers.
 pub(super) struct Gpu {
     device: Device,
     /// On which memory is taken, filled and given back.
-    stream: Stream,
+    streams: Vec<Stream>,
+    /// Copies made so far.
+    made: AtomicUsize,
     engine: TransferEngine,
 }
 
 impl Gpu {
     pub(super) fn open(device: &Device) -> Result<Self, Error> {
         let engine = TransferEngine::new(device)?;
-        Ok(Self { device: device.clone(), stream: device.stream()?, engine })
+        let streams = (0..STREAMS).map(|_| device.stream()).collect::<Result<_, _>>()?;
+        Ok(Self { device: device.clone(), streams, made: AtomicUsize::new(0), engine })
     }
 
     /// Whether it uses the machine's memory as its own, by the same addresses.
@@ -36,11 +47,11 @@ impl Gpu {
         format!("{}:{}", description.backend, description.ordinal)
     }
 
-    /// Bytes that buffers could take beside those they have: what the driver has, and what the pool keeps of it.
-    pub(super) fn available(&self) -> Result<u64, Error> {
+    /// Bytes that the driver has left, and bytes that the pool keeps for a tier of that kind without using them.
+    pub(super) fn room(&self, kind: TierKind) -> Result<(u64, u64), Error> {
         let stats = self.device.stats();
-        let kept = [stats.pool, stats.pinned].map(|pool| pool.reserved.saturating_sub(pool.in_use));
-        Ok(self.device.memory()?.free.saturating_add(kept.iter().sum()))
+        let pool = if kind == TierKind::Device { stats.pool } else { stats.pinned };
+        Ok((self.device.memory()?.free, pool.reserved.saturating_sub(pool.in_use)))
     }
 
     /// Gives the driver back what nobody uses.
@@ -48,75 +59,122 @@ impl Gpu {
         self.device.trim();
     }
 
+    fn stream(&self) -> &Stream {
+        &self.streams[self.made.fetch_add(1, Ordering::Relaxed) % STREAMS]
+    }
+
+    /// The stream of memory that is shared.
+    pub(super) fn home(&self) -> &Stream {
+        &self.streams[0]
+    }
+
     /// Memory of the machine that the device addresses too; its bytes mean nothing.
     pub(super) fn pinned(&self, bytes: u64) -> Result<DeviceBlock, Error> {
-        Ok(self.device.allocate_pinned(&self.stream, bytes, terrace_file::ALIGN as u64)?)
+        Ok(self.device.allocate_pinned(self.home(), bytes, terrace_file::ALIGN as u64)?)
     }
 
     /// Memory of the device; its bytes mean nothing.
-    pub(super) fn take(&self, bytes: u64) -> Result<There, Error> {
+    pub(super) fn take(&self, bytes: u64, tasks: &Tasks) -> Result<Arc<There>, Error> {
         let len = usize::try_from(bytes).map_err(|_| Error::Memory(ErrorKind::OutOfMemory))?;
-        let buffer = DeviceBuffer::new(&self.device, &self.stream, len)?;
+        let stream = self.stream();
+        let buffer = DeviceBuffer::new(&self.device, stream, len)?;
         if buffer.block().is_fallback() {
             // The machine's memory is another tier.
             return Err(Error::Memory(ErrorKind::OutOfMemory));
         }
-        Ok(There { address: buffer.address(), engine: self.engine.clone(), buffer: Mutex::new(Ok(buffer)) })
-    }
-
-    /// Fills a copy with zeros, and waits.
-    pub(super) async fn zero(&self, there: &There) -> Result<(), Error> {
-        let mut buffer = there.buffer.lock().await;
-        buffer.as_mut().map_err(|error| error.clone())?.as_slice_mut().fill(0)?;
-        Ok(self.stream.synchronize()?)
+        Ok(Arc::new(There {
+            address: buffer.address(),
+            stream: stream.clone(),
+            engine: self.engine.clone(),
+            tasks: tasks.clone(),
+            buffer: Mutex::new(Some(buffer)),
+            lost: OnceLock::new(),
+        }))
     }
 }
 
 /// A copy on a device.
 pub(super) struct There {
     pub address: u64,
+    /// What is put on it comes before and after transfers, in order.
+    pub stream: Stream,
     engine: TransferEngine,
-    /// Why it is not to be had any more, if it is not.
-    buffer: Mutex<Result<DeviceBuffer<u8>, DeviceError>>,
+    tasks: Tasks,
+    /// `None` while a transfer has it, and when it is lost.
+    buffer: Mutex<Option<DeviceBuffer<u8>>>,
+    /// Why it is not to be had any more.
+    lost: OnceLock<DeviceError>,
 }
 
 impl There {
-    /// Copies to it, from byte `at` on.
-    pub(super) async fn upload<H: HostSource<u8>>(&self, at: usize, host: H) -> Result<H, Error> {
-        let mut place = self.buffer.lock().await;
-        let buffer = std::mem::replace(&mut *place, Err(DeviceError::Cancelled))?;
-        match self.engine.upload(host, buffer, at).await {
-            Ok(done) => {
-                *place = Ok(done.target);
-                Ok(done.source)
-            }
-            Err(undone) => {
-                *place = undone.buffers.map(|buffers| buffers.1.into_inner()).ok_or_else(|| undone.error.clone());
-                Err(undone.error.into())
-            }
-        }
+    /// # Errors
+    /// Why it is not to be had any more.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.lost.get().map_or(Ok(()), |error| Err(error.clone().into()))
     }
 
-    /// Copies from it, from byte `at` on.
-    pub(super) async fn download<H: HostBuffer<u8>>(&self, at: usize, host: H) -> Result<H, Error> {
-        let mut place = self.buffer.lock().await;
-        let buffer = std::mem::replace(&mut *place, Err(DeviceError::Cancelled))?;
-        match self.engine.download(buffer, at, host).await {
-            Ok(done) => {
-                *place = Ok(done.source);
-                Ok(done.target)
+    /// Copies to it, from byte `at` on. Begun at once.
+    pub(super) fn upload<H: HostSource<u8>>(self: &Arc<Self>, at: usize, host: H) -> Join<Result<H, Error>> {
+        let there = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let mut place = there.buffer.lock().await;
+            let buffer = there.buffer(&mut place)?;
+            match there.engine.upload(host, buffer, at).await {
+                Ok(done) => {
+                    *place = Some(done.target);
+                    Ok(done.source)
+                }
+                Err(undone) => {
+                    let back = undone.buffers.map(|buffers| buffers.1.into_inner());
+                    Err(there.undone(&mut place, back, undone.error))
+                }
             }
-            Err(undone) => {
-                *place = undone.buffers.map(|buffers| buffers.0).ok_or_else(|| undone.error.clone());
-                Err(undone.error.into())
-            }
-        }
+        })
     }
 
-    /// Its memory, when no transfer uses it.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&DeviceBlock) -> Result<T, DeviceError>) -> Result<T, Error> {
-        let buffer = self.buffer.lock_blocking();
-        Ok(work(buffer.as_ref().map_err(|error| error.clone())?.block())?)
+    /// Copies from it, from byte `at` on. Begun at once.
+    pub(super) fn download<H: HostBuffer<u8>>(self: &Arc<Self>, at: usize, host: H) -> Join<Result<H, Error>> {
+        let there = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let mut place = there.buffer.lock().await;
+            let buffer = there.buffer(&mut place)?;
+            match there.engine.download(buffer, at, host).await {
+                Ok(done) => {
+                    *place = Some(done.source);
+                    Ok(done.target)
+                }
+                Err(undone) => {
+                    let back = undone.buffers.map(|buffers| buffers.0);
+                    Err(there.undone(&mut place, back, undone.error))
+                }
+            }
+        })
+    }
+
+    fn buffer(&self, place: &mut Option<DeviceBuffer<u8>>) -> Result<DeviceBuffer<u8>, Error> {
+        self.check()?;
+        place.take().ok_or(Error::Closed)
+    }
+
+    fn undone(
+        &self,
+        place: &mut Option<DeviceBuffer<u8>>,
+        back: Option<DeviceBuffer<u8>>,
+        error: DeviceError,
+    ) -> Error {
+        if back.is_none() {
+            // Set once: nothing is begun with it after that.
+            let _ = self.lost.set(error.clone());
+        }
+        *place = back;
+        error.into()
+    }
+
+    /// Fills it with zeros, before what is put on its stream from now on; does not wait for that.
+    pub(super) async fn zero(&self) -> Result<(), Error> {
+        let mut place = self.buffer.lock().await;
+        self.check()?;
+        Ok(place.as_mut().ok_or(Error::Closed)?.as_slice_mut().fill(0)?)
     }
 }
 

@@ -78,7 +78,9 @@ impl Buffer {
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Error> {
         let body = &self.handle.body;
         Shared::inside(body, offset, to.len() as u64)?;
-        if self.shared.read_memory(body, offset, to)?.is_some() {
+        if let Some(_turn) = body.turn.try_read()
+            && self.shared.read_memory(body, offset, to)?.is_some()
+        {
             return Ok(());
         }
         let bytes = self.shared.tasks.block_on(|| self.read_async(offset, to.len()))?;
@@ -107,7 +109,9 @@ impl Buffer {
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
         let body = &self.handle.body;
         Shared::inside(body, offset, from.len() as u64)?;
-        if self.shared.write_memory(body, offset, from)?.is_some() {
+        if let Some(_turn) = body.turn.try_write()
+            && self.shared.write_memory(body, offset, from)?.is_some()
+        {
             return Ok(());
         }
         self.shared.tasks.block_on(|| self.write_async(offset, from.to_vec()))

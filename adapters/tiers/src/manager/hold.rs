@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use terrace_core::lease::Refused;
 use terrace_core::residence::Tier;
 
-/// A lease of a call that reads on a device. Dropped, it is given back.
+/// A lease of a call that reads on a device, in its turn. Dropped, it is given back.
 pub(super) struct Held<'a> {
     shared: &'a Shared,
     body: &'a Body,
@@ -22,9 +22,6 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.shared.unshare(self.body);
         self.shared.uncount(self.body);
-        // Before who writes looks again.
-        self.body.calls.fetch_sub(1, Ordering::Release);
-        self.body.changed.notify(usize::MAX);
     }
 }
 
@@ -67,7 +64,7 @@ impl Shared {
     pub(super) fn share(&self, body: &Body, cap: u64) -> Result<Option<*mut u8>, Error> {
         loop {
             match body.lease.share() {
-                Ok(()) => return Ok(Some(body.best.load(Ordering::Relaxed))),
+                Ok(()) => return Ok(Some(body.best.load(Ordering::Acquire))),
                 Err(Refused::Uncounted) => self.pin(body, cap)?,
                 Err(Refused::Closed) if body.is_freed() => return Err(Error::Freed),
                 Err(Refused::Closed) => return Ok(None),
@@ -90,18 +87,22 @@ impl Shared {
         range: (u64, u64),
         cap: u64,
     ) -> Result<Option<*mut u8>, Error> {
-        let tier = self.exclude(body, range, cap, TierKind::Memory)?;
+        // Looked at first: the word is not taken for nothing.
+        if body.best.load(Ordering::Relaxed).is_null() && !body.is_freed() {
+            return body.is_own().map(|()| None);
+        }
+        let tier = self.exclude(body, range, cap, &|tier| self.kind(tier) == TierKind::Memory)?;
         Ok(tier.map(|_| body.best.load(Ordering::Relaxed)))
     }
 
-    /// Takes the exclusive lease, and says that these bytes will be others in the tier of a kind. `None`: they are not in such a
-    /// tier, or are being moved.
+    /// Takes the exclusive lease, and says that these bytes will be others in the best tier that has them and is one of those.
+    /// `None`: none is, or they are being moved.
     pub(super) fn exclude(
         self: &Arc<Self>,
         body: &Body,
         (offset, bytes): (u64, u64),
         cap: u64,
-        kind: TierKind,
+        those: &dyn Fn(Tier) -> bool,
     ) -> Result<Option<Tier>, Error> {
         body.is_own()?;
         loop {
@@ -115,7 +116,8 @@ impl Shared {
         }
         let mut state = self.state();
         // The lease keeps motions away.
-        let newest = state.ledger.view(body.id).map(|view| self.newest(&view.residence, kind));
+        let view = state.ledger.view(body.id);
+        let newest = view.map(|view| self.tiers().find(|tier| those(*tier) && view.residence.valid(*tier)));
         let wrote = newest.and_then(|tier| match tier {
             Some(tier) => state.handle(self, Event::Wrote { id: body.id, tier }).map(|()| Some(tier)),
             None => Ok(None),
@@ -124,9 +126,9 @@ impl Shared {
         match wrote {
             Ok(Some(tier)) => {
                 body.copies().wrote(body.chunks(offset, bytes));
-                if kind == TierKind::Device {
+                if self.kind(tier) == TierKind::Device {
                     // What memory has is old now.
-                    body.best.store(std::ptr::null_mut(), Ordering::Relaxed);
+                    body.best.store(std::ptr::null_mut(), Ordering::Release);
                 }
                 Ok(Some(tier))
             }
@@ -157,14 +159,6 @@ impl Shared {
 
     /// A lease for a call that takes time. `None` as for [`share`](Self::share).
     pub(super) fn hold<'a>(&'a self, body: &'a Body) -> Result<Option<Held<'a>>, Error> {
-        body.calls.fetch_add(1, Ordering::Acquire);
-        let shared = self.share(body, u64::MAX);
-        match shared {
-            Ok(Some(_)) => Ok(Some(Held { shared: self, body })),
-            other => {
-                body.calls.fetch_sub(1, Ordering::Release);
-                other.map(|_| None)
-            }
-        }
+        Ok(self.share(body, u64::MAX)?.map(|_| Held { shared: self, body }))
     }
 }

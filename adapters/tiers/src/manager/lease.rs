@@ -10,7 +10,7 @@ use super::{Buffer, Seat, Shared};
 use crate::ledger::{Event, TierKind};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_file::Join;
 
@@ -27,7 +27,7 @@ pub struct LeaseMut<'a> {
 }
 
 /// What came of a try to take a lease.
-enum Turn<T> {
+pub(super) enum Turn<T> {
     Taken(T),
     /// The bytes are not in memory, or are being moved.
     Below,
@@ -49,7 +49,7 @@ impl Buffer {
                 Turn::Taken(lease) => return Ok(lease),
                 Turn::Below => self.shared.tasks.block_on(|| self.raise_up())?,
                 // A call gives its lease back before it lets others have their turn.
-                Turn::Called => drop(self.handle.body.turn.write().unwrap_or_else(PoisonError::into_inner)),
+                Turn::Called => self.shared.tasks.block_on(|| self.handle.body.calls_over()),
             }
         }
     }
@@ -63,19 +63,18 @@ impl Buffer {
             match self.in_turn(|| self.try_lease())? {
                 Turn::Taken(lease) => return Ok(lease),
                 Turn::Below => self.raise_up().await?,
-                Turn::Called => futures_lite::future::yield_now().await,
+                Turn::Called => self.handle.body.calls_over().await,
             }
         }
     }
 
     /// Tries to take a lease, which a call may stand in the way of.
-    fn in_turn<T>(&self, attempt: impl FnOnce() -> Result<Option<T>, Error>) -> Result<Turn<T>, Error> {
+    pub(super) fn in_turn<T>(&self, attempt: impl FnOnce() -> Result<Option<T>, Error>) -> Result<Turn<T>, Error> {
         let body = &self.handle.body;
-        // Read before: a call that has ended since is waited for once too often, not once too seldom.
-        let called = body.is_called();
+        let ended = body.ended();
         match attempt() {
             Ok(taken) => Ok(taken.map_or(Turn::Below, Turn::Taken)),
-            Err(Error::Leased) if called || body.is_called() => Ok(Turn::Called),
+            Err(Error::Leased) if body.was_called(ended) => Ok(Turn::Called),
             Err(error) => Err(error),
         }
     }
@@ -106,12 +105,11 @@ impl Buffer {
     /// # Errors
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] while somebody has any lease.
     pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
-        let body = &*self.handle.body;
         loop {
             match self.in_turn(|| self.try_lease_mut())? {
                 Turn::Taken(lease) => return Ok(lease),
                 Turn::Below => self.shared.tasks.block_on(|| self.raise_up())?,
-                Turn::Called => drop(body.turn.write().unwrap_or_else(PoisonError::into_inner)),
+                Turn::Called => self.shared.tasks.block_on(|| self.handle.body.calls_over()),
             }
         }
     }
@@ -125,7 +123,7 @@ impl Buffer {
             match self.in_turn(|| self.try_lease_mut())? {
                 Turn::Taken(lease) => return Ok(lease),
                 Turn::Below => self.raise_up().await?,
-                Turn::Called => futures_lite::future::yield_now().await,
+                Turn::Called => self.handle.body.calls_over().await,
             }
         }
     }

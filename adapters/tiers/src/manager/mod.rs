@@ -46,9 +46,8 @@ pub use durable::NAME;
 pub use error::Error;
 pub use handle::Buffer;
 pub use lease::{Lease, LeaseMut};
-pub use state::Moves;
 pub use terrace_file::Mapped;
-pub use words::{Listed, ListedTier, Options};
+pub use words::{Listed, ListedTier, Moves, Options};
 
 use crate::detect;
 use crate::ledger::{Event, TierKind};
@@ -91,7 +90,7 @@ struct Made {
     kind: Option<detect::TierKind>,
     /// As people name it.
     device: String,
-    /// Bytes it may have at most.
+    /// Bytes it may have at the beginning.
     capacity: u64,
 }
 
@@ -141,6 +140,14 @@ impl Shared {
 
     fn place(&self, tier: Tier) -> Option<&Place> {
         self.places.get(usize::from(tier)).map(|made| &made.place)
+    }
+
+    /// The device that addresses a tier's bytes.
+    fn gpu(&self, tier: Tier) -> Option<&Gpu> {
+        match self.place(tier) {
+            Some(Place::Joint(gpu) | Place::Device(gpu)) => Some(gpu),
+            _ => None,
+        }
     }
 
     /// The best tier of a kind that has the newest bytes.
@@ -343,13 +350,17 @@ impl Manager {
         self.shared.tick(now);
     }
 
-    /// Gives a tier another capacity: what no longer fits moves down.
+    /// Gives a tier another capacity: what no longer fits moves down. Tiers on devices never have more, and less while others use
+    /// the memory.
     ///
     /// # Errors
     /// [`Error::Rejected`] for no such tier.
     pub fn resize(&self, tier: Tier, capacity: u64) -> Result<(), Error> {
         let mut state = self.shared.state();
         let resized = state.handle(&self.shared, Event::Resize { tier, capacity });
+        if let Some(most) = state.most.get_mut(usize::from(tier)).filter(|_| resized.is_ok()) {
+            *most = capacity;
+        }
         self.shared.unlock(state);
         resized.map_err(Into::into)
     }

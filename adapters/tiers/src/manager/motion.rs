@@ -56,10 +56,8 @@ impl Shared {
                 true => state.free(&shared, &body),
                 false => state.handle(&shared, Event::Released { id: body.id }),
             };
-            if failed && shared.kind(tier) == TierKind::Device {
-                // It has less than was thought, until maintenance finds more: the next tier is asked then.
-                let used = state.ledger.tier(tier).map_or(0, |view| view.used);
-                let _ = state.handle(&shared, Event::Resize { tier, capacity: used });
+            if failed {
+                let _ = state.handle(&shared, Event::Refused { tier });
             }
             shared.unlock(state);
         }));
@@ -68,9 +66,9 @@ impl Shared {
     /// A copy of a buffer that nobody wrote.
     async fn zeros(&self, body: &Body, tier: Tier) -> Result<Brought, Error> {
         if let Some(Place::Device(gpu)) = self.place(tier) {
-            let there = gpu.take(body.bytes)?;
-            gpu.zero(&there).await?;
-            return Ok(Brought::Device(Arc::new(there)));
+            let there = gpu.take(body.bytes, &self.tasks)?;
+            there.zero().await?;
+            return Ok(Brought::Device(there));
         }
         let block = self.block(tier, body.bytes)?;
         let window = block.window();
@@ -102,11 +100,11 @@ impl Shared {
             let brought = shared.bring(&body, from, to).await;
             let outcome = match &brought {
                 Ok(_) => Outcome::Done,
+                // Where it came from: the target need not rest for that.
+                Err(Error::Device(_)) if shared.gpu(to).is_none() => Outcome::Unread,
+                Err(Error::Store(_)) if shared.kind(to) != TierKind::File => Outcome::Unread,
                 Err(Error::Store(StoreError::Full { .. }) | Error::Memory(_)) => Outcome::Full,
                 Err(Error::Device(DeviceError::OutOfMemory(_))) => Outcome::Full,
-                // Where it came from: the target need not rest for that.
-                Err(Error::Device(_)) if shared.kind(to) != TierKind::Device => Outcome::Busy,
-                Err(Error::Store(_)) if shared.kind(to) != TierKind::File => Outcome::Busy,
                 Err(_) => Outcome::Failed,
             };
             let mut state = shared.state();
@@ -192,9 +190,9 @@ impl Shared {
         (gpu, to): (&Gpu, Tier),
     ) -> Result<Arc<There>, Error> {
         let old = body.copies().devices[usize::from(to)].take();
-        let there = old.map_or_else(|| gpu.take(body.bytes).map(Arc::new), Ok)?;
+        let there = old.map_or_else(|| gpu.take(body.bytes, &self.tasks), Ok)?;
         if body.copies().is_untouched() {
-            gpu.zero(&there).await?;
+            there.zero().await?;
             return Ok(there);
         }
         if let Source::Memory(window) = source {

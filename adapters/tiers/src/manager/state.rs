@@ -11,6 +11,7 @@ use super::Shared;
 use super::body::Body;
 use super::durable::{Ghosts, NAME};
 use super::error::Error;
+use super::words::Moves;
 use crate::ledger::{Action, Event, Hint, Id, Ledger, Look, Outcome, Rejected, TierKind};
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -57,45 +58,12 @@ pub(super) struct State {
     /// Levels that callbacks are told of when the lock is free.
     pub levels: Vec<(Tier, Level)>,
     pub moves: Moves,
-}
-
-/// What was moved since the manager was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moves {
-    /// Copies to better tiers.
-    pub up: u64,
-    /// Bytes of them.
-    pub bytes_up: u64,
-    /// Copies to tiers below.
-    pub down: u64,
-    /// Bytes of them, those that were there already included.
-    pub bytes_down: u64,
-    /// Copies that were given up without moving anything, as the bytes were elsewhere.
-    pub dropped: u64,
-    /// Copies that failed, or found no room.
-    pub failed: u64,
-}
-
-impl Moves {
-    fn count(&mut self, event: &Event, bytes: u64) {
-        match event {
-            Event::Moved { from, to, outcome: Outcome::Done, .. } if to < from => {
-                self.up += 1;
-                self.bytes_up += bytes;
-            }
-            Event::Moved { outcome: Outcome::Done, .. } => {
-                self.down += 1;
-                self.bytes_down += bytes;
-            }
-            Event::Moved { outcome: Outcome::Full | Outcome::Failed, .. } => self.failed += 1,
-            Event::Dropped { done: true, .. } => self.dropped += 1,
-            _ => {}
-        }
-    }
+    /// Bytes that each tier may have at most.
+    pub most: Vec<u64>,
 }
 
 impl State {
-    pub(super) fn new(ledger: Ledger) -> Self {
+    pub(super) fn new(ledger: Ledger, most: Vec<u64>) -> Self {
         Self {
             ledger,
             bodies: BTreeMap::new(),
@@ -114,6 +82,7 @@ impl State {
             pinned: 0,
             levels: Vec::new(),
             moves: Moves::default(),
+            most,
         }
     }
 
@@ -123,13 +92,10 @@ impl State {
         let mut first = None;
         while let Some(event) = events.pop_front() {
             let mut actions = Vec::new();
-            let (bodies, busy) = (&self.bodies, &self.busy);
-            // A copy down of what is only read can be made while it is read.
-            let read = match event {
-                Event::Save { id, .. } => Some(id),
-                _ => None,
-            };
-            let result = self.ledger.handle(event, &mut |id| look(bodies, busy, id, read), &mut actions);
+            let (bodies, busy, waiters) = (&self.bodies, &self.busy, &self.waiters);
+            // A copy of what is only read can be made while it is read.
+            let saved = |id| waiters.get(&id).is_some_and(|(wanted, _)| matches!(wanted, Event::Save { .. }));
+            let result = self.ledger.handle(event, &mut |id| look(bodies, busy, id, saved(id)), &mut actions);
             first.get_or_insert(result);
             for action in actions {
                 events.extend(self.act(shared, action));
@@ -219,9 +185,7 @@ impl State {
     /// [`Error::Leased`] while a lease is held that it would wait for.
     pub(super) fn wish(&mut self, shared: &Arc<Shared>, body: &Body, event: Event) -> Result<(), Error> {
         let down = matches!(event, Event::Save { .. });
-        if look(&self.bodies, &self.busy, body.id, down.then_some(body.id)) == Look::Leased
-            && !self.busy.contains(&body.id)
-        {
+        if look(&self.bodies, &self.busy, body.id, down) == Look::Leased && !self.busy.contains(&body.id) {
             self.waiters.remove(&body.id);
             return Err(Error::Leased);
         }
@@ -383,13 +347,13 @@ impl State {
     }
 }
 
-/// How a buffer is used at this moment. `read`: one of which it does not matter that it is read.
-fn look(bodies: &BTreeMap<Id, Arc<Body>>, busy: &BTreeSet<Id>, id: Id, read: Option<Id>) -> Look {
+/// How a buffer is used at this moment. `read`: it does not matter that it is read.
+fn look(bodies: &BTreeMap<Id, Arc<Body>>, busy: &BTreeSet<Id>, id: Id, read: bool) -> Look {
     match bodies.get(&id) {
         _ if busy.contains(&id) => Look::Leased,
         // Granted by the action that comes next.
         None => Look::Leased,
-        Some(body) if read == Some(id) && body.lease.is_shared() => Look::Used,
+        Some(body) if read && body.lease.is_shared() => Look::Used,
         // Who gives the last one back says so.
         Some(body) if body.lease.want() => Look::Leased,
         Some(body) if body.lease.take_visits() > 0 => Look::Used,

@@ -1,6 +1,6 @@
 //! The clock of maintenance: a thread that says what time it is.
 
-use super::{Made, Place, Shared};
+use super::Shared;
 use crate::ledger::Event;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
@@ -61,23 +61,20 @@ impl Shared {
     /// Lets tiers of devices follow what the driver, or the system, has left for them: others use the same memory.
     fn follow(self: &Arc<Self>) {
         for tier in self.tiers() {
-            let Made { place: Place::Device(gpu) | Place::Joint(gpu), capacity: most, .. } =
-                &self.places[usize::from(tier)]
-            else {
-                continue;
-            };
+            let Some(gpu) = self.gpu(tier) else { continue };
             // A device that does not answer says so to who uses it.
-            let Ok(available) = gpu.available() else { continue };
+            let Ok((free, kept)) = gpu.room(self.kind(tier)) else { continue };
             let mut state = self.state();
             let Some(view) = state.ledger.tier(tier) else { continue };
-            let capacity = (view.used + available).saturating_sub(most / SPARE).min(*most);
-            let shrinks = capacity < view.used;
+            let most = state.most[usize::from(tier)];
+            let capacity = (view.used + free + kept).saturating_sub(most / SPARE).min(most);
             // Not for a few bytes.
             if capacity.abs_diff(view.capacity) > most / 64 {
                 let _ = state.handle(self, Event::Resize { tier, capacity });
             }
             self.unlock(state);
-            if shrinks {
+            // What left since the last time.
+            if free < most / SPARE && kept > 0 {
                 gpu.trim();
             }
         }

@@ -1,7 +1,7 @@
-//! How a buffer is asked for; how buffers and tiers are listed.
+//! How a buffer is asked for; how buffers and tiers are listed; what was moved.
 
 use crate::detect;
-use crate::ledger::{Hint, TierView};
+use crate::ledger::{Event, Hint, Outcome, TierView};
 use terrace_core::residence::Tier;
 use terrace_file::StoreStats;
 
@@ -48,4 +48,39 @@ pub struct ListedTier {
     pub view: TierView,
     /// Its files, where it has any.
     pub files: Option<StoreStats>,
+}
+
+/// What was moved since the manager was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Copies to better tiers.
+    pub up: u64,
+    /// Bytes of them.
+    pub bytes_up: u64,
+    /// Copies to tiers below.
+    pub down: u64,
+    /// Bytes of them, those that were there already included.
+    pub bytes_down: u64,
+    /// Copies that were given up without moving anything, as the bytes were elsewhere.
+    pub dropped: u64,
+    /// Copies that failed, or found no room.
+    pub failed: u64,
+}
+
+impl Moves {
+    pub(super) fn count(&mut self, event: &Event, bytes: u64) {
+        match event {
+            Event::Moved { from, to, outcome: Outcome::Done, .. } if to < from => {
+                self.up += 1;
+                self.bytes_up += bytes;
+            }
+            Event::Moved { outcome: Outcome::Done, .. } => {
+                self.down += 1;
+                self.bytes_down += bytes;
+            }
+            Event::Moved { outcome: Outcome::Full | Outcome::Failed | Outcome::Unread, .. } => self.failed += 1,
+            Event::Dropped { done: true, .. } => self.dropped += 1,
+            _ => {}
+        }
+    }
 }
