@@ -218,6 +218,24 @@ fn files_that_were_named_but_not_made_are_passed_over() {
     }
 }
 
+/// As a power cut leaves it, before the size of a new log is durable.
+#[test]
+fn a_log_without_its_end_is_counted_as_it_was() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let good = options();
+    let tight = StoreOptions { cap: good.slab_bytes + 2 * good.log_bytes, ..good };
+    let ground = open_with(directory.path(), EngineKind::Best, tight).expect("it opens");
+    ground.keep(1, 9).expect("room");
+    drop(ground);
+    for file in names(directory.path()).into_iter().filter(|file| matches!(file, File::Log(_))) {
+        let log = std::fs::File::options().write(true).open(directory.path().join(file.to_string())).expect("a log");
+        log.set_len(tight.log_bytes - 4096).expect("shorter");
+    }
+    let ground = open_with(directory.path(), EngineKind::Best, tight).expect("it fits as before");
+    assert!(ground.holds(&ground.part(1), 9));
+    assert_eq!(ground.store.stats().disk, on_disk(directory.path()));
+}
+
 #[test]
 fn options_that_cannot_be_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");

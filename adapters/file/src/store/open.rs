@@ -63,7 +63,9 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
         garbage: log_files(false).chain(stumps.into_iter().map(|(slab, bytes)| (File::Slab(slab), bytes))).collect(),
         frames: log_frames,
     };
-    found.logs.iter().for_each(|(_, bytes)| space.count(*bytes));
+    // This one has lost its end when the power went before its size was durable: as much is counted as is given back with it.
+    let counted = |(of, bytes): &(u32, u64)| if *of == generation { log.bytes() } else { *bytes };
+    found.logs.iter().for_each(|file| space.count(counted(file)));
     let map = map(contents, &space);
     let bytes = map.bytes;
     let shared = Shared::new(disk, frames, options, space, map);
