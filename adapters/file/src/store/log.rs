@@ -152,7 +152,17 @@ impl Shared {
 
     /// Begins a log of the next generation, which says everything: `touched` in place of what is in the map.
     async fn rotate(&self, log: &mut Log, group: &[Change], touched: &Touched) -> Result<(), StoreError> {
+        // What there is of one that never was whole goes first: the next one takes its room.
+        if !log.whole {
+            log.garbage.push((log.file(), log.bytes()));
+            log.blocks = 0;
+        }
         self.sweep(log).await;
+        // What could not be removed stands where the next one would.
+        if !log.garbage.is_empty() {
+            // seeded: cap_of_garbage: self.space.fits(file_bytes(log.ahead))? => ()
+            self.space.fits(file_bytes(log.ahead))?;
+        }
         let (writer, bytes) = {
             let map = self.map();
             (map.snapshot(touched), map.bytes_after(touched))
@@ -164,12 +174,9 @@ impl Shared {
             return Err(StoreError::Damaged { file: log.file() });
         };
         // From here on the old one is not written any more, whatever comes of the new one.
-        let old = (log.file(), log.bytes());
         if log.whole {
-            // seeded: log_anchor: log.anchor = Some(old) => log.garbage.push(old)
-            log.anchor = Some(old)
-        } else {
-            log.garbage.push(old)
+            // seeded: log_anchor: log.anchor = Some((log.file(), log.bytes())) => log.garbage.push((log.file(), log.bytes()))
+            log.anchor = Some((log.file(), log.bytes()));
         }
         (log.generation, log.latest, log.blocks, log.next) = (generation, log.latest.max(generation), log.ahead, 0);
         (log.whole, log.broken) = (false, true);
@@ -211,6 +218,7 @@ impl Shared {
 
     /// Makes the file of the next log ahead. Where that cannot be, it is made when it is needed.
     pub(super) async fn lay_by(&self, log: &mut Log) {
+        // seeded: cap_of_spare: !self.space.is_over() => true
         if log.spare.is_none() && !self.space.is_over() {
             let _ = self.make_spare(log).await;
         }

@@ -186,10 +186,19 @@ impl Space {
         let mut state = self.state();
         let asked = reserve.saturating_sub(state.reserve) + beside;
         let largest = state.cap.saturating_sub(state.used() + state.reserve);
+        // seeded: cap_of_logs: asked > largest => false
         if asked > largest {
             return Err(StoreError::Full { asked, largest, cap: state.cap });
         }
         Ok(std::mem::replace(&mut state.reserve, reserve))
+    }
+
+    /// # Errors
+    /// [`StoreError::Full`] when so many bytes more are above the cap.
+    pub(super) fn fits(&self, asked: u64) -> Result<(), StoreError> {
+        let state = self.state();
+        let largest = state.cap.saturating_sub(state.used());
+        if asked > largest { Err(StoreError::Full { asked, largest, cap: state.cap }) } else { Ok(()) }
     }
 
     /// Keeps so much free for logs, whether or not it is there.
