@@ -376,6 +376,56 @@ fn files_never_take_more_than_the_cap_whatever_fails() {
     }
 }
 
+/// A store that has no file laid by for its next log.
+fn open_without_spare(seed: u64) -> (World, Store) {
+    let tried = (0..20).find_map(|at| {
+        let mut world = world(seed, &frames());
+        // It is tried twice.
+        plan(&world, at, &[Fault::Full; 2], Target::Any);
+        let store = try_open(&mut world).ok()?;
+        let logs = world.disk.contents().keys().filter(|file| matches!(file, File::Log(_))).count();
+        (logs == 1).then_some((world, store))
+    });
+    tried.expect("one of the creates is that of the next log")
+}
+
+/// Two faults: a group reached the log, of which nobody knows, and no other log can be begun. Then the power goes.
+#[test]
+fn what_a_failed_commit_named_keeps_its_room_while_a_power_cut_may_bring_it_back() {
+    let mut back = 0;
+    for seed in 0..16 {
+        let (mut world, store) = open_without_spare(seed);
+        let put = |world: &mut World, byte| {
+            let mut frame = world.frames.take(ALIGN).expect("room");
+            frame.fill(byte);
+            world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room")
+        };
+        let piece = put(&mut world, 7);
+        let at = world.disk.completed();
+        let fails = Planned { at, fault: Fault::SyncFails, on: Target::Logs };
+        world.disk.plan(vec![fails, Planned { at, fault: Fault::Full, on: Target::Any }]);
+        let commit = store.commit(vec![Change::Piece { object: 1, part: 0, piece }]);
+        world.run(commit).expect("it ends").expect_err("there is no other log");
+        // As many as a slab has room for.
+        let _others: Vec<_> = (0..16).map(|_| put(&mut world, 8)).collect();
+        world.ask(Order::Sync { file: File::Slab(1) }).expect("answered").result.expect("done");
+        let (mut left, mut random) = (Vec::new(), world.random.clone());
+        every_cut(&world.disk, 64, &mut random, |disk| left.push(disk));
+        for disk in left {
+            let mut world = World::new(disk, world.frames.clone(), random.clone());
+            let store = open(&mut world);
+            if let Some(object) = store.object(1) {
+                let part = object.parts[0].as_ref().expect("it has its part");
+                let read = world.run(store.get(part)).expect("it ends").expect("it is as it was put");
+                assert!(read[..ALIGN].iter().all(|&byte| byte == 7), "seed {seed}");
+                back += 1;
+            }
+            close(&mut world, store);
+        }
+    }
+    assert!(back > 0, "no power cut brought it back");
+}
+
 /// Where a block's checksum stands.
 const CRC: std::ops::Range<usize> = 44..48;
 
