@@ -54,6 +54,7 @@ pub fn run(seed: u64, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verd
         over: false,
         lost: false,
         shaken: false,
+        unreadable: false,
         stop: u64::MAX,
         tally,
         trace,

@@ -125,6 +125,7 @@ impl Session<'_> {
         let disk = Arc::clone(&self.world.disk);
         let whole = self.latched();
         self.lost = false;
+        self.unreadable = false;
         for _ in 0..STARTS {
             let window = Window::open(&disk, None);
             // What a power cut brought back may be above the cap until it is open.
@@ -241,6 +242,7 @@ impl Session<'_> {
                     .or_else(|why| if lost { Ok(()) } else { Err(why) })
                     .map_err(|why| format!("get after the start: {error}: {why}"))?;
                 self.tally.excuse("get after the start");
+                self.unreadable = true;
                 Ok(None)
             }
         }

@@ -41,6 +41,7 @@ fn over<'a>(world: World, model: Model, tally: &'a mut Tally, trace: &'a Trace) 
         over: false,
         lost: false,
         shaken: false,
+        unreadable: false,
         stop: u64::MAX,
         tally,
         trace,

@@ -52,6 +52,8 @@ pub struct Session<'a> {
     pub lost: bool,
     /// A commit has failed since the last start.
     pub shaken: bool,
+    /// Of what was found at the start, a piece cannot be read.
+    pub unreadable: bool,
     /// Nothing more is driven after so many orders.
     pub stop: u64,
     pub tally: &'a mut Tally,
@@ -197,7 +199,8 @@ impl Session<'_> {
             Job::Tidy(join) => {
                 let Some(done) = ready(join) else { return Ok(false) };
                 if let Err(error) = done {
-                    window.tidy(disk, &error).map_err(|why| format!("tidy: {error}: {why}"))?;
+                    let just = window.tidy(disk, &error);
+                    just.or_else(|why| if self.unreadable { Ok(()) } else { Err(format!("tidy: {error}: {why}")) })?;
                     tally.excuse("tidy");
                 }
             }
