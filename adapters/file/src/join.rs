@@ -2,6 +2,7 @@
 //!
 //! Asks from below: somebody who runs tasks.
 
+use crate::wait::wait;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,7 +26,7 @@ impl<T> Join<T> {
     /// # Panics
     /// When the task did. On a thread that runs tasks it may wait for itself: there, `await` it.
     pub fn wait(self) -> T {
-        futures_lite::future::block_on(self)
+        wait(self, || false)
     }
 
     /// Dropped, the task is not polled again: what it holds is dropped, where tasks are run.

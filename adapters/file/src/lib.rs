@@ -8,6 +8,7 @@
 //! | `request` | what is asked of an engine, and what comes of it |
 //! | `engine` | the system's ring, or threads |
 //! | `task` | what goes on by itself |
+//! | `wait` | threads that wait, and when they are woken |
 //! | `disk` | what the store asks of the world: orders and answers |
 //! | `directory` | a disk: files of one directory, through an engine |
 //! | [`store`] | pieces in slabs, and a log that says which are durable |
@@ -28,6 +29,7 @@ mod request;
 mod slab;
 pub mod store;
 mod task;
+mod wait;
 
 pub use directory::{Directory, EngineKind, Worker};
 pub use disk::{Answer, Disk, File, Order, Reply};

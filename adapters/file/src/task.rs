@@ -8,6 +8,7 @@
 //! its own (`OWN`) only in [`Tasks::block_on`], and runs them before it does what blocks.
 
 use crate::join::Join;
+use crate::wait::{Turn, wait};
 use async_task::Runnable;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,8 +16,6 @@ use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// Runs tasks, and moves what they wait for.
@@ -158,9 +157,10 @@ impl Tasks {
         }
     }
 
-    /// Polls what is ready, until nothing is or `time` is over. Whether nothing is.
+    /// Polls what is ready, until nothing is or `time` is over; then wakes the threads that wait for what ended. Whether
+    /// nothing is ready.
     pub fn run(&self, time: Duration) -> bool {
-        let begun = Instant::now();
+        let (begun, _turn) = (Instant::now(), Turn::begin());
         while self.run_one(0) {
             if begun.elapsed() >= time {
                 return false;
@@ -179,24 +179,12 @@ impl Tasks {
         let driver = self.driver().and_then(|driver| driver.helped().zip(Some(driver)));
         // Who helps one driver already lets others work for themselves.
         let Some((engine, driver)) = driver.filter(|_| kept == 0 || self.is_kept()) else {
-            return futures_lite::future::block_on(begin());
+            return wait(begin(), || false);
         };
         KEEPS.set(self.number());
         // Dropped also when a panic comes through here.
         let _leave = (kept == 0).then(|| Leave { tasks: self, driver: &*driver });
-        driving(engine, || {
-            let mut future = std::pin::pin!(begin());
-            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-            let mut context = Context::from_waker(&waker);
-            loop {
-                if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
-                    return result;
-                }
-                if !run_own() && !driver.help() && !self.run_one(0) {
-                    std::thread::park();
-                }
-            }
-        })
+        driving(engine, || wait(begin(), || run_own() || driver.help() || self.run_one(0)))
     }
 
     /// Polls one ready task: number `which` in the queue, counted round. False when none is ready. The order in which tasks
@@ -250,15 +238,6 @@ impl Drop for Leave<'_> {
         KEEPS.set(0);
         OWN.take().into_iter().for_each(|task| self.tasks.push(task));
         self.driver.leave();
-    }
-}
-
-/// Wakes a thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 

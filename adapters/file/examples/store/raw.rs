@@ -1,4 +1,4 @@
-//! Reads and writes without a store: what the disk can do.
+//! Reads and writes without a store: what the disk can do, and what it can do for somebody who looks at the bytes.
 
 use crate::Error;
 use io_uring::{IoUring, opcode, types};
@@ -12,6 +12,24 @@ pub const FILE: u64 = 1 << 30;
 
 /// Threads of the loop with threads.
 pub const THREADS: usize = 16;
+
+/// What a loop does.
+#[derive(Clone, Copy)]
+pub struct Work {
+    pub write: bool,
+    /// Whether it takes the checksum of what it writes, or has read.
+    pub checked: bool,
+    pub bytes: usize,
+}
+
+impl Work {
+    /// Before a write, and after a read.
+    fn look(self, frame: &Frame) {
+        if self.checked {
+            std::hint::black_box(crc32fast::hash(frame));
+        }
+    }
+}
 
 /// A file, and memory to move.
 pub struct Raw {
@@ -27,7 +45,8 @@ impl Raw {
     }
 
     /// On one thread, with `depth` requests on a ring.
-    pub fn ring(&self, write: bool, bytes: usize, depth: usize) -> Result<(), Error> {
+    pub fn ring(&self, work: Work, depth: usize) -> Result<(), Error> {
+        let bytes = work.bytes;
         let mut ring = IoUring::new(64)?;
         let mut frames: Vec<Frame> = (0..depth).map(|_| self.frames.take(bytes)).collect::<Result<_, _>>()?;
         let (pieces, mut next, mut done) = (FILE / bytes as u64, 0, 0);
@@ -36,9 +55,10 @@ impl Raw {
         while done < pieces {
             while let Some(at) = (next < pieces).then(|| free.pop()).flatten() {
                 let (frame, offset) = (&mut frames[at], next * bytes as u64);
-                let entry = match write {
+                let entry = match work.write {
                     true => {
                         fill(frame, next);
+                        work.look(frame);
                         opcode::Write::new(file, frame.as_ptr(), bytes as u32).offset(offset).build()
                     }
                     false => opcode::Read::new(file, frame.as_mut_ptr(), bytes as u32).offset(offset).build(),
@@ -50,7 +70,11 @@ impl Raw {
             ring.submit_and_wait(1)?;
             for completion in ring.completion() {
                 assert_eq!(completion.result(), bytes as i32);
-                free.push(completion.user_data() as usize);
+                let at = completion.user_data() as usize;
+                if !work.write {
+                    work.look(&frames[at]);
+                }
+                free.push(at);
                 done += 1;
             }
         }
@@ -58,7 +82,8 @@ impl Raw {
     }
 
     /// On threads, with a call each.
-    pub fn threads(&self, write: bool, bytes: usize) -> Result<(), Error> {
+    pub fn threads(&self, work: Work) -> Result<(), Error> {
+        let bytes = work.bytes;
         let (next, pieces) = (AtomicU64::new(0), FILE / bytes as u64);
         crate::each(THREADS, || {
             let mut frame = self.frames.take(bytes).expect("there is room");
@@ -68,14 +93,18 @@ impl Raw {
                     return;
                 }
                 let offset = piece * bytes as u64;
-                let moved = match write {
+                let moved = match work.write {
                     true => {
                         fill(&mut frame, piece);
+                        work.look(&frame);
                         rustix::io::pwrite(&self.slab, &frame, offset)
                     }
                     false => rustix::io::pread(&self.slab, &mut frame[..], offset),
                 };
                 assert_eq!(moved, Ok(bytes));
+                if !work.write {
+                    work.look(&frame);
+                }
             }
         });
         Ok(())
