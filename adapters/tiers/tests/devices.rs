@@ -270,3 +270,43 @@ fn directories_are_ordered_by_what_they_lie_on_and_a_device_can_be_hinted_at() {
     let cpu = Manager::builder().directory_as(path("cpu"), TierKind::Cpu, None).build();
     assert_eq!(cpu.map(drop).map_err(|error| matches!(error, Error::BadSetting(_))), Err(true));
 }
+
+#[test]
+fn what_is_durable_is_found_in_whichever_directory_it_is() {
+    let base = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| base.path().join(name);
+    let with = |kinds: &[(&str, TierKind)]| {
+        let builder = Manager::builder().memory(4 * MIB).chunk(64 << 10);
+        let add =
+            |builder: Builder, (name, kind): &(&str, TierKind)| builder.directory_as(at(name), *kind, Some(16 * MIB));
+        kinds.iter().fold(builder, add).build()
+    };
+    let write = |manager: &Manager, name: &str, seed| {
+        let buffer = manager.allocate_named(name, 100_000).expect("room");
+        buffer.write(0, &pattern(seed, 100_000)).expect("written");
+        manager.sync(&buffer).expect("durable");
+    };
+    let old = with(&[("old", TierKind::Ssd)]).expect("it is built");
+    write(&old, "first", 1);
+    write(&old, "second", 2);
+    drop(old);
+    // A faster directory comes: it keeps what is new, and what is there stays where it is.
+    let both = [("old", TierKind::Ssd), ("new", TierKind::Nvme)];
+    let manager = with(&both).expect("it is built");
+    write(&manager, "third", 3);
+    let first = manager.open("first").expect("it is there");
+    first.write(0, &pattern(4, 100_000)).expect("written");
+    manager.sync(&first).expect("durable");
+    manager.remove("second").expect("removed");
+    drop((first, manager));
+    let manager = with(&both).expect("it is built");
+    holds(&manager.open("first").expect("it is there"), 4);
+    holds(&manager.open("third").expect("it is there"), 3);
+    assert_eq!(manager.open("second").map(drop), Err(Error::NoSuchName("second".into())));
+    drop(manager);
+    let new = with(&[("new", TierKind::Nvme)]).expect("it is built");
+    write(&new, "first", 5);
+    drop(new);
+    assert_eq!(with(&both).map(drop), Err(Error::Twice("first".into())));
+    holds(&with(&[("old", TierKind::Hdd)]).expect("it is built").open("first").expect("nothing is lost"), 4);
+}

@@ -14,7 +14,7 @@ use crate::ledger::Id;
 use async_lock::RwLock;
 use event_listener::Event;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_core::lease::Lease;
 use terrace_core::residence::{TIERS, Tier};
 use terrace_file::{Mapped, Piece};
@@ -42,6 +42,8 @@ pub(super) struct Body {
     ended: AtomicUsize,
     /// Held by who makes it durable, or removes it: a later state is never followed by an earlier one.
     pub keeping: async_lock::Mutex<()>,
+    /// The tier that keeps what is durable of it, once there may be something.
+    pub keeper: OnceLock<Tier>,
     /// Told when a motion has ended.
     pub changed: Event,
 }
@@ -88,6 +90,7 @@ impl Body {
             begun: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
             keeping: async_lock::Mutex::new(()),
+            keeper: OnceLock::new(),
             changed: Event::new(),
         }
     }

@@ -60,20 +60,25 @@ impl Meta {
 /// Objects of buffers that were freed, by name, until the store has removed them. The group that makes their name durable again
 /// removes them too: no two durable buffers have one name, and what was removed does not come back under another.
 #[derive(Debug, Default)]
-pub(super) struct Ghosts(BTreeMap<String, BTreeSet<u64>>);
+pub(super) struct Ghosts(BTreeMap<String, (Tier, BTreeSet<u64>)>);
 
 impl Ghosts {
-    fn add(&mut self, name: &str, object: u64) {
-        self.0.entry(name.into()).or_default().insert(object);
+    fn add(&mut self, name: &str, tier: Tier, object: u64) {
+        self.0.entry(name.into()).or_insert((tier, BTreeSet::new())).1.insert(object);
+    }
+
+    /// Where they are.
+    fn tier(&self, name: &str) -> Option<Tier> {
+        self.0.get(name).map(|(tier, _)| *tier)
     }
 
     fn removals(&self, name: &str) -> impl Iterator<Item = Change> {
-        self.0.get(name).into_iter().flatten().map(|object| Change::Remove { object: *object })
+        self.0.get(name).into_iter().flat_map(|(_, objects)| objects).map(|object| Change::Remove { object: *object })
     }
 
     /// The store has removed them.
     fn removed(&mut self, name: &str, objects: &[u64]) {
-        if let Some(ghosts) = self.0.get_mut(name) {
+        if let Some((_, ghosts)) = self.0.get_mut(name) {
             ghosts.retain(|ghost| !objects.contains(ghost));
             if ghosts.is_empty() {
                 self.0.remove(name);
@@ -92,21 +97,23 @@ fn removed(changes: &[Change]) -> Vec<u64> {
 }
 
 impl Shared {
-    /// The tier that keeps what is durable: the best one of files.
+    /// The tier that keeps what is durable of a buffer: where something of it, or of its name, is; else the best one of files.
     ///
     /// # Errors
     /// [`Error::NoTier`].
-    fn keeper(&self) -> Result<(Tier, &Store), Error> {
-        let mut tiers = self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?)));
-        tiers.next().ok_or(Error::NoTier("of files"))
+    fn keeper(&self, body: &Body, name: &str) -> Result<(Tier, &Store), Error> {
+        let kept = body.keeper.get().copied().or_else(|| self.state().ghosts.tier(name));
+        let tier = kept.or_else(|| self.tiers().find(|tier| self.store(*tier).is_ok()));
+        let tier = *body.keeper.get_or_init(|| tier.unwrap_or_default());
+        Ok((tier, self.store(tier)?))
     }
 
     /// Makes the bytes of a buffer durable.
     pub(super) async fn sync(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
         body.is_own()?;
         let (name, object) = body.name.as_ref().ok_or(Error::Unnamed)?;
-        let (tier, store) = self.keeper()?;
         let _keeping = body.keeping.lock().await;
+        let (tier, store) = self.keeper(body, name)?;
         let (changes, versions, written) = loop {
             // Not while it is written in files.
             self.until(body, || Ok((!self.state().busy.contains(&body.id)).then_some(()))).await?;
@@ -196,14 +203,18 @@ impl Shared {
         objects.filter_map(|object| Some(Meta::decode(&object.meta)?.bytes)).sum()
     }
 
-    /// Takes in what the store has. At the beginning, when nothing else is there.
+    /// Takes in what the stores have. At the beginning, when nothing else is there.
     pub(super) fn adopt(self: &Arc<Self>) -> Result<(), Error> {
-        let Ok((tier, store)) = self.keeper() else { return Ok(()) };
-        for number in store.objects() {
-            let Some(object) = store.object(number) else { continue };
-            let unknown = || Error::Store(StoreError::BadOptions("the directory has objects of another program's"));
-            let meta = Meta::decode(&object.meta).ok_or_else(unknown)?;
-            self.adopt_one(tier, number, meta, &object)?;
+        for (tier, store) in self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?))) {
+            for number in store.objects() {
+                let Some(object) = store.object(number) else { continue };
+                let unknown = || Error::Store(StoreError::BadOptions("the directory has objects of another program's"));
+                let meta = Meta::decode(&object.meta).ok_or_else(unknown)?;
+                if self.state().names.contains_key(&meta.name) {
+                    return Err(Error::Twice(meta.name));
+                }
+                self.adopt_one(tier, number, meta, &object)?;
+            }
         }
         Ok(())
     }
@@ -217,6 +228,7 @@ impl Shared {
         let (_, event) = state.ask(meta.bytes, 0, (hint, false), asker);
         state.handle(self, event)?;
         let body = outcome.try_recv().ok().flatten().ok_or(Error::NoRoom { tier })??;
+        let _ = body.keeper.set(tier);
         let mut copies = body.copies();
         let Some(mut pieces) = copies.pieces[usize::from(tier)].take() else { return Err(Error::NoRoom { tier }) };
         for (chunk, piece) in object.parts.iter().enumerate().take(pieces.len()) {
@@ -236,13 +248,15 @@ impl Shared {
     /// Frees a buffer for good.
     pub(super) async fn remove(self: &Arc<Self>, body: &Body) -> Result<(), Error> {
         let _keeping = body.keeping.lock().await;
+        // Without files nothing is durable.
+        let keeper = body.name.as_ref().and_then(|(name, _)| self.keeper(body, name).ok());
         loop {
             let ended = body.ended();
             let freed = {
                 let mut state = self.state();
                 let freed = state.free(self, body);
-                if let (Ok(()), Some((name, object))) = (freed, &body.name) {
-                    state.ghosts.add(name, *object);
+                if let (Ok(()), Some((name, object)), Some((tier, _))) = (freed, &body.name, keeper) {
+                    state.ghosts.add(name, tier, *object);
                 }
                 self.unlock(state);
                 freed
@@ -252,7 +266,7 @@ impl Shared {
                 freed => break freed?,
             }
         }
-        let (Some((name, _)), Ok((_, store))) = (&body.name, self.keeper()) else { return Ok(()) };
+        let (Some((name, _)), Some((_, store))) = (&body.name, keeper) else { return Ok(()) };
         let changes: Vec<Change> = self.state().ghosts.removals(name).collect();
         let ghosts = removed(&changes);
         store.commit(changes).await?;

@@ -59,6 +59,8 @@ pub enum Error {
     Unnamed,
     /// A buffer has this name.
     NameTaken(String),
+    /// Two directories have a durable buffer of this name.
+    Twice(String),
     /// No buffer has this name.
     NoSuchName(String),
     /// Names have 1 to so many bytes.
@@ -135,6 +137,10 @@ impl fmt::Display for Error {
             }
             Self::Unnamed => write!(f, "a buffer without a name cannot be made durable: allocate it by name"),
             Self::NameTaken(name) => write!(f, "there is a buffer {name:?}: open it, or choose another name"),
+            Self::Twice(name) => write!(
+                f,
+                "two directories have a durable buffer {name:?}: build a manager on one of them alone, and remove it there"
+            ),
             Self::NoSuchName(name) => write!(f, "there is no buffer {name:?}: see `list`"),
             Self::BadName { bytes, most } => write!(f, "a name of {bytes} bytes: 1 to {most} can be"),
             Self::BadSetting(what) => write!(f, "{what}"),
