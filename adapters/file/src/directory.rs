@@ -240,6 +240,10 @@ impl Disk for Directory {
     }
 
     fn submit(&self, order: Order, reply: Reply) {
+        if matches!(order, Order::Create { .. } | Order::Remove { .. } | Order::SyncNames) {
+            // These take long, here: who waits for what has ended is woken first.
+            crate::wait::wake();
+        }
         let answer = match order {
             Order::Read { file, offset, bytes, frame } => {
                 return self.request(Op::Read, (file, offset, bytes), Some(frame), reply);

@@ -50,7 +50,7 @@ thread_local! {
 
 /// Whether this thread is inside of a task: who waits here for other tasks may wait for itself.
 pub fn is_in_task() -> bool {
-    POLLS.get()
+    POLLS.get() || KEEPS.get() != 0
 }
 
 /// Whether this thread will look for requests of that engine before it sleeps: nobody needs to be woken for them.

@@ -64,7 +64,7 @@ impl Drop for Turn {
 }
 
 /// Wakes those that were to be woken later.
-fn wake() {
+pub(crate) fn wake() {
     LATER.take().into_iter().for_each(|waiter| waiter.0.unpark());
 }
 

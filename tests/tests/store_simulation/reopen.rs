@@ -236,10 +236,9 @@ impl Session<'_> {
                 Ok(Some(id))
             }
             Err(error) => {
-                let lost = opened.log_may_be_lost(&self.world.disk);
-                window
-                    .get(&self.world.disk)
-                    .or_else(|why| if lost { Ok(()) } else { Err(why) })
+                let just = window.get(&self.world.disk);
+                self.aged |= just.is_err() && opened.log_may_be_lost(&self.world.disk);
+                just.or_else(|why| if self.aged { Ok(()) } else { Err(why) })
                     .map_err(|why| format!("get after the start: {error}: {why}"))?;
                 self.tally.excuse("get after the start");
                 self.unreadable = true;

@@ -42,6 +42,7 @@ fn over<'a>(world: World, model: Model, tally: &'a mut Tally, trace: &'a Trace) 
         lost: false,
         shaken: false,
         unreadable: false,
+        aged: false,
         stop: u64::MAX,
         tally,
         trace,

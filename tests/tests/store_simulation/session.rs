@@ -54,6 +54,8 @@ pub struct Session<'a> {
     pub shaken: bool,
     /// Of what was found at the start, a piece cannot be read.
     pub unreadable: bool,
+    /// A log that told of what was no more was followed once: pieces that it named stay unreadable.
+    pub aged: bool,
     /// Nothing more is driven after so many orders.
     pub stop: u64,
     pub tally: &'a mut Tally,

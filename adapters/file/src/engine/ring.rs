@@ -244,7 +244,11 @@ impl Engine for Ring {
     fn submit(&self, requests: Vec<Request>) {
         let (sound, refused): (Vec<_>, Vec<_>) = requests.into_iter().partition(Request::is_sound);
         self.shared.put(|inbox| inbox.queue.extend(sound));
-        refused.into_iter().for_each(|request| self.sink.completed(request.refuse()));
+        if !refused.is_empty() {
+            refused.into_iter().for_each(|request| self.sink.completed(request.refuse()));
+            // Told on a thread that may run no tasks.
+            self.nudge();
+        }
     }
 
     fn name(&self) -> &'static str {

@@ -207,10 +207,9 @@ impl Shared {
         let Some((file, bytes)) = small else { return Ok(()) };
         if let Err(error) = self.make_spare(log).await {
             log.ahead = ahead;
-            self.space.keep_free(kept);
+            self.space.keep_as_before(kept, bytes);
             return Err(error);
         }
-        self.space.count(bytes);
         log.garbage.push((file, bytes));
         self.sweep(log).await;
         Ok(())
@@ -247,7 +246,7 @@ impl Shared {
         let blocks = std::mem::take(&mut log.blocks);
         self.space.count_log(bytes);
         if !made && let Err(fault) = ask(&*self.disk, Order::Create { file, bytes }).await.result {
-            self.space.uncount(bytes);
+            self.space.not_made(bytes);
             return Err(fault.into());
         }
         log.blocks = blocks;

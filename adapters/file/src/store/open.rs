@@ -147,5 +147,9 @@ fn map(contents: Contents, space: &Arc<Space>) -> Map {
 /// The piece that a log names, with its room if that is nobody else's.
 fn recover(entry: &Entry, space: &Arc<Space>) -> Arc<Piece> {
     let extent = space.claim(entry.slab, u64::from(entry.page) * ALIGN as u64, u64::from(entry.bytes));
+    if extent.is_none() {
+        // Its number names what is lost: no new slab may have it.
+        space.skip(entry.slab);
+    }
     Arc::new(Piece::recovered(entry, extent))
 }

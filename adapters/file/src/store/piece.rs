@@ -168,7 +168,7 @@ impl Shared {
                 return Ok(extent);
             }
             // Again: others, who found room without waiting, may have taken all that was made.
-            if !self.grow().await? {
+            if bytes > self.options.slab_bytes || !self.grow().await? {
                 return Err(self.space.full(bytes));
             }
         }

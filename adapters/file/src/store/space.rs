@@ -172,13 +172,20 @@ impl Space {
         state.making = bytes;
     }
 
+    /// The log was not made: what is kept free for it still is.
+    pub(super) fn not_made(&self, bytes: u64) {
+        let mut state = self.state();
+        state.others -= bytes;
+        state.making = 0;
+    }
+
     /// The log is made, and those before it are removed: so much is kept free from now on.
     pub(super) fn made(&self, reserve: u64) {
         let mut state = self.state();
         (state.making, state.reserve) = (0, reserve);
     }
 
-    /// Keeps so much free for logs, while `beside` bytes of a file that is replaced are there too. What was kept before.
+    /// Keeps so much free for logs; the `beside` bytes of a file that is replaced are counted beside that. What was kept before.
     ///
     /// # Errors
     /// [`StoreError::Full`]: nothing was changed.
@@ -189,6 +196,10 @@ impl Space {
         // seeded: cap_of_logs: asked > largest => false
         if asked > largest {
             return Err(StoreError::Full { asked, largest, cap: state.cap });
+        }
+        state.others += beside;
+        if beside > 0 {
+            state.spare = 0;
         }
         Ok(std::mem::replace(&mut state.reserve, reserve))
     }
@@ -204,6 +215,13 @@ impl Space {
     /// Keeps so much free for logs, whether or not it is there.
     pub(super) fn keep_free(&self, reserve: u64) {
         self.state().reserve = reserve;
+    }
+
+    /// Undoes [`keep`](Self::keep).
+    pub(super) fn keep_as_before(&self, reserve: u64, beside: u64) {
+        let mut state = self.state();
+        (state.reserve, state.spare) = (reserve, beside);
+        state.others -= beside;
     }
 
     /// A file for the next log was made, or (0) is used or gone.

@@ -294,6 +294,7 @@ impl Builder {
             pinned_cap,
             over_cap: AtomicBool::new(false),
             on_pressure: self.on_pressure,
+            leasing: async_lock::Mutex::new(()),
             _worker: worker,
             upkeep: OnceLock::new(),
             state: Mutex::new(State::new(ledger, most)),

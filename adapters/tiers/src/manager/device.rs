@@ -7,7 +7,6 @@
 
 use super::body::Body;
 use super::error::Error;
-use super::lease::Turn;
 use super::{Buffer, Place, Seat, Shared};
 use crate::ledger::{Event, TierKind};
 use std::fmt;
@@ -64,7 +63,7 @@ impl Buffer {
     /// As [`lease_best`](Self::lease_best), and [`Error::Leased`] while any lease is held of bytes that must be brought first;
     /// [`Error::NoTier`] where no device is large enough; [`Error::Device`].
     pub fn lease_device(&self) -> Result<DeviceLease<'_>, Error> {
-        self.lease_among(self.shared.devices(None)?)
+        self.shared.tasks.block_on(|| self.lease_device_async())
     }
 
     /// The same, on the device of a tier.
@@ -72,17 +71,12 @@ impl Buffer {
     /// # Errors
     /// As there.
     pub fn lease_device_on(&self, tier: Tier) -> Result<DeviceLease<'_>, Error> {
-        self.lease_among(self.shared.devices(Some(tier))?)
+        let tiers = self.shared.devices(Some(tier))?;
+        self.shared.tasks.block_on(|| self.lease_among(&tiers))
     }
 
-    fn lease_among(&self, tiers: Vec<Tier>) -> Result<DeviceLease<'_>, Error> {
-        loop {
-            match self.in_turn(|| self.try_among(&tiers))? {
-                Turn::Taken(lease) => return Ok(lease),
-                Turn::Below => self.shared.tasks.block_on(|| self.to_device(tiers.clone()))?,
-                Turn::Called => self.shared.tasks.block_on(|| self.handle.body.calls_over()),
-            }
-        }
+    async fn lease_among(&self, tiers: &[Tier]) -> Result<DeviceLease<'_>, Error> {
+        self.lease_by(|| self.try_among(tiers), || self.to_device(tiers)).await
     }
 
     /// As [`lease_device`](Self::lease_device).
@@ -90,14 +84,7 @@ impl Buffer {
     /// # Errors
     /// As there.
     pub async fn lease_device_async(&self) -> Result<DeviceLease<'_>, Error> {
-        let tiers = self.shared.devices(None)?;
-        loop {
-            match self.in_turn(|| self.try_among(&tiers))? {
-                Turn::Taken(lease) => return Ok(lease),
-                Turn::Below => self.to_device(tiers.clone()).await?,
-                Turn::Called => self.handle.body.calls_over().await,
-            }
-        }
+        self.lease_among(&self.shared.devices(None)?).await
     }
 
     /// The same if the bytes are on a device now; never waits.
@@ -127,7 +114,7 @@ impl Buffer {
     /// # Errors
     /// As [`lease_device`](Self::lease_device); [`Error::Leased`] while somebody has any lease.
     pub fn lease_device_mut(&self) -> Result<DeviceLeaseMut<'_>, Error> {
-        self.lease_mut_among(self.shared.devices(None)?)
+        self.shared.tasks.block_on(|| self.lease_device_mut_async())
     }
 
     /// The same, on the device of a tier.
@@ -135,17 +122,20 @@ impl Buffer {
     /// # Errors
     /// As there.
     pub fn lease_device_mut_on(&self, tier: Tier) -> Result<DeviceLeaseMut<'_>, Error> {
-        self.lease_mut_among(self.shared.devices(Some(tier))?)
+        let tiers = self.shared.devices(Some(tier))?;
+        self.shared.tasks.block_on(|| self.lease_mut_among(&tiers))
     }
 
-    fn lease_mut_among(&self, tiers: Vec<Tier>) -> Result<DeviceLeaseMut<'_>, Error> {
-        loop {
-            match self.in_turn(|| self.try_mut_among(&tiers))? {
-                Turn::Taken(lease) => return Ok(lease),
-                Turn::Below => self.shared.tasks.block_on(|| self.to_device(tiers.clone()))?,
-                Turn::Called => self.shared.tasks.block_on(|| self.handle.body.calls_over()),
-            }
-        }
+    /// As [`lease_device_mut`](Self::lease_device_mut).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn lease_device_mut_async(&self) -> Result<DeviceLeaseMut<'_>, Error> {
+        self.lease_mut_among(&self.shared.devices(None)?).await
+    }
+
+    async fn lease_mut_among(&self, tiers: &[Tier]) -> Result<DeviceLeaseMut<'_>, Error> {
+        self.lease_by(|| self.try_mut_among(tiers), || self.to_device(tiers)).await
     }
 
     fn try_mut_among(&self, tiers: &[Tier]) -> Result<Option<DeviceLeaseMut<'_>>, Error> {
@@ -167,8 +157,8 @@ impl Buffer {
     }
 
     /// Begins to bring the bytes to a device.
-    fn to_device(&self, tiers: Vec<Tier>) -> Join<Result<(), Error>> {
-        let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
+    fn to_device(&self, tiers: &[Tier]) -> Join<Result<(), Error>> {
+        let (shared, body, tiers) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body), tiers.to_vec());
         self.shared.tasks.spawn(async move { shared.bring_to_device(&body, &tiers).await })
     }
 }

@@ -27,7 +27,7 @@ pub struct LeaseMut<'a> {
 }
 
 /// What came of a try to take a lease.
-pub(super) enum Turn<T> {
+enum Turn<T> {
     Taken(T),
     /// The bytes are not in memory, or are being moved.
     Below,
@@ -44,13 +44,9 @@ impl Buffer {
     /// [`Error::Leased`] while somebody has a [`LeaseMut`]; [`Error::PinnedCap`]; [`Error::NoRoom`] when no memory can be had
     /// for them, as what is there is leased; [`Error::Freed`]; why they could not be read.
     pub fn lease_best(&self) -> Result<Lease<'_>, Error> {
-        loop {
-            match self.in_turn(|| self.try_lease())? {
-                Turn::Taken(lease) => return Ok(lease),
-                Turn::Below => self.shared.tasks.block_on(|| self.raise_up())?,
-                // A call gives its lease back before it lets others have their turn.
-                Turn::Called => self.shared.tasks.block_on(|| self.handle.body.calls_over()),
-            }
+        match self.try_lease() {
+            Ok(Some(lease)) => Ok(lease),
+            _ => self.shared.tasks.block_on(|| self.lease_best_async()),
         }
     }
 
@@ -59,17 +55,35 @@ impl Buffer {
     /// # Errors
     /// As there.
     pub async fn lease_best_async(&self) -> Result<Lease<'_>, Error> {
+        self.lease_by(|| self.try_lease(), || self.raise_up()).await
+    }
+
+    /// Takes a lease, as soon as the bytes are where it is of.
+    pub(super) async fn lease_by<T>(
+        &self,
+        attempt: impl Fn() -> Result<Option<T>, Error>,
+        bring: impl Fn() -> Join<Result<(), Error>>,
+    ) -> Result<T, Error> {
+        let (mut brought, mut alone) = (false, None);
         loop {
-            match self.in_turn(|| self.try_lease())? {
+            match self.in_turn(&attempt)? {
                 Turn::Taken(lease) => return Ok(lease),
-                Turn::Below => self.raise_up().await?,
+                // A call gives its lease back before it lets others have their turn.
                 Turn::Called => self.handle.body.calls_over().await,
+                Turn::Below => {
+                    // Evicted again before it was leased, for others who may do the same without an end: one after the other.
+                    if brought && alone.is_none() {
+                        alone = Some(self.shared.leasing.lock().await);
+                    }
+                    bring().await?;
+                    brought = true;
+                }
             }
         }
     }
 
     /// Tries to take a lease, which a call may stand in the way of.
-    pub(super) fn in_turn<T>(&self, attempt: impl FnOnce() -> Result<Option<T>, Error>) -> Result<Turn<T>, Error> {
+    fn in_turn<T>(&self, attempt: impl FnOnce() -> Result<Option<T>, Error>) -> Result<Turn<T>, Error> {
         let body = &self.handle.body;
         let ended = body.ended();
         match attempt() {
@@ -105,13 +119,7 @@ impl Buffer {
     /// # Errors
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] while somebody has any lease.
     pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
-        loop {
-            match self.in_turn(|| self.try_lease_mut())? {
-                Turn::Taken(lease) => return Ok(lease),
-                Turn::Below => self.shared.tasks.block_on(|| self.raise_up())?,
-                Turn::Called => self.shared.tasks.block_on(|| self.handle.body.calls_over()),
-            }
-        }
+        self.shared.tasks.block_on(|| self.lease_mut_async())
     }
 
     /// As [`lease_mut`](Self::lease_mut).
@@ -119,13 +127,7 @@ impl Buffer {
     /// # Errors
     /// As there.
     pub async fn lease_mut_async(&self) -> Result<LeaseMut<'_>, Error> {
-        loop {
-            match self.in_turn(|| self.try_lease_mut())? {
-                Turn::Taken(lease) => return Ok(lease),
-                Turn::Below => self.raise_up().await?,
-                Turn::Called => self.handle.body.calls_over().await,
-            }
-        }
+        self.lease_by(|| self.try_lease_mut(), || self.raise_up()).await
     }
 
     fn try_lease_mut(&self) -> Result<Option<LeaseMut<'_>>, Error> {

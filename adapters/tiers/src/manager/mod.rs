@@ -107,6 +107,8 @@ struct Shared {
     /// Whether calls have counted more than that: they take it off again.
     over_cap: AtomicBool,
     on_pressure: Option<OnPressure>,
+    /// Held by who leases what others had evicted before.
+    leasing: async_lock::Mutex<()>,
     state: Mutex<State>,
     /// Runs tasks where no engine does.
     _worker: Option<Worker>,
