@@ -207,9 +207,10 @@ impl Shared {
         let Some((file, bytes)) = small else { return Ok(()) };
         if let Err(error) = self.make_spare(log).await {
             log.ahead = ahead;
-            self.space.keep_as_before(kept, bytes);
+            self.space.keep_free(kept);
             return Err(error);
         }
+        self.space.count(bytes);
         log.garbage.push((file, bytes));
         self.sweep(log).await;
         Ok(())

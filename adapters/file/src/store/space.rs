@@ -185,7 +185,7 @@ impl Space {
         (state.making, state.reserve) = (0, reserve);
     }
 
-    /// Keeps so much free for logs; the `beside` bytes of a file that is replaced are counted beside that. What was kept before.
+    /// Keeps so much free for logs, while `beside` bytes of a file that is replaced are there too. What was kept before.
     ///
     /// # Errors
     /// [`StoreError::Full`]: nothing was changed.
@@ -196,10 +196,6 @@ impl Space {
         // seeded: cap_of_logs: asked > largest => false
         if asked > largest {
             return Err(StoreError::Full { asked, largest, cap: state.cap });
-        }
-        state.others += beside;
-        if beside > 0 {
-            state.spare = 0;
         }
         Ok(std::mem::replace(&mut state.reserve, reserve))
     }
@@ -215,13 +211,6 @@ impl Space {
     /// Keeps so much free for logs, whether or not it is there.
     pub(super) fn keep_free(&self, reserve: u64) {
         self.state().reserve = reserve;
-    }
-
-    /// Undoes [`keep`](Self::keep).
-    pub(super) fn keep_as_before(&self, reserve: u64, beside: u64) {
-        let mut state = self.state();
-        (state.reserve, state.spare) = (reserve, beside);
-        state.others -= beside;
     }
 
     /// A file for the next log was made, or (0) is used or gone.
