@@ -77,6 +77,6 @@ impl Session<'_> {
         // A sync that failed may have dropped what is missed only now.
         let dropped = earlier.iter().any(|fired| matches!(fired.line.kind, Kind::Sync | Kind::SyncNames));
         let told = window.many_steps(disk);
-        told.map(|()| "a fault").or_else(|why| just(dropped, "an earlier sync", why))
+        told.map(|()| "a fault").or_else(|why| just(dropped || self.aged, "an earlier sync, or an older log", why))
     }
 }

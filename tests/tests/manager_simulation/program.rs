@@ -61,6 +61,7 @@ pub fn run(seed: u64, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verd
         calm,
         over: false,
         lost: false,
+        aged: false,
         tally,
         trace,
     };

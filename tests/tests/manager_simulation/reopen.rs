@@ -268,8 +268,9 @@ impl Session<'_> {
                 Ok(Some(bytes))
             }
             Err(error) => {
-                let lost = opened.log_may_be_lost(&self.world.disk);
-                let just = window.many_steps(&self.world.disk).or_else(|why| if lost { Ok(()) } else { Err(why) });
+                let just = window.many_steps(&self.world.disk);
+                self.aged |= just.is_err() && opened.log_may_be_lost(&self.world.disk);
+                let just = just.or_else(|why| if self.aged { Ok(()) } else { Err(why) });
                 just.map_err(|why| format!("read after the start: {error}: {why}"))?;
                 self.tally.refused("read after the start", "a fault");
                 Ok(None)

@@ -107,6 +107,8 @@ pub struct Session<'a> {
     pub over: bool,
     /// A log may have been lost by who opened it a while.
     pub lost: bool,
+    /// A log that told of what was no more was followed once: what it named stays unreadable.
+    pub aged: bool,
     pub tally: &'a mut Tally,
     pub trace: &'a Trace,
 }
