@@ -1,6 +1,9 @@
 //! Tiers on devices: the host behind the device's face, as memory of its own, and as memory that both address.
 #![cfg(target_os = "linux")]
 
+mod patterns;
+
+use patterns::{holds, pattern};
 use std::path::Path;
 use std::time::Duration;
 use terrace_device::{Device, DeviceBuffer};
@@ -17,17 +20,6 @@ const FILES: u8 = 2;
 /// 4 MiB of the device, 4 MiB of memory, 64 MiB of files.
 fn builder(device: &Device, path: &Path) -> Builder {
     Manager::builder().device_of(device, 4 * MIB).memory(4 * MIB).directory_of(path, 64 * MIB).chunk(256 << 10)
-}
-
-/// Bytes that say whose they are and where.
-fn pattern(seed: u8, bytes: u64) -> Vec<u8> {
-    (0..bytes).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
-}
-
-fn holds(buffer: &Buffer, seed: u8) {
-    let mut read = vec![0; buffer.bytes() as usize];
-    buffer.read(0, &mut read).expect("read");
-    assert!(read == pattern(seed, buffer.bytes()), "buffer {seed}");
 }
 
 /// What lies at an address of the host's device.

@@ -1,6 +1,9 @@
 //! The manager on real files.
 #![cfg(target_os = "linux")]
 
+mod patterns;
+
+use patterns::{holds, pattern};
 use std::path::Path;
 use std::time::Duration;
 use terrace_file::{EngineKind, StoreError};
@@ -16,17 +19,6 @@ fn builder(path: &Path) -> Builder {
 
 fn manager(path: &Path) -> Manager {
     builder(path).build().expect("it is built")
-}
-
-/// Bytes that say whose they are and where.
-fn pattern(seed: u8, bytes: u64) -> Vec<u8> {
-    (0..bytes).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
-}
-
-fn holds(buffer: &Buffer, seed: u8) {
-    let mut read = vec![0; buffer.bytes() as usize];
-    buffer.read(0, &mut read).expect("read");
-    assert!(read == pattern(seed, buffer.bytes()), "buffer {seed}");
 }
 
 #[test]
