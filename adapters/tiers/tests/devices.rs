@@ -192,20 +192,16 @@ fn a_call_that_reads_on_the_device_is_waited_for_and_no_lease_of_a_user_is() {
     let device = Device::host();
     let manager = Manager::builder().device_of(&device, 8 * MIB).memory(8 * MIB).build().expect("it is built");
     let buffer = manager.allocate(4 * MIB).expect("room");
-    drop(buffer.lease_device_mut().expect("it is there"));
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                for _ in 0..20 {
-                    buffer.read(0, &mut vec![0; 4 << 20]).expect("nobody has a lease");
-                }
-            });
-        }
-        for round in 0..20 {
+    for round in 0..20 {
+        // What is written there last is on the device alone.
+        drop(buffer.lease_device_mut().expect("nobody has a lease"));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| buffer.read(0, &mut vec![0; 4 << 20]).expect("nobody has a lease"));
+            }
             buffer.write(0, &[round; 100]).expect("nobody has a lease");
-            drop(buffer.lease_device_mut().expect("nobody has a lease"));
-        }
-    });
+        });
+    }
     let lease = buffer.lease_device().expect("it is there");
     assert_eq!(buffer.write(0, &[1]), Err(Error::Leased));
     // Beside it, others read: in memory, on the device, by calls.
