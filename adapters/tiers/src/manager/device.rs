@@ -10,6 +10,7 @@ use super::error::Error;
 use super::{Buffer, Place, Seat, Shared};
 use crate::ledger::{Event, TierKind};
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_core::residence::Tier;
@@ -17,21 +18,24 @@ use terrace_device::Stream;
 use terrace_file::Join;
 
 /// The bytes of a buffer on a device, for work that reads them.
+#[derive(Debug)]
 pub struct DeviceLease<'a> {
     buffer: &'a Buffer,
-    on: OnDevice,
+    on: DeviceBytes,
 }
 
 /// The bytes of a buffer on a device, for work that writes them. What is durable, and every other copy, is older from now on.
+#[derive(Debug)]
 pub struct DeviceLeaseMut<'a> {
     buffer: &'a Buffer,
-    on: OnDevice,
+    on: DeviceBytes,
 }
 
-/// Where bytes are on a device, and whose work uses them.
-struct OnDevice {
+/// Where leased bytes are on a device, and whose work uses them.
+pub struct DeviceBytes {
     tier: Tier,
     address: u64,
+    bytes: u64,
     /// The manager's own work with them.
     home: Stream,
     /// Whether processors address them too: nothing but waiting keeps them back.
@@ -39,8 +43,29 @@ struct OnDevice {
     lent: Mutex<Vec<Stream>>,
 }
 
-impl OnDevice {
-    fn lend(&self, to: &Stream) -> Result<(), Error> {
+impl DeviceBytes {
+    /// The first byte, in the device's space.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Bytes from there on.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The tier that they are in.
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// Lets work on a stream use the bytes: what is put there from now on begins after what the manager has under way with them;
+    /// what is done with them after the lease comes after what was put there before it is dropped. Where processors address the
+    /// same memory, dropping the lease waits for that.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn lend(&self, to: &Stream) -> Result<(), Error> {
         to.wait_for(&self.home)?;
         self.lent.lock().unwrap_or_else(PoisonError::into_inner).push(to.clone());
         Ok(())
@@ -181,7 +206,7 @@ impl Shared {
     }
 
     /// The newest bytes as a device addresses them. A lease is held, or it is looked at again.
-    fn on_device(&self, body: &Body, tiers: &[Tier]) -> Result<Option<OnDevice>, Error> {
+    fn on_device(&self, body: &Body, tiers: &[Tier]) -> Result<Option<DeviceBytes>, Error> {
         let residence = self.state().ledger.view(body.id)?.residence;
         let Some(tier) = tiers.iter().copied().find(|tier| residence.valid(*tier)) else { return Ok(None) };
         let lent = Mutex::default();
@@ -190,11 +215,11 @@ impl Shared {
             let Some(there) = there else { return Ok(None) };
             there.check()?;
             let (address, home) = (there.address, there.stream.clone());
-            return Ok(Some(OnDevice { tier, address, home, shared: false, lent }));
+            return Ok(Some(DeviceBytes { tier, address, bytes: body.bytes, home, shared: false, lent }));
         }
         let address = body.best.load(Ordering::Acquire).addr() as u64;
         let home = self.gpu(tier).filter(|_| address > 0).map(|gpu| gpu.home().clone());
-        Ok(home.map(|home| OnDevice { tier, address, home, shared: true, lent }))
+        Ok(home.map(|home| DeviceBytes { tier, address, bytes: body.bytes, home, shared: true, lent }))
     }
 
     /// Has a buffer brought to one of these tiers, or waits until what is under way with it has ended.
@@ -225,55 +250,19 @@ impl Shared {
     }
 }
 
-impl DeviceLease<'_> {
-    /// The first byte, in the device's space.
-    pub fn address(&self) -> u64 {
-        self.on.address
-    }
+impl Deref for DeviceLease<'_> {
+    type Target = DeviceBytes;
 
-    /// Bytes from there on.
-    pub fn bytes(&self) -> u64 {
-        self.buffer.bytes()
-    }
-
-    /// The tier that they are in.
-    pub fn tier(&self) -> Tier {
-        self.on.tier
-    }
-
-    /// Lets work on a stream use the bytes: what is put there from now on begins after what the manager has under way with them;
-    /// what is done with them after the lease comes after what was put there before it is dropped. Where processors address the
-    /// same memory, dropping the lease waits for that.
-    ///
-    /// # Errors
-    /// [`Error::Device`].
-    pub fn lend(&self, to: &Stream) -> Result<(), Error> {
-        self.on.lend(to)
+    fn deref(&self) -> &DeviceBytes {
+        &self.on
     }
 }
 
-impl DeviceLeaseMut<'_> {
-    /// The first byte, in the device's space.
-    pub fn address(&self) -> u64 {
-        self.on.address
-    }
+impl Deref for DeviceLeaseMut<'_> {
+    type Target = DeviceBytes;
 
-    /// Bytes from there on.
-    pub fn bytes(&self) -> u64 {
-        self.buffer.bytes()
-    }
-
-    /// The tier that they are in.
-    pub fn tier(&self) -> Tier {
-        self.on.tier
-    }
-
-    /// As [`DeviceLease::lend`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn lend(&self, to: &Stream) -> Result<(), Error> {
-        self.on.lend(to)
+    fn deref(&self) -> &DeviceBytes {
+        &self.on
     }
 }
 
@@ -291,20 +280,8 @@ impl Drop for DeviceLeaseMut<'_> {
     }
 }
 
-impl fmt::Debug for DeviceLease<'_> {
+impl fmt::Debug for DeviceBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceLease")
-            .field("address", &self.address())
-            .field("tier", &self.tier())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for DeviceLeaseMut<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceLeaseMut")
-            .field("address", &self.address())
-            .field("tier", &self.tier())
-            .finish_non_exhaustive()
+        f.debug_struct("DeviceBytes").field("address", &self.address).field("tier", &self.tier).finish_non_exhaustive()
     }
 }

@@ -41,7 +41,7 @@ mod window;
 mod words;
 
 pub use builder::{Builder, OnPressure, Preset};
-pub use device::{DeviceLease, DeviceLeaseMut};
+pub use device::{DeviceBytes, DeviceLease, DeviceLeaseMut};
 pub use durable::NAME;
 pub use error::Error;
 pub use handle::Buffer;
