@@ -129,16 +129,14 @@ impl Image {
         };
         for write in old {
             let choice = dice.below(4);
-            if choice < 2 {
-                self.pending.push(write);
-                continue;
-            }
-            if write.promised {
-                // An earlier sync had said that it is durable.
-                self.rotten.extend(write.first..write.first + write.bytes.len() / SECTOR);
-            }
             if choice == 2 {
                 self.forget(&write);
+            }
+            if choice < 2 {
+                self.pending.push(write);
+            } else if write.promised {
+                // An earlier sync had said that it is durable: what lies there instead is wrong, also what was written before.
+                self.pending.push(Pending { way: Way::Lost, ..write });
             }
         }
         self.pending.extend(later);
@@ -206,6 +204,21 @@ mod tests {
             image.durable[0] == 0
         });
         assert!((5..35).contains(&dropped.count()), "some are dropped, some are kept");
+    }
+
+    #[test]
+    fn what_a_sync_promised_and_the_next_one_dropped_is_rotten_whatever_was_written_before() {
+        let dropped = (0..40).filter(|&seed| {
+            let (mut random, mut image) = (Random::new(seed), Image::new(SECTOR));
+            image.write(0, &[1; SECTOR], 1, Way::Right);
+            image.write(0, &[2; SECTOR], 2, Way::Right);
+            image.sync_lost(3);
+            image.sync_failed(3, &mut random);
+            image.sync(4);
+            assert_eq!(image.rotten.contains(&0), image.durable[0] != 2, "seed {seed}");
+            image.durable[0] == 1
+        });
+        assert!((3..20).contains(&dropped.count()), "sometimes the first is kept and the second is dropped");
     }
 
     #[test]
