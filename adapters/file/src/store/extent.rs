@@ -16,6 +16,8 @@ pub(super) struct Extent {
     block: Block,
     /// Which write of the slab's it was; 0 for what was durable when the store was opened.
     stamp: u64,
+    /// It does not go back.
+    poisoned: bool,
 }
 
 /// Whether a piece survives a power cut.
@@ -31,7 +33,7 @@ pub(super) enum Safety {
 
 impl Extent {
     pub(super) fn new(space: &Arc<Space>, slab: u32, block: Block) -> Self {
-        Self { space: Arc::clone(space), slab, block, stamp: 0 }
+        Self { space: Arc::clone(space), slab, block, stamp: 0, poisoned: false }
     }
 
     /// The file it is in.
@@ -74,18 +76,38 @@ impl Extent {
     }
 
     /// Never used again until the store is opened anew: the device failed here.
-    pub(super) fn poison(self) {
-        // seeded: poison: std::mem::forget(self) => drop(self)
-        std::mem::forget(self);
+    pub(super) fn poison(mut self) {
+        // seeded: poison: self.poisoned = true => ()
+        self.poisoned = true;
     }
 }
 
 impl Drop for Extent {
     fn drop(&mut self) {
+        if self.poisoned {
+            return;
+        }
         let mut state = self.space.state();
         if let Some(area) = state.areas.get_mut(&self.slab) {
             // Refused only for a name that is not live, and this one is.
             let _ = area.range.free(self.block, Owner(0));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poisoned_extent_keeps_its_room_and_not_the_space() {
+        let space = Arc::new(Space::new(1 << 20));
+        space.add(1, 2 * ALIGN as u64, true).expect("a slab of two pages");
+        let extent = || space.reserve(ALIGN as u64).expect("room");
+        let kept = extent();
+        extent().poison();
+        assert!(space.reserve(ALIGN as u64).is_none(), "one page is held, the other is poisoned");
+        drop(kept);
+        assert_eq!((space.usage()[1], Arc::strong_count(&space)), (ALIGN as u64, 1));
     }
 }
