@@ -3,8 +3,9 @@
 mod ledgers;
 
 use ledgers::settings;
-use ledgers::steps::{ask, patient, settle, take, three, valid, why};
+use ledgers::steps::{adopt, ask, patient, settle, take, three, valid, why};
 use ledgers::world::World;
+use terrace_core::pressure::Level;
 use terrace_tiers::ledger::{Action, Event, Hint, Id, Ledger, Refusal, Rejected, SetupError, Share, Why};
 use terrace_tiers::policy::Kind;
 
@@ -86,6 +87,32 @@ fn a_cancelled_request_leaves_and_a_granted_one_is_given_on() {
     let used = world.granted[&2];
     world.tell(Event::Touch { id: used }).expect("live");
     assert_eq!(world.tell(Event::Cancel { ticket: 2 }), Err(Rejected::NoSuchTicket), "it was used");
+}
+
+#[test]
+fn what_is_there_already_is_taken_in_whatever_capacity_and_caps_say() {
+    let mut settings = settings(1, &[100, 200]);
+    let capped = Share { cap: 150, ..Share::UNLIMITED };
+    settings.tenants = vec![Share::UNLIMITED, capped];
+    let mut world = World::new(settings);
+    adopt(&mut world, 0, 120, 1, 1);
+    adopt(&mut world, 1, 100, 1, 1);
+    let view = world.ledger.tier(1).expect("a tier");
+    assert_eq!((view.used, view.level, world.ledger.tenant_bytes(1)), (220, Level::Critical, Some(220)));
+    let hint = Hint { tier: Some(1), keep: false };
+    ask(&mut world, 2, 10, 1, false, Hint::default());
+    assert_eq!(world.refused[&2], Refusal { why: Why::OverCap, asked: 10, largest: 0 });
+    ask(&mut world, 3, 10, 0, false, hint);
+    assert_eq!(valid(&world, world.granted[&3]), [0], "files have more than they may");
+    world.tell(Event::Free { id: world.granted[&1] }).expect("live");
+    ask(&mut world, 4, 30, 1, false, hint);
+    assert_eq!(valid(&world, world.granted[&4]), [1]);
+    adopt(&mut world, 5, u64::MAX, 1, 1);
+    assert_eq!(why(&world, 5), Why::TooLarge, "sums must not overflow");
+    let adopted = |ticket, tenant, tier| Event::Adopt { ticket, bytes: 1, tenant, tier };
+    assert_eq!(world.tell(adopted(6, 2, 1)), Err(Rejected::NoSuchTenant));
+    assert_eq!(world.tell(adopted(6, 0, 2)), Err(Rejected::NoSuchTier));
+    assert_eq!(world.tell(adopted(0, 0, 1)), Err(Rejected::TicketInUse));
 }
 
 #[test]

@@ -6,8 +6,9 @@ mod patterns;
 use patterns::{holds, pattern};
 use std::path::Path;
 use std::time::Duration;
+use terrace_core::pressure::Level;
 use terrace_file::{EngineKind, StoreError};
-use terrace_tiers::ledger::{Refusal, Why};
+use terrace_tiers::ledger::{Hint, Refusal, Share, Why};
 use terrace_tiers::manager::Builder;
 use terrace_tiers::{Buffer, Error, Manager, Options};
 
@@ -222,7 +223,7 @@ fn a_future_that_nobody_awaits_still_happens_and_a_buffer_that_nobody_takes_is_f
 }
 
 #[test]
-fn a_cap_that_is_too_small_for_what_is_durable_says_what_would_do() {
+fn what_is_durable_is_found_also_where_it_is_more_than_a_tier_would_take_in() {
     let directory = tempfile::tempdir().expect("a directory");
     let first = manager(directory.path());
     for seed in 0..14u8 {
@@ -232,10 +233,43 @@ fn a_cap_that_is_too_small_for_what_is_durable_says_what_would_do() {
     }
     drop(first);
     let with = |cap| Manager::builder().memory(MIB).directory_of(directory.path(), cap).chunk(256 << 10).build();
-    let Err(Error::Store(StoreError::CapTooSmall { needs, cap })) = with(16 * MIB) else { panic!("14 of 15 slabs") };
-    assert!(cap == 16 * MIB && needs > cap);
-    let second = with(needs).expect("as it said");
-    (0..14).for_each(|seed| holds(&second.open(&format!("{seed}")).expect("it is there"), seed));
+    // 14 of 15 slabs, of which buffers are given seven eighths.
+    let second = with(16 * MIB).expect("it is all there");
+    let found = || (0..14).map(|seed| second.open(&format!("{seed}")).expect("it is there"));
+    found().zip(0..).for_each(|(buffer, seed)| holds(&buffer, seed));
+    let (file, hint) = (second.tiers()[1].view, Hint { tier: Some(1), keep: false });
+    assert!(file.used > file.capacity && file.level == Level::Critical, "{file:?}");
+    let more = || second.allocate_with(MIB / 2, Options { name: Some("more".into()), hint, ..Options::default() });
+    assert_eq!(second.moves().down, 0);
+    assert!(matches!(second.sync(&more().expect("memory")), Err(Error::NoRoom { tier: 1 })));
+    (0..3).for_each(|seed| second.remove(&format!("{seed}")).expect("removed"));
+    second.sync(&second.open("more").expect("it is there")).expect("there is room again");
+    drop(second);
+    let Err(Error::Store(StoreError::CapTooSmall { needs, cap })) = with(8 * MIB) else { panic!("11 are durable") };
+    assert!(cap == 8 * MIB && needs > cap);
+    let third = with(needs).expect("as it said");
+    (3..14).for_each(|seed| holds(&third.open(&format!("{seed}")).expect("it is there"), seed));
+}
+
+#[test]
+fn a_durable_buffer_stays_its_tenants() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let capped = |cap| builder(directory.path()).tenant(Share::UNLIMITED).tenant(Share { cap, ..Share::UNLIMITED });
+    let first = capped(2 * MIB).build().expect("it is built");
+    let options = |name: &str| Options { name: Some(name.into()), tenant: 1, ..Options::default() };
+    first.sync(&first.allocate_with(MIB, options("a")).expect("room")).expect("durable");
+    drop(first);
+    let refused = |built: &Manager, most| match built.allocate_with(2 * MIB, options("b")) {
+        Err(Error::Refused(Refusal { why: Why::OverCap, largest, .. })) => assert_eq!(largest, most),
+        other => panic!("{other:?}"),
+    };
+    refused(&capped(2 * MIB).build().expect("it is built"), MIB);
+    // Also above its cap, and where there are fewer tenants now.
+    let second = capped(2 * MIB - 1).build().expect("it is built");
+    refused(&second, 2 * MIB - 1);
+    drop(second);
+    let third = builder(directory.path()).build().expect("it is built");
+    assert_eq!(third.open("a").expect("it is there").bytes(), MIB);
 }
 
 #[test]

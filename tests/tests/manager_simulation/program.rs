@@ -131,7 +131,7 @@ impl Session<'_> {
         }
         let name = format!("buffer {}", self.chance(NAMES));
         let named = self.chance(4) > 0 && self.manager().open(&name).is_err();
-        let tenant = if named { 0 } else { self.chance(self.setup.tenants.len().max(1) as u64) as u16 };
+        let tenant = self.chance(self.setup.tenants.len().max(1) as u64) as u16;
         // One in sixteen is larger than memory.
         let most = if self.chance(16) == 0 { 24 * CHUNK as u64 } else { 5 * CHUNK as u64 };
         let bytes = 1 + self.chance(most) as usize;

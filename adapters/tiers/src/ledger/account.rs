@@ -33,7 +33,7 @@ pub(super) struct TierState {
     pub leaving: u64,
     /// Copies under way to here.
     pub coming: usize,
-    /// It was resized to less than it holds, and holds that still.
+    /// It was resized to less than it holds, or adopted more, and holds that still.
     pub over: bool,
     pub pressure: Pressure,
     /// The level that was told last.
@@ -84,9 +84,11 @@ impl TierState {
 #[derive(Debug)]
 pub(super) struct Tenant {
     pub share: Share,
-    /// Bytes of its buffers. At most `share.cap`.
+    /// Bytes of its buffers. At most `share.cap`, unless `over`.
     pub bytes: u64,
-    /// Bytes of its copies in each tier, with those under way to it. At most `share.caps`.
+    /// It adopted more than it may have, here or in all, and has that still.
+    pub over: bool,
+    /// Bytes of its copies in each tier, with those under way to it. At most `share.caps`, unless `over`.
     pub held: [u64; TIERS as usize],
     /// Bytes of those that are about to leave.
     pub leaving: [u64; TIERS as usize],
@@ -94,7 +96,12 @@ pub(super) struct Tenant {
 
 impl Tenant {
     pub(super) fn new(share: Share) -> Self {
-        Self { share, bytes: 0, held: [0; TIERS as usize], leaving: [0; TIERS as usize] }
+        Self { share, bytes: 0, over: false, held: [0; TIERS as usize], leaving: [0; TIERS as usize] }
+    }
+
+    /// Whether it has more than it may.
+    pub(super) fn is_above(&self) -> bool {
+        self.bytes > self.share.cap || self.held.iter().zip(&self.share.caps).any(|(held, cap)| held > cap)
     }
 }
 
@@ -127,7 +134,9 @@ impl Ledger {
 
     /// Gives the room of a copy back, which may still hold its bytes.
     pub(super) fn release(&mut self, tier: Tier, tenant: u16, bytes: u64) {
-        self.tenants[usize::from(tenant)].held[usize::from(tier)] -= bytes;
+        let whose = &mut self.tenants[usize::from(tenant)];
+        whose.held[usize::from(tier)] -= bytes;
+        whose.over &= whose.is_above();
         // Copies above have somewhere to go.
         self.tiers[..usize::from(tier)].iter_mut().for_each(|above| above.dry = None);
         let state = &mut self.tiers[usize::from(tier)];

@@ -50,7 +50,11 @@ impl Ledger {
         ensure(state.leaving == leaving, "ledger: leaving = copies whose motion frees them here", at)?;
         let comes = |buffer: &&Buffer| matches!(buffer.motion, Some(Motion::Copy { to, .. }) if to == tier);
         ensure(state.coming == self.buffers.iter().filter(comes).count(), "ledger: coming = copies to here", at)?;
-        ensure(state.over == (used > state.capacity), "ledger: used <= capacity, but for a resize", at)?;
+        ensure(
+            state.over == (used > state.capacity),
+            "ledger: used <= capacity, but for a resize and what was adopted",
+            at,
+        )?;
         let listed = self.buffers.iter().filter(|buffer| self.is_listed(buffer, tier)).count();
         ensure(self.policies[at].held().0 == listed, "ledger: a policy knows the copies that may leave, no others", at)
     }
@@ -59,15 +63,14 @@ impl Ledger {
         let tenant = &self.tenants[at];
         let own = |buffer: &Buffer| usize::from(buffer.tenant) == at;
         ensure(tenant.bytes == self.sum(own), "ledger: a tenant's bytes = its buffers, each once", at)?;
-        ensure(tenant.bytes <= tenant.share.cap, "ledger: no tenant is above its cap", at)?;
+        ensure(tenant.over == tenant.is_above(), "ledger: no tenant is above its caps, but for what it adopted", at)?;
         self.all().try_for_each(|tier| {
-            let (held, cap) = (tenant.held[usize::from(tier)], tenant.share.caps[usize::from(tier)]);
+            let held = tenant.held[usize::from(tier)];
             let copies = self.sum(|buffer| own(buffer) && counts(buffer, tier));
             ensure(held == copies, "ledger: held = the tenant's copies in a tier", at)?;
             let leaving = self.sum(|buffer| own(buffer) && leaves(buffer, tier));
             let known = tenant.leaving[usize::from(tier)];
-            ensure(known == leaving, "ledger: leaving = the tenant's copies about to leave a tier", at)?;
-            ensure(held <= cap, "ledger: no tenant is above its cap in a tier", at)
+            ensure(known == leaving, "ledger: leaving = the tenant's copies about to leave a tier", at)
         })
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Promises upward:
 //! - the newest bytes of a buffer are never dropped, nor the copy that survives a power cut; a freed buffer is forgotten once
-//! - copies in a tier, and those under way to it, never exceed its capacity; after [`Event::Resize`] to less than is used
-//!   nothing comes in and what can leave leaves, until they fit
+//! - copies in a tier, and those under way to it, never exceed its capacity; after [`Event::Resize`] to less than is used, or
+//!   [`Event::Adopt`] of more than fits, nothing comes in and what can leave leaves, until they fit
 //! - each request is answered once; first come, first served (see `queue` for what that means with several tenants)
 //! - after the last event there are finitely many actions: a copy only ever makes room downwards, or was asked for; what failed
 //!   or met a lease is not tried again before the next [`Event::Tick`]
@@ -171,6 +171,10 @@ impl Ledger {
         match event {
             Event::Allocate { ticket, bytes, tenant, wait, hint } => {
                 self.enqueue(Waiting { ticket, bytes, tenant, wait, hint }, turn)
+            }
+            Event::Adopt { ticket, bytes, tenant, tier } => {
+                let hint = Hint { tier: Some(tier), keep: false };
+                self.adopt(Waiting { ticket, bytes, tenant, wait: false, hint }, tier, turn)
             }
             Event::Cancel { ticket } => self.cancel(ticket, turn),
             Event::Free { id } => self.free(id, turn),

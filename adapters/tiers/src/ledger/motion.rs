@@ -158,7 +158,9 @@ impl Ledger {
             }
             self.policies[usize::from(tier)].remove(index);
         }
-        self.tenants[usize::from(tenant)].bytes -= bytes;
+        let whose = &mut self.tenants[usize::from(tenant)];
+        whose.bytes -= bytes;
+        whose.over &= whose.is_above();
         self.keeps -= usize::from(keep);
         self.buffers.remove(index);
         turn.out.push(Action::Forget { id });

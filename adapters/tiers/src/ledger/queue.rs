@@ -9,7 +9,7 @@
 //! Requests that do not wait for others stay in the queue while room is being made for them or for one before them, and are
 //! refused as soon as somebody before them waits for others.
 
-use super::account::Left;
+use super::account::{Left, MOST};
 use super::error::{Refusal, Rejected, Why};
 use super::table::Buffer;
 use super::words::{Action, Hint, TierKind};
@@ -39,13 +39,7 @@ enum Place {
 impl Ledger {
     /// Takes a request in. Those that nothing can help are refused at once.
     pub(super) fn enqueue(&mut self, request: Waiting, turn: &mut Turn<'_>) -> Result<(), Rejected> {
-        if usize::from(request.tenant) >= self.tenants.len() {
-            return Err(Rejected::NoSuchTenant);
-        }
-        let waits = |waiting: &Waiting| waiting.ticket == request.ticket;
-        if self.granted.contains_key(&request.ticket) || self.queue.iter().any(waits) {
-            return Err(Rejected::TicketInUse);
-        }
+        self.admit(&request)?;
         match self.hopeless(&request) {
             Some(error) => turn.out.push(Action::Refuse { ticket: request.ticket, error }),
             None => {
@@ -53,6 +47,34 @@ impl Ledger {
                 self.queue.push_back(request);
             }
         }
+        Ok(())
+    }
+
+    fn admit(&self, request: &Waiting) -> Result<(), Rejected> {
+        if usize::from(request.tenant) >= self.tenants.len() {
+            return Err(Rejected::NoSuchTenant);
+        }
+        let waits = |waiting: &Waiting| waiting.ticket == request.ticket;
+        if self.granted.contains_key(&request.ticket) || self.queue.iter().any(waits) {
+            return Err(Rejected::TicketInUse);
+        }
+        Ok(())
+    }
+
+    /// Grants what is there already, whatever capacity and caps say.
+    pub(super) fn adopt(&mut self, request: Waiting, tier: Tier, turn: &mut Turn<'_>) -> Result<(), Rejected> {
+        self.admit(&request)?;
+        let used = self.tiers.get(usize::from(tier)).ok_or(Rejected::NoSuchTier)?.used;
+        let largest = MOST.saturating_sub(used);
+        if request.bytes == 0 || request.bytes > largest {
+            let error = Refusal { why: Why::TooLarge, asked: request.bytes, largest };
+            turn.out.push(Action::Refuse { ticket: request.ticket, error });
+            return Ok(());
+        }
+        self.grant(request, tier, turn);
+        let (state, tenant) = (&mut self.tiers[usize::from(tier)], &mut self.tenants[usize::from(request.tenant)]);
+        state.over = state.used > state.capacity;
+        tenant.over = tenant.is_above();
         Ok(())
     }
 
@@ -97,7 +119,11 @@ impl Ledger {
                 continue;
             }
             match if stuck { Place::Nowhere } else { self.place(&request, turn) } {
-                Place::Here(tier) => self.grant(at, tier, turn),
+                Place::Here(tier) => {
+                    if let Some(request) = self.unqueue(at) {
+                        self.grant(request, tier, turn);
+                    }
+                }
                 Place::Coming => return,
                 Place::Nowhere if !request.wait => self.refuse(at, self.no_room(&request), turn),
                 // Nobody behind it is granted anything, and only the impatient are answered.
@@ -110,7 +136,7 @@ impl Ledger {
     /// Whether a request stays within its tenant's cap.
     fn has_share(&self, request: &Waiting) -> bool {
         let tenant = &self.tenants[usize::from(request.tenant)];
-        request.bytes <= tenant.share.cap - tenant.bytes
+        request.bytes <= tenant.share.cap.saturating_sub(tenant.bytes)
     }
 
     /// Whether a request waits for room, and not for its own tenant's frees.
@@ -127,7 +153,7 @@ impl Ledger {
 
     fn over_cap(&self, request: &Waiting) -> Refusal {
         let tenant = &self.tenants[usize::from(request.tenant)];
-        Refusal { why: Why::OverCap, asked: request.bytes, largest: tenant.share.cap - tenant.bytes }
+        Refusal { why: Why::OverCap, asked: request.bytes, largest: tenant.share.cap.saturating_sub(tenant.bytes) }
     }
 
     fn no_room(&self, request: &Waiting) -> Refusal {
@@ -169,9 +195,9 @@ impl Ledger {
     }
 
     /// Gives a request its buffer.
-    fn grant(&mut self, at: usize, tier: Tier, turn: &mut Turn<'_>) {
+    fn grant(&mut self, request: Waiting, tier: Tier, turn: &mut Turn<'_>) {
         // The tier is one of at most eight.
-        let (Some(request), Ok(residence)) = (self.unqueue(at), Residence::new(tier)) else { return };
+        let Ok(residence) = Residence::new(tier) else { return };
         let Waiting { ticket, bytes, tenant, hint, .. } = request;
         if !self.buffers.has_room() {
             turn.out.push(Action::Refuse { ticket, error: self.no_room(&request) });

@@ -144,6 +144,18 @@ pub enum Event {
         /// Where, best.
         hint: Hint,
     },
+    /// A buffer is there since an earlier start: granted at once in its tier, also beyond capacity and caps. Refused only where
+    /// sums would overflow. A tier, or a tenant, that has more than it may takes nothing in until enough of it has left.
+    Adopt {
+        /// Names the request; not in use.
+        ticket: u64,
+        /// How many.
+        bytes: u64,
+        /// Whose.
+        tenant: u16,
+        /// Where it is.
+        tier: Tier,
+    },
     /// The asker is gone. A ticket that was granted and not used yet is freed, so that the next gets it.
     Cancel {
         /// Which request.

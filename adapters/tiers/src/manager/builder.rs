@@ -14,7 +14,7 @@ use std::time::Duration;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 use terrace_device::Device;
-use terrace_file::{ALIGN, Directory, Disk, EngineKind, Frames, Join, Store, StoreError, StoreOptions, Tasks, Worker};
+use terrace_file::{ALIGN, Directory, Disk, EngineKind, Frames, Join, Store, StoreOptions, Tasks, Worker};
 
 /// What a program does with its buffers, mostly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -270,10 +270,6 @@ impl Builder {
                 return Err(Error::BadSetting("a slab holds a chunk at least: raise the cap, or lower the chunk"));
             }
             let store = Store::open(disk, &self.tasks, &frames, options).await?;
-            let durable = Shared::durable_bytes(&store);
-            if durable > room(&options) {
-                return Err(Error::Store(StoreError::CapTooSmall { needs: cap(&options, durable), cap: options.cap }));
-            }
             places.push(Made { place: Place::File(store), kind, device, capacity: room(&options) });
         }
         let spec = |made: &Made| TierSpec { kind: made.place.kind(), capacity: made.capacity };
@@ -318,11 +314,6 @@ fn frames(bytes: u64) -> Result<Frames, Error> {
 fn room(options: &StoreOptions) -> u64 {
     let slabs = options.cap.saturating_sub(2 * options.log_bytes) / options.slab_bytes * options.slab_bytes;
     slabs / 8 * 7
-}
-
-/// The cap with which such a store takes so many bytes of buffers.
-fn cap(options: &StoreOptions, bytes: u64) -> u64 {
-    (bytes.div_ceil(7) * 8).next_multiple_of(options.slab_bytes) + 2 * options.log_bytes
 }
 
 impl std::fmt::Debug for Builder {

@@ -3,13 +3,13 @@
 //! Promises upward: after [`sync`](Shared::sync) said Ok, a restart finds the bytes that the buffer had when it was called, or
 //! later ones that were synced; a buffer that is removed is gone then too.
 //!
-//! What the store keeps of a buffer, as its object's meta data: version 1 | 0 0 0 | chunk 4 | bytes 8 | name (UTF-8).
+//! What the store keeps of a buffer, as its object's meta data: version 1 | 0 | tenant 2 | chunk 4 | bytes 8 | name (UTF-8).
 
 use super::body::Body;
 use super::error::Error;
 use super::state::Asker;
 use super::{Options, Shared};
-use crate::ledger::{Event, Hint, Rejected};
+use crate::ledger::{Event, Rejected};
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,14 +33,16 @@ type Outcome = oneshot::Receiver<Result<bool, Error>>;
 
 /// What the store says of a buffer.
 struct Meta {
+    tenant: u16,
     bytes: u64,
     chunk: u32,
     name: String,
 }
 
 impl Meta {
-    fn encode(body: &Body, name: &str) -> Vec<u8> {
-        let mut meta = vec![VERSION, 0, 0, 0];
+    fn encode(body: &Body, name: &str, tenant: u16) -> Vec<u8> {
+        let mut meta = vec![VERSION, 0];
+        meta.extend(tenant.to_le_bytes());
         meta.extend((body.chunk as u32).to_le_bytes());
         meta.extend(body.bytes.to_le_bytes());
         meta.extend(name.as_bytes());
@@ -50,10 +52,11 @@ impl Meta {
     /// `None` for what another program, or a later version, has put there.
     fn decode(meta: &[u8]) -> Option<Self> {
         let (header, name) = meta.split_first_chunk::<HEADER>()?;
+        let tenant = u16::from_le_bytes(*header[2..].first_chunk()?);
         let chunk = u32::from_le_bytes(*header[4..].first_chunk()?);
         let bytes = u64::from_le_bytes(*header[8..].first_chunk()?);
         let name = String::from_utf8(name.to_vec()).ok()?;
-        (header[0] == VERSION && chunk > 0 && bytes > 0).then_some(Self { bytes, chunk, name })
+        (header[0] == VERSION && chunk > 0 && bytes > 0).then_some(Self { tenant, bytes, chunk, name })
     }
 }
 
@@ -147,7 +150,7 @@ impl Shared {
         let mut changes = Vec::new();
         if copies.durable.is_none() {
             changes.extend(state.ghosts.removals(name));
-            changes.push(Change::Meta { object, meta: Meta::encode(body, name) });
+            changes.push(Change::Meta { object, meta: Meta::encode(body, name, view.tenant) });
         }
         let durable = |chunk: usize| copies.durable.as_ref().map_or(0, |durable| durable[chunk]);
         for (chunk, piece) in pieces.iter().enumerate() {
@@ -197,13 +200,7 @@ impl Shared {
         }
     }
 
-    /// Bytes of the buffers that a store has.
-    pub(super) fn durable_bytes(store: &Store) -> u64 {
-        let objects = store.objects().into_iter().filter_map(|number| store.object(number));
-        objects.filter_map(|object| Some(Meta::decode(&object.meta)?.bytes)).sum()
-    }
-
-    /// Takes in what the stores have. At the beginning, when nothing else is there.
+    /// Takes in what the stores have, also where it is more than they would be given. At the beginning, when nothing else is there.
     pub(super) fn adopt(self: &Arc<Self>) -> Result<(), Error> {
         for (tier, store) in self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?))) {
             for number in store.objects() {
@@ -224,9 +221,10 @@ impl Shared {
         let asker = Asker { name: Some((meta.name, number)), chunk: meta.chunk as usize, told };
         let mut state = self.state();
         state.next_object = state.next_object.max(number + 1);
-        let hint = Hint { tier: Some(tier), keep: false };
-        let (_, event) = state.ask(meta.bytes, 0, (hint, false), asker);
-        state.handle(self, event)?;
+        // Tenants may be fewer now.
+        let tenant = if state.ledger.tenant_bytes(meta.tenant).is_some() { meta.tenant } else { 0 };
+        let ticket = state.ticket(asker);
+        state.handle(self, Event::Adopt { ticket, bytes: meta.bytes, tenant, tier })?;
         let body = outcome.try_recv().ok().flatten().ok_or(Error::NoRoom { tier })??;
         let _ = body.keeper.set(tier);
         let mut copies = body.copies();
@@ -295,8 +293,8 @@ impl Shared {
                 None => None,
             };
             let asker = Asker { name: name.clone(), chunk: self.chunk, told };
-            let (ticket, event) = state.ask(bytes, tenant, (hint, wait), asker);
-            if let Err(rejected) = state.handle(self, event) {
+            let ticket = state.ticket(asker);
+            if let Err(rejected) = state.handle(self, Event::Allocate { ticket, bytes, tenant, wait, hint }) {
                 state.askers.remove(&ticket);
                 state.forget_name(&name);
                 return Err(rejected.into());

@@ -12,7 +12,7 @@ use super::body::Body;
 use super::durable::{Ghosts, NAME};
 use super::error::Error;
 use super::words::Moves;
-use crate::ledger::{Action, Event, Hint, Id, Ledger, Look, Outcome, Rejected, TierKind};
+use crate::ledger::{Action, Event, Id, Ledger, Look, Outcome, Rejected, TierKind};
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -338,12 +338,12 @@ impl State {
         Ok(())
     }
 
-    /// A request.
-    pub(super) fn ask(&mut self, bytes: u64, tenant: u16, (hint, wait): (Hint, bool), asker: Asker) -> (u64, Event) {
+    /// The number of a new request.
+    pub(super) fn ticket(&mut self, asker: Asker) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.askers.insert(ticket, asker);
-        (ticket, Event::Allocate { ticket, bytes, tenant, wait, hint })
+        ticket
     }
 }
 

@@ -97,7 +97,10 @@ impl People {
         let tier = (numbers.below(3) == 0).then(|| numbers.below(6) as u8);
         let hint = Hint { tier, keep: numbers.below(8) == 0 };
         self.next += 1;
-        let event = Event::Allocate { ticket, bytes, tenant, wait, hint };
+        let event = match numbers.below(20) {
+            0 => Event::Adopt { ticket, bytes, tenant, tier: numbers.below(self.world.capacities.len() as u64) as u8 },
+            _ => Event::Allocate { ticket, bytes, tenant, wait, hint },
+        };
         if self.world.ledger.tenant_bytes(tenant).is_none() {
             return assert_eq!(self.world.tell(event), Err(Rejected::NoSuchTenant));
         }

@@ -18,6 +18,12 @@ pub fn ask(world: &mut World, ticket: u64, bytes: u64, tenant: u16, wait: bool, 
     world.tell(Event::Allocate { ticket, bytes, tenant, wait, hint }).expect("a tenant and a new ticket")
 }
 
+/// A buffer that is there already.
+pub fn adopt(world: &mut World, ticket: u64, bytes: u64, tenant: u16, tier: u8) -> Vec<Action> {
+    world.asked.push(Asked { ticket, bytes, tenant, wait: false });
+    world.tell(Event::Adopt { ticket, bytes, tenant, tier }).expect("a tenant, a tier and a new ticket")
+}
+
 /// A buffer that is granted at once.
 pub fn take(world: &mut World, ticket: u64, bytes: u64) -> Id {
     ask(world, ticket, bytes, 0, false, Hint::default());

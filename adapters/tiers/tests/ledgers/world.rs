@@ -59,6 +59,8 @@ pub struct World {
     pub policy: Kind,
     /// All there ever were.
     pub actions: Vec<Action>,
+    /// Tenants that adopted more than their cap, and still have.
+    pub above: BTreeSet<u16>,
 }
 
 impl World {
@@ -82,6 +84,7 @@ impl World {
             settled: Vec::new(),
             last: None,
             actions: Vec::new(),
+            above: BTreeSet::new(),
         }
     }
 
@@ -101,12 +104,19 @@ impl World {
         if let Event::Resize { tier, capacity } = event {
             self.capacities[usize::from(tier)] = capacity;
         }
+        let adopts = matches!(event, Event::Adopt { .. });
         if taken.is_ok() {
             self.last = Some(event);
             self.used_or_freed(event);
         }
         assert!(taken.is_ok() || actions.is_empty(), "a rejected event does nothing");
-        actions.iter().for_each(|action| self.act(*action));
+        match (actions.first(), adopts) {
+            (Some(&Action::Grant { ticket, id, tier, .. }), true) => {
+                self.hand(ticket, id, tier);
+                actions[1..].iter().for_each(|action| self.act(*action));
+            }
+            _ => actions.iter().for_each(|action| self.act(*action)),
+        }
         self.check();
         self.actions.extend(&actions);
         taken.map(|()| actions)
@@ -178,6 +188,9 @@ impl World {
         self.copies.retain(|(one, _), _| *one != id);
         self.leased.remove(&id);
         self.unused.remove(&id);
+        if self.bytes_of(known.tenant) <= self.shares[usize::from(known.tenant)].cap {
+            self.above.remove(&known.tenant);
+        }
     }
 
     fn begin(&mut self, id: Id, pending: Pending) {
@@ -198,22 +211,31 @@ impl World {
 
     fn granted(&mut self, ticket: u64, id: Id, tier: u8, zero: bool) {
         self.first_come(ticket);
+        let tenant = self.hand(ticket, id, tier);
+        let foreign = self.left.iter().any(|(left, whose)| *left == tier && *whose != tenant);
+        assert!(zero || !foreign, "another tenant's memory is zeroed");
+        self.fits(tier);
+    }
+
+    /// A buffer is its asker's. Whose that is.
+    fn hand(&mut self, ticket: u64, id: Id, tier: u8) -> u16 {
         let asked = self.answered(ticket);
         assert!(self.granted.insert(ticket, id).is_none());
         self.unused.insert(id);
-        let foreign = self.left.iter().any(|(left, tenant)| *left == tier && *tenant != asked.tenant);
-        assert!(zero || !foreign, "another tenant's memory is zeroed");
         let known = Known { bytes: asked.bytes, tenant: asked.tenant, newest: 0, synced: None, freed: false };
         assert!(self.buffers.insert(id, known).is_none(), "a name is new");
         self.copies.insert((id, tier), Some(0));
-        self.fits(tier);
+        if self.bytes_of(asked.tenant) > self.shares[usize::from(asked.tenant)].cap {
+            self.above.insert(asked.tenant);
+        }
+        asked.tenant
     }
 
     /// Everyone who came before either waits for its tenant's cap or does not wait any more.
     fn first_come(&self, ticket: u64) {
         let mut capped = BTreeSet::new();
         for asked in &self.asked {
-            let free = self.shares[usize::from(asked.tenant)].cap - self.bytes_of(asked.tenant);
+            let free = self.shares[usize::from(asked.tenant)].cap.saturating_sub(self.bytes_of(asked.tenant));
             let over = capped.contains(&asked.tenant) || asked.bytes > free;
             if asked.ticket == ticket {
                 return assert!(!over, "within its cap, and behind nobody of its tenant");
@@ -290,7 +312,7 @@ impl World {
         }
         for (tenant, share) in (0u16..).zip(&self.shares) {
             assert_eq!(self.ledger.tenant_bytes(tenant), Some(self.bytes_of(tenant)));
-            assert!(self.bytes_of(tenant) <= share.cap);
+            assert!(self.bytes_of(tenant) <= share.cap || self.above.contains(&tenant));
         }
         for (id, known) in self.buffers.iter().filter(|(_, known)| !known.freed) {
             let view = self.ledger.view(*id).expect("it is live");
@@ -317,7 +339,7 @@ impl World {
     fn nobody_waits_for_nothing(&self) {
         let mut capped = BTreeSet::new();
         for asked in &self.asked {
-            let free = self.shares[usize::from(asked.tenant)].cap - self.bytes_of(asked.tenant);
+            let free = self.shares[usize::from(asked.tenant)].cap.saturating_sub(self.bytes_of(asked.tenant));
             if capped.contains(&asked.tenant) || asked.bytes > free {
                 capped.insert(asked.tenant);
                 continue;
