@@ -125,7 +125,12 @@ impl Driver for Threads {
     }
 
     fn help(&self) -> bool {
-        let others = || Some((Arc::clone(&self.shared), self.shared.state().queue.pop_front()?));
+        let others = || {
+            let mut state = self.shared.state();
+            // Not a sync: it takes long, and who waits may wait for something else. A thread was woken for it.
+            let at = state.queue.iter().position(|request| request.op != Op::Sync)?;
+            Some((Arc::clone(&self.shared), state.queue.remove(at)?))
+        };
         let request = OWN.take().or_else(others);
         request.map(|(shared, request)| shared.sink.completed(perform(request))).is_some()
     }

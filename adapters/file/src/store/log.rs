@@ -18,6 +18,7 @@ use super::block::{BLOCK, Header, Writer, blocks_for};
 use super::error::StoreError;
 use super::map::{Change, Touched};
 use crate::disk::{File, Order, ask};
+use crate::fault::Reason;
 use crate::frame::Frame;
 use futures_lite::future::zip;
 
@@ -200,7 +201,10 @@ impl Shared {
         if blocks <= log.ahead {
             return Ok(());
         }
+        // Who finds no room while the smaller file and the larger one are there waits, and then looks again.
+        let _growing = self.growing.lock().await;
         let small = log.spare.map(|generation| (File::Log(generation), file_bytes(log.ahead)));
+        // seeded: beside: small.map_or(0, |(_, bytes)| bytes) => 0
         let kept = self.space.keep(log.reserve(blocks), small.map_or(0, |(_, bytes)| bytes))?;
         let ahead = std::mem::replace(&mut log.ahead, blocks);
         // The smaller file goes when the larger one is there.
@@ -208,9 +212,9 @@ impl Shared {
         if let Err(error) = self.make_spare(log).await {
             log.ahead = ahead;
             self.space.keep_free(kept);
+            self.space.uncount(bytes);
             return Err(error);
         }
-        self.space.count(bytes);
         log.garbage.push((file, bytes));
         self.sweep(log).await;
         Ok(())
@@ -229,7 +233,7 @@ impl Shared {
         let bytes = file_bytes(log.ahead);
         // Also one that cannot be made: what is left of it has the number.
         log.latest = generation;
-        ask(&*self.disk, Order::Create { file: File::Log(generation), bytes }).await.result?;
+        self.make(File::Log(generation), bytes).await?;
         log.spare = Some(generation);
         self.space.laid_by(bytes);
         Ok(())
@@ -246,9 +250,10 @@ impl Shared {
         // Of a file that is not there, nothing is to be removed.
         let blocks = std::mem::take(&mut log.blocks);
         self.space.count_log(bytes);
-        if !made && let Err(fault) = ask(&*self.disk, Order::Create { file, bytes }).await.result {
+        if !made && let Err(error) = self.make(file, bytes).await {
+            // seeded: not_made: self.space.not_made(bytes) => ()
             self.space.not_made(bytes);
-            return Err(fault.into());
+            return Err(error);
         }
         log.blocks = blocks;
         let begun = match self.append(log, writer).await {
@@ -271,8 +276,20 @@ impl Shared {
         synced.map(drop).map_err(Into::into)
     }
 
+    /// Makes a file. Of one that cannot be made nothing is left, or what may be left is counted until it can be removed.
+    pub(super) async fn make(&self, file: File, bytes: u64) -> Result<(), StoreError> {
+        let Err(fault) = ask(&*self.disk, Order::Create { file, bytes }).await.result else { return Ok(()) };
+        // One that is there already is not ours to remove.
+        if fault.reason != Reason::Exists && ask(&*self.disk, Order::Remove { file }).await.result.is_err() {
+            // seeded: stumps_counted: self.space.add_stump(file, bytes) => ()
+            self.space.add_stump(file, bytes);
+        }
+        Err(fault.into())
+    }
+
     /// Removes files that are not needed any more. What cannot be removed is tried again later.
     pub(super) async fn sweep(&self, log: &mut Log) {
+        log.garbage.extend(self.space.take_stumps());
         for (file, bytes) in std::mem::take(&mut log.garbage) {
             match ask(&*self.disk, Order::Remove { file }).await.result {
                 Ok(_) => self.space.uncount(bytes),

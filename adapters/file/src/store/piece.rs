@@ -178,12 +178,11 @@ impl Shared {
     async fn grow(&self) -> Result<bool, StoreError> {
         let bytes = self.options.slab_bytes;
         let Some(slab) = self.space.plan(bytes) else { return Ok(false) };
-        let created = ask(&*self.disk, Order::Create { file: File::Slab(slab), bytes }).await;
-        match created.result {
-            Ok(_) => self.space.planned(slab, bytes).map(|()| true),
-            Err(fault) => {
+        match self.make(File::Slab(slab), bytes).await {
+            Ok(()) => self.space.planned(slab, bytes).map(|()| true),
+            Err(error) => {
                 self.space.uncount(bytes);
-                Err(fault.into())
+                Err(error)
             }
         }
     }

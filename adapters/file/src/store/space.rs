@@ -42,6 +42,8 @@ pub(super) struct State {
     others: u64,
     /// Bytes of the file that is laid by for the next log: a part of the reserve that is on the disk. `spare <= reserve`.
     spare: u64,
+    /// What may be left of files that could not be made, with the bytes that are counted for them in `others`.
+    stumps: Vec<(File, u64)>,
 }
 
 /// One slab.
@@ -105,7 +107,9 @@ impl Area {
 impl Space {
     /// No slabs yet.
     pub(super) fn new(cap: u64) -> Self {
-        let state = State { areas: BTreeMap::new(), next: 1, hint: 0, cap, reserve: 0, making: 0, others: 0, spare: 0 };
+        let [reserve, making, others, spare] = [0; 4];
+        let (areas, stumps) = Default::default();
+        let state = State { areas, next: 1, hint: 0, cap, reserve, making, others, spare, stumps };
         Self { state: Mutex::new(state) }
     }
 
@@ -185,7 +189,7 @@ impl Space {
         (state.making, state.reserve) = (0, reserve);
     }
 
-    /// Keeps so much free for logs, while `beside` bytes of a file that is replaced are there too. What was kept before.
+    /// Keeps so much free for logs, and counts `beside` bytes of a file that is replaced. What was kept before.
     ///
     /// # Errors
     /// [`StoreError::Full`]: nothing was changed.
@@ -197,6 +201,7 @@ impl Space {
         if asked > largest {
             return Err(StoreError::Full { asked, largest, cap: state.cap });
         }
+        state.others += beside;
         Ok(std::mem::replace(&mut state.reserve, reserve))
     }
 
@@ -221,6 +226,18 @@ impl Space {
     /// Counts a file no more: it was not made, or it is removed.
     pub(super) fn uncount(&self, bytes: u64) {
         self.state().others -= bytes;
+    }
+
+    /// Counts a file of which something may be left though it could not be made.
+    pub(super) fn add_stump(&self, file: File, bytes: u64) {
+        let mut state = self.state();
+        state.others += bytes;
+        state.stumps.push((file, bytes));
+    }
+
+    /// Those files: they are to be removed, and counted until they are.
+    pub(super) fn take_stumps(&self) -> Vec<(File, u64)> {
+        std::mem::take(&mut self.state().stumps)
     }
 
     /// Counts a file that was there.
