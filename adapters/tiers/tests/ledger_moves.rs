@@ -283,26 +283,46 @@ fn users_are_told_what_became_of_their_wishes() {
 }
 
 #[test]
-fn promotions_wait_for_requests_and_end_with_their_buffers() {
-    let mut world = World::new(settings(2, &[100, 100]));
-    let above = take(&mut world, 0, 60);
-    world.leased.insert(above);
+fn promotions_wait_while_room_is_made_for_a_request_and_end_with_their_buffers() {
+    let mut world = World::new(settings(1, &[100, 200]));
+    take(&mut world, 0, 60);
+    let hint = Hint { tier: Some(1), keep: false };
+    for ticket in [1, 2] {
+        ask(&mut world, ticket, 10, 0, false, hint);
+    }
+    let [freed, promoted] = [1, 2].map(|ticket| world.granted[&ticket]);
+    patient(&mut world, 3, 90);
+    for id in [freed, promoted] {
+        let actions = world.tell(Event::Promote { id, to: 0 }).expect("a tier");
+        assert_eq!(actions, [], "there is room for it, but some is being made for another");
+    }
+    let actions = world.tell(Event::Free { id: freed }).expect("live");
+    assert_eq!(actions, [Action::Settled { id: freed, to: 0, met: false }, Action::Forget { id: freed }]);
+    settle(&mut world);
+    assert_eq!(valid(&world, world.granted[&3]), [0], "and then it waits for nobody");
+    assert_eq!(valid(&world, promoted), [0, 1]);
+}
+
+#[test]
+fn users_promotions_pass_a_request_that_only_others_can_help() {
+    let mut world = World::new(settings(1, &[100, 100]));
+    let leased = take(&mut world, 0, 60);
+    world.leased.insert(leased);
     let hint = Hint { tier: Some(1), keep: false };
     for (ticket, bytes) in [(1, 80), (2, 10), (3, 10)] {
         ask(&mut world, ticket, bytes, 0, false, hint);
     }
-    let [freed, promoted] = [2, 3].map(|ticket| world.granted[&ticket]);
+    let [promoted, fetched] = [2, 3].map(|ticket| world.granted[&ticket]);
     patient(&mut world, 4, 90);
-    for id in [freed, promoted] {
-        assert!(
-            world.tell(Event::Promote { id, to: 0 }).expect("a tier").is_empty(),
-            "there is room, but someone waits"
-        );
-    }
-    let actions = world.tell(Event::Free { id: freed }).expect("live");
-    assert_eq!(actions, [Action::Settled { id: freed, to: 0, met: false }, Action::Forget { id: freed }]);
-    let actions = world.tell(Event::Cancel { ticket: 4 }).expect("it waits");
-    assert!(actions.contains(&Action::Copy { id: promoted, from: 1, to: 0 }), "{actions:?}");
+    assert_eq!(world.tell(Event::Prefetch { id: fetched }), Ok(vec![]));
+    let actions = world.tell(Event::Promote { id: promoted, to: 0 }).expect("a tier");
+    assert_eq!(actions, [Action::Copy { id: promoted, from: 1, to: 0 }], "who has the lease may need it to end");
+    settle(&mut world);
+    assert_eq!((valid(&world, promoted), world.asked.len()), (vec![0, 1], 1));
+    world.leased.remove(&leased);
+    world.tell(Event::Free { id: leased }).expect("live");
+    settle(&mut world);
+    assert_eq!((valid(&world, world.granted[&4]), valid(&world, fetched)), (vec![0], vec![1]));
 }
 
 #[test]

@@ -23,7 +23,8 @@ impl Session<'_> {
         let disturbed = self.flights.iter().any(|flight| flight.key == key);
         self.disturb(key);
         let job = begin(self);
-        self.flights.push(Flight { key, job, window, disturbed });
+        let bytes = self.model.get(&key).map_or(0, |buffer| buffer.bytes as u64);
+        self.flights.push(Flight { key, job, window, disturbed, bytes });
     }
 
     /// Notes an operation that ends at once.

@@ -33,15 +33,10 @@ impl Session<'_> {
                 just(*disturbed || others, "leased", "nobody else used the buffer")
             }
             Error::PinnedCap { asked, .. } => {
-                let leases = |flight: &&Flight| matches!(flight.job, Job::Lease { .. } | Job::LeaseMut { .. });
-                let leased: u64 = self
-                    .flights
-                    .iter()
-                    .filter(leases)
-                    .filter_map(|flight| self.model.get(&flight.key))
-                    .map(|buffer| buffer.bytes as u64)
-                    .sum();
-                // Also one of a buffer that was freed since.
+                // A copy that began beside a lease has one too, until it ends.
+                let leases =
+                    |flight: &&Flight| matches!(flight.job, Job::Lease { .. } | Job::LeaseMut { .. } | Job::Sync(..));
+                let leased: u64 = self.flights.iter().filter(leases).map(|flight| flight.bytes).sum();
                 just(leased.max(*asked) > self.setup.pinned, "pinned cap", "so much is not leased")
             }
             Error::Freed => {

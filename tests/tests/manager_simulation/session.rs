@@ -41,6 +41,8 @@ pub struct Flight {
     pub window: Window,
     /// Others used the buffer meanwhile.
     pub disturbed: bool,
+    /// The buffer's, which may have been freed since.
+    pub bytes: u64,
 }
 
 /// The bytes when a lease was taken, and when it was given back.

@@ -160,8 +160,8 @@ impl Ledger {
         let mut turn = Turn { look, out };
         self.take(event, &mut turn)?;
         self.fit(&mut turn);
-        self.serve(&mut turn);
-        self.grant_wishes(&mut turn);
+        let waits = self.serve(&mut turn);
+        self.grant_wishes(waits, &mut turn);
         self.tell_pressure(&mut turn);
         Ok(())
     }

@@ -26,6 +26,16 @@ pub(super) struct Waiting {
     pub hint: Hint,
 }
 
+/// Who waits for room, and not for its own tenant's frees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    Nobody,
+    /// Somebody whom only others can help.
+    Stuck,
+    /// Somebody for whom room is being made.
+    Coming,
+}
+
 /// What can be done for a request.
 enum Place {
     /// There is room.
@@ -103,10 +113,10 @@ impl Ledger {
         }
     }
 
-    /// Answers all that can be answered now.
-    pub(super) fn serve(&mut self, turn: &mut Turn<'_>) {
+    /// Answers all that can be answered now. Who is left.
+    pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> Waits {
         let mut capped: Vec<u16> = Vec::new();
-        let mut stuck = false;
+        let mut waits = Waits::Nobody;
         let mut at = 0;
         while let Some(&request) = self.queue.get(at) {
             if capped.contains(&request.tenant) || !self.has_share(&request) {
@@ -118,37 +128,26 @@ impl Ledger {
                 }
                 continue;
             }
-            match if stuck { Place::Nowhere } else { self.place(&request, turn) } {
+            match if waits == Waits::Stuck { Place::Nowhere } else { self.place(&request, turn) } {
                 Place::Here(tier) => {
                     if let Some(request) = self.unqueue(at) {
                         self.grant(request, tier, turn);
                     }
                 }
-                Place::Coming => return,
+                Place::Coming => return Waits::Coming,
                 Place::Nowhere if !request.wait => self.refuse(at, self.no_room(&request), turn),
                 // Nobody behind it is granted anything, and only the impatient are answered.
-                Place::Nowhere if self.impatient == 0 => return,
-                Place::Nowhere => (stuck, at) = (true, at + 1),
+                Place::Nowhere if self.impatient == 0 => return Waits::Stuck,
+                Place::Nowhere => (waits, at) = (Waits::Stuck, at + 1),
             }
         }
+        waits
     }
 
     /// Whether a request stays within its tenant's cap.
     fn has_share(&self, request: &Waiting) -> bool {
         let tenant = &self.tenants[usize::from(request.tenant)];
         request.bytes <= tenant.share.cap.saturating_sub(tenant.bytes)
-    }
-
-    /// Whether a request waits for room, and not for its own tenant's frees.
-    pub(super) fn is_waited_for(&self) -> bool {
-        let mut capped: Vec<u16> = Vec::new();
-        self.queue.iter().any(|request| {
-            let waits = !capped.contains(&request.tenant) && self.has_share(request);
-            if !waits {
-                capped.push(request.tenant);
-            }
-            waits
-        })
     }
 
     fn over_cap(&self, request: &Waiting) -> Refusal {

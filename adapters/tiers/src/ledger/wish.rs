@@ -1,11 +1,13 @@
 //! What is wanted of buffers: promotion, demotion, a copy below. At most one wish for each buffer, the latest.
 //!
-//! Allocations come first: while a request waits for room, nothing is promoted. A promotion may evict others, as an allocation
-//! may; a prefetch only takes room that is there. A wish that finds no room and none to be made is over, and its user is told; a
+//! Allocations come first: while room is being made for a request, nothing is promoted. Where only others can help the request,
+//! users' promotions go on: those others may need them to get there. A promotion may evict others, as an allocation
+//! may; a prefetch only takes room that is there, and it and what a second touch wants is given up while a request waits. A wish that finds no room and none to be made is over, and its user is told; a
 //! user's promotion not before all copies have ended that come to that tier. One that
 //! meets a lease or a failure is looked at again when the lease is given back, or at the next tick.
 
 use super::error::Rejected;
+use super::queue::Waits;
 use super::table::{What, Wish};
 use super::words::{Action, Id, Look, TierKind};
 use super::{Ledger, Tier, Turn};
@@ -110,16 +112,20 @@ impl Ledger {
     }
 
     /// Looks at wishes until one waits for room: those that lead down, then those that lead up.
-    pub(super) fn grant_wishes(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn grant_wishes(&mut self, waits: Waits, turn: &mut Turn<'_>) {
         for queue in 0..self.wishes.len() {
             while let Some(&id) = self.wishes[queue].front() {
                 let up = queue == 1;
-                if up && self.is_waited_for() {
+                if up && waits == Waits::Coming {
                     break;
                 }
                 let index = self.buffers.find(id).ok();
                 let wish = index.and_then(|index| self.buffers[index].wish).filter(|wish| wish.is_up() == up);
-                let step = index.zip(wish).map(|(index, wish)| self.step(index, wish, turn));
+                let passes = |wish: Wish| !up || waits == Waits::Nobody || wish.is_told();
+                let step = index.zip(wish).map(|(index, wish)| match passes(wish) {
+                    true => self.step(index, wish, turn),
+                    false => Step::Over(false),
+                });
                 if matches!(step, Some(Step::Coming)) {
                     break;
                 }

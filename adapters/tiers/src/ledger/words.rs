@@ -180,7 +180,7 @@ pub enum Event {
         /// Where.
         tier: Tier,
     },
-    /// The user wants a copy in a better tier, and others evicted for it; not while a request waits. The copy where it was
+    /// The user wants a copy in a better tier, and others evicted for it; not while room is made for a request. The copy where it was
     /// stays. Answered by [`Action::Settled`].
     Promote {
         /// Which buffer.
