@@ -170,7 +170,8 @@ impl Tasks {
     }
 
     /// Waits on this thread for what `begin` makes. Where the driver is helped, this thread runs the tasks that it begins
-    /// and moves their bytes: it wakes nobody.
+    /// and moves their bytes: it wakes nobody. Inside of it, nothing may block for a task that was begun there, but by
+    /// `block_on` of the same queue: nobody else runs those tasks before this returns.
     ///
     /// # Panics
     /// When the future does.

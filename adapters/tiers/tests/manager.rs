@@ -187,6 +187,7 @@ fn bad_input_is_an_error_and_changes_nothing() {
     assert_eq!(buffer.read(0, &mut [0]), Err(Error::Freed));
     assert_eq!(buffer.write(0, &[0]), Err(Error::Freed));
     assert_eq!(manager.sync(&buffer), Err(Error::Freed));
+    assert_eq!((manager.promote(&buffer, 0), manager.demote(&buffer, 1)), (Err(Error::Freed), Err(Error::Freed)));
     let second = builder(directory.path()).build().map(drop);
     assert!(matches!(second, Err(Error::Store(StoreError::Fault(_)))), "one manager a directory");
     let bad = |builder: Builder| builder.build().map(drop).expect_err("it cannot be");
@@ -249,6 +250,18 @@ fn what_is_durable_is_found_also_where_it_is_more_than_a_tier_would_take_in() {
     assert!(cap == 8 * MIB && needs > cap);
     let third = with(needs).expect("as it said");
     (3..14).for_each(|seed| holds(&third.open(&format!("{seed}")).expect("it is there"), seed));
+}
+
+#[test]
+fn all_that_a_tier_of_small_chunks_takes_can_be_made_durable() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = builder(directory.path()).chunk(4096).build().expect("it is built");
+    let hint = Hint { tier: Some(1), keep: false };
+    let options = Options { name: Some("all".into()), hint, ..Options::default() };
+    let all = manager.allocate_with(manager.tiers()[1].view.capacity, options).expect("room");
+    let block = pattern(1, MIB);
+    (0..all.bytes() / MIB).for_each(|at| all.write(at * MIB, &block).expect("written"));
+    manager.sync(&all).expect("a log has room for every chunk");
 }
 
 #[test]

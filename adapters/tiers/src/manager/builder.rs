@@ -310,7 +310,8 @@ fn frames(bytes: u64) -> Result<Frames, Error> {
 }
 
 /// Bytes of buffers that a store takes: seven eighths of its slabs. The rest is for versions that are durable while newer ones
-/// are written, and for the ends of chunks.
+/// are written, for the ends of chunks, and for the logs of small ones: 232 bytes for each (29, twice, in two copies of this log
+/// and of the next), which for the smallest, of 4 KiB, is a seventeenth.
 fn room(options: &StoreOptions) -> u64 {
     let slabs = options.cap.saturating_sub(2 * options.log_bytes) / options.slab_bytes * options.slab_bytes;
     slabs / 8 * 7

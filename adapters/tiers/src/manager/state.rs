@@ -182,8 +182,12 @@ impl State {
     /// Says a wish to the ledger.
     ///
     /// # Errors
-    /// [`Error::Leased`] while a lease is held that it would wait for.
+    /// [`Error::Leased`] while a lease is held that it would wait for; [`Error::Freed`].
     pub(super) fn wish(&mut self, shared: &Arc<Shared>, body: &Body, event: Event) -> Result<(), Error> {
+        if body.is_freed() {
+            self.waiters.remove(&body.id);
+            return Err(Error::Freed);
+        }
         let down = matches!(event, Event::Save { .. });
         if look(&self.bodies, &self.busy, body.id, down) == Look::Leased && !self.busy.contains(&body.id) {
             self.waiters.remove(&body.id);
