@@ -26,7 +26,7 @@ impl Slab {
     /// Makes a file that is not there yet, with all its space.
     ///
     /// # Errors
-    /// The system's; nothing is left behind then.
+    /// The system's; nothing is left behind then, if it can be helped.
     pub fn create(path: &Path, bytes: u64) -> Result<Self, FileFault> {
         Self::create_in((CWD, path), path, bytes)
     }

@@ -107,12 +107,17 @@ fn what_is_there_already_is_taken_in_whatever_capacity_and_caps_say() {
     world.tell(Event::Free { id: world.granted[&1] }).expect("live");
     ask(&mut world, 4, 30, 1, false, hint);
     assert_eq!(valid(&world, world.granted[&4]), [1]);
+    adopt(&mut world, 7, 0, 1, 1);
+    assert_eq!(why(&world, 7), Why::Empty);
     adopt(&mut world, 5, u64::MAX, 1, 1);
     assert_eq!(why(&world, 5), Why::TooLarge, "sums must not overflow");
     let adopted = |ticket, tenant, tier| Event::Adopt { ticket, bytes: 1, tenant, tier };
     assert_eq!(world.tell(adopted(6, 2, 1)), Err(Rejected::NoSuchTenant));
     assert_eq!(world.tell(adopted(6, 0, 2)), Err(Rejected::NoSuchTier));
     assert_eq!(world.tell(adopted(0, 0, 1)), Err(Rejected::TicketInUse));
+    adopt(&mut world, 8, 20, 0, 1);
+    let actions = world.tell(Event::Prefetch { id: world.granted[&8] }).expect("live");
+    assert_eq!(actions, [Action::Copy { id: world.granted[&8], from: 1, to: 0 }], "it belongs where others do");
 }
 
 #[test]

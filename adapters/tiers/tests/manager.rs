@@ -265,6 +265,35 @@ fn all_that_a_tier_of_small_chunks_takes_can_be_made_durable() {
 }
 
 #[test]
+fn a_buffer_that_is_larger_than_its_tier_may_take_in_is_written_and_synced_all_the_same() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let built = |cap| Manager::builder().memory(16 * MIB).directory_of(directory.path(), cap).chunk(256 << 10);
+    let bytes = 15 * MIB / 2;
+    let first = built(64 * MIB).build().expect("it is built");
+    first.sync(&first.allocate_named("large", bytes).expect("room")).expect("durable");
+    let large = first.open("large").expect("it is there");
+    large.write(0, &pattern(1, bytes)).expect("written");
+    first.sync(&large).expect("durable");
+    drop((large, first));
+    let second = built(9 * MIB).build().expect("it is all there");
+    assert!(second.tiers()[1].view.capacity < bytes);
+    let large = second.open("large").expect("it is there");
+    second.promote(&large, 0).expect("memory");
+    large.write(0, &[9; 5]).expect("written");
+    second.sync(&large).expect("a chunk has room");
+    drop((large, second));
+    let mut found = [0; 6];
+    built(9 * MIB)
+        .build()
+        .expect("it is all there")
+        .open("large")
+        .expect("it is there")
+        .read(0, &mut found)
+        .expect("read");
+    assert_eq!(found, [9, 9, 9, 9, 9, pattern(1, 6)[5]]);
+}
+
+#[test]
 fn a_durable_buffer_stays_its_tenants() {
     let directory = tempfile::tempdir().expect("a directory");
     let capped = |cap| builder(directory.path()).tenant(Share::UNLIMITED).tenant(Share { cap, ..Share::UNLIMITED });

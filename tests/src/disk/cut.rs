@@ -56,7 +56,11 @@ impl SimDisk {
         let (mut marks, mut images) = (Marks::default(), Vec::new());
         let mut names = BTreeMap::new();
         for (file, inode, whole) in state.names_left(mood, dice, &mut marks.names_lost) {
-            let under_way = state.writes_under_way(file);
+            // Those to a file that is gone again, and its name another's, went with it.
+            let under_way = match state.names.now.get(&file) {
+                Some(now) if *now == inode => state.writes_under_way(file),
+                _ => Vec::new(),
+            };
             let mut image = state.images[inode].cut(&under_way, mood, dice);
             if !whole && !image.sized {
                 let bytes = size_left(image.now.len(), mood, dice);

@@ -33,9 +33,12 @@ impl Session<'_> {
                 just(*disturbed || others, "leased", "nobody else used the buffer")
             }
             Error::PinnedCap { asked, .. } => {
-                // A copy that began beside a lease has one too, until it ends.
-                let leases =
-                    |flight: &&Flight| matches!(flight.job, Job::Lease { .. } | Job::LeaseMut { .. } | Job::Sync(..));
+                let leases = |flight: &&Flight| match flight.job {
+                    Job::Lease { .. } | Job::LeaseMut { .. } => true,
+                    // A copy that began beside a lease has one too, until it ends.
+                    Job::Sync(..) => flight.disturbed,
+                    _ => false,
+                };
                 let leased: u64 = self.flights.iter().filter(leases).map(|flight| flight.bytes).sum();
                 just(leased.max(*asked) > self.setup.pinned, "pinned cap", "so much is not leased")
             }

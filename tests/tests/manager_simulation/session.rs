@@ -188,12 +188,6 @@ impl Session<'_> {
             if self.world.step() {
                 continue;
             }
-            // While an allocation waits nothing is promoted: what it waits for comes.
-            let waits = self.flights.iter().any(|flight| flight.job.is_waiting());
-            if ticks == TICKS && waits && self.resize(PLENTY)? {
-                ticks = 0;
-                continue;
-            }
             if ticks == TICKS {
                 let left: BTreeSet<_> = self.flights.iter().map(|flight| flight.job.what()).collect();
                 return Err(format!("a hang: no task is ready, no order under way, and there are {left:?}"));

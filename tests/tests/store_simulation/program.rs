@@ -55,7 +55,7 @@ pub fn run(seed: u64, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verd
         lost: false,
         shaken: false,
         unreadable: false,
-        aged: false,
+        aged: Vec::new(),
         stop: u64::MAX,
         tally,
         trace,

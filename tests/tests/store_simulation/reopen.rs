@@ -237,8 +237,10 @@ impl Session<'_> {
             }
             Err(error) => {
                 let just = window.get(&self.world.disk);
-                self.aged |= just.is_err() && opened.log_may_be_lost(&self.world.disk);
-                just.or_else(|why| if self.aged { Ok(()) } else { Err(why) })
+                // Also one of an older log that was followed at an earlier start.
+                let aged = just.is_err() && (!self.aged.is_empty() || opened.log_may_be_lost(&self.world.disk));
+                self.aged.extend(aged.then(|| Arc::downgrade(piece)));
+                just.or_else(|why| if aged { Ok(()) } else { Err(why) })
                     .map_err(|why| format!("get after the start: {error}: {why}"))?;
                 self.tally.excuse("get after the start");
                 self.unreadable = true;

@@ -42,7 +42,7 @@ fn over<'a>(world: World, model: Model, tally: &'a mut Tally, trace: &'a Trace) 
         lost: false,
         shaken: false,
         unreadable: false,
-        aged: false,
+        aged: Vec::new(),
         stop: u64::MAX,
         tally,
         trace,

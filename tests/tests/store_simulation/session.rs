@@ -6,7 +6,7 @@
 use crate::content;
 use crate::model::{Content, Edit, Meta, Model, Outcome};
 use crate::tally::Tally;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use terrace_file::{Change, Frame, Join, Piece, Put, Store, StoreError, StoreOptions};
 use terrace_tests::disk::{Trace, Verdict, Window, World, ready};
 
@@ -32,7 +32,7 @@ pub struct Flight {
 
 enum Job {
     Put(Join<Put>, Content),
-    Get(Join<Result<Frame, StoreError>>, Content),
+    Get(Join<Result<Frame, StoreError>>, Content, Weak<Piece>),
     Commit(Join<Result<(), StoreError>>, usize, usize),
     Tidy(Join<Result<(), StoreError>>),
 }
@@ -54,8 +54,8 @@ pub struct Session<'a> {
     pub shaken: bool,
     /// Of what was found at the start, a piece cannot be read.
     pub unreadable: bool,
-    /// A log that told of what was no more was followed once: pieces that it named stay unreadable.
-    pub aged: bool,
+    /// Pieces that were named by a log that told of what was no more: they stay unreadable.
+    pub aged: Vec<Weak<Piece>>,
     /// Nothing more is driven after so many orders.
     pub stop: u64,
     pub tally: &'a mut Tally,
@@ -91,7 +91,7 @@ impl Session<'_> {
     pub fn begin_get(&mut self, piece: &Arc<Piece>, content: Content) {
         let window = self.note(|| format!("get {content:?}"));
         let join = self.store().get(piece);
-        self.flights.push(Flight { job: Job::Get(join, content), window });
+        self.flights.push(Flight { job: Job::Get(join, content, Arc::downgrade(piece)), window });
     }
 
     pub fn begin_tidy(&mut self) {
@@ -178,13 +178,14 @@ impl Session<'_> {
                     }
                 }
             }
-            Job::Get(join, content) => {
+            Job::Get(join, content, piece) => {
                 let Some(got) = ready(join) else { return Ok(false) };
                 match got {
                     Ok(frame) if content::identify(&frame[..content.bytes]) == Some(content.id) => tally.read += 1,
                     Ok(_) => return Err(format!("wrong bytes: {content:?}")),
                     Err(error) => {
-                        let just = window.get(disk).or_else(|why| if self.aged { Ok(()) } else { Err(why) });
+                        let aged = self.aged.iter().any(|aged| aged.ptr_eq(piece));
+                        let just = window.get(disk).or_else(|why| if aged { Ok(()) } else { Err(why) });
                         just.map_err(|why| format!("get {content:?}: {error}: {why}"))?;
                         tally.excuse("get");
                     }

@@ -149,9 +149,10 @@ impl Driver for Threads {
 
 impl Engine for Threads {
     fn submit(&self, requests: Vec<Request>) {
+        // One stays here: nobody is woken for it. Not a sync, which takes long and may be another's.
+        let short = requests.first().is_some_and(|request| request.op != Op::Sync);
         let mut requests = requests.into_iter();
-        // One stays here: nobody is woken for it.
-        if drives(self.shared.number()) && OWN.with_borrow(Option::is_none) {
+        if short && drives(self.shared.number()) && OWN.with_borrow(Option::is_none) {
             OWN.set(requests.next().map(|request| (Arc::clone(&self.shared), request)));
         }
         let others = requests.len();

@@ -203,6 +203,7 @@ impl Shared {
         }
         // Who finds no room while the smaller file and the larger one are there waits, and then looks again.
         let _growing = self.growing.lock().await;
+        self.sweep(log).await;
         let small = log.spare.map(|generation| (File::Log(generation), file_bytes(log.ahead)));
         // seeded: beside: small.map_or(0, |(_, bytes)| bytes) => 0
         let kept = self.space.keep(log.reserve(blocks), small.map_or(0, |(_, bytes)| bytes))?;
@@ -279,12 +280,27 @@ impl Shared {
     /// Makes a file. Of one that cannot be made nothing is left, or what may be left is counted until it can be removed.
     pub(super) async fn make(&self, file: File, bytes: u64) -> Result<(), StoreError> {
         let Err(fault) = ask(&*self.disk, Order::Create { file, bytes }).await.result else { return Ok(()) };
-        // One that is there already is not ours to remove.
-        if fault.reason != Reason::Exists && ask(&*self.disk, Order::Remove { file }).await.result.is_err() {
+        // One that is there already is not ours to remove; where nothing may be made, nothing was.
+        if !matches!(fault.reason, Reason::Exists | Reason::Denied) {
             // seeded: stumps_counted: self.space.add_stump(file, bytes) => ()
             self.space.add_stump(file, bytes);
+            self.sweep_stumps().await;
         }
         Err(fault.into())
+    }
+
+    /// Removes what may be left of files that could not be made. Whether there was any.
+    pub(super) async fn sweep_stumps(&self) -> bool {
+        let mut any = false;
+        for (file, bytes) in self.space.take_stumps() {
+            match ask(&*self.disk, Order::Remove { file }).await.result {
+                Ok(_) => any = true,
+                Err(_) => self.space.add_stump(file, bytes),
+            }
+            // Until here, or once more from here on.
+            self.space.uncount(bytes);
+        }
+        any
     }
 
     /// Removes files that are not needed any more. What cannot be removed is tried again later.

@@ -116,7 +116,7 @@ struct Shared {
     frames: Frames,
     options: StoreOptions,
     space: Arc<Space>,
-    /// Held by who makes a slab.
+    /// Held by who makes a slab, or by whom files are more for a while than they will be. Taken after `log`.
     growing: async_lock::Mutex<()>,
     map: Mutex<Map>,
     /// Held by who writes the log. `None` only before the store is open.

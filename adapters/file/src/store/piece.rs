@@ -168,7 +168,8 @@ impl Shared {
                 return Ok(extent);
             }
             // Again: others, who found room without waiting, may have taken all that was made.
-            if bytes > self.options.slab_bytes || !self.grow().await? {
+            // seeded: stumps_retried: self.sweep_stumps().await => false
+            if bytes > self.options.slab_bytes || !(self.grow().await? || self.sweep_stumps().await) {
                 return Err(self.space.full(bytes));
             }
         }

@@ -164,13 +164,12 @@ impl Ledger {
         tenant.share.caps[usize::from(tier)].saturating_sub(tenant.held[usize::from(tier)])
     }
 
-    /// Whether a copy of a buffer could come into a tier if there were room: it is large enough, does not rest, and the
-    /// tenant's cap allows it.
+    /// Whether a copy of a buffer could come into a tier if there were room: it does not rest, and is large enough and the
+    /// tenant's cap allows it, or there is an old copy already.
     pub(super) fn is_open(&self, tier: Tier, buffer: &Buffer) -> bool {
         let state = &self.tiers[usize::from(tier)];
-        state.capacity >= buffer.bytes
-            && state.rests_until.is_none()
-            && (buffer.residence.present(tier) || self.cap_room(tier, buffer.tenant) >= buffer.bytes)
+        let may = state.capacity.min(self.cap_room(tier, buffer.tenant)) >= buffer.bytes;
+        state.rests_until.is_none() && (may || buffer.residence.present(tier))
     }
 
     /// Whether a copy of a buffer fits into a tier now, beside `others` bytes that will come into it.

@@ -173,8 +173,7 @@ impl Ledger {
                 self.enqueue(Waiting { ticket, bytes, tenant, wait, hint }, turn)
             }
             Event::Adopt { ticket, bytes, tenant, tier } => {
-                let hint = Hint { tier: Some(tier), keep: false };
-                self.adopt(Waiting { ticket, bytes, tenant, wait: false, hint }, tier, turn)
+                self.adopt(Waiting { ticket, bytes, tenant, wait: false, hint: Hint::default() }, tier, turn)
             }
             Event::Cancel { ticket } => self.cancel(ticket, turn),
             Event::Free { id } => self.free(id, turn),

@@ -1,7 +1,9 @@
 //! Who gets memory, where, and who waits.
 //!
 //! The order: first come, first served. Nobody is granted anything while somebody who came before waits, but for one reason: a
-//! tenant that is at its cap waits for its own frees, and only its own requests wait behind it.
+//! tenant that is at its cap waits for its own frees, and only its own requests wait behind it. (What is adopted at a start is no
+//! request.) Promotions that users want go on while only others can help the first who waits: it waits as long as those keep the
+//! room.
 //!
 //! The place: the tier of the hint, then memory from the best on, then files; the first where there is room or where room
 //! can be made. A request for more than every memory tier holds goes to a file tier, to be used by parts.
@@ -77,7 +79,8 @@ impl Ledger {
         let used = self.tiers.get(usize::from(tier)).ok_or(Rejected::NoSuchTier)?.used;
         let largest = MOST.saturating_sub(used);
         if request.bytes == 0 || request.bytes > largest {
-            let error = Refusal { why: Why::TooLarge, asked: request.bytes, largest };
+            let why = if request.bytes == 0 { Why::Empty } else { Why::TooLarge };
+            let error = Refusal { why, asked: request.bytes, largest };
             turn.out.push(Action::Refuse { ticket: request.ticket, error });
             return Ok(());
         }

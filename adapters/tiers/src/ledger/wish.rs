@@ -2,7 +2,7 @@
 //!
 //! Allocations come first: while room is being made for a request, nothing is promoted. Where only others can help the request,
 //! users' promotions go on: those others may need them to get there. A promotion may evict others, as an allocation
-//! may; a prefetch only takes room that is there, and it and what a second touch wants is given up while a request waits. A wish that finds no room and none to be made is over, and its user is told; a
+//! may; a prefetch only takes room that is there, and it and what a second touch wants is given up while only others can help. A wish that finds no room and none to be made is over, and its user is told; a
 //! user's promotion not before all copies have ended that come to that tier. One that
 //! meets a lease or a failure is looked at again when the lease is given back, or at the next tick.
 

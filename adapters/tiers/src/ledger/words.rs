@@ -144,8 +144,8 @@ pub enum Event {
         /// Where, best.
         hint: Hint,
     },
-    /// A buffer is there since an earlier start: granted at once in its tier, also beyond capacity and caps. Refused only where
-    /// sums would overflow. A tier, or a tenant, that has more than it may takes nothing in until enough of it has left.
+    /// A buffer is there since an earlier start: granted at once in its tier, also beyond capacity and caps. Refused only when it
+    /// is empty, and where sums would overflow. A tier, or a tenant, that has more than it may takes nothing in until enough of it has left.
     Adopt {
         /// Names the request; not in use.
         ticket: u64,
@@ -168,7 +168,7 @@ pub enum Event {
         id: Id,
     },
     /// A buffer was used. Not needed for each use: a search for room sees [`Look::Used`] too. The second within the window
-    /// promotes, and evicts for it.
+    /// promotes, and evicts for it, unless a request waits that only others can help.
     Touch {
         /// Which.
         id: Id,
@@ -202,7 +202,7 @@ pub enum Event {
         /// Where.
         to: Tier,
     },
-    /// It will be used soon: promoted if there is room.
+    /// It will be used soon: promoted if there is room and no request waits for any.
     Prefetch {
         /// Which buffer.
         id: Id,
@@ -310,7 +310,7 @@ pub enum Action {
         /// Whether it is so.
         met: bool,
     },
-    /// A tier's level changed. Above its capacity, after [`Event::Resize`], it is critical.
+    /// A tier's level changed. Above its capacity, after [`Event::Resize`] or [`Event::Adopt`], it is critical.
     Pressure {
         /// Which.
         tier: Tier,

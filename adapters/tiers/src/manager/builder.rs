@@ -143,7 +143,8 @@ impl Builder {
         self
     }
 
-    /// One more tenant; without any there is one without limits.
+    /// One more tenant; without any there is one without limits. What is durable stays its tenant's, by number, after a restart,
+    /// also above its caps; the first one's where there are fewer now.
     pub fn tenant(mut self, share: Share) -> Self {
         self.tenants.push(share);
         self

@@ -289,7 +289,7 @@ impl Manager {
         self.shared.tasks.spawn(async move { shared.wish(&buffer.handle.body, event, to).await })
     }
 
-    /// Says that a buffer will be used soon: it is brought up if there is room.
+    /// Says that a buffer will be used soon: it is brought up if there is room, and nobody waits for any.
     ///
     /// # Errors
     /// [`Error::Freed`].
