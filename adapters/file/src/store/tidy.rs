@@ -59,7 +59,6 @@ impl Shared {
 
     async fn remove_vacant(&self, log: &mut Log, keep: usize) {
         // Who finds no room meanwhile waits, and then looks again: what is being removed still counts.
-        // seeded: removal_alone: self.growing.lock().await => ()
         let _growing = self.growing.lock().await;
         let vacant = self.space.take_vacant(keep);
         log.garbage.extend(vacant.into_iter().map(|(slab, bytes)| (File::Slab(slab), bytes)));

@@ -181,10 +181,11 @@ impl Builder {
         self
     }
 
-    /// Makes the manager, and finds what is durable.
+    /// Makes the manager, and finds what is durable, also where it is more than a tier would take in: such a tier takes nothing
+    /// more until enough is freed.
     ///
     /// # Errors
-    /// [`Error::BadSetting`], [`Error::Setup`]; those of stores: nothing is lost.
+    /// [`Error::BadSetting`], [`Error::Setup`]; those of stores, as of a cap below what is durable: nothing is lost.
     pub fn build(self) -> Result<Manager, Error> {
         let tasks = self.tasks.clone();
         let join = self.build_async()?;
