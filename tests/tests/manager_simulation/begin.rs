@@ -49,6 +49,20 @@ impl Session<'_> {
                 Job::Allocate { join, name, bytes, wait }
             },
         );
+        self.contest(key);
+    }
+
+    /// Of two who ask for the same name together, one finds it taken, whatever comes of the other.
+    fn contest(&mut self, key: u64) {
+        let asked = |flight: &Flight| match &flight.job {
+            Job::Allocate { name, .. } => name.clone(),
+            _ => None,
+        };
+        let Some(name) = self.flights.iter().find(|flight| flight.key == key).and_then(asked) else { return };
+        let rivals = self.flights.iter_mut().filter(|flight| asked(flight).as_ref() == Some(&name));
+        let rivals: Vec<_> = rivals.collect();
+        let contested = rivals.len() > 1;
+        rivals.into_iter().for_each(|flight| flight.disturbed |= contested);
     }
 
     /// Whether a write of a buffer is under way.

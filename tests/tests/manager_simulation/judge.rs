@@ -47,12 +47,9 @@ impl Session<'_> {
             }
             Error::NoRoom { .. } => Ok("no room in the tier"),
             Error::NameTaken(taken) => {
-                let asks =
-                    |flight: &Flight| matches!(&flight.job, Job::Allocate { name: Some(name), .. } if name == taken);
-                let twice = self.flights.iter().filter(|flight| asks(flight)).count() > 1;
                 // It may have been removed since.
                 let named = self.model.values().any(|buffer| buffer.name.as_ref() == Some(taken));
-                just(twice || named, "name taken", "nobody has or had the name")
+                just(*disturbed || named, "name taken", "nobody has or had the name")
             }
             Error::NoTier(_) => {
                 let bytes = buffer.map_or(u64::MAX, |buffer| buffer.bytes as u64);

@@ -39,7 +39,7 @@ pub struct Flight {
     pub key: u64,
     pub job: Job,
     pub window: Window,
-    /// Others used the buffer meanwhile.
+    /// Others used the buffer meanwhile, or asked for the name.
     pub disturbed: bool,
     /// The buffer's, which may have been freed since.
     pub bytes: u64,
