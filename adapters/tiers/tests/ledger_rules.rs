@@ -212,3 +212,25 @@ fn numbers_are_used_again_and_names_are_not() {
     }
     assert_eq!(world.ledger.ids().collect::<Vec<_>>(), [first]);
 }
+
+#[test]
+fn users_promotions_pass_a_request_that_only_others_can_help() {
+    let mut world = World::new(settings(1, &[100, 100]));
+    let leased = take(&mut world, 0, 60);
+    world.leased.insert(leased);
+    let hint = Hint { tier: Some(1), keep: false };
+    for (ticket, bytes) in [(1, 80), (2, 10), (3, 10)] {
+        ask(&mut world, ticket, bytes, 0, false, hint);
+    }
+    let [promoted, fetched] = [2, 3].map(|ticket| world.granted[&ticket]);
+    patient(&mut world, 4, 90);
+    assert_eq!(world.tell(Event::Prefetch { id: fetched }), Ok(vec![]));
+    let actions = world.tell(Event::Promote { id: promoted, to: 0 }).expect("a tier");
+    assert_eq!(actions, [Action::Copy { id: promoted, from: 1, to: 0 }], "who has the lease may need it to end");
+    settle(&mut world);
+    assert_eq!((valid(&world, promoted), world.asked.len()), (vec![0, 1], 1));
+    world.leased.remove(&leased);
+    world.tell(Event::Free { id: leased }).expect("live");
+    settle(&mut world);
+    assert_eq!((valid(&world, world.granted[&4]), valid(&world, fetched)), (vec![0], vec![1]));
+}

@@ -77,3 +77,26 @@ fn leases_take_their_turn_with_calls() {
         }
     });
 }
+
+#[test]
+fn a_copy_that_began_beside_a_reader_is_waited_for_when_the_reader_is_gone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = Manager::builder().memory(64 << 20).directory_of(directory.path(), 256 << 20).build().expect("built");
+    for name in ["write", "lease", "remove"] {
+        let buffer = manager.allocate_named(name, 16 << 20).expect("room");
+        buffer.write(0, &[1]).expect("written");
+        let files = || manager.tiers()[1].view.used;
+        let (lease, before) = (buffer.lease_best().expect("memory"), files());
+        let synced = manager.sync_async(&buffer);
+        while files() == before {
+            std::thread::yield_now();
+        }
+        drop(lease);
+        match name {
+            "write" => buffer.write(0, &[2]).expect("the copy ends"),
+            "lease" => buffer.lease_mut().expect("the copy ends")[0] = 2,
+            _ => manager.remove(name).expect("the copy ends"),
+        }
+        assert!(matches!(synced.wait(), Ok(()) | Err(Error::Freed)));
+    }
+}

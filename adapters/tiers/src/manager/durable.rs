@@ -249,7 +249,7 @@ impl Shared {
         // Without files nothing is durable.
         let keeper = body.name.as_ref().and_then(|(name, _)| self.keeper(body, name).ok());
         loop {
-            let ended = body.ended();
+            let (ended, changed) = (body.ended(), body.changed.listen());
             let freed = {
                 let mut state = self.state();
                 let freed = state.free(self, body);
@@ -261,6 +261,7 @@ impl Shared {
             };
             match freed {
                 Err(Rejected::Leased) if body.was_called(ended) => body.calls_over().await,
+                Err(Rejected::Leased) if self.is_copied(body) => changed.await,
                 freed => break freed?,
             }
         }

@@ -110,10 +110,11 @@ impl Buffer {
         let body = &self.handle.body;
         Shared::inside(body, offset, from.len() as u64)?;
         if let Some(_turn) = body.turn.try_write()
-            && self.shared.write_memory(body, offset, from)?.is_some()
+            && matches!(self.shared.write_memory(body, offset, from), Ok(Some(())))
         {
             return Ok(());
         }
+        // Also what is refused: a copy that began beside a reader is waited for.
         self.shared.tasks.block_on(|| self.write_async(offset, from.to_vec()))
     }
 

@@ -29,7 +29,7 @@ pub struct LeaseMut<'a> {
 /// What came of a try to take a lease.
 enum Turn<T> {
     Taken(T),
-    /// The bytes are not in memory, or are being moved.
+    /// The bytes are not in memory, or are being moved or copied.
     Below,
     /// A call is in the way that will have ended soon.
     Called,
@@ -89,6 +89,8 @@ impl Buffer {
         match attempt() {
             Ok(taken) => Ok(taken.map_or(Turn::Below, Turn::Taken)),
             Err(Error::Leased) if body.was_called(ended) => Ok(Turn::Called),
+            // Moved, as others read it: its end is waited for.
+            Err(Error::Leased) if self.shared.is_copied(body) => Ok(Turn::Below),
             Err(error) => Err(error),
         }
     }

@@ -48,7 +48,7 @@ pub(super) struct State {
     /// The ledger's next answer for it is to a wish that nobody waits for any more.
     stale: Option<Id>,
     /// Buffers that are copied under a lease of the copy's own, while others read.
-    sharing: BTreeSet<Id>,
+    pub sharing: BTreeSet<Id>,
     /// Names in use; a buffer that is being made has no id yet.
     pub names: BTreeMap<String, Option<Id>>,
     pub next_object: u64,
