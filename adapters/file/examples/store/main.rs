@@ -3,11 +3,12 @@
 //! `cargo run --release -p terrace-file --example store [DIRECTORY [WORD...]]`: the parts whose names have one of the words
 //! (`ring 64`, `threads 4096`, `ring durable`, `idle`, `reopen`, and so on), or all.
 //!
-//! A gigabyte, put and got whole in pieces of 64 KiB (16 at once) and of 4 MiB (4 at once), five rounds in which every way has
-//! its turn. The raw loops are io_uring on one thread, and pread and pwrite on 16 threads. One ratio is over the better of the
-//! raw loop at this depth and at twice the depth; the other over the raw loop that takes a checksum of its bytes too: a disk of
-//! a virtual machine is a thread of the host's that copies, and slower when its bytes are looked at. Then durable puts,
-//! processor time when idle, the page cache, and opening a store of a million entries.
+//! A gigabyte, put and got whole in pieces of 64 KiB and of 4 MiB, five rounds in which every way has its turn. The raw loops
+//! are io_uring on one thread, with up to 64 and 16 requests under way, and pread and pwrite on 16 threads. The store is asked
+//! for as much by one caller, and by four with 64 and 32 under way together, of which 16 at once go to the disk. One ratio is
+//! over the best raw loop; the other over one that takes a checksum of its bytes too: a disk of a virtual machine is a thread
+//! of the host's that copies, and slower when its bytes are looked at. Then durable puts, processor time when idle, the page
+//! cache, and opening a store of a million entries.
 
 mod durable;
 mod raw;
@@ -23,9 +24,6 @@ use std::time::Instant;
 use terrace_file::{Directory, Disk, EngineKind, Frames, Piece, Store, StoreOptions, Tasks};
 
 const ROUNDS: usize = 5;
-
-/// Raw at this depth and at twice the depth, raw with checksums, and the store.
-const WAYS: usize = 4;
 
 type Error = Box<dyn std::error::Error>;
 
@@ -106,11 +104,13 @@ fn main() -> Result<(), Error> {
     let wanted = |part: String| words.is_empty() || words.iter().any(|word| part.contains(word));
     let home = tempfile::tempdir_in(directory)?;
     let raw = Raw::new(home.path())?;
-    for (name, kind, threads) in [("ring", EngineKind::Ring, 1), ("threads", EngineKind::Threads, raw::THREADS)] {
+    for (name, kind, sides) in
+        [("ring", EngineKind::Ring, [RING_64K, RING_4M]), ("threads", EngineKind::Threads, [THREADS_64K, THREADS_4M])]
+    {
         let ground = Ground::open(&home.path().join(name), kind, 3 << 30)?;
-        for (bytes, depth) in [(64 << 10, 16), (4 << 20, 4)] {
-            if wanted(format!("{name} {}", bytes >> 10)) {
-                engine(&ground, &raw, (name, threads), (bytes, depth))?;
+        for sides in sides {
+            if wanted(format!("{name} {}", sides.bytes >> 10)) {
+                engine(&ground, &raw, name, sides)?;
             }
         }
         if wanted(format!("{name} durable")) {
@@ -126,63 +126,80 @@ fn main() -> Result<(), Error> {
     }
 }
 
+/// What is compared: pieces of so many bytes.
+#[derive(Clone, Copy)]
+struct Sides {
+    bytes: usize,
+    /// Requests of raw loops on a ring; of one with threads, none: each thread has one.
+    depths: &'static [usize],
+    /// Threads that ask the store, and what each has under way.
+    callers: usize,
+    own: usize,
+}
+
+const RING_64K: Sides = Sides { bytes: 64 << 10, depths: &[16, 32, 64], callers: 1, own: 64 };
+const RING_4M: Sides = Sides { bytes: 4 << 20, depths: &[4, 8, 16], callers: 1, own: 16 };
+const THREADS_64K: Sides = Sides { bytes: 64 << 10, depths: &[], callers: 4, own: 16 };
+const THREADS_4M: Sides = Sides { bytes: 4 << 20, depths: &[], callers: 4, own: 8 };
+
+/// Seconds, and processor seconds, of each round of one way.
+type Times = Vec<(f64, f64)>;
+
 /// One engine at one size.
-fn engine(
-    ground: &Ground,
-    raw: &Raw,
-    (name, threads): (&str, usize),
-    (bytes, depth): (usize, usize),
-) -> Result<(), Error> {
-    let own = if threads == 1 { 2 * depth } else { 1 };
-    let mut times = [const { Vec::new() }; 2 * WAYS];
+fn engine(ground: &Ground, raw: &Raw, name: &str, sides: Sides) -> Result<(), Error> {
+    let Sides { bytes, depths, callers, own } = sides;
+    let most = depths.last().copied();
+    // For puts and for gets: raw, raw with checksums, the store.
+    let mut times = [(); 2].map(|()| (vec![Times::new(); depths.len().max(1)], Times::new(), Times::new()));
     for round in 0..=ROUNDS {
-        let mut timed = |way: usize, work: &mut dyn FnMut() -> Result<(), Error>| {
+        let timed = |times: &mut Times, work: &mut dyn FnMut() -> Result<(), Error>| {
             let (begun, before) = (Instant::now(), cpu());
             work()?;
             // The first round touches everything once.
             if round > 0 {
-                times[way].push((begun.elapsed().as_secs_f64(), cpu() - before));
+                times.push((begun.elapsed().as_secs_f64(), cpu() - before));
             }
             Ok::<_, Error>(())
         };
         let mut pieces = Vec::new();
-        for (way, write) in [(0, true), (WAYS, false)] {
-            let one = |depth, checked| match (threads, Work { write, checked, bytes }) {
-                (1, work) => raw.ring(work, depth),
-                (_, work) => raw.threads(work),
+        for ((plain, checked, store), write) in times.iter_mut().zip([true, false]) {
+            let one = |depth: Option<usize>, checked| match (depth, Work { write, checked, bytes }) {
+                (Some(depth), work) => raw.ring(work, depth),
+                (None, work) => raw.threads(work),
             };
-            timed(way, &mut || one(depth, false))?;
-            timed(way + 1, &mut || one(2 * depth, false))?;
-            timed(way + 2, &mut || one(2 * depth, true))?;
-            timed(way + 3, &mut || {
+            for (at, times) in plain.iter_mut().enumerate() {
+                timed(times, &mut || one(depths.get(at).copied(), false))?;
+            }
+            timed(checked, &mut || one(most, true))?;
+            timed(store, &mut || {
                 match write {
-                    true => pieces = ground.put(bytes, threads, own),
-                    false => ground.get(&pieces, threads, own),
+                    true => pieces = ground.put(bytes, callers, own),
+                    false => ground.get(&pieces, callers, own),
                 }
                 Ok(())
             })?;
         }
     }
-    for (way, what) in [(0, "put"), (WAYS, "get")] {
-        let median = |way: usize| {
-            let mut sorted: Vec<f64> = times[way].iter().map(|time| time.0).collect();
-            sorted.sort_by(f64::total_cmp);
-            FILE as f64 / f64::from(1 << 30) / sorted[ROUNDS / 2]
-        };
-        let cpu = |way: usize| times[way].iter().map(|time| time.1).sum::<f64>() / ROUNDS as f64;
-        let (base, checked, ours) = (median(way).max(median(way + 1)), median(way + 2), median(way + 3));
+    for ((plain, checked, store), what) in times.iter().zip(["put", "get"]) {
+        let (base, base_cpu) = plain.iter().map(speed).max_by(|a, b| a.0.total_cmp(&b.0)).ok_or("a raw loop")?;
+        let ((checked, checked_cpu), (ours, our_cpu)) = (speed(checked), speed(store));
         println!(
-            "{name:8} {:5} KiB {what}  raw {base:5.2} GiB/s {:5.2} CPU-s/GiB   checked {checked:5.2} {:5.2}   \
-             store {ours:5.2} {:5.2}   over raw {:5.2}, over checked {:5.2}",
+            "{name:8} {:5} KiB {what}  raw {base:5.2} GiB/s {base_cpu:5.2} CPU-s/GiB   checked {checked:5.2} {checked_cpu:5.2}   \
+             store {ours:5.2} {our_cpu:5.2}   over raw {:5.2}, over checked {:5.2}",
             bytes >> 10,
-            cpu(way),
-            cpu(way + 2),
-            cpu(way + 3),
             ours / base,
             ours / checked,
         );
     }
     Ok(())
+}
+
+/// GiB a second in the median round, and processor seconds for a GiB.
+fn speed(times: &Times) -> (f64, f64) {
+    let mut sorted: Vec<f64> = times.iter().map(|time| time.0).collect();
+    sorted.sort_by(f64::total_cmp);
+    let gib = FILE as f64 / f64::from(1 << 30);
+    (gib / sorted[ROUNDS / 2], times.iter().map(|time| time.1).sum::<f64>() / ROUNDS as f64 / gib)
 }
 
 /// Seconds of processor time of this process so far.
