@@ -59,10 +59,10 @@ impl Session<'_> {
             _ => None,
         };
         let Some(name) = self.flights.iter().find(|flight| flight.key == key).and_then(asked) else { return };
-        let rivals = self.flights.iter_mut().filter(|flight| asked(flight).as_ref() == Some(&name));
-        let rivals: Vec<_> = rivals.collect();
-        let contested = rivals.len() > 1;
-        rivals.into_iter().for_each(|flight| flight.disturbed |= contested);
+        let is_rival = |flight: &Flight| asked(flight).as_ref() == Some(&name);
+        if self.flights.iter().filter(|flight| is_rival(flight)).count() > 1 {
+            self.flights.iter_mut().filter(|flight| is_rival(flight)).for_each(|flight| flight.disturbed = true);
+        }
     }
 
     /// Whether a write of a buffer is under way.

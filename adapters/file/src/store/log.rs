@@ -291,26 +291,29 @@ impl Shared {
 
     /// Removes what may be left of files that could not be made. Whether there was any.
     pub(super) async fn sweep_stumps(&self) -> bool {
-        let mut any = false;
-        for (file, bytes) in self.space.take_stumps() {
-            match ask(&*self.disk, Order::Remove { file }).await.result {
-                Ok(_) => any = true,
-                Err(_) => self.space.add_stump(file, bytes),
-            }
-            // Until here, or once more from here on.
-            self.space.uncount(bytes);
-        }
+        let stumps = self.space.take_stumps();
+        let many = stumps.len();
+        let left = self.remove_files(stumps).await;
+        let any = left.len() < many;
+        self.space.keep_stumps(left);
         any
     }
 
     /// Removes files that are not needed any more. What cannot be removed is tried again later.
     pub(super) async fn sweep(&self, log: &mut Log) {
         log.garbage.extend(self.space.take_stumps());
-        for (file, bytes) in std::mem::take(&mut log.garbage) {
+        log.garbage = self.remove_files(std::mem::take(&mut log.garbage)).await;
+    }
+
+    /// Removes files, with their bytes. Those that are left.
+    async fn remove_files(&self, files: Vec<(File, u64)>) -> Vec<(File, u64)> {
+        let mut left = Vec::new();
+        for (file, bytes) in files {
             match ask(&*self.disk, Order::Remove { file }).await.result {
                 Ok(_) => self.space.uncount(bytes),
-                Err(_) => log.garbage.push((file, bytes)),
+                Err(_) => left.push((file, bytes)),
             }
         }
+        left
     }
 }

@@ -240,6 +240,11 @@ impl Space {
         std::mem::take(&mut self.state().stumps)
     }
 
+    /// Those that could not be removed.
+    pub(super) fn keep_stumps(&self, left: Vec<(File, u64)>) {
+        self.state().stumps.extend(left);
+    }
+
     /// Counts a file that was there.
     pub(super) fn count(&self, bytes: u64) {
         self.state().others += bytes;
