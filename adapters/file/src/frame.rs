@@ -47,8 +47,9 @@ impl Frames {
     /// # Errors
     /// The system's, as for memory.
     pub fn new(bytes: usize) -> std::io::Result<Self> {
-        let bytes = bytes.max(1).next_multiple_of(HUGE);
-        let mapped = bytes + HUGE;
+        let short = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        let bytes = bytes.max(1).checked_next_multiple_of(HUGE).ok_or_else(short)?;
+        let mapped = bytes.checked_add(HUGE).ok_or_else(short)?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a new mapping at a place of the system's choice.
         let mapping = unsafe { mmap_anonymous(null_mut(), mapped, access, flags) }?;
@@ -59,7 +60,9 @@ impl Frames {
         // SAFETY: inside the mapping. Refused: small pages do.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         // A frame is at least a page; the range's numbers are offsets from here, from 1 page on: 0 is no address.
-        let slots = vec![Slot::EMPTY; bytes / ALIGN + 2];
+        let (mut slots, count) = (Vec::new(), bytes / ALIGN + 2);
+        slots.try_reserve_exact(count).map_err(|_| short())?;
+        slots.resize(count, Slot::EMPTY);
         let mut range = Range::new(slots, ALIGN as u64, GoodFit::new()).map_err(std::io::Error::other)?;
         range.add_region(ALIGN as u64, bytes as u64).map_err(std::io::Error::other)?;
         Ok(Self {

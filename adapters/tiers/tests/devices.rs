@@ -298,3 +298,20 @@ fn what_is_durable_is_found_in_whichever_directory_it_is() {
     assert_eq!(with(&both).map(drop), Err(Error::Twice("first".into())));
     holds(&with(&[("old", TierKind::Hdd)]).expect("it is built").open("first").expect("nothing is lost"), 4);
 }
+
+#[test]
+fn a_wish_that_is_rejected_changes_nothing_of_the_one_before() {
+    let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
+    device.set_capacity(3 * MIB);
+    let stream = device.stream().expect("a stream");
+    let manager = builder(&device, directory.path()).build().expect("it is built");
+    let hint = Hint { tier: Some(MEMORY), ..Hint::default() };
+    let buffer = manager.allocate_with(2 * MIB, Options { hint, ..Options::default() }).expect("room in memory");
+    let _others = DeviceBuffer::<u8>::new(&device, &stream, 2 * MIB as usize).expect("room");
+    assert!(
+        matches!(manager.promote(&buffer, DEVICE), Err(Error::Device(_))),
+        "the tier has room, the device has none"
+    );
+    assert!(matches!(manager.promote(&buffer, 99), Err(Error::Rejected(_))));
+    assert_eq!(manager.demote(&buffer, FILES), Ok(()));
+}

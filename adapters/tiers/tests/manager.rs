@@ -194,6 +194,14 @@ fn bad_input_is_an_error_and_changes_nothing() {
     assert!(matches!(bad(Manager::builder().memory(0)), Error::Setup(_)));
     assert!(matches!(bad(Manager::builder().directory_of(home.path(), 0)), Error::Store(StoreError::BadOptions(_))));
     assert!(matches!(bad(builder(home.path()).chunk(1000)), Error::BadSetting(_)));
+    for bytes in [u64::MAX, 1 << 62] {
+        assert!(matches!(bad(Manager::builder().memory(bytes)), Error::Memory(_)));
+    }
+    let vast =
+        builder(home.path()).directory_of(home.path().join("vast"), 1 << 60).build().expect("nothing is made yet");
+    let largest = (256 << 10) << 24;
+    let many = Refusal { why: Why::TooLarge, asked: largest + 1, largest };
+    assert_eq!(vast.allocate(largest + 1).map(drop), Err(Error::Refused(many)));
     assert!(matches!(bad(Manager::builder().directory("/proc/nothing")), Error::Store(StoreError::Fault(_))));
     manager.check().expect("sound");
 }

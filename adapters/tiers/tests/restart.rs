@@ -107,3 +107,18 @@ fn a_durable_buffer_stays_its_tenants() {
     let third = builder(directory.path()).build().expect("it is built");
     assert_eq!(third.open("a").expect("it is there").bytes(), MIB);
 }
+
+#[test]
+fn chunks_that_are_too_large_to_be_read_are_told_at_the_start() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let with = |chunk| Manager::builder().memory(8 * MIB).directory_of(directory.path(), 1 << 30).chunk(chunk).build();
+    let first = with(4 << 20).expect("it is built");
+    let buffer = first.allocate_named("large", 4 * MIB).expect("room");
+    buffer.write(0, &pattern(1, 4 * MIB)).expect("written");
+    first.sync(&buffer).expect("durable");
+    drop((buffer, first));
+    let refused = with(4096).map(drop);
+    assert_eq!(refused, Err(Error::Chunks { name: "large".into(), bytes: 4 << 20 }));
+    // A thirty-second is enough.
+    holds(&with(128 << 10).expect("nothing is lost").open("large").expect("it is there"), 1);
+}

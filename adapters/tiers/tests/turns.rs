@@ -1,23 +1,31 @@
 //! Who waits for whom in a manager, and who does not wait any more.
 #![cfg(target_os = "linux")]
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-use terrace_file::{Directory, EngineKind, Join, StoreOptions, Tasks};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use terrace_device::Device;
+use terrace_file::{Directory, EngineKind, StoreOptions, Tasks};
+use terrace_tiers::ledger::Hint;
+use terrace_tiers::manager::Builder;
 use terrace_tiers::{Error, Manager, Options};
 
 const MIB: u64 = 1 << 20;
 
-#[test]
-fn who_asks_no_more_is_in_nobodys_way() {
+/// A manager whose tasks run when the test lets them, above 64 MiB of files.
+fn by_hand(builder: Builder) -> (TempDir, Tasks, Manager) {
     let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Tasks::new());
     let files = Directory::open(directory.path(), EngineKind::Best, &Tasks::new()).expect("it opens");
-    let builder = Manager::builder().memory(MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
-    let build = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
-    let manager = drive(&tasks, build).expect("it is built");
+    let builder = builder.disk(Arc::new(files), StoreOptions::new(64 * MIB)).tasks(&tasks).upkeep(Duration::ZERO);
+    let manager = drive(&tasks, builder.build_async().expect("it begins")).expect("it is built");
+    (directory, tasks, manager)
+}
+
+#[test]
+fn who_asks_no_more_is_in_nobodys_way() {
+    let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
     let ask = |bytes, wait| manager.allocate_async(bytes, Options { wait, ..Options::default() });
     let held = drive(&tasks, ask(manager.tiers()[1].view.capacity - MIB, false)).expect("room");
     // One that waits; and one that would have room, but came later.
@@ -44,13 +52,15 @@ fn who_asks_no_more_is_in_nobodys_way() {
     assert_eq!(manager.list(), []);
 }
 
-/// Runs tasks until one has ended.
-fn drive<T>(tasks: &Tasks, mut join: Join<T>) -> T {
+/// Runs tasks until a future has ended.
+fn drive<F: Future>(tasks: &Tasks, future: F) -> F::Output {
+    let (mut future, begun) = (std::pin::pin!(future), Instant::now());
     loop {
         let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(ended) = Pin::new(&mut join).poll(&mut context) {
+        if let Poll::Ready(ended) = future.as_mut().poll(&mut context) {
             return ended;
         }
+        assert!(begun.elapsed() < Duration::from_secs(20), "it does not end");
         tasks.run(Duration::MAX);
         std::thread::yield_now();
     }
@@ -99,4 +109,85 @@ fn a_copy_that_began_beside_a_reader_is_waited_for_when_the_reader_is_gone() {
         }
         assert!(matches!(synced.wait(), Ok(()) | Err(Error::Freed)));
     }
+}
+
+#[test]
+fn a_buffer_that_is_freed_before_its_copy_begins_is_no_fault_of_the_tier() {
+    let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
+    let evicted = drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let asked = manager.allocate_async(MIB, Options::default());
+    while manager.tiers()[1].view.used == 0 {
+        assert!(tasks.run_one(0), "room is made");
+    }
+    drop(evicted);
+    let _got = drive(&tasks, asked).expect("room");
+    assert!(!manager.tiers()[1].view.rests, "nothing is wrong with it");
+    assert_eq!(manager.list().len(), 1);
+}
+
+#[test]
+fn a_buffer_that_is_written_in_files_or_being_made_is_removed_afterwards() {
+    let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
+    let named = || Options { name: Some("a".into()), ..Options::default() };
+    for steps in 0..8 {
+        // Too large for memory.
+        let buffer = drive(&tasks, manager.allocate_async(2 * MIB, named())).expect("room in files");
+        let written = buffer.write_async(0, vec![1; MIB as usize]);
+        (0..steps).for_each(|_| _ = tasks.run_one(0));
+        assert_eq!(drive(&tasks, manager.remove_async("a")), Ok(()), "after {steps} steps");
+        assert!(matches!(drive(&tasks, written), Ok(()) | Err(Error::Freed)));
+        let asked = manager.allocate_async(MIB, named());
+        (0..steps).for_each(|_| _ = tasks.run_one(0));
+        let there = manager.open("a").is_ok();
+        let removed = drive(&tasks, manager.remove_async("a"));
+        assert!(matches!(removed, Ok(()) | Err(Error::NoSuchName(_))) && removed.is_ok() == there, "{removed:?}");
+        drop(drive(&tasks, asked));
+        let _ = drive(&tasks, manager.remove_async("a"));
+        assert_eq!(manager.list(), []);
+    }
+}
+
+/// 2 MiB of a device above 8 MiB of memory.
+fn with_a_device() -> (TempDir, Tasks, Manager) {
+    by_hand(Manager::builder().device_of(&Device::host(), 2 * MIB).memory(8 * MIB))
+}
+
+#[test]
+fn an_unnamed_buffer_that_is_dropped_while_it_is_copied_beside_a_reader_is_freed() {
+    let (_directory, tasks, manager) = with_a_device();
+    let buffer = drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let lease = drive(&tasks, buffer.lease_device_async()).expect("it is there");
+    let mut wanted = Box::pin(buffer.lease_best_async());
+    assert!(wanted.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    while manager.tiers()[1].view.used == 0 {
+        assert!(tasks.run_one(0), "it is copied to memory");
+    }
+    drop(wanted);
+    drop(lease);
+    drop(buffer);
+    let is_empty = || manager.tiers().iter().all(|tier| tier.view.used == 0);
+    drive(&tasks, std::future::poll_fn(|_| if is_empty() { Poll::Ready(()) } else { Poll::Pending }));
+}
+
+#[test]
+fn who_holds_a_lease_does_not_wait_for_anothers_wish_that_waits_for_it() {
+    let mut refused = 0;
+    for steps in 0..12 {
+        let (_directory, tasks, manager) = with_a_device();
+        let hint = |tier| Options { hint: Hint { tier: Some(tier), keep: false }, ..Options::default() };
+        let full: Vec<_> =
+            (0..2).map(|_| drive(&tasks, manager.allocate_async(MIB, hint(0))).expect("room on the device")).collect();
+        let buffer = drive(&tasks, manager.allocate_async(MIB, hint(1))).expect("room in memory");
+        let another = manager.promote_async(&buffer, 0);
+        (0..steps).for_each(|_| _ = tasks.run_one(0));
+        let lease = buffer.try_lease().expect("nobody else has one");
+        let own = drive(&tasks, manager.promote_async(&buffer, 0));
+        refused += u32::from(lease.is_some() && own == Err(Error::Leased));
+        drop(lease);
+        assert!(matches!(drive(&tasks, another), Ok(()) | Err(Error::Leased)), "after {steps} steps");
+        // What is left to do holds the manager, whose last user waits for it.
+        drop((buffer, full));
+        tasks.run(Duration::MAX);
+    }
+    assert!(refused > 0);
 }

@@ -83,7 +83,7 @@ impl Change {
 }
 
 /// Parts that an object may have: 2^24, of a table of 128 MiB; of 4 MiB each they are 64 TiB.
-pub(super) const PARTS: u32 = 1 << 24;
+pub const PARTS: u32 = 1 << 24;
 
 /// Objects as they will be; `None`: gone.
 pub(super) type Touched = BTreeMap<u64, Option<Object>>;

@@ -37,7 +37,7 @@ mod tidy;
 
 pub use block::META;
 pub use error::StoreError;
-pub use map::{Change, Object};
+pub use map::{Change, Object, PARTS};
 pub use piece::{Piece, Put};
 
 use crate::disk::Disk;

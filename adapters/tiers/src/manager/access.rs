@@ -178,19 +178,16 @@ impl Shared {
         if from.is_empty() {
             return Ok(());
         }
-        let mut again = true;
         let tier = loop {
             let turn = body.turn.write().await;
-            let changed = body.changed.listen();
+            let (copies, changed) = (body.copies_beside(), body.changed.listen());
             match self.write_memory(body, offset, from) {
                 Ok(None) => {}
-                Err(Error::Leased) if self.is_copied(body) => {
+                Err(Error::Leased) if body.was_copied(copies) => {
                     drop(turn);
-                    changed.await;
+                    body.copy_over().await;
                     continue;
                 }
-                // A copy may have ended since.
-                Err(Error::Leased) if std::mem::take(&mut again) => continue,
                 written => return written.map(drop),
             }
             if let Some(tier) = self.claim(body)? {
@@ -222,11 +219,6 @@ impl Shared {
         body.changed.notify(usize::MAX);
         self.unlock(state);
         written.map(drop)
-    }
-
-    /// Whether a copy is under way that began beside somebody who reads, and so holds a lease as those do.
-    pub(super) fn is_copied(&self, body: &Body) -> bool {
-        self.state().sharing.contains(&body.id)
     }
 
     /// Has what is on a device only in memory too; where that has no room, in files instead.

@@ -40,6 +40,9 @@ pub(super) struct Body {
     begun: AtomicUsize,
     /// Of these, those that have ended.
     ended: AtomicUsize,
+    /// Copies that were begun beside somebody who reads, and so have a lease as those do, and those of them that have ended:
+    /// odd while one is under way. Changed under the manager's lock, before such a lease is taken and after it is given back.
+    beside: AtomicUsize,
     /// Held by who makes it durable, or removes it: a later state is never followed by an earlier one.
     pub keeping: async_lock::Mutex<()>,
     /// The tier that keeps what is durable of it, once there may be something.
@@ -89,6 +92,7 @@ impl Body {
             turn: RwLock::new(()),
             begun: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
+            beside: AtomicUsize::new(0),
             keeping: async_lock::Mutex::new(()),
             keeper: OnceLock::new(),
             changed: Event::new(),
@@ -148,6 +152,50 @@ impl Body {
     /// Waits until the calls that are here have ended.
     pub(super) async fn calls_over(&self) {
         drop(self.turn.write().await);
+    }
+
+    /// Takes a lease for a copy that begins beside others who read. False: it may not.
+    pub(super) fn begin_beside(&self) -> bool {
+        self.beside.fetch_add(1, Ordering::SeqCst);
+        let shared = self.lease.share().is_ok();
+        if !shared {
+            self.beside.fetch_add(1, Ordering::SeqCst);
+        }
+        shared
+    }
+
+    /// Gives that lease back, if one is held. Whether it stood in somebody's way.
+    pub(super) fn end_beside(&self) -> bool {
+        if !self.is_copied() {
+            return false;
+        }
+        let wanted = self.lease.unshare();
+        self.beside.fetch_add(1, Ordering::SeqCst);
+        wanted
+    }
+
+    /// To be asked later whether [`was_copied`](Self::was_copied).
+    pub(super) fn copies_beside(&self) -> usize {
+        self.beside.load(Ordering::SeqCst)
+    }
+
+    /// Whether a copy beside readers is under way.
+    pub(super) fn is_copied(&self) -> bool {
+        self.copies_beside() % 2 == 1
+    }
+
+    /// Whether one was since: a lease that stood in the way may have been its.
+    pub(super) fn was_copied(&self, since: usize) -> bool {
+        since % 2 == 1 || self.copies_beside() != since
+    }
+
+    /// Waits until none is.
+    pub(super) async fn copy_over(&self) {
+        // Listened for before looking, so that nothing is missed.
+        let changed = self.changed.listen();
+        if self.is_copied() {
+            changed.await;
+        }
     }
 
     pub(super) fn is_freed(&self) -> bool {

@@ -150,7 +150,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of a chunk, a multiple of 4 KiB.
+    /// Bytes of a chunk, a multiple of 4 KiB: 1 MiB without. A buffer has 2^24 chunks at most. What is durable keeps its own; up to
+    /// 32 times this can be read.
     pub fn chunk(mut self, bytes: usize) -> Self {
         self.chunk = Some(bytes);
         self
@@ -185,7 +186,8 @@ impl Builder {
     /// more until enough is freed.
     ///
     /// # Errors
-    /// [`Error::BadSetting`], [`Error::Setup`]; those of stores, as of a cap below what is durable: nothing is lost.
+    /// [`Error::BadSetting`], [`Error::Setup`], [`Error::Chunks`]; those of stores, as of a cap below what is durable: nothing is
+    /// lost.
     pub fn build(self) -> Result<Manager, Error> {
         let tasks = self.tasks.clone();
         let join = self.build_async()?;

@@ -9,12 +9,13 @@ use super::body::Body;
 use super::error::Error;
 use super::state::Asker;
 use super::{Options, Shared};
-use crate::ledger::{Event, Rejected};
+use crate::ledger::{Event, Refusal, Rejected, Why};
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use terrace_core::residence::Tier;
-use terrace_file::{Change, Object, Store, StoreError, store::META};
+use terrace_file::store::{META, PARTS};
+use terrace_file::{Change, Object, Store, StoreError};
 
 /// The version of the meta data.
 const VERSION: u8 = 1;
@@ -56,7 +57,8 @@ impl Meta {
         let chunk = u32::from_le_bytes(*header[4..].first_chunk()?);
         let bytes = u64::from_le_bytes(*header[8..].first_chunk()?);
         let name = String::from_utf8(name.to_vec()).ok()?;
-        (header[0] == VERSION && chunk > 0 && bytes > 0).then_some(Self { tenant, bytes, chunk, name })
+        let sound = header[0] == VERSION && chunk > 0 && bytes > 0 && bytes.div_ceil(chunk.into()) <= PARTS.into();
+        sound.then_some(Self { tenant, bytes, chunk, name })
     }
 }
 
@@ -191,7 +193,7 @@ impl Shared {
         let ended = body.ended();
         let mut state = self.state();
         let (outcome, first) = state.wait_for(body.id, event);
-        let wished = if first { state.wish(self, body, event) } else { Ok(()) };
+        let wished = if first { state.wish(self, body, event) } else { state.join(body) };
         let mine = first || state.waits_for(body.id, event);
         self.unlock(state);
         match wished {
@@ -206,7 +208,12 @@ impl Shared {
             for number in store.objects() {
                 let Some(object) = store.object(number) else { continue };
                 let unknown = || Error::Store(StoreError::BadOptions("the directory has objects of another program's"));
-                let meta = Meta::decode(&object.meta).ok_or_else(unknown)?;
+                // Numbers are given one after the other from 1 on.
+                let meta = Meta::decode(&object.meta).filter(|_| number < u64::MAX / 2).ok_or_else(unknown)?;
+                let most = self.frames.usage().1;
+                if meta.chunk as usize > most {
+                    return Err(Error::Chunks { name: meta.name, bytes: meta.chunk });
+                }
                 if self.state().names.contains_key(&meta.name) {
                     return Err(Error::Twice(meta.name));
                 }
@@ -249,20 +256,22 @@ impl Shared {
         // Without files nothing is durable.
         let keeper = body.name.as_ref().and_then(|(name, _)| self.keeper(body, name).ok());
         loop {
-            let (ended, changed) = (body.ended(), body.changed.listen());
+            let (ended, copies, changed) = (body.ended(), body.copies_beside(), body.changed.listen());
             let freed = {
                 let mut state = self.state();
-                let freed = state.free(self, body);
-                if let (Ok(()), Some((name, object)), Some((tier, _))) = (freed, &body.name, keeper) {
+                // Being made, or written in files. Looked at first: who tries and is refused tells those who listen, as this does.
+                let freed = if state.busy.contains(&body.id) { None } else { Some(state.free(self, body)) };
+                if let (Some(Ok(())), Some((name, object)), Some((tier, _))) = (freed, &body.name, keeper) {
                     state.ghosts.add(name, tier, *object);
                 }
                 self.unlock(state);
                 freed
             };
             match freed {
-                Err(Rejected::Leased) if body.was_called(ended) => body.calls_over().await,
-                Err(Rejected::Leased) if self.is_copied(body) => changed.await,
-                freed => break freed?,
+                None => changed.await,
+                Some(Err(Rejected::Leased)) if body.was_called(ended) => body.calls_over().await,
+                Some(Err(Rejected::Leased)) if body.was_copied(copies) => body.copy_over().await,
+                Some(freed) => break freed?,
             }
         }
         let (Some((name, _)), Some((_, store))) = (&body.name, keeper) else { return Ok(()) };
@@ -286,6 +295,10 @@ impl Shared {
 
     async fn allocate_once(self: &Arc<Self>, bytes: u64, options: Options) -> Result<Arc<Body>, Error> {
         let Options { name, tenant, hint, wait } = options;
+        let largest = self.chunk as u64 * u64::from(PARTS);
+        if bytes > largest {
+            return Err(Error::Refused(Refusal { why: Why::TooLarge, asked: bytes, largest }));
+        }
         let (told, outcome) = oneshot::channel();
         let ticket = {
             let mut state = self.state();

@@ -35,7 +35,8 @@ pub enum Error {
         /// Bytes of the buffer.
         of: u64,
     },
-    /// Leased bytes would be more than the cap: give leases back, or raise it.
+    /// Leased bytes would be more than the cap: give leases back, or raise it. A buffer counts also after its last lease, while a
+    /// copy is made of it that began beside that lease.
     PinnedCap {
         /// Bytes of the buffer.
         asked: u64,
@@ -61,6 +62,14 @@ pub enum Error {
     NameTaken(String),
     /// Two directories have a durable buffer of this name.
     Twice(String),
+    /// A durable buffer's chunks are larger than what bytes go through here: build with a [`chunk`](super::Builder::chunk) as
+    /// large as that.
+    Chunks {
+        /// The buffer.
+        name: String,
+        /// Bytes of its chunks.
+        bytes: u32,
+    },
     /// No buffer has this name.
     NoSuchName(String),
     /// Names have 1 to so many bytes.
@@ -141,6 +150,12 @@ impl fmt::Display for Error {
                 f,
                 "two directories have a durable buffer {name:?}: build a manager on one of them alone, and remove it there"
             ),
+            Self::Chunks { name, bytes } => {
+                write!(
+                    f,
+                    "the durable buffer {name:?} has chunks of {bytes} bytes: build the manager with a `chunk` of as many"
+                )
+            }
             Self::NoSuchName(name) => write!(f, "there is no buffer {name:?}: see `list`"),
             Self::BadName { bytes, most } => write!(f, "a name of {bytes} bytes: 1 to {most} can be"),
             Self::BadSetting(what) => write!(f, "{what}"),

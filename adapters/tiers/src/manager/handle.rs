@@ -6,6 +6,7 @@
 use super::Shared;
 use super::body::Body;
 use super::error::Error;
+use crate::ledger::Event;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -48,8 +49,8 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if self.body.name.is_none() {
             let mut state = self.shared.state();
-            // Refused when it was freed already. A user's lease cannot be held: it borrows a handle.
-            let _ = state.free(&self.shared, &self.body);
+            // Refused when it was freed already. A user's lease cannot be held: it borrows a handle. A copy ends first.
+            let _ = state.handle(&self.shared, Event::Free { id: self.body.id });
             self.shared.unlock(state);
         }
     }

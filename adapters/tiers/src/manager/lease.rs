@@ -29,10 +29,12 @@ pub struct LeaseMut<'a> {
 /// What came of a try to take a lease.
 enum Turn<T> {
     Taken(T),
-    /// The bytes are not in memory, or are being moved or copied.
+    /// The bytes are not in memory, or are being moved.
     Below,
     /// A call is in the way that will have ended soon.
     Called,
+    /// A copy is, which began beside somebody who read.
+    Copied,
 }
 
 impl Buffer {
@@ -50,7 +52,8 @@ impl Buffer {
         }
     }
 
-    /// As [`lease_best`](Self::lease_best).
+    /// As [`lease_best`](Self::lease_best). To be polled to its end, or dropped: of buffers that are evicted again and again
+    /// before they are leased, one after the other is, and others wait for this one.
     ///
     /// # Errors
     /// As there.
@@ -69,7 +72,12 @@ impl Buffer {
             match self.in_turn(&attempt)? {
                 Turn::Taken(lease) => return Ok(lease),
                 // A call gives its lease back before it lets others have their turn.
-                Turn::Called => self.handle.body.calls_over().await,
+                Turn::Called => {
+                    // As a task: who does not go on with this future keeps nobody's turn.
+                    let body = Arc::clone(&self.handle.body);
+                    self.shared.tasks.spawn(async move { body.calls_over().await }).await;
+                }
+                Turn::Copied => self.handle.body.copy_over().await,
                 Turn::Below => {
                     // Evicted again before it was leased, for others who may do the same without an end: one after the other.
                     if brought && alone.is_none() {
@@ -85,12 +93,11 @@ impl Buffer {
     /// Tries to take a lease, which a call may stand in the way of.
     fn in_turn<T>(&self, attempt: impl FnOnce() -> Result<Option<T>, Error>) -> Result<Turn<T>, Error> {
         let body = &self.handle.body;
-        let ended = body.ended();
+        let (ended, copies) = (body.ended(), body.copies_beside());
         match attempt() {
             Ok(taken) => Ok(taken.map_or(Turn::Below, Turn::Taken)),
             Err(Error::Leased) if body.was_called(ended) => Ok(Turn::Called),
-            // Moved, as others read it: its end is waited for.
-            Err(Error::Leased) if self.shared.is_copied(body) => Ok(Turn::Below),
+            Err(Error::Leased) if body.was_copied(copies) => Ok(Turn::Copied),
             Err(error) => Err(error),
         }
     }

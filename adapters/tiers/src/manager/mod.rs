@@ -247,7 +247,8 @@ impl Manager {
     /// Makes the bytes that a named buffer has now durable: they are there after a power cut.
     ///
     /// # Errors
-    /// [`Error::Unnamed`], [`Error::NoTier`], [`Error::NoRoom`]; those of the store: what was durable before still is.
+    /// [`Error::Unnamed`], [`Error::NoTier`], [`Error::NoRoom`], [`Error::Freed`]; [`Error::Leased`] while somebody has a
+    /// [`LeaseMut`]; those of the store: what was durable before still is.
     pub fn sync(&self, buffer: &Buffer) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.sync_async(buffer))
     }
@@ -261,7 +262,8 @@ impl Manager {
     /// Has a copy of a buffer in a better tier; others are evicted for it.
     ///
     /// # Errors
-    /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier; why the copy failed.
+    /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier, [`Error::Freed`], [`Error::Mapped`]; [`Error::Leased`] while
+    /// somebody has any lease; why the copy failed.
     pub fn promote(&self, buffer: &Buffer, to: Tier) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.promote_async(buffer, to))
     }
@@ -375,6 +377,11 @@ impl Manager {
         let state = self.shared.state();
         state.ledger.check().map_err(|violation| violation.to_string())?;
         state.bodies.values().try_for_each(|body| body.lease.check().map_err(|violation| violation.to_string()))?;
+        // A buffer that is freed meanwhile is no longer viewed.
+        let idle = |body: &&Arc<Body>| body.is_copied() && state.ledger.view(body.id).is_ok_and(|view| !view.moving);
+        if let Some(body) = state.bodies.values().find(idle) {
+            return Err(format!("{}: a copy has a lease, and none is under way", body.id));
+        }
         self.shared.tiers().filter_map(|tier| self.shared.store(tier).ok()).try_for_each(Store::check)
     }
 }

@@ -100,6 +100,8 @@ impl Shared {
             let brought = shared.bring(&body, from, to).await;
             let outcome = match &brought {
                 Ok(_) => Outcome::Done,
+                // Nothing is wrong with the target.
+                Err(Error::Freed) => Outcome::Busy,
                 // Where it came from: the target need not rest for that.
                 Err(Error::Device(_)) if shared.gpu(to).is_none() => Outcome::Unread,
                 Err(Error::Store(_)) if shared.kind(to) != TierKind::File => Outcome::Unread,

@@ -47,8 +47,6 @@ pub(super) struct State {
     wished: BTreeSet<Id>,
     /// The ledger's next answer for it is to a wish that nobody waits for any more.
     stale: Option<Id>,
-    /// Buffers that are copied under a lease of the copy's own, while others read.
-    pub sharing: BTreeSet<Id>,
     /// Names in use; a buffer that is being made has no id yet.
     pub names: BTreeMap<String, Option<Id>>,
     pub next_object: u64,
@@ -75,7 +73,6 @@ impl State {
             waiters: HashMap::new(),
             wished: BTreeSet::new(),
             stale: None,
-            sharing: BTreeSet::new(),
             names: BTreeMap::new(),
             next_object: 1,
             ghosts: Ghosts::default(),
@@ -92,10 +89,15 @@ impl State {
         let mut first = None;
         while let Some(event) = events.pop_front() {
             let mut actions = Vec::new();
+            // What follows on a copy finds no lease of it.
+            if let Event::Moved { id, .. } = event
+                && self.bodies.get(&id).is_some_and(|body| body.end_beside())
+            {
+                shared.released(id);
+            }
             let (bodies, busy, waiters) = (&self.bodies, &self.busy, &self.waiters);
-            // A copy of what is only read can be made while it is read.
-            let saved = |id| waiters.get(&id).is_some_and(|(wanted, _)| matches!(wanted, Event::Save { .. }));
-            let result = self.ledger.handle(event, &mut |id| look(bodies, busy, id, saved(id)), &mut actions);
+            let result =
+                self.ledger.handle(event, &mut |id| look(bodies, busy, id, is_saved(waiters, id)), &mut actions);
             first.get_or_insert(result);
             for action in actions {
                 events.extend(self.act(shared, action));
@@ -128,8 +130,8 @@ impl State {
                 None
             }
             Action::Settled { id, met, .. } => {
-                self.wished.remove(&id);
                 if self.stale.take_if(|stale| *stale == id).is_none() {
+                    self.wished.remove(&id);
                     self.settled(id, &Ok(met));
                 }
                 None
@@ -169,11 +171,9 @@ impl State {
         if self.busy.contains(&id) {
             return Some(busy);
         }
-        if !self.close(&body) {
-            if body.lease.share().is_err() {
-                return Some(busy);
-            }
-            self.sharing.insert(id);
+        // What somebody waits for who knows that it may be read is copied beside readers.
+        if !(self.close(&body) || is_saved(&self.waiters, id) && body.begin_beside()) {
+            return Some(busy);
         }
         shared.copy(body, from, to);
         None
@@ -188,21 +188,35 @@ impl State {
             self.waiters.remove(&body.id);
             return Err(Error::Freed);
         }
-        let down = matches!(event, Event::Save { .. });
-        if look(&self.bodies, &self.busy, body.id, down) == Look::Leased && !self.busy.contains(&body.id) {
+        if let Err(leased) = self.join(body) {
             self.waiters.remove(&body.id);
-            return Err(Error::Leased);
+            return Err(leased);
         }
         // One that nobody waits for any more, since its copy failed, is answered first.
-        self.stale = self.wished.contains(&body.id).then_some(body.id);
-        self.wished.insert(body.id);
+        let before = !self.wished.insert(body.id);
+        self.stale = before.then_some(body.id);
         let wished = self.handle(shared, event);
         self.stale = None;
         wished.map_err(|rejected| {
-            self.wished.remove(&body.id);
+            // Then what was wished before is as it was.
+            if !before {
+                self.wished.remove(&body.id);
+            }
             self.waiters.remove(&body.id);
             rejected.into()
         })
+    }
+
+    /// Waits with others for what is wanted of a buffer.
+    ///
+    /// # Errors
+    /// [`Error::Leased`] while a lease is held that this would wait for: it may be that of who asks.
+    pub(super) fn join(&self, body: &Body) -> Result<(), Error> {
+        let looked = look(&self.bodies, &self.busy, body.id, is_saved(&self.waiters, body.id));
+        match looked == Look::Leased && !self.busy.contains(&body.id) {
+            true => Err(Error::Leased),
+            false => Ok(()),
+        }
     }
 
     /// Frees a buffer.
@@ -212,7 +226,7 @@ impl State {
     pub(super) fn free(&mut self, shared: &Arc<Shared>, body: &Body) -> Result<(), Rejected> {
         let moving = self.ledger.view(body.id)?.moving;
         // Closed first: from now on nobody gets a lease. A motion has closed it, or reads it like others.
-        if self.sharing.contains(&body.id) || (!moving && !self.close(body)) {
+        if body.is_copied() || (!moving && !self.close(body)) {
             return Err(Rejected::Leased);
         }
         let freed = self.handle(shared, Event::Free { id: body.id });
@@ -237,9 +251,6 @@ impl State {
     /// A motion has ended: lets users in again, unless another has begun.
     pub(super) fn ended(&mut self, shared: &Shared, id: Id) {
         let (Some(body), Ok(view)) = (self.bodies.get(&id), self.ledger.view(id)) else { return };
-        if self.sharing.remove(&id) && body.lease.unshare() {
-            shared.released(id);
-        }
         if view.moving {
             return;
         }
@@ -349,6 +360,11 @@ impl State {
         self.askers.insert(ticket, asker);
         ticket
     }
+}
+
+/// Whether what is wanted of a buffer can be done while it is read.
+fn is_saved(waiters: &HashMap<Id, (Event, Vec<Waiter>)>, id: Id) -> bool {
+    waiters.get(&id).is_some_and(|(wanted, _)| matches!(wanted, Event::Save { .. }))
 }
 
 /// How a buffer is used at this moment. `read`: it does not matter that it is read.
