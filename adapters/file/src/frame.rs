@@ -50,6 +50,12 @@ impl Frames {
         let short = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let bytes = bytes.max(1).checked_next_multiple_of(HUGE).ok_or_else(short)?;
         let mapped = bytes.checked_add(HUGE).ok_or_else(short)?;
+        // A frame is at least a page; the range's numbers are offsets from here, from 1 page on: 0 is no address.
+        let (mut slots, count) = (Vec::new(), bytes / ALIGN + 2);
+        slots.try_reserve_exact(count).map_err(|_| short())?;
+        slots.resize(count, Slot::EMPTY);
+        let mut range = Range::new(slots, ALIGN as u64, GoodFit::new()).map_err(std::io::Error::other)?;
+        range.add_region(ALIGN as u64, bytes as u64).map_err(std::io::Error::other)?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a new mapping at a place of the system's choice.
         let mapping = unsafe { mmap_anonymous(null_mut(), mapped, access, flags) }?;
@@ -59,12 +65,6 @@ impl Frames {
         let base = unsafe { mapping.add(skip) };
         // SAFETY: inside the mapping. Refused: small pages do.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-        // A frame is at least a page; the range's numbers are offsets from here, from 1 page on: 0 is no address.
-        let (mut slots, count) = (Vec::new(), bytes / ALIGN + 2);
-        slots.try_reserve_exact(count).map_err(|_| short())?;
-        slots.resize(count, Slot::EMPTY);
-        let mut range = Range::new(slots, ALIGN as u64, GoodFit::new()).map_err(std::io::Error::other)?;
-        range.add_region(ALIGN as u64, bytes as u64).map_err(std::io::Error::other)?;
         Ok(Self {
             shared: Arc::new(Shared { mapping, mapped, base, bytes, range: Mutex::new(range), back: Event::new() }),
         })

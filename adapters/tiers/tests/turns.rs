@@ -7,10 +7,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use terrace_device::Device;
-use terrace_file::{Directory, EngineKind, StoreOptions, Tasks};
+use terrace_file::{Directory, EngineKind, Join, StoreOptions, Tasks};
 use terrace_tiers::ledger::Hint;
 use terrace_tiers::manager::Builder;
-use terrace_tiers::{Error, Manager, Options};
+use terrace_tiers::{Buffer, Error, Manager, Options};
 
 const MIB: u64 = 1 << 20;
 
@@ -115,14 +115,33 @@ fn a_copy_that_began_beside_a_reader_is_waited_for_when_the_reader_is_gone() {
 fn a_buffer_that_is_freed_before_its_copy_begins_is_no_fault_of_the_tier() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
     let evicted = drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
-    let asked = manager.allocate_async(MIB, Options::default());
-    while manager.tiers()[1].view.used == 0 {
-        assert!(tasks.run_one(0), "room is made");
-    }
+    let asked = begin_to_evict(&tasks, &manager);
     drop(evicted);
     let _got = drive(&tasks, asked).expect("room");
     assert!(!manager.tiers()[1].view.rests, "nothing is wrong with it");
     assert_eq!(manager.list().len(), 1);
+}
+
+/// Asks for a MiB; what is in memory is about to be copied.
+fn begin_to_evict(tasks: &Tasks, manager: &Manager) -> Join<Result<Buffer, Error>> {
+    let asked = manager.allocate_async(MIB, Options::default());
+    while manager.tiers()[1].view.used == 0 {
+        assert!(tasks.run_one(0), "room is made");
+    }
+    asked
+}
+
+#[test]
+fn the_name_of_what_was_removed_while_it_was_copied_is_free() {
+    let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
+    let named = || Options { name: Some("a".into()), ..Options::default() };
+    let evicted = drive(&tasks, manager.allocate_async(MIB, named())).expect("room");
+    let asked = begin_to_evict(&tasks, &manager);
+    drive(&tasks, manager.remove_async("a")).expect("nobody has a lease");
+    assert!(manager.open("a").is_err());
+    drive(&tasks, manager.allocate_async(1000, named())).expect("the name is free");
+    drop((evicted, asked));
+    tasks.run(Duration::MAX);
 }
 
 #[test]
@@ -172,17 +191,26 @@ fn an_unnamed_buffer_that_is_dropped_while_it_is_copied_beside_a_reader_is_freed
 #[test]
 fn who_holds_a_lease_does_not_wait_for_anothers_wish_that_waits_for_it() {
     let mut refused = 0;
-    for steps in 0..12 {
+    for (steps, sync) in (0..12).flat_map(|steps| [(steps, false), (steps, true)]) {
         let (_directory, tasks, manager) = with_a_device();
         let hint = |tier| Options { hint: Hint { tier: Some(tier), keep: false }, ..Options::default() };
         let full: Vec<_> =
             (0..2).map(|_| drive(&tasks, manager.allocate_async(MIB, hint(0))).expect("room on the device")).collect();
-        let buffer = drive(&tasks, manager.allocate_async(MIB, hint(1))).expect("room in memory");
+        let options = Options { name: Some("a".into()), ..hint(1) };
+        let buffer = drive(&tasks, manager.allocate_async(MIB, options)).expect("room in memory");
         let another = manager.promote_async(&buffer, 0);
         (0..steps).for_each(|_| _ = tasks.run_one(0));
         let lease = buffer.try_lease().expect("nobody else has one");
-        let own = drive(&tasks, manager.promote_async(&buffer, 0));
-        refused += u32::from(lease.is_some() && own == Err(Error::Leased));
+        if sync {
+            let synced = manager.sync_async(&buffer);
+            tasks.run(Duration::MAX);
+            // A buffer that met a lease is left alone until then.
+            manager.tick(1);
+            assert_eq!(drive(&tasks, synced), Ok(()), "whoever reads, after {steps} steps");
+        } else {
+            let own = drive(&tasks, manager.promote_async(&buffer, 0));
+            refused += u32::from(lease.is_some() && own == Err(Error::Leased));
+        }
         drop(lease);
         assert!(matches!(drive(&tasks, another), Ok(()) | Err(Error::Leased)), "after {steps} steps");
         // What is left to do holds the manager, whose last user waits for it.

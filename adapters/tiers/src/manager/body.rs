@@ -13,7 +13,7 @@ use super::gpu::There;
 use crate::ledger::Id;
 use async_lock::RwLock;
 use event_listener::Event;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_core::lease::Lease;
 use terrace_core::residence::{TIERS, Tier};
@@ -136,6 +136,8 @@ impl Body {
             }
         }
         self.begun.fetch_add(1, Ordering::SeqCst);
+        // Who sees the lease that comes now sees this too.
+        fence(Ordering::SeqCst);
         Call(&self.ended)
     }
 
@@ -146,6 +148,7 @@ impl Body {
 
     /// Whether a call was here since so many had ended: a lease that stood in the way may have been its.
     pub(super) fn was_called(&self, ended: usize) -> bool {
+        fence(Ordering::SeqCst);
         self.begun.load(Ordering::SeqCst) != ended
     }
 
@@ -157,6 +160,8 @@ impl Body {
     /// Takes a lease for a copy that begins beside others who read. False: it may not.
     pub(super) fn begin_beside(&self) -> bool {
         self.beside.fetch_add(1, Ordering::SeqCst);
+        // Who sees the lease sees this too.
+        fence(Ordering::SeqCst);
         let shared = self.lease.share().is_ok();
         if !shared {
             self.beside.fetch_add(1, Ordering::SeqCst);
@@ -186,6 +191,7 @@ impl Body {
 
     /// Whether one was since: a lease that stood in the way may have been its.
     pub(super) fn was_copied(&self, since: usize) -> bool {
+        fence(Ordering::SeqCst);
         since % 2 == 1 || self.copies_beside() != since
     }
 

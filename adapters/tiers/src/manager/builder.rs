@@ -150,8 +150,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of a chunk, a multiple of 4 KiB: 1 MiB without. A buffer has 2^24 chunks at most. What is durable keeps its own; up to
-    /// 32 times this can be read.
+    /// Bytes of a chunk, a multiple of 4 KiB: 1 MiB without. A buffer has 2^24 chunks at most. What is durable keeps its own, up to
+    /// 32 times this, if a slab holds it.
     pub fn chunk(mut self, bytes: usize) -> Self {
         self.chunk = Some(bytes);
         self
@@ -268,11 +268,14 @@ impl Builder {
     async fn make(self, chunk: usize, files: Vec<Files>, worker: Option<Worker>) -> Result<Manager, Error> {
         let frames = frames(chunk as u64 * STAGE as u64 + LOG * files.len() as u64)?;
         let mut places = self.addressed()?;
+        // Of one that was durable before.
+        let mut most_of_chunk = (chunk * STAGE) as u64;
         let memory = places.iter().fold(0u64, |sum, made| sum.saturating_add(made.capacity));
         for Files { disk, options, kind, device } in files {
             if options.slab_bytes < chunk as u64 {
                 return Err(Error::BadSetting("a slab holds a chunk at least: raise the cap, or lower the chunk"));
             }
+            most_of_chunk = most_of_chunk.min(options.slab_bytes);
             let store = Store::open(disk, &self.tasks, &frames, options).await?;
             places.push(Made { place: Place::File(store), kind, device, capacity: room(&options) });
         }
@@ -299,7 +302,7 @@ impl Builder {
             upkeep: OnceLock::new(),
             state: Mutex::new(State::new(ledger, most)),
         });
-        shared.adopt()?;
+        shared.adopt(most_of_chunk)?;
         let interval = self.upkeep.unwrap_or(UPKEEP);
         let upkeep = Upkeep::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
         let _ = shared.upkeep.set(upkeep);

@@ -192,8 +192,15 @@ impl Shared {
     fn ask_for(self: &Arc<Self>, body: &Body, event: Event) -> Result<Option<(Outcome, bool)>, Error> {
         let ended = body.ended();
         let mut state = self.state();
+        if state.is_held_up(body) {
+            if body.was_called(ended) {
+                return Ok(None);
+            }
+            // The lease may be this user's: who waits for it learns of it, and what is asked now is looked at by itself.
+            state.settled(body.id, &Err(Error::Leased));
+        }
         let (outcome, first) = state.wait_for(body.id, event);
-        let wished = if first { state.wish(self, body, event) } else { state.join(body) };
+        let wished = if first { state.wish(self, body, event) } else { Ok(()) };
         let mine = first || state.waits_for(body.id, event);
         self.unlock(state);
         match wished {
@@ -202,16 +209,16 @@ impl Shared {
         }
     }
 
-    /// Takes in what the stores have, also where it is more than they would be given. At the beginning, when nothing else is there.
-    pub(super) fn adopt(self: &Arc<Self>) -> Result<(), Error> {
+    /// Takes in what the stores have, also where it is more than they would be given; chunks of at most so many bytes. At the
+    /// beginning, when nothing else is there.
+    pub(super) fn adopt(self: &Arc<Self>, most: u64) -> Result<(), Error> {
         for (tier, store) in self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?))) {
             for number in store.objects() {
                 let Some(object) = store.object(number) else { continue };
                 let unknown = || Error::Store(StoreError::BadOptions("the directory has objects of another program's"));
                 // Numbers are given one after the other from 1 on.
                 let meta = Meta::decode(&object.meta).filter(|_| number < u64::MAX / 2).ok_or_else(unknown)?;
-                let most = self.frames.usage().1;
-                if meta.chunk as usize > most {
+                if u64::from(meta.chunk) > most {
                     return Err(Error::Chunks { name: meta.name, bytes: meta.chunk });
                 }
                 if self.state().names.contains_key(&meta.name) {
@@ -274,6 +281,8 @@ impl Shared {
                 Some(freed) => break freed?,
             }
         }
+        // A copy that was under way ends first: then the name is free.
+        self.until(body, || Ok(body.is_freed().then_some(()))).await?;
         let (Some((name, _)), Some((_, store))) = (&body.name, keeper) else { return Ok(()) };
         let changes: Vec<Change> = self.state().ghosts.removals(name).collect();
         let ghosts = removed(&changes);

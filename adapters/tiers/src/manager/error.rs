@@ -62,8 +62,8 @@ pub enum Error {
     NameTaken(String),
     /// Two directories have a durable buffer of this name.
     Twice(String),
-    /// A durable buffer's chunks are larger than what bytes go through here: build with a [`chunk`](super::Builder::chunk) as
-    /// large as that.
+    /// A durable buffer's chunks are larger than what bytes go through here, or than a slab: build with a
+    /// [`chunk`](super::Builder::chunk) as large as that, and with caps of 64 times as much.
     Chunks {
         /// The buffer.
         name: String,
@@ -153,7 +153,7 @@ impl fmt::Display for Error {
             Self::Chunks { name, bytes } => {
                 write!(
                     f,
-                    "the durable buffer {name:?} has chunks of {bytes} bytes: build the manager with a `chunk` of as many"
+                    "the durable buffer {name:?} has chunks of {bytes} bytes: build the manager with a `chunk` of as many, and caps of 64 times that"
                 )
             }
             Self::NoSuchName(name) => write!(f, "there is no buffer {name:?}: see `list`"),

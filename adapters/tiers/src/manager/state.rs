@@ -132,7 +132,7 @@ impl State {
             Action::Settled { id, met, .. } => {
                 if self.stale.take_if(|stale| *stale == id).is_none() {
                     self.wished.remove(&id);
-                    self.settled(id, &Ok(met));
+                    self.settled(id, &self.ledger.view(id).map(|_| met).map_err(Into::into));
                 }
                 None
             }
@@ -188,9 +188,9 @@ impl State {
             self.waiters.remove(&body.id);
             return Err(Error::Freed);
         }
-        if let Err(leased) = self.join(body) {
+        if self.is_held_up(body) {
             self.waiters.remove(&body.id);
-            return Err(leased);
+            return Err(Error::Leased);
         }
         // One that nobody waits for any more, since its copy failed, is answered first.
         let before = !self.wished.insert(body.id);
@@ -207,16 +207,11 @@ impl State {
         })
     }
 
-    /// Waits with others for what is wanted of a buffer.
-    ///
-    /// # Errors
-    /// [`Error::Leased`] while a lease is held that this would wait for: it may be that of who asks.
-    pub(super) fn join(&self, body: &Body) -> Result<(), Error> {
-        let looked = look(&self.bodies, &self.busy, body.id, is_saved(&self.waiters, body.id));
-        match looked == Look::Leased && !self.busy.contains(&body.id) {
-            true => Err(Error::Leased),
-            false => Ok(()),
-        }
+    /// Whether a lease is held that what is wanted of a buffer waits for. False where nothing is.
+    pub(super) fn is_held_up(&self, body: &Body) -> bool {
+        self.waiters.contains_key(&body.id)
+            && !self.busy.contains(&body.id)
+            && look(&self.bodies, &self.busy, body.id, is_saved(&self.waiters, body.id)) == Look::Leased
     }
 
     /// Frees a buffer.
