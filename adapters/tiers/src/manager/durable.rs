@@ -192,13 +192,6 @@ impl Shared {
     fn ask_for(self: &Arc<Self>, body: &Body, event: Event) -> Result<Option<(Outcome, bool)>, Error> {
         let ended = body.ended();
         let mut state = self.state();
-        if state.is_held_up(body) {
-            if body.was_called(ended) {
-                return Ok(None);
-            }
-            // The lease may be this user's: who waits for it learns of it, and what is asked now is looked at by itself.
-            state.settled(body.id, &Err(Error::Leased));
-        }
         let (outcome, first) = state.wait_for(body.id, event);
         let wished = if first { state.wish(self, body, event) } else { Ok(()) };
         let mine = first || state.waits_for(body.id, event);

@@ -259,8 +259,7 @@ impl Manager {
         self.shared.tasks.spawn(async move { shared.sync(&buffer.handle.body).await })
     }
 
-    /// Has a copy of a buffer in a better tier; others are evicted for it. A lease that is taken while this waits for room is waited
-    /// for, unless somebody asks for something else.
+    /// Has a copy of a buffer in a better tier; others are evicted for it.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier, [`Error::Freed`], [`Error::Mapped`]; [`Error::Leased`] while

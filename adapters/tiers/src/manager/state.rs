@@ -95,10 +95,15 @@ impl State {
             {
                 shared.released(id);
             }
-            let (bodies, busy, waiters) = (&self.bodies, &self.busy, &self.waiters);
-            let result =
-                self.ledger.handle(event, &mut |id| look(bodies, busy, id, is_saved(waiters, id)), &mut actions);
+            let (bodies, busy, waiters, mut leased) = (&self.bodies, &self.busy, &self.waiters, Vec::new());
+            let mut looked = |id| {
+                let look = look(bodies, busy, id, is_saved(waiters, id));
+                leased.extend((look == Look::Leased).then_some(id));
+                look
+            };
+            let result = self.ledger.handle(event, &mut looked, &mut actions);
             first.get_or_insert(result);
+            leased.into_iter().for_each(|id| self.refuse_waiters(id));
             for action in actions {
                 events.extend(self.act(shared, action));
             }
@@ -188,7 +193,8 @@ impl State {
             self.waiters.remove(&body.id);
             return Err(Error::Freed);
         }
-        if self.is_held_up(body) {
+        let looked = look(&self.bodies, &self.busy, body.id, is_saved(&self.waiters, body.id));
+        if looked == Look::Leased && !self.busy.contains(&body.id) {
             self.waiters.remove(&body.id);
             return Err(Error::Leased);
         }
@@ -207,11 +213,12 @@ impl State {
         })
     }
 
-    /// Whether a lease is held that what is wanted of a buffer waits for. False where nothing is.
-    pub(super) fn is_held_up(&self, body: &Body) -> bool {
-        self.waiters.contains_key(&body.id)
-            && !self.busy.contains(&body.id)
-            && look(&self.bodies, &self.busy, body.id, is_saved(&self.waiters, body.id)) == Look::Leased
+    /// Tells who waits for a buffer that a lease is in the way, which may be one of theirs. That of a call is waited for.
+    fn refuse_waiters(&mut self, id: Id) {
+        let leased = |body: &Arc<Body>| !body.was_called(body.ended()) && body.lease.is_held();
+        if !self.busy.contains(&id) && self.bodies.get(&id).is_some_and(leased) {
+            self.settled(id, &Err(Error::Leased));
+        }
     }
 
     /// Frees a buffer.
@@ -369,8 +376,8 @@ fn look(bodies: &BTreeMap<Id, Arc<Body>>, busy: &BTreeSet<Id>, id: Id, read: boo
         // Granted by the action that comes next.
         None => Look::Leased,
         Some(body) if read && body.lease.is_shared() => Look::Used,
-        // Who gives the last one back says so.
-        Some(body) if body.lease.want() => Look::Leased,
+        // Who gives the last one back says so. One that came since may only read.
+        Some(body) if body.lease.want() && !(read && body.lease.is_shared()) => Look::Leased,
         Some(body) if body.lease.take_visits() > 0 => Look::Used,
         Some(_) => Look::Idle,
     }
