@@ -41,6 +41,7 @@ impl Session<'_> {
         self.next += 1;
         let (key, wait, name) = (self.next, options.wait, options.name.clone());
         let note = format!("allocate {key}: {bytes} bytes, {options:?}");
+        let asked = name.clone();
         self.fly(
             key,
             || note,
@@ -49,17 +50,15 @@ impl Session<'_> {
                 Job::Allocate { join, name, bytes, wait }
             },
         );
-        self.contest(key);
+        if let Some(name) = asked {
+            self.contest(&name);
+        }
     }
 
     /// Of two who ask for the same name together, one finds it taken, whatever comes of the other.
-    fn contest(&mut self, key: u64) {
-        let asked = |flight: &Flight| match &flight.job {
-            Job::Allocate { name, .. } => name.clone(),
-            _ => None,
-        };
-        let Some(name) = self.flights.iter().find(|flight| flight.key == key).and_then(asked) else { return };
-        let is_rival = |flight: &Flight| asked(flight).as_ref() == Some(&name);
+    fn contest(&mut self, name: &str) {
+        let is_rival =
+            |flight: &Flight| matches!(&flight.job, Job::Allocate { name: Some(asked), .. } if asked == name);
         if self.flights.iter().filter(|flight| is_rival(flight)).count() > 1 {
             self.flights.iter_mut().filter(|flight| is_rival(flight)).for_each(|flight| flight.disturbed = true);
         }
