@@ -3,78 +3,12 @@
 #![cfg(target_os = "linux")]
 
 use std::sync::{Arc, OnceLock};
-use terrace_file::{
-    ALIGN, Answer, Change, Disk, File, FileFault, Frames, Order, Piece, Reason, Reply, Store, StoreError, StoreOptions,
+use terrace_file::{ALIGN, Answer, Change, Disk, File, FileFault, Order, Piece, Reason, Reply, Store, StoreError};
+use terrace_tests::disk::hands::{
+    BLOCKS, RECORDS, SMALL as OPTIONS, block, close, first_byte, forge, fork, frames, keep, log, open, overwrite,
+    try_open, world,
 };
-use terrace_tests::Random;
-use terrace_tests::disk::{Fault, Odometer, Planned, SimDisk, Target, World, every_cut};
-
-/// Logs of 8 blocks; the first has the snapshot.
-const OPTIONS: StoreOptions = StoreOptions { cap: 512 << 10, slab_bytes: 64 << 10, log_bytes: 64 << 10 };
-
-/// Blocks of a log in front of its mirror.
-const BLOCKS: u64 = 8;
-
-fn frames() -> Frames {
-    Frames::new(4 << 20).expect("a mapping")
-}
-
-fn world(seed: u64, frames: &Frames) -> World {
-    World::new(SimDisk::new(2 * OPTIONS.cap), frames.clone(), Random::new(seed))
-}
-
-fn try_open(world: &mut World) -> Result<Store, StoreError> {
-    let disk = Arc::clone(&world.disk) as Arc<dyn Disk>;
-    let join = Store::open(disk, &world.tasks, &world.frames, OPTIONS);
-    world.run(join).expect("it ends")
-}
-
-fn open(world: &mut World) -> Store {
-    try_open(world).expect("it opens")
-}
-
-/// Drops the store; what it began ends.
-fn close(world: &mut World, store: Store) {
-    drop(store);
-    world.settle().expect("it ends");
-}
-
-/// Makes an object durable, by a group that fills most of a block.
-fn keep(world: &mut World, store: &Store, object: u64, byte: u8) {
-    let long = |which| Change::Meta { object: which, meta: vec![byte; 1000] };
-    let changes = vec![long(object), long(object), long(object)];
-    world.run(store.commit(changes)).expect("it ends").expect("durable");
-}
-
-fn first_byte(store: &Store, object: u64) -> Option<u8> {
-    Some(store.object(object)?.meta[0])
-}
-
-/// The latest log that was written to.
-fn log(world: &World) -> File {
-    let contents = world.disk.contents();
-    let written = contents.iter().filter(|(file, bytes)| matches!(file, File::Log(_)) && bytes.iter().any(|&b| b != 0));
-    *written.map(|(file, _)| file).max().expect("there is a log")
-}
-
-fn block(world: &World, file: File, at: u64) -> Vec<u8> {
-    world.disk.contents()[&file][at as usize * ALIGN..][..ALIGN].to_vec()
-}
-
-/// Writes over a block, durably and behind the store's back.
-fn overwrite(world: &mut World, file: File, at: u64, bytes: &[u8]) {
-    let mut frame = world.frames.take(ALIGN).expect("room");
-    frame[..ALIGN].copy_from_slice(bytes);
-    let order = Order::Write { file, offset: at * ALIGN as u64, bytes: ALIGN, frame };
-    for order in [order, Order::Sync { file }] {
-        world.ask(order).expect("answered").result.expect("done");
-    }
-}
-
-/// The same disk once more, with everything that is on it.
-fn fork(world: &World) -> World {
-    World::new(world.disk.cut(&mut Odometer::default()), world.frames.clone(), world.random.clone())
-}
+use terrace_tests::disk::{Fault, Planned, SimDisk, Target, World, every_cut};
 
 /// Plans the same fault for this order and the next ones.
 fn plan(world: &World, at: u64, faults: &[Fault], on: Target) {
@@ -203,7 +137,7 @@ fn what_is_durable_after_a_failed_sync_survives_every_power_cut() {
             let mut world = World::new(disk, world.frames.clone(), random.clone());
             let store = open(&mut world);
             let object = store.object(1).expect("it was durable");
-            let part = object.parts[0].as_ref().expect("it has its part");
+            let part = &object.parts[&0];
             let read = world.run(store.get(part)).expect("it ends").expect("it is as it was put");
             assert!(read[..ALIGN].iter().all(|&byte| byte == 7), "order {at}");
             cuts += 1;
@@ -461,7 +395,7 @@ fn what_a_failed_commit_named_keeps_its_room_while_a_power_cut_may_bring_it_back
             let mut world = World::new(disk, world.frames.clone(), random.clone());
             let store = open(&mut world);
             if let Some(object) = store.object(1) {
-                let part = object.parts[0].as_ref().expect("it has its part");
+                let part = &object.parts[&0];
                 let read = world.run(store.get(part)).expect("it ends").expect("it is as it was put");
                 assert!(read[..ALIGN].iter().all(|&byte| byte == 7), "seed {seed}");
                 back += 1;
@@ -470,23 +404,6 @@ fn what_a_failed_commit_named_keeps_its_room_while_a_power_cut_may_bring_it_back
         }
     }
     assert!(back > 0, "no power cut brought it back");
-}
-
-/// Where a block's checksum stands.
-const CRC: std::ops::Range<usize> = 44..48;
-
-/// Where its records begin.
-const RECORDS: usize = 64;
-
-/// Has a change in both copies of a block, with the right checksum: as a later version may write it, or a mistake of ours.
-fn forge(world: &mut World, at: u64, change: impl FnOnce(&mut [u8])) {
-    let file = log(world);
-    let mut bytes = block(world, file, at);
-    change(&mut bytes);
-    let crc = crc32fast::hash(&[&bytes[..CRC.start], &bytes[CRC.end..]].concat());
-    bytes[CRC].copy_from_slice(&crc.to_le_bytes());
-    overwrite(world, file, at, &bytes);
-    overwrite(world, file, at + BLOCKS, &bytes);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A disk that is there: files of one directory, read and written through an engine.
 //!
-//! Promises upward: as [`Disk`]; one directory has one `Directory` at a time, in this process and in others; it keeps to the
-//! directory that it opened, whatever has that name later; tasks are run on the engine's threads, after what came has been told.
+//! Promises upward: as [`Disk`]; one directory has one `Directory` at a time, in this process and in others, whatever is done to
+//! its lock file; it keeps to the directory that it opened, whatever has that name later; no link is followed in it; tasks are run on the engine's threads, after what came has been told.
 //! Asks from below: an engine, `flock`, `fsync` of a directory.
 //!
 //! Invariant: a key in `waiting` is the token of one request that the engine has.
@@ -11,9 +11,9 @@ use crate::engine::{Ring, Threads};
 use crate::fault::FileFault;
 use crate::frame::Frame;
 use crate::request::{Completion, Engine, Op, Request, Sink};
-use crate::slab::Slab;
+use crate::slab::{Slab, check_own};
 use crate::task::{Driver, Tasks};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// The file whose lock says that a directory is in use. It is never removed: somebody may wait for it.
+/// The file whose lock says that a directory is in use, as the lock of the directory itself does: file systems over a network
+/// lock files only. The file is never removed: another process may wait for its lock.
 const LOCK: &str = "terrace.lock";
 
 /// Requests on their way at once: 64 of 64 KiB keep a disk of 7 GB/s and 0.5 ms busy.
@@ -53,7 +54,7 @@ pub enum EngineKind {
 /// A directory that is open.
 pub struct Directory {
     path: PathBuf,
-    /// Of the directory itself: files are found from here, and names are synced.
+    /// Of the directory itself, locked while this lives: files are found from here, and names are synced.
     names: OwnedFd,
     files: Mutex<HashMap<File, Arc<Slab>>>,
     mail: Arc<Mail>,
@@ -119,22 +120,24 @@ impl Directory {
     /// Opens a directory, which is made if it is not there. `tasks` are run by its engine from now on.
     ///
     /// # Errors
-    /// The system's; [`Reason::Busy`](crate::Reason::Busy) when another store has it.
+    /// The system's; [`Reason::Busy`](crate::Reason::Busy) when another store has it; [`Reason::Untrusted`](crate::Reason::Untrusted)
+    /// when its lock file is a link, or another user's.
     pub fn open(path: &Path, kind: EngineKind, tasks: &Tasks) -> Result<Self, FileFault> {
         let name = path.display().to_string();
         let fault = |call, code: Option<i32>| FileFault::new(call, &name, 0, code.unwrap_or(0));
-        std::fs::create_dir_all(path).map_err(|error| match error.kind() {
+        make(path).map_err(|error| match error.kind() {
             // Of that name there is something else.
             std::io::ErrorKind::AlreadyExists => fault("create directory", Some(Errno::NOTDIR.raw_os_error())),
             _ => fault("create directory", error.raw_os_error()),
         })?;
-        let open = |at: BorrowedFd<'_>, path: &Path, flags| {
-            let told = |error: rustix::io::Errno| fault("open", Some(error.raw_os_error()));
-            rustix::fs::openat(at, path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR).map_err(told)
-        };
-        let names = open(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let lock = open(names.as_fd(), Path::new(LOCK), OFlags::RDWR | OFlags::CREATE)?;
-        take(&lock).map_err(|error| fault("lock", Some(error.raw_os_error())))?;
+        let told =
+            |call| move |error: Errno| FileFault::new(call, &path.display().to_string(), 0, error.raw_os_error());
+        let flags = OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECTORY;
+        let names = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(told("open"))?;
+        // seeded: directory_lock: lock_directory(&names) => Ok(())
+        lock_directory(&names).map_err(told("lock"))?;
+        let lock = open_lock(&names, path)?;
+        take(&lock).map_err(told("lock"))?;
         let mail = Arc::new(Mail { waiting: Mutex::default(), tasks: tasks.clone() });
         let engine = engine(kind, &mail).map_err(|error| fault("engine", error.raw_os_error()))?;
         tasks.driven_by(Arc::downgrade(&engine) as Weak<dyn Driver>);
@@ -158,6 +161,10 @@ impl Directory {
         let name = file.to_string();
         let slab = Arc::new(Slab::open_in((self.names.as_fd(), Path::new(&name)), &self.path.join(&name))?);
         Ok(Arc::clone(self.files().entry(file).or_insert(slab)))
+    }
+
+    fn has_name(&self, file: File) -> Result<(), FileFault> {
+        self.slab(file)?.has_name((self.names.as_fd(), Path::new(&file.to_string())))
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<File, Arc<Slab>>> {
@@ -198,6 +205,39 @@ impl Directory {
             Err(fault) => _ = reply.send(Answer { result: Err(fault), frame }),
         }
     }
+}
+
+/// Makes a directory and those that it is in, each of them durably.
+fn make(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make(above)?;
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        outcome => outcome,
+    }?;
+    std::fs::File::open(above)?.sync_all()
+}
+
+/// Locks the directory itself, where its file system can.
+fn lock_directory(names: &OwnedFd) -> rustix::io::Result<()> {
+    match take(names) {
+        Err(Errno::BADF | Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::ISDIR) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Opens the file that is locked: a regular one of ours, that was made here.
+fn open_lock(names: &OwnedFd, path: &Path) -> Result<OwnedFd, FileFault> {
+    let path = path.join(LOCK);
+    let told = |error: Errno| FileFault::new("open", &path.display().to_string(), 0, error.raw_os_error());
+    // A pipe of that name is not waited for.
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let lock = rustix::fs::openat(names, LOCK, flags, Mode::RUSR | Mode::WUSR).map_err(told)?;
+    check_own(&lock, &path)?;
+    Ok(lock)
 }
 
 /// Locks a file, for as long as it is open.
@@ -251,7 +291,7 @@ impl Disk for Directory {
             Order::Write { file, offset, bytes, frame } => {
                 return self.request(Op::Write, (file, offset, bytes), Some(frame), reply);
             }
-            Order::Sync { file } => match self.slab(file).and_then(|slab| slab.has_name()) {
+            Order::Sync { file } => match self.has_name(file) {
                 Ok(()) => return self.request(Op::Sync, (file, 0, 0), None, reply),
                 Err(fault) => Err(fault),
             },

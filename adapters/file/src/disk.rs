@@ -9,18 +9,24 @@ use crate::frame::Frame;
 use futures_channel::oneshot;
 use std::fmt;
 
-/// A file of the store's, by number.
+/// A file of the store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum File {
+    /// Which store it is, and how much is durable at least.
+    Superblock,
     /// Bytes of buffers.
     Slab(u32),
     /// What is durable, and where it lies.
     Log(u32),
 }
 
+/// The superblock's name.
+const SUPERBLOCK: &str = "terrace.superblock";
+
 impl fmt::Display for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Superblock => f.write_str(SUPERBLOCK),
             Self::Slab(number) => write!(f, "terrace-{number:08x}.slab"),
             Self::Log(number) => write!(f, "terrace-{number:08x}.log"),
         }
@@ -30,6 +36,9 @@ impl fmt::Display for File {
 impl File {
     /// The file of that name, if it is one of the store's.
     pub fn named(name: &str) -> Option<Self> {
+        if name == SUPERBLOCK {
+            return Some(Self::Superblock);
+        }
         let (number, kind) = name.strip_prefix("terrace-")?.split_once('.')?;
         let number = u32::from_str_radix(number, 16).ok()?;
         let file = match kind {
@@ -134,7 +143,7 @@ mod tests {
 
     #[test]
     fn only_names_as_we_write_them_are_ours() {
-        for file in [File::Slab(0), File::Log(u32::MAX), File::Slab(0xabc)] {
+        for file in [File::Superblock, File::Slab(0), File::Log(u32::MAX), File::Slab(0xabc)] {
             assert_eq!(File::named(&file.to_string()), Some(file));
         }
         for name in ["terrace-1.slab", "terrace-0000000A.slab", "terrace-+0000001.log", "terrace-00000001.txt", "x"] {

@@ -25,6 +25,10 @@ pub enum Reason {
     Busy,
     /// There is one already.
     Exists,
+    /// There is none of that name, or the name is another file's now.
+    Gone,
+    /// A link, no regular file, a file with other links, or another user's.
+    Untrusted,
     /// It is no directory, or a link that leads nowhere.
     NoDirectory,
     /// It is closed.
@@ -51,6 +55,10 @@ pub struct FileFault {
 /// What kind a number of the system's is.
 pub(crate) fn reason(code: i32) -> Reason {
     use rustix::io::Errno as E;
+    // Errors of the library's own have none; `Errno` has no place for 0.
+    if code == 0 {
+        return Reason::Other;
+    }
     match E::from_raw_os_error(code) {
         E::NOSPC | E::DQUOT | E::FBIG => Reason::Full,
         E::IO | E::NXIO | E::NODEV | E::STALE => Reason::Device,
@@ -58,6 +66,8 @@ pub(crate) fn reason(code: i32) -> Reason {
         E::NOSYS | E::OPNOTSUPP | E::INVAL => Reason::Unsupported,
         E::WOULDBLOCK | E::BUSY => Reason::Busy,
         E::EXIST => Reason::Exists,
+        E::NOENT => Reason::Gone,
+        E::LOOP | E::ISDIR => Reason::Untrusted,
         E::NOTDIR => Reason::NoDirectory,
         _ => Reason::Other,
     }
@@ -82,6 +92,8 @@ impl fmt::Display for FileFault {
             Reason::Unsupported => "not supported here",
             Reason::Busy => "in use by another program",
             Reason::Exists => "there is one already",
+            Reason::Gone => "there is no file of that name, or it is another one now",
+            Reason::Untrusted => "not a regular file of this user with a single link: move it away",
             Reason::NoDirectory => "not a directory: use another path",
             Reason::Closed => "closed",
             Reason::Other => "failed",

@@ -1,12 +1,12 @@
 //! One file of a fixed size: bytes on a disk, reached past the page cache where the file system allows it.
 //!
 //! Promises upward: all of its space is taken when it is made, so that no later write finds the disk full; what is moved is
-//! aligned as the device wants it.
+//! aligned as the device wants it; a file of a store's directory is a regular file of this user's, and has no other name.
 //! Asks from below: `fallocate`, `statx`, `O_DIRECT`.
 
-use crate::fault::FileFault;
+use crate::fault::{FileFault, Reason};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxFlags};
 use std::path::Path;
 
 /// A file of a fixed size.
@@ -17,6 +17,35 @@ pub struct Slab {
     bytes: u64,
     align: u32,
     direct: bool,
+}
+
+fn fault(call: &'static str, path: &Path, error: rustix::io::Errno) -> FileFault {
+    FileFault::new(call, &path.display().to_string(), 0, error.raw_os_error())
+}
+
+/// Refuses an open file that another program or user may have put there.
+///
+/// # Errors
+/// [`Reason::Untrusted`](crate::Reason::Untrusted); the system's.
+pub(crate) fn check_own(file: &OwnedFd, path: &Path) -> Result<(), FileFault> {
+    let told = rustix::fs::fstat(file).map_err(|error| fault("fstat", path, error))?;
+    check_stat(&told, path)
+}
+
+/// The same of what the system says of a file: it is a regular file, of this user's, and has one name.
+fn check_stat(told: &Stat, path: &Path) -> Result<(), FileFault> {
+    // seeded: file_regular: FileType::from_raw_mode(told.st_mode) == FileType::RegularFile => true
+    let regular = FileType::from_raw_mode(told.st_mode) == FileType::RegularFile;
+    // seeded: file_links: told.st_nlink == 1 => true
+    let single = told.st_nlink == 1;
+    // unseeded: file_owner: only a system with another user can have such a file
+    let own = told.st_uid == rustix::process::geteuid().as_raw();
+    match regular && single && own {
+        true => Ok(()),
+        false => {
+            Err(FileFault { reason: Reason::Untrusted, ..FileFault::new("open", &path.display().to_string(), 0, 0) })
+        }
+    }
 }
 
 /// Alignment that is assumed where the system does not tell.
@@ -33,7 +62,8 @@ impl Slab {
 
     /// The same: `name` in an open directory, and the whole path for errors.
     pub(crate) fn create_in(place: (BorrowedFd<'_>, &Path), path: &Path, bytes: u64) -> Result<Self, FileFault> {
-        let slab = Self::with(place, path, bytes, OFlags::CREATE | OFlags::EXCL)?;
+        let slab = Self::with(place, path, bytes, OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW)?;
+        check_own(&slab.descriptor, path)?;
         let allocated = rustix::fs::fallocate(&slab.descriptor, FallocateFlags::empty(), 0, bytes);
         if let Err(error) = allocated {
             let _ = rustix::fs::unlinkat(place.0, place.1, AtFlags::empty());
@@ -47,20 +77,30 @@ impl Slab {
     /// # Errors
     /// The system's.
     pub fn open(path: &Path) -> Result<Self, FileFault> {
-        Self::open_in((CWD, path), path)
+        Self::with((CWD, path), path, 0, OFlags::empty())?.sized()
     }
 
     /// The same, as [`create_in`](Self::create_in).
+    ///
+    /// # Errors
+    /// Also [`Reason::Untrusted`](crate::Reason::Untrusted), before a device or a pipe of that name is opened.
     pub(crate) fn open_in(place: (BorrowedFd<'_>, &Path), path: &Path) -> Result<Self, FileFault> {
-        let mut slab = Self::with(place, path, 0, OFlags::empty())?;
+        let told = rustix::fs::statat(place.0, place.1, AtFlags::SYMLINK_NOFOLLOW);
+        check_stat(&told.map_err(|error| fault("stat", path, error))?, path)?;
+        // seeded: slab_follows: OFlags::NOFOLLOW => OFlags::empty()
+        let slab = Self::with(place, path, 0, OFlags::NOFOLLOW)?;
+        check_own(&slab.descriptor, path)?;
+        slab.sized()
+    }
+
+    fn sized(self) -> Result<Self, FileFault> {
+        let mut slab = self;
         let stat = rustix::fs::fstat(&slab.descriptor).map_err(|error| slab.fault("fstat", 0, error.raw_os_error()))?;
         slab.bytes = u64::try_from(stat.st_size).unwrap_or(0);
         Ok(slab)
     }
 
     fn with((at, short): (BorrowedFd<'_>, &Path), path: &Path, bytes: u64, how: OFlags) -> Result<Self, FileFault> {
-        let name = path.display().to_string();
-        let fault = |call, error: rustix::io::Errno| FileFault::new(call, &name, 0, error.raw_os_error());
         let flags = OFlags::RDWR | OFlags::CLOEXEC | how;
         // Some file systems take the flag and refuse the I/O, others refuse the flag: statx knows both where it is told.
         let opened = rustix::fs::openat(at, short, flags | OFlags::DIRECT, Mode::RUSR | Mode::WUSR);
@@ -68,22 +108,20 @@ impl Slab {
             Ok(descriptor) => (descriptor, true),
             Err(rustix::io::Errno::INVAL) => {
                 let plain = rustix::fs::openat(at, short, flags - OFlags::EXCL, Mode::RUSR | Mode::WUSR);
-                (plain.map_err(|error| fault("open", error))?, false)
+                (plain.map_err(|error| fault("open", path, error))?, false)
             }
-            Err(error) => return Err(fault("open", error)),
+            Err(error) => return Err(fault("open", path, error)),
         };
         let told = rustix::fs::statx(&descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
         let told = told.ok().filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
         let align = told.map_or(USUAL, |told| told.stx_dio_offset_align.max(told.stx_dio_mem_align));
-        if align == 0 {
+        if align == 0 && direct {
             // It is told that there is no direct I/O here.
             direct = false;
-            let plain = rustix::fs::openat(at, short, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
-            let descriptor = plain.map_err(|error| fault("open", error))?;
-            return Ok(Self { descriptor, name, bytes, align: 1, direct });
+            rustix::fs::fcntl_setfl(&descriptor, OFlags::empty()).map_err(|error| fault("fcntl", path, error))?;
         }
         let align = if direct { align } else { 1 };
-        Ok(Self { descriptor, name, bytes, align, direct })
+        Ok(Self { descriptor, name: path.display().to_string(), bytes, align, direct })
     }
 
     /// Bytes of it.
@@ -106,13 +144,17 @@ impl Slab {
         &self.name
     }
 
-    /// Refuses a file that was removed while it was open: nobody would find there what is made durable.
-    pub(crate) fn has_name(&self) -> Result<(), FileFault> {
-        let told = rustix::fs::fstat(&self.descriptor).map(|stat| stat.st_nlink);
-        match told {
-            Ok(0) => Err(self.fault("sync", 0, rustix::io::Errno::NOENT.raw_os_error())),
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.fault("fstat", 0, error.raw_os_error())),
+    /// Refuses a file that is not the one of that name any more: what is made durable would not be found.
+    ///
+    /// # Errors
+    /// [`Reason::Gone`](crate::Reason::Gone); the system's.
+    pub(crate) fn has_name(&self, (at, short): (BorrowedFd<'_>, &Path)) -> Result<(), FileFault> {
+        let refused = |error: rustix::io::Errno| self.fault("sync", 0, error.raw_os_error());
+        let open = rustix::fs::fstat(&self.descriptor).map_err(refused)?;
+        let named = rustix::fs::statat(at, short, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
+        match (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino) {
+            true => Ok(()),
+            false => Err(refused(rustix::io::Errno::NOENT)),
         }
     }
 

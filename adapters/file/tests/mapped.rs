@@ -60,7 +60,7 @@ fn what_is_no_plain_file_is_refused_with_the_reason() {
     let pipe = directory.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).expect("a pipe");
     for (path, call, reason) in [
-        (missing.as_path(), "open", Reason::Other),
+        (missing.as_path(), "open", Reason::Gone),
         (directory.path(), "mmap", Reason::Unsupported),
         (&pipe, "mmap", Reason::Unsupported),
         (Path::new("/dev/null"), "mmap", Reason::Unsupported),

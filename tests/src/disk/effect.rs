@@ -34,6 +34,7 @@ fn refusal(line: &Line, code: i32) -> FileFault {
         EIO => Reason::Device,
         ENOSPC => Reason::Full,
         EEXIST => Reason::Exists,
+        ENOENT => Reason::Gone,
         EINVAL => Reason::Unsupported,
         _ => Reason::Other,
     };
@@ -222,7 +223,8 @@ impl State {
         if matches!(line.fault, Some(Fault::Error | Fault::Gone)) {
             return Err(EIO);
         }
-        let offset = line.offset as usize;
+        // Behind the end there is nothing.
+        let offset = (line.offset as usize).min(image.now.len());
         if line.fault == Some(Fault::FlipDisk) && reach > 0 {
             image.rot(offset + dice.below(reach as u64) as usize, dice.below(8) as u8);
         }

@@ -117,7 +117,7 @@ impl Window {
     /// Whether a log may have lost something that was durable: both copies of a block are bad, or two faults that told nothing
     /// hit logs, or a name went that was durable. Reads that failed are no excuse: what they hide is still there.
     pub fn log_may_be_lost(&self, disk: &SimDisk) -> bool {
-        let log = |fired: &&Fired| matches!(fired.line.file, Some(File::Log(_)));
+        let log = |fired: &&Fired| matches!(fired.line.file, Some(File::Log(_) | File::Superblock));
         let silent = |fired: &&Fired| fired.fault == Fault::FlipRead || fired.fault.lies();
         let hits = self.faults(disk).iter().filter(log).filter(silent).count();
         self.lost || disk.marks().names_lost > 0 || disk.log_is_lost() || hits + usize::from(self.damaged) > 1

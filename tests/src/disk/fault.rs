@@ -77,14 +77,16 @@ pub enum Target {
     Any,
     /// Bytes of buffers.
     Slabs,
-    /// What is durable, and where it lies.
+    /// What is durable, and where it lies: logs and the superblock.
     Logs,
 }
 
 impl Target {
     fn hits(self, file: Option<File>) -> bool {
         match (self, file) {
-            (Self::Any, _) | (Self::Slabs, Some(File::Slab(_))) | (Self::Logs, Some(File::Log(_))) => true,
+            (Self::Any, _)
+            | (Self::Slabs, Some(File::Slab(_)))
+            | (Self::Logs, Some(File::Log(_) | File::Superblock)) => true,
             (Self::Slabs | Self::Logs, _) => false,
         }
     }

@@ -55,6 +55,7 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:5} {:?}", self.index, self.kind)?;
         match self.file {
+            Some(File::Superblock) => write!(f, " superblock")?,
             Some(File::Slab(number)) => write!(f, " slab {number}")?,
             Some(File::Log(number)) => write!(f, " log {number}")?,
             None => {}

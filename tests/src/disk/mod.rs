@@ -11,6 +11,7 @@
 //! | `kill` | what the end of a process leaves |
 //! | `log` | what was asked and answered, for people |
 //! | `world` | a disk, tasks and frames, driven in a random order |
+//! | `hands` | what a test does to files behind a store's back |
 //! | `excuse` | which errors of a store are just |
 //! | `seeds` | many seeds, and what to say when one fails |
 //!
@@ -23,6 +24,7 @@ mod dice;
 mod effect;
 mod excuse;
 mod fault;
+pub mod hands;
 mod image;
 mod kill;
 mod log;
@@ -114,6 +116,17 @@ impl SimDisk {
     /// An empty disk of so many bytes.
     pub fn new(capacity: u64) -> Self {
         Self::with(capacity, Names::default(), Vec::new(), Marks::default())
+    }
+
+    /// A disk that holds these files, durably.
+    pub fn holding(capacity: u64, contents: Contents) -> Self {
+        let (mut names, mut images) = (BTreeMap::new(), Vec::new());
+        for (file, bytes) in contents {
+            names.insert(file, images.len());
+            images.push(Image::settled(bytes, BTreeSet::new()));
+        }
+        let names = Names { now: names.clone(), durable: names, pending: Vec::new() };
+        Self::with(capacity, names, images, Marks::default())
     }
 
     fn with(capacity: u64, names: Names, images: Vec<Image>, marks: Marks) -> Self {
@@ -215,22 +228,27 @@ impl SimDisk {
         })
     }
 
-    /// Whether some log has a block of which both copies, at the same place in each half of the file, are not as written.
+    /// Whether some log has a block of which both copies, at the same place in each half of the file, are not as written, or no
+    /// page of the superblock is.
     pub fn log_is_lost(&self) -> bool {
         let state = self.state();
+        let superblock = state.names.now.get(&File::Superblock).map(|&inode| &state.images[inode]);
+        if superblock.is_some_and(|image| pages(image).len() == image.sectors() / PER_BLOCK) {
+            return true;
+        }
         let logs = state.names.now.iter().filter(|(file, _)| matches!(file, File::Log(_)));
         logs.into_iter().any(|(_, &inode)| {
             let image = &state.images[inode];
             let half = image.sectors() / PER_BLOCK / 2;
-            let blocks: BTreeSet<usize> = image.damaged.iter().map(|sector| sector / PER_BLOCK).collect();
+            let blocks = pages(image);
             blocks.iter().any(|block| blocks.contains(&(block + half)))
         })
     }
 
-    /// Whether some log has a sector that is not as written.
+    /// Whether some log, or the superblock, has a sector that is not as written.
     pub fn log_is_damaged(&self) -> bool {
         let state = self.state();
-        let mut logs = state.names.now.iter().filter(|(file, _)| matches!(file, File::Log(_)));
+        let mut logs = state.names.now.iter().filter(|(file, _)| !matches!(file, File::Slab(_)));
         logs.any(|(_, &inode)| !state.images[inode].damaged.is_empty())
     }
 
@@ -304,6 +322,11 @@ impl State {
             self.broken.push(what.to_string());
         }
     }
+}
+
+/// The pages of a file that have a sector which is not as written.
+fn pages(image: &Image) -> BTreeSet<usize> {
+    image.damaged.iter().map(|sector| sector / PER_BLOCK).collect()
 }
 
 /// The files of a disk, for tests that compare.

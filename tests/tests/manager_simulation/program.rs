@@ -29,12 +29,13 @@ const WAITING: usize = 3;
 fn setup(random: &mut Random) -> Setup {
     let slab_bytes = [64 << 10, 128 << 10][random.below(2) as usize];
     let log_bytes = [32 << 10, 64 << 10][random.below(2) as usize];
-    let cap = slab_bytes * (2 + random.below(4)) + log_bytes * 2;
+    let options = StoreOptions { cap: 0, slab_bytes, log_bytes };
+    let options = StoreOptions { cap: options.least_cap() + slab_bytes * (1 + random.below(4)), ..options };
     let memory = (32 + 8 * random.below(6)) << 10;
     let mut bounded = Share { cap: 64 << 10, ..Share::UNLIMITED };
     bounded.promised[0] = 16 << 10;
     let tenants = if random.once_in(2) { Vec::new() } else { vec![Share::UNLIMITED, bounded] };
-    Setup { memory, options: StoreOptions { cap, slab_bytes, log_bytes }, pinned: memory / 4 * 3, tenants }
+    Setup { memory, options, pinned: memory / 4 * 3, tenants }
 }
 
 /// Runs a seed.

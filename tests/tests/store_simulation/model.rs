@@ -30,7 +30,7 @@ impl fmt::Debug for Meta {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     pub meta: Meta,
-    pub parts: Vec<Option<Content>>,
+    pub parts: BTreeMap<u32, Content>,
 }
 
 /// All objects.
@@ -54,14 +54,10 @@ impl Edit {
     fn apply(&self, world: &mut World) {
         match self {
             Self::Meta(object, meta) => {
-                _ = world.insert(*object, Expected { meta: meta.clone(), parts: Vec::new() });
+                _ = world.insert(*object, Expected { meta: meta.clone(), parts: BTreeMap::new() });
             }
             Self::Part(object, part, content) => {
-                let parts = &mut world.entry(*object).or_default().parts;
-                if parts.len() <= *part as usize {
-                    parts.resize(*part as usize + 1, None);
-                }
-                parts[*part as usize] = Some(*content);
+                _ = world.entry(*object).or_default().parts.insert(*part, *content);
             }
             Self::Remove(object) => _ = world.remove(object),
         }
@@ -97,7 +93,7 @@ pub struct Model {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub meta: Meta,
-    pub parts: Vec<Option<(Option<u64>, usize)>>,
+    pub parts: BTreeMap<u32, (Option<u64>, usize)>,
 }
 
 /// Commits of unknown outcome that a model can hold: 2^6 combinations are tried.
@@ -201,10 +197,8 @@ fn matches(world: &World, seen: &BTreeMap<u64, Seen>) -> bool {
 
 impl Expected {
     pub fn is(&self, seen: &Seen) -> bool {
-        let part = |pair: (&Option<Content>, &Option<(Option<u64>, usize)>)| match pair {
-            (None, None) => true,
-            (Some(content), Some((id, bytes))) => content.bytes == *bytes && id.is_none_or(|id| id == content.id),
-            _ => false,
+        let part = |((part, content), (seen, (id, bytes))): ((&u32, &Content), (&u32, &(Option<u64>, usize)))| {
+            part == seen && content.bytes == *bytes && id.is_none_or(|id| id == content.id)
         };
         self.meta == seen.meta && self.parts.len() == seen.parts.len() && self.parts.iter().zip(&seen.parts).all(part)
     }

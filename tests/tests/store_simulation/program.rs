@@ -29,8 +29,8 @@ const HELD: usize = 12;
 fn options(random: &mut Random) -> StoreOptions {
     let slab_bytes = [64 << 10, 128 << 10][random.below(2) as usize];
     let log_bytes = [32 << 10, 64 << 10][random.below(2) as usize];
-    let cap = slab_bytes * (3 + random.below(4)) + log_bytes * 2;
-    StoreOptions { cap, slab_bytes, log_bytes }
+    let options = StoreOptions { cap: 0, slab_bytes, log_bytes };
+    StoreOptions { cap: options.least_cap() + slab_bytes * (2 + random.below(4)), ..options }
 }
 
 /// Runs a seed.
@@ -102,7 +102,7 @@ impl Session<'_> {
         let mut options = self.options;
         match self.chance(6) {
             0 => {
-                options.cap = (options.cap - options.slab_bytes).max(options.slab_bytes + 2 * options.log_bytes);
+                options.cap = (options.cap - options.slab_bytes).max(options.least_cap());
                 self.tally.smaller += 1;
             }
             1 => options.cap += options.slab_bytes,

@@ -209,12 +209,9 @@ impl Session<'_> {
         let mut seen = BTreeMap::new();
         for id in self.store().objects() {
             let object = self.store().object(id).ok_or("an object is listed and is not there")?;
-            let mut parts = Vec::new();
-            for part in &object.parts {
-                parts.push(match part {
-                    Some(piece) => Some((self.read(piece, window)?, piece.bytes())),
-                    None => None,
-                });
+            let mut parts = BTreeMap::new();
+            for (part, piece) in &object.parts {
+                parts.insert(*part, (self.read(piece, window)?, piece.bytes()));
             }
             seen.insert(id, Seen { meta: Meta(object.meta.to_vec()), parts });
         }

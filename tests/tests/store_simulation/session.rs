@@ -6,6 +6,7 @@
 use crate::content;
 use crate::model::{Content, Edit, Meta, Model, Outcome};
 use crate::tally::Tally;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use terrace_file::{Change, Frame, Join, Piece, Put, Store, StoreError, StoreOptions};
 use terrace_tests::disk::{Trace, Verdict, Window, World, ready};
@@ -231,22 +232,20 @@ impl Session<'_> {
     pub fn look(&mut self, object: u64) -> Verdict {
         let Some(expected) = self.model.live(object) else { return Ok(()) };
         let seen = self.store().object(object);
-        let lengths = |parts: &[Option<Arc<Piece>>]| -> Vec<Option<usize>> {
-            parts.iter().map(|part| part.as_ref().map(|piece| piece.bytes())).collect()
-        };
-        let is = seen.as_ref().map(|seen| (Meta(seen.meta.to_vec()), lengths(&seen.parts)));
+        let is = seen.as_ref().map(|seen| {
+            let parts = seen.parts.iter().map(|(part, piece)| (*part, piece.bytes()));
+            (Meta(seen.meta.to_vec()), parts.collect::<BTreeMap<_, _>>())
+        });
         let should = expected.as_ref().map(|expected| {
-            let parts = expected.parts.iter().map(|part| part.map(|content| content.bytes));
+            let parts = expected.parts.iter().map(|(part, content)| (*part, content.bytes));
             (expected.meta.clone(), parts.collect())
         });
         if is != should {
             return Err(format!("object {object} is {is:?}, should be {should:?}"));
         }
         let (Some(seen), Some(expected)) = (seen, expected) else { return Ok(()) };
-        for (piece, content) in seen.parts.iter().zip(&expected.parts) {
-            if let (Some(piece), Some(content)) = (piece, content) {
-                self.begin_get(piece, *content);
-            }
+        for (piece, content) in seen.parts.values().zip(expected.parts.values()) {
+            self.begin_get(piece, *content);
         }
         Ok(())
     }

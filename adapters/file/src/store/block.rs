@@ -1,21 +1,21 @@
-//! The form of a log: blocks of records. Version 1; all numbers are little-endian.
+//! The form of a log: blocks of records. Version 2; all numbers are little-endian.
 //!
 //! ```text
 //! file     block 0 .. block n-1 | the same blocks again (mirror)
-//! block    magic 8 | version 4 | generation 4 | 0 4 | flags 4 | sequence 8 | acked 8 | length 4 | crc 4 | 0 16 | records
-//! records  piece  1 | object 8 | part 4 | slab 4 | page 4 | bytes 4 | crc 4
-//!          meta   2 | object 8 | length 2 | bytes
-//!          gone   3 | object 8
+//! block    magic 8 | version 4 | generation 4 | 0 4 | flags 4 | sequence 8 | acked 8 | length 4 | crc 4 | identity 16 | records
 //! ```
 //!
-//! Promises upward: a block that was not written whole, or that belongs to another file or another place, is not taken for one
-//! of this log's.
+//! Promises upward: a block that was not written whole, or that belongs to another store, another file or another place, is not
+//! taken for one of this log's.
 //!
 //! A block's sequence is its place in the file. Blocks form groups, each ended by [`LAST`]: a group counts whole or not at all.
 //! No log is written on after a restart, so what a power cut left behind the end of one is never mixed with what came later.
 
 use super::error::StoreError;
+use super::record::{In, LARGEST, Out, Record};
 use crate::disk::File;
+use crate::fault::FileFault;
+use rustix::rand::GetRandomFlags;
 
 /// Bytes of a block: what disks write at once.
 pub(super) const BLOCK: usize = 4096;
@@ -27,10 +27,10 @@ const HEADER: usize = 64;
 const ROOM: usize = BLOCK - HEADER;
 
 /// The first bytes of every block.
-const MAGIC: [u8; 8] = *b"terrace\x1a";
+pub(super) const MAGIC: [u8; 8] = *b"terrace\x1a";
 
-/// The version of this form.
-const VERSION: u32 = 1;
+/// The version of this form and of the superblock's. In version 1 there was no superblock, and blocks had no identity.
+pub(super) const VERSION: u32 = 2;
 
 /// A flag: the group ends here.
 const LAST: u32 = 1;
@@ -38,50 +38,32 @@ const LAST: u32 = 1;
 /// Where the checksum stands.
 const CRC: std::ops::Range<usize> = 44..48;
 
-/// Bytes of an object's meta data, at most: with its header it must fit into a block.
-pub const META: usize = 1024;
-
-/// Bytes of the largest record.
-const LARGEST: usize = 1 + 8 + 2 + META;
-
 /// Blocks that records of so many bytes take, at most: a block is left when the next record does not fit into it.
 pub(super) fn blocks_for(bytes: u64) -> u64 {
     bytes / (ROOM - LARGEST + 1) as u64 + 1
 }
 
-/// What is said of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Record<'a> {
-    /// A part of it lies here.
-    Piece(Entry),
-    /// What its owner says of it; whatever was said of an object of that number before is void.
-    Meta { object: u64, meta: &'a [u8] },
-    /// It is gone.
-    Gone { object: u64 },
-}
+/// A store's identity: 128 random bits, so that no two stores have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity(pub [u8; 16]);
 
-/// Where a part of an object lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub object: u64,
-    pub part: u32,
-    pub slab: u32,
-    pub page: u32,
-    pub bytes: u32,
-    pub crc: u32,
-}
-
-impl Entry {
-    /// Whether it names the same bytes.
-    pub(super) fn is_same_piece(&self, other: &Self) -> bool {
-        let Self { object, part, .. } = *self;
-        *self == Self { object, part, ..*other }
+impl Identity {
+    /// A new one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn random() -> Result<Self, StoreError> {
+        let mut bytes = [0; 16];
+        let refused = |error: rustix::io::Errno| FileFault::new("getrandom", "a new store", 0, error.raw_os_error());
+        rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty()).map_err(refused)?;
+        Ok(Self(bytes))
     }
 }
 
 /// What a block says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
+    pub identity: Identity,
     pub generation: u32,
     pub sequence: u64,
     /// Blocks in front of which all are known to be durable.
@@ -148,7 +130,9 @@ impl Header {
         out.put(&self.sequence.to_le_bytes());
         out.put(&self.acked.to_le_bytes());
         out.put(&length.to_le_bytes());
-        let crc = checksum(block);
+        out.put(&[0; 4]);
+        out.put(&self.identity.0);
+        let crc = checksum(block, CRC);
         block[CRC].copy_from_slice(&crc.to_le_bytes());
     }
 
@@ -158,135 +142,46 @@ impl Header {
         let magic: [u8; 8] = input.take()?;
         let [version, generation, _, flags] = [input.u32()?, input.u32()?, input.u32()?, input.u32()?];
         let (sequence, acked, length, crc) = (input.u64()?, input.u64()?, input.u32()?, input.u32()?);
+        let identity = Identity(input.take()?);
         // seeded: block_magic: magic == MAGIC => true
         // seeded: block_version: version == VERSION => true
-        // seeded: block_crc: crc == checksum(block) => true
-        let sound = magic == MAGIC && version == VERSION && crc == checksum(block);
+        // seeded: block_crc: crc == checksum(block, CRC) => true
+        let sound = magic == MAGIC && version == VERSION && crc == checksum(block, CRC);
         let records = block.get(HEADER..HEADER + length as usize).filter(|_| sound)?;
-        Some((Self { generation, sequence, acked, last: flags & LAST != 0 }, records))
+        Some((Self { identity, generation, sequence, acked, last: flags & LAST != 0 }, records))
     }
 }
 
-/// Refuses a first block that is another program's or a later version's. Nothing but zeros is neither.
+/// Refuses a first block, or a page of a superblock, that is another program's or another version's. Nothing but zeros is neither.
 ///
 /// # Errors
-/// [`StoreError::Foreign`], [`StoreError::Newer`].
-pub(super) fn recognise(file: File, block: &[u8]) -> Result<(), StoreError> {
+/// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`].
+pub(super) fn recognise(file: File, magic: [u8; 8], block: &[u8]) -> Result<(), StoreError> {
     let mut input = In { bytes: block };
-    let (magic, version) = (input.take::<8>().unwrap_or_default(), input.u32().unwrap_or(0));
-    match magic {
+    let (first, version) = (input.take::<8>().unwrap_or_default(), input.u32().unwrap_or(0));
+    match first {
         [0, 0, 0, 0, 0, 0, 0, 0] => Ok(()),
-        // seeded: log_newer: version <= VERSION => true
-        MAGIC if version <= VERSION => Ok(()),
-        MAGIC => Err(StoreError::Newer { file, version }),
+        // seeded: log_newer: version > VERSION => false
+        _ if first == magic && version > VERSION => Err(StoreError::Newer { file, version }),
+        // seeded: log_older: version < VERSION => false
+        _ if first == magic && version < VERSION => Err(StoreError::Older { file, version }),
+        _ if first == magic => Ok(()),
         // seeded: log_foreign: Err(StoreError::Foreign { file }) => Ok(())
         _ => Err(StoreError::Foreign { file }),
     }
 }
 
-/// Of the whole block but the checksum itself.
-fn checksum(block: &[u8]) -> u32 {
+/// Of the whole block but the checksum itself, which stands at `crc`.
+pub(super) fn checksum(block: &[u8], crc: std::ops::Range<usize>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&block[..CRC.start]);
-    hasher.update(&block[CRC.end..]);
+    hasher.update(&block[..crc.start]);
+    hasher.update(&block[crc.end..]);
     hasher.finalize()
-}
-
-impl<'a> Record<'a> {
-    /// Bytes of it.
-    pub(super) fn length(&self) -> usize {
-        match self {
-            Self::Piece(_) => 1 + 8 + 5 * 4,
-            Self::Meta { meta, .. } => 1 + 8 + 2 + meta.len(),
-            Self::Gone { .. } => 1 + 8,
-        }
-    }
-
-    fn encode(&self, bytes: &mut [u8]) {
-        let mut out = Out { bytes, at: 0 };
-        match self {
-            Self::Piece(entry) => {
-                out.put(&[1]);
-                out.put(&entry.object.to_le_bytes());
-                for number in [entry.part, entry.slab, entry.page, entry.bytes, entry.crc] {
-                    out.put(&number.to_le_bytes());
-                }
-            }
-            Self::Meta { object, meta } => {
-                out.put(&[2]);
-                out.put(&object.to_le_bytes());
-                out.put(&(meta.len() as u16).to_le_bytes());
-                out.put(meta);
-            }
-            Self::Gone { object } => {
-                out.put(&[3]);
-                out.put(&object.to_le_bytes());
-            }
-        }
-    }
-
-    /// Takes the first record off. `None` where they end, or are not records.
-    pub(super) fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
-        let mut input = In { bytes };
-        let [tag] = input.take()?;
-        let object = input.u64()?;
-        let record = match tag {
-            1 => {
-                let [part, slab, page, bytes, crc] =
-                    [input.u32()?, input.u32()?, input.u32()?, input.u32()?, input.u32()?];
-                Self::Piece(Entry { object, part, slab, page, bytes, crc })
-            }
-            2 => {
-                let length = u16::from_le_bytes(input.take()?);
-                let (meta, rest) = input.bytes.split_at_checked(length.into())?;
-                input.bytes = rest;
-                Self::Meta { object, meta }
-            }
-            3 => Self::Gone { object },
-            // seeded: record_tag: return None => Self::Gone { object }
-            _ => return None,
-        };
-        *bytes = input.bytes;
-        Some(record)
-    }
-}
-
-/// Bytes to write to, and how far they are written.
-struct Out<'a> {
-    bytes: &'a mut [u8],
-    at: usize,
-}
-
-impl Out<'_> {
-    fn put(&mut self, bytes: &[u8]) {
-        self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
-        self.at += bytes.len();
-    }
-}
-
-/// Bytes that are read from the front.
-struct In<'a> {
-    bytes: &'a [u8],
-}
-
-impl In<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (first, rest) = self.bytes.split_first_chunk()?;
-        self.bytes = rest;
-        Some(*first)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::{Entry, META};
     use super::*;
 
     fn records() -> Vec<Record<'static>> {
@@ -302,7 +197,7 @@ mod tests {
         let mut writer = Writer::default();
         records().iter().for_each(|record| writer.push(record));
         let blocks = writer.blocks();
-        let first = Header { generation: 2, sequence: 10, acked: 9, last: false };
+        let first = Header { identity: Identity([3; 16]), generation: 2, sequence: 10, acked: 9, last: false };
         let bytes = writer.finish(first);
         assert_eq!(bytes.len() as u64, blocks * BLOCK as u64);
         let mut back = Vec::new();
@@ -338,7 +233,8 @@ mod tests {
     fn a_block_with_any_bit_flipped_is_none() {
         let mut writer = Writer::default();
         records().iter().take(3).for_each(|record| writer.push(record));
-        let block = writer.finish(Header { generation: 1, sequence: 0, acked: 0, last: false });
+        let block =
+            writer.finish(Header { identity: Identity([3; 16]), generation: 1, sequence: 0, acked: 0, last: false });
         assert!(Header::open(&block).is_some());
         for bit in 0..BLOCK * 8 {
             let mut block = block.clone();
@@ -350,22 +246,30 @@ mod tests {
     /// A mirror may be read where the first copy is bad, so every block must say what it is.
     #[test]
     fn a_whole_block_of_another_kind_or_version_is_none() {
-        let block = Writer::default().finish(Header { generation: 1, sequence: 0, acked: 0, last: false });
+        let block = Writer::default().finish(Header {
+            identity: Identity([3; 16]),
+            generation: 1,
+            sequence: 0,
+            acked: 0,
+            last: false,
+        });
         for at in [0, MAGIC.len()] {
             let mut other = block.clone();
             other[at] += 1;
-            let crc = checksum(&other);
+            let crc = checksum(&other, CRC);
             other[CRC].copy_from_slice(&crc.to_le_bytes());
             assert!(Header::open(&other).is_none(), "byte {at}");
         }
     }
 
     #[test]
-    fn other_programs_and_later_versions_are_told_apart() {
+    fn other_programs_and_other_versions_are_told_apart() {
         let file = File::Log(1);
-        assert_eq!(recognise(file, &[0; BLOCK]), Ok(()));
-        assert_eq!(recognise(file, b"\x7fELF\x02\x01\x01\x00........"), Err(StoreError::Foreign { file }));
-        let newer = [&MAGIC[..], &2u32.to_le_bytes()].concat();
-        assert_eq!(recognise(file, &newer), Err(StoreError::Newer { file, version: 2 }));
+        let of_version = |version: u32| recognise(file, MAGIC, &[&MAGIC[..], &version.to_le_bytes()].concat());
+        assert_eq!(recognise(file, MAGIC, &[0; BLOCK]), Ok(()));
+        assert_eq!(recognise(file, MAGIC, b"\x7fELF\x02\x01\x01\x00........"), Err(StoreError::Foreign { file }));
+        assert_eq!(of_version(VERSION), Ok(()));
+        assert_eq!(of_version(VERSION + 1), Err(StoreError::Newer { file, version: VERSION + 1 }));
+        assert_eq!(of_version(1), Err(StoreError::Older { file, version: 1 }));
     }
 }

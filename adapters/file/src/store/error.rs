@@ -28,6 +28,29 @@ pub enum StoreError {
         /// Which.
         file: File,
     },
+    /// A file was written by an earlier version, whose form this one does not read: nothing was touched.
+    Older {
+        /// Which.
+        file: File,
+        /// The version of its form.
+        version: u32,
+    },
+    /// A log belongs to another store than the directory does: nothing was touched.
+    OtherStore {
+        /// Which.
+        file: File,
+    },
+    /// The log was removed, renamed or replaced by another program while the store was open. What was durable before stands in the
+    /// file that is gone; nothing is made durable any more.
+    LogGone {
+        /// Which.
+        file: File,
+    },
+    /// A file has a number that the store cannot have reached, or cannot go on from.
+    BadNumber {
+        /// Which.
+        file: File,
+    },
     /// A file was written by a later version: nothing was touched.
     Newer {
         /// Which.
@@ -97,6 +120,30 @@ impl fmt::Display for StoreError {
             }
             Self::Foreign { file } => {
                 write!(f, "{file} is another program's: use another directory; nothing was changed")
+            }
+            Self::Older { file, version } => {
+                write!(
+                    f,
+                    "{file} has form {version}, from an earlier version of terrace: use that, or another directory; nothing was changed"
+                )
+            }
+            Self::OtherStore { file } => {
+                write!(
+                    f,
+                    "{file} belongs to another store than this directory does: move it away, and restore what it replaced; nothing was changed"
+                )
+            }
+            Self::LogGone { file } => {
+                write!(
+                    f,
+                    "{file} was removed, renamed or replaced while the store was open: nothing is made durable any more; copy what you need elsewhere"
+                )
+            }
+            Self::BadNumber { file } => {
+                write!(
+                    f,
+                    "{file} has a number that this store cannot have reached, or cannot go on from: move it away if the store did not write it"
+                )
             }
             Self::Newer { file, version } => {
                 write!(f, "{file} has form {version}, from a later version of terrace: use that; nothing was changed")

@@ -12,11 +12,15 @@
 //! - the next log holds twice what there is to say, in `ahead` blocks: as much is kept free for it, before anything is said that
 //!   would need more; a file that is laid by for it has as much
 //! - a log that is not `whole` is `broken`; there is an `anchor` only while the log is not whole
+//! - a log is `whole` once the superblock names it: before, what it says was never relied on
+//! - a log that is `gone` lost its name to another program: nothing is written or removed any more
 
 use super::Shared;
 use super::block::{BLOCK, Header, Writer, blocks_for};
 use super::error::StoreError;
 use super::map::{Change, Touched};
+use super::space::LAST;
+use super::superblock::{Evidence, Superblock};
 use crate::disk::{File, Order, ask};
 use crate::fault::Reason;
 use crate::frame::Frame;
@@ -25,9 +29,14 @@ use futures_lite::future::zip;
 /// Bytes of each of a log's two frames: 64 blocks are written at once.
 pub(super) const FRAME: usize = 64 * BLOCK;
 
+/// A store's files take at least so many times the bytes of its records: the log has room for twice the records in two copies,
+/// and as much is kept free for the next log.
+pub(super) const FILES: u64 = 8;
+
 /// The log that is being written.
 #[derive(Debug)]
 pub(super) struct Log {
+    pub superblock: Superblock,
     pub generation: u32,
     /// The latest generation that there is a file of.
     pub latest: u32,
@@ -40,6 +49,7 @@ pub(super) struct Log {
     /// Whether its first group is durable.
     pub whole: bool,
     pub broken: bool,
+    pub gone: bool,
     pub limbo: Vec<Vec<Change>>,
     /// The generation that a power cut would bring back, while this one is not whole yet, with its bytes.
     pub anchor: Option<(File, u64)>,
@@ -67,17 +77,37 @@ impl Log {
         file_bytes(ahead) + file_bytes(ahead).saturating_sub(self.bytes())
     }
 
+    /// What a refused write or sync of it means: one that lost its name is lost for good.
+    fn lost(&mut self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Fault(fault) if fault.reason == Reason::Gone => {
+                (self.gone, self.broken) = (true, true);
+                StoreError::LogGone { file: self.file() }
+            }
+            other => other,
+        }
+    }
+
+    /// The number of the next log.
+    ///
+    /// # Errors
+    /// [`StoreError::BadNumber`]: there is none.
+    fn following(&self) -> Result<u32, StoreError> {
+        let next = self.latest.checked_add(1).filter(|next| *next < LAST);
+        next.ok_or(StoreError::BadNumber { file: File::Log(self.latest) })
+    }
+
     /// The header of the next block.
     fn header(&self) -> Header {
         let Self { generation, next, .. } = *self;
         // Only one group is under way: all blocks in front of it are durable.
-        Header { generation, sequence: next, acked: next, last: false }
+        Header { identity: self.superblock.identity, generation, sequence: next, acked: next, last: false }
     }
 }
 
 /// Bytes of the file of a log of so many blocks.
-fn file_bytes(blocks: u64) -> u64 {
-    blocks * 2 * BLOCK as u64
+pub(super) fn file_bytes(blocks: u64) -> u64 {
+    blocks.saturating_mul(2 * BLOCK as u64)
 }
 
 impl Shared {
@@ -90,6 +120,7 @@ impl Shared {
         if !log.broken && log.next + writer.blocks() <= log.blocks {
             match self.append(log, writer).await {
                 Ok(()) => return Ok(()),
+                Err(error @ StoreError::LogGone { .. }) => return Err(error),
                 Err(_) => {
                     log.broken = true;
                     // seeded: limbo: log.limbo.push(group.to_vec()) => ()
@@ -104,10 +135,13 @@ impl Shared {
     async fn append(&self, log: &mut Log, writer: Writer) -> Result<(), StoreError> {
         let blocks = writer.blocks();
         let bytes = writer.finish(log.header());
-        self.write(log, log.next, &bytes).await?;
-        // seeded: log_sync: self.sync(log.file()).await? => ()
-        self.sync(log.file()).await?;
+        self.write(log, log.next, &bytes).await.map_err(|error| log.lost(error))?;
+        // seeded: log_sync: self.sync(log.file()).await => Ok(())
+        self.sync(log.file()).await.map_err(|error| log.lost(error))?;
         log.next += blocks;
+        if log.whole {
+            log.superblock.note(&*self.disk, &mut log.frames[0], log.next).await;
+        }
         Ok(())
     }
 
@@ -155,6 +189,8 @@ impl Shared {
     async fn rotate(&self, log: &mut Log, group: &[Change], touched: &Touched) -> Result<(), StoreError> {
         // What there is of one that never was whole goes first: the next one takes its room.
         if !log.whole {
+            // seeded: superblock_assured: log.superblock.assure(&*self.disk, &mut log.frames[0]).await? => ()
+            log.superblock.assure(&*self.disk, &mut log.frames[0]).await?;
             log.garbage.push((log.file(), log.bytes()));
             log.blocks = 0;
         }
@@ -171,9 +207,7 @@ impl Shared {
         debug_assert!(writer.blocks() * 2 <= log.ahead, "the next log was provided for");
         let spare = log.spare.take();
         self.space.laid_by(0);
-        let Some(generation) = spare.or(log.latest.checked_add(1)) else {
-            return Err(StoreError::Damaged { file: log.file() });
-        };
+        let generation = spare.map_or_else(|| log.following(), Ok)?;
         // From here on the old one is not written any more, whatever comes of the new one.
         if log.whole {
             // seeded: log_anchor: log.anchor = Some((log.file(), log.bytes())) => log.garbage.push((log.file(), log.bytes()))
@@ -230,7 +264,7 @@ impl Shared {
     }
 
     async fn make_spare(&self, log: &mut Log) -> Result<(), StoreError> {
-        let generation = log.latest.checked_add(1).ok_or(StoreError::Damaged { file: log.file() })?;
+        let generation = log.following()?;
         let bytes = file_bytes(log.ahead);
         // Also one that cannot be made: what is left of it has the number.
         log.latest = generation;
@@ -262,11 +296,21 @@ impl Shared {
             Ok(()) => self.sync_names().await,
             refused => refused,
         };
+        let begun = match begun {
+            Ok(()) => self.name(log).await,
+            refused => refused,
+        };
         if begun.is_err() {
             // seeded: limbo_of_a_new_log: log.limbo.push(group.to_vec()) => ()
             log.limbo.push(group.to_vec());
         }
         begun
+    }
+
+    /// Names the log, which is durable, in the superblock: from now on it is damage when it says less.
+    async fn name(&self, log: &mut Log) -> Result<(), StoreError> {
+        let evidence = Evidence { generation: log.generation, blocks: log.blocks, durable: log.next };
+        log.superblock.raise(&*self.disk, &mut log.frames[0], evidence).await
     }
 
     /// Lets names survive a power cut.
@@ -301,6 +345,10 @@ impl Shared {
 
     /// Removes files that are not needed any more. What cannot be removed is tried again later.
     pub(super) async fn sweep(&self, log: &mut Log) {
+        // Another program is at work in the directory: its files may have our names.
+        if log.gone {
+            return;
+        }
         log.garbage.extend(self.space.take_stumps());
         log.garbage = self.remove_files(std::mem::take(&mut log.garbage)).await;
     }

@@ -2,19 +2,20 @@
 //!
 //! Promises upward: a group's changes are worked out beside the map and then put in at once.
 
-use super::block::{META, Record, Writer};
+use super::block::Writer;
 use super::error::StoreError;
 use super::piece::Piece;
+use super::record::{META, Record};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A durable object: what its owner says of it, and its parts. A part that was never committed is `None`.
+/// A durable object: what its owner says of it, and its parts.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
     /// What its owner says of it.
     pub meta: Arc<[u8]>,
-    /// Its parts, by number.
-    pub parts: Vec<Option<Arc<Piece>>>,
+    /// Its parts, by number: those that were committed.
+    pub parts: BTreeMap<u32, Arc<Piece>>,
 }
 
 /// A change to what is durable.
@@ -31,7 +32,7 @@ pub enum Change {
     Piece {
         /// Its number.
         object: u64,
-        /// Which part: parts are counted from 0, and a table of all up to the last is kept.
+        /// Which part, below [`PARTS`].
         part: u32,
         /// The bytes, which may be other parts as well: they are there once.
         piece: Arc<Piece>,
@@ -82,7 +83,7 @@ impl Change {
     }
 }
 
-/// Parts that an object may have: 2^24, of a table of 128 MiB; of 4 MiB each they are 64 TiB.
+/// Parts that an object may have: 2^24; of 4 MiB each they are 64 TiB.
 pub const PARTS: u32 = 1 << 24;
 
 /// Objects as they will be; `None`: gone.
@@ -104,9 +105,9 @@ impl Map {
             let id = change.object();
             let object = touched.entry(id).or_insert_with(|| self.objects.get(&id).cloned());
             match change {
-                Change::Meta { meta, .. } => *object = Some(Object { meta: meta[..].into(), parts: Vec::new() }),
+                Change::Meta { meta, .. } => *object = Some(Object { meta: meta[..].into(), parts: BTreeMap::new() }),
                 Change::Piece { part, piece, .. } => {
-                    object.get_or_insert_default().set(*part, Arc::clone(piece));
+                    object.get_or_insert_default().parts.insert(*part, Arc::clone(piece));
                 }
                 Change::Remove { .. } => *object = None,
             }
@@ -145,22 +146,12 @@ impl Map {
 impl Object {
     /// All that is said of it.
     fn records(&self, object: u64) -> impl Iterator<Item = Record<'_>> {
-        let pieces = (0..).zip(&self.parts).filter_map(|(part, piece)| Some((part, piece.as_ref()?)));
-        let pieces = pieces.map(move |(part, piece)| Record::Piece(piece.entry(object, part)));
+        let pieces = self.parts.iter().map(move |(part, piece)| Record::Piece(piece.entry(object, *part)));
         std::iter::once(Record::Meta { object, meta: &self.meta }).chain(pieces)
     }
 
     /// Bytes of that.
     pub(super) fn bytes(&self) -> u64 {
         self.records(0).map(|record| record.length() as u64).sum()
-    }
-
-    /// Puts a part in its place.
-    pub(super) fn set(&mut self, part: u32, piece: Arc<Piece>) {
-        let index = part as usize;
-        if self.parts.len() <= index {
-            self.parts.resize(index + 1, None);
-        }
-        self.parts[index] = Some(piece);
     }
 }

@@ -4,7 +4,8 @@
 //!   put ──► piece: bytes + checksum in an extent of a slab, where nobody has anything       (gone after a restart)
 //!   commit ──► slabs synced ──► records on the log, two copies ──► log synced ──► map       (there after a power cut)
 //!
-//!   directory   terrace-00000001.slab   [ piece | free | piece ... ]        all space taken when it is made
+//!   directory   terrace.superblock      [ identity, and how much of which log is durable at least ]
+//!               terrace-00000001.slab   [ piece | free | piece ... ]        all space taken when it is made
 //!               terrace-00000001.log    [ snapshot | group | group ... | same again ]
 //! ```
 //!
@@ -16,7 +17,8 @@
 //! | --- | --- |
 //! | `space`, `extent` | slabs, stretches of them, and what a sync has covered |
 //! | `piece` | bytes in an extent: put, get, copy |
-//! | `block` | the form of a log |
+//! | `superblock` | which store this is, and what is durable at least |
+//! | `block`, `record` | the form of a log |
 //! | `log` | groups at the log's end; the next log |
 //! | `map` | what is durable |
 //! | `commit` | many commits, one flush |
@@ -32,13 +34,15 @@ mod map;
 mod open;
 mod piece;
 mod read;
+mod record;
 mod space;
+mod superblock;
 mod tidy;
 
-pub use block::META;
 pub use error::StoreError;
 pub use map::{Change, Object, PARTS};
 pub use piece::{Piece, Put};
+pub use record::META;
 
 use crate::disk::Disk;
 use crate::frame::{ALIGN, Frame, Frames};
@@ -72,6 +76,11 @@ impl StoreOptions {
         Self { cap, slab_bytes, log_bytes: (cap / 256).clamp(256 << 10, 1 << 30) / page * page }
     }
 
+    /// Bytes of a slab, two logs and the superblock: no cap is smaller.
+    pub fn least_cap(&self) -> u64 {
+        self.slab_bytes.saturating_add(self.log_bytes.saturating_mul(2)).saturating_add(superblock::BYTES)
+    }
+
     /// # Errors
     /// [`StoreError::BadOptions`].
     fn check(&self) -> Result<(), StoreError> {
@@ -81,9 +90,7 @@ impl StoreOptions {
             _ if self.slab_bytes == 0 || self.slab_bytes > u64::from(u32::MAX) => bad("slabs have 1 page to 4 GiB"),
             _ if !(self.slab_bytes | self.log_bytes).is_multiple_of(page) => bad("slabs and logs are whole pages"),
             _ if self.log_bytes < 8 * page => bad("a log has 8 pages at least"),
-            _ if self.cap < self.slab_bytes.saturating_add(self.log_bytes.saturating_mul(2)) => {
-                bad("the cap has room for a slab and two logs at least")
-            }
+            _ if self.cap < self.least_cap() => bad("the cap has room for a slab, two logs and 16 KiB at least"),
             _ => Ok(()),
         }
     }
@@ -143,8 +150,8 @@ impl Store {
     /// Opens what is on the disk, or begins anew. Other files are not touched.
     ///
     /// # Errors
-    /// [`StoreError::Foreign`], [`StoreError::Newer`], [`StoreError::Damaged`]: nothing was changed.
-    /// [`StoreError::CapTooSmall`]: everything is still there. [`StoreError::BadOptions`]; the disk's.
+    /// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::OtherStore`],
+    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: nothing was changed. [`StoreError::CapTooSmall`]: everything is still there. [`StoreError::BadOptions`]; the disk's.
     pub fn open(
         disk: Arc<dyn Disk>,
         tasks: &Tasks,
@@ -179,7 +186,8 @@ impl Store {
     /// Makes changes durable, all or none of them. Commits that wait together share their flushes.
     ///
     /// # Errors
-    /// What stood in the way: nothing of it is in the map then; after a power cut, all of it may be, or nothing. For
+    /// What stood in the way: nothing of it is in the map then; after a power cut, all of it may be, or nothing.
+    /// [`StoreError::LogGone`] is final: no later commit succeeds. For
     /// [`StoreError::Full`], nothing: the next log, with more objects and parts to say, would pass the cap.
     pub fn commit(&self, changes: Vec<Change>) -> Join<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);

@@ -1,26 +1,56 @@
 //! Opening a store: what is durable is found, what is not is room.
 //!
-//! Promises upward: nothing is changed before it is known that the files are this store's; what was found is written to a new
-//! log, with two good copies, before the old ones go.
-//! Asks from below: the logs ([`read`](super::read)).
+//! Promises upward: nothing is changed before it is known that the files are this store's, and that nothing durable is missing;
+//! what was found is written to a new log, with two good copies, before the old ones go.
+//! Asks from below: the superblock ([`superblock`]), the logs ([`read`](super::read)).
 
-use super::block::Entry;
+use super::block::BLOCK;
 use super::error::StoreError;
-use super::log::{FRAME, Log};
+use super::log::{FILES, FRAME, Log, file_bytes};
 use super::map::{Map, Object, Touched};
 use super::piece::Piece;
-use super::read::{self, Contents};
-use super::space::Space;
+use super::read::{self, Contents, First, Known};
+use super::record::Entry;
+use super::space::{LAST, Space};
+use super::superblock::{self, Evidence, Superblock};
 use super::{Shared, StoreOptions};
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, File, Order, ask};
 use crate::frame::{ALIGN, Frame, Frames};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// A file's number may be so far above those that a store is known to have used: attempts that fail use numbers too.
+const REACH: u32 = 1 << 30;
 
 /// Files by kind, with their sizes.
 struct Found {
+    superblock: Option<u64>,
     slabs: Vec<(u32, u64)>,
     /// The latest first.
     logs: Vec<(u32, u64)>,
+}
+
+impl Found {
+    /// # Errors
+    /// [`StoreError::BadNumber`] for a file that is not within reach of the last log, or of the last slab that is in use.
+    fn check_numbers(&self, log: u32, slab: u32) -> Result<(), StoreError> {
+        let far = |(number, known): (u32, u32)| number >= LAST || number.saturating_sub(known) > REACH;
+        let log = self.logs.iter().map(|(number, _)| *number).find(|number| far((*number, log))).map(File::Log);
+        let slab = self.slabs.iter().map(|(number, _)| *number).find(|number| far((*number, slab))).map(File::Slab);
+        log.or(slab).map_or(Ok(()), |file| Err(StoreError::BadNumber { file }))
+    }
+
+    /// Bytes of all of them.
+    fn bytes(&self) -> u64 {
+        let files = self.logs.iter().chain(&self.slabs).map(|(_, bytes)| *bytes);
+        files.chain(self.superblock).fold(0, u64::saturating_add)
+    }
+
+    /// A file that only a store has.
+    fn first(&self) -> Option<File> {
+        let log = self.logs.first().map(|(log, _)| File::Log(*log));
+        log.or(self.slabs.first().map(|(slab, _)| File::Slab(*slab)))
+    }
 }
 
 /// Opens what is there, or begins anew.
@@ -30,8 +60,11 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     let found = find(&*disk)?;
     let log_frame = || async { frames.wait(FRAME).await.map_err(|most| StoreError::TooLarge { asked: FRAME, most }) };
     let mut log_frames = [Some(log_frame().await?), Some(log_frame().await?)];
-    let (generation, contents) = latest(&*disk, &found, &mut log_frames).await?;
+    let superblock = identify(&*disk, &found, &mut log_frames).await?;
+    let (generation, contents) = latest(&*disk, &found, &superblock, options.cap, &mut log_frames).await?;
+    found.check_numbers(generation.max(superblock.evidence.generation), contents.last_slab())?;
     let space = Arc::new(Space::new(options.cap));
+    space.count(superblock::BYTES);
     // A slab of less than a page was being made when the program was killed.
     // seeded: slab_stump: *bytes >= ALIGN as u64 => true
     let (slabs, stumps): (Vec<_>, Vec<_>) = found.slabs.iter().partition(|(_, bytes)| *bytes >= ALIGN as u64);
@@ -47,8 +80,9 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
         others.map(|(log, bytes)| (File::Log(*log), *bytes))
     };
     let mut log = Log {
+        superblock,
         generation,
-        latest: found.logs.first().map_or(0, |(latest, _)| *latest),
+        latest: found.logs.first().map_or(0, |(latest, _)| *latest).max(superblock.evidence.generation),
         blocks: contents.blocks,
         ahead: 0,
         next: contents.next,
@@ -56,6 +90,7 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
         // Never written on: what a killed program wrote may be in some cache only, and one that was not synced is
         // not made durable by a later sync that says so. The next log says everything anew.
         broken: true,
+        gone: false,
         limbo: Vec::new(),
         anchor: None,
         spare: None,
@@ -71,6 +106,11 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     let shared = Shared::new(disk, frames, options, space, map);
     log.ahead = shared.blocks_for(bytes);
     shared.space.keep_free(log.reserve(log.ahead));
+    // Until a log is named: what was found may be in some cache only.
+    // seeded: superblock_begun: superblock.evidence.generation == 0 => found.superblock.is_none()
+    if superblock.evidence.generation == 0 {
+        begin(&shared, &found, &mut log).await?;
+    }
     shared.record(&mut log, &[], &Touched::new()).await?;
     log.garbage.extend(log_files(true));
     shared.sweep(&mut log).await;
@@ -81,9 +121,10 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
 }
 
 fn find(disk: &dyn Disk) -> Result<Found, StoreError> {
-    let mut found = Found { slabs: Vec::new(), logs: Vec::new() };
+    let mut found = Found { superblock: None, slabs: Vec::new(), logs: Vec::new() };
     for (file, bytes) in disk.files()? {
         match file {
+            File::Superblock => found.superblock = Some(bytes),
             File::Slab(slab) => found.slabs.push((slab, bytes)),
             File::Log(log) => found.logs.push((log, bytes)),
         }
@@ -92,34 +133,98 @@ fn find(disk: &dyn Disk) -> Result<Found, StoreError> {
     Ok(found)
 }
 
-/// The latest log that is whole, and what it says. Without any: nothing. Where there is one the directory is ours, and so are
-/// all files with such names, whatever was written over them; where there is none, a file that we did not write is another's.
+/// The store's superblock, or that of a new store where there is none of its files.
+///
+/// # Errors
+/// A log that is of another store, version or program, or that the superblock of is not there any more.
+async fn identify(disk: &dyn Disk, found: &Found, frames: &mut [Option<Frame>; 2]) -> Result<Superblock, StoreError> {
+    let superblock = match found.superblock {
+        Some(_) => superblock::read(disk, &mut frames[0]).await?,
+        None => None,
+    };
+    let identity = superblock.map(|superblock| superblock.identity);
+    for (generation, bytes) in &found.logs {
+        let blocks = bytes / (2 * BLOCK as u64);
+        let known = Known { generation: *generation, identity, blocks, durable: 0, limit: 0 };
+        // Where there is a superblock the directory is ours, and so are all files with such names, whatever was written over them.
+        // seeded: log_stranger: identity.is_none() => false
+        if read::first(disk, known, frames).await? == First::Foreign && identity.is_none() {
+            return Err(StoreError::Foreign { file: File::Log(*generation) });
+        }
+    }
+    match (superblock, found.first()) {
+        // Only one that names a log has its size for sure.
+        // seeded: superblock_cut: found.superblock == Some(superblock::BYTES) => true
+        (Some(known), _) if known.evidence.generation == 0 || found.superblock == Some(superblock::BYTES) => Ok(known),
+        (Some(_), _) => Err(StoreError::Damaged { file: File::Superblock }),
+        // It is durable before any of these is made.
+        // seeded: superblock_gone: Err(StoreError::Damaged { file: File::Superblock }) => Superblock::new()
+        (None, Some(_)) => Err(StoreError::Damaged { file: File::Superblock }),
+        (None, None) => Superblock::new(),
+    }
+}
+
+/// The latest log that is whole, and what it says; without any, nothing. What the superblock names is not missing.
 async fn latest(
     disk: &dyn Disk,
     found: &Found,
+    superblock: &Superblock,
+    cap: u64,
     frames: &mut [Option<Frame>; 2],
 ) -> Result<(u32, Contents), StoreError> {
-    let mut stranger = None;
-    for log in &found.logs {
-        let contents = read::read(disk, *log, frames).await?;
+    let evidence = superblock.evidence;
+    let identity = Some(superblock.identity);
+    // seeded: log_floor: *log >= evidence.generation => true
+    let counts = |(log, _): &&(u32, u64)| *log >= evidence.generation;
+    for (generation, bytes) in found.logs.iter().filter(counts) {
+        let named = *generation == evidence.generation;
+        let (blocks, durable) =
+            if named { (evidence.blocks, evidence.durable) } else { (bytes / (2 * BLOCK as u64), 0) };
+        let known = Known { generation: *generation, identity, blocks, durable, limit: cap / FILES };
+        // seeded: log_cut: *bytes < file_bytes(blocks) => false
+        if *bytes < file_bytes(blocks) {
+            return Err(StoreError::Damaged { file: File::Log(*generation) });
+        }
+        // What does not begin as a log of ours is not read to its end: a hole may be larger than the disk.
+        let begun = matches!(read::first(disk, known, frames).await?, First::Sound);
+        // seeded: log_above_cap: *bytes > cap => false
+        if *bytes > cap {
+            if !begun && !named {
+                continue;
+            }
+            return Err(StoreError::CapTooSmall { needs: found.bytes().saturating_add(*bytes), cap });
+        }
+        let contents = read::read(disk, known, frames).await?;
         // seeded: log_whole: contents.whole => true
         if contents.whole {
-            return Ok((log.0, contents));
+            return Ok((*generation, contents));
         }
-        // seeded: log_stranger: contents.stranger => false
-        if contents.stranger {
-            stranger = Some(StoreError::Foreign { file: File::Log(log.0) });
-        }
-    }
-    if let Some(foreign) = stranger {
-        return Err(foreign);
     }
     // seeded: log_gone: found.slabs.first() => None
-    match found.slabs.first() {
-        // Slabs are made after the first log is whole: it is gone.
-        Some((slab, _)) => Err(StoreError::Damaged { file: File::Slab(*slab) }),
-        None => Ok((0, Contents::default())),
+    match (evidence.generation, found.slabs.first()) {
+        (0, None) => Ok((0, Contents::default())),
+        // Slabs are made after the first log is named.
+        (0, Some((slab, _))) => Err(StoreError::Damaged { file: File::Slab(*slab) }),
+        (log, _) => Err(StoreError::Damaged { file: File::Log(log) }),
     }
+}
+
+/// Makes the superblock of a new store, durably, before any other file.
+async fn begin(shared: &Shared, found: &Found, log: &mut Log) -> Result<(), StoreError> {
+    let file = File::Superblock;
+    // One whose making was interrupted may have any size.
+    if found.superblock.is_some_and(|bytes| bytes != superblock::BYTES) {
+        ask(&*shared.disk, Order::Remove { file }).await.result?;
+    }
+    if found.superblock != Some(superblock::BYTES) {
+        ask(&*shared.disk, Order::Create { file, bytes: superblock::BYTES }).await.result?;
+    }
+    // Both floors: a write that was lost costs one of them.
+    for _ in 0..superblock::FLOORS {
+        log.superblock.raise(&*shared.disk, &mut log.frames[0], Evidence::default()).await?;
+    }
+    // seeded: superblock_name_sync: shared.sync_names().await => Ok(())
+    shared.sync_names().await
 }
 
 /// Objects, with the room that their pieces take.
@@ -129,7 +234,7 @@ fn map(contents: Contents, space: &Arc<Space>) -> Map {
     let mut last: Option<(Entry, Arc<Piece>)> = None;
     for (id, raw) in contents.objects {
         entries.extend(raw.parts.into_values());
-        map.objects.insert(id, Object { meta: raw.meta.into(), parts: Vec::new() });
+        map.objects.insert(id, Object { meta: raw.meta.into(), parts: BTreeMap::new() });
     }
     // From the last to the first in each slab, as the space wants them.
     entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.slab, entry.page, entry.bytes, entry.crc)));
@@ -137,7 +242,7 @@ fn map(contents: Contents, space: &Arc<Space>) -> Map {
         // A piece may be part of several objects, or several parts of one.
         let known = last.filter(|(known, _)| known.is_same_piece(&entry));
         let piece = known.map_or_else(|| recover(&entry, space), |(_, piece)| piece);
-        map.objects.entry(entry.object).or_default().set(entry.part, Arc::clone(&piece));
+        map.objects.entry(entry.object).or_default().parts.insert(entry.part, Arc::clone(&piece));
         last = Some((entry, piece));
     }
     map.bytes = map.objects.values().map(Object::bytes).sum();

@@ -5,9 +5,9 @@
 //! Asks from below: room ([`Space`]), and a disk.
 
 use super::Shared;
-use super::block::Entry;
 use super::error::StoreError;
 use super::extent::{Extent, Safety};
+use super::record::Entry;
 use crate::disk::{File, Order, ask};
 use crate::frame::{ALIGN, Frame};
 use crate::request::MOST;

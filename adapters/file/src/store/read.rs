@@ -1,13 +1,15 @@
 //! Reading a log: what it says, and whether it says all that it ever said.
 //!
 //! Promises upward: of each block, either copy does; a group that was not finished is left out; a hole in what was once durable
-//! is told, and is not taken for the end.
+//! is told, and is not taken for the end; memory is bounded by what a store under its cap can have said.
 //! Asks from below: a disk.
 
-use super::block::{BLOCK, Entry, Header, Record, recognise};
+use super::block::{BLOCK, Header, Identity, MAGIC, recognise};
 use super::error::StoreError;
-use super::log::FRAME;
+use super::log::{FILES, FRAME};
 use super::map::PARTS;
+use super::record::{Entry, META_BYTES, PIECE_BYTES, Record};
+use super::space::LAST;
 use crate::disk::{Disk, File, Order, ask};
 use crate::frame::Frame;
 use std::collections::BTreeMap;
@@ -19,12 +21,19 @@ pub(super) struct Raw {
     pub parts: BTreeMap<u32, Entry>,
 }
 
+impl Raw {
+    /// Bytes of the records that say it.
+    fn bytes(&self) -> u64 {
+        META_BYTES + self.meta.len() as u64 + PIECE_BYTES * self.parts.len() as u64
+    }
+}
+
 /// What a log says.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub objects: BTreeMap<u64, Raw>,
-    /// Whether its first block is another program's, or was overwritten.
-    pub stranger: bool,
+    /// Bytes of the records that say all of them.
+    pub bytes: u64,
     /// Whether its first group is whole: before, it says nothing.
     pub whole: bool,
     /// Blocks of whole groups.
@@ -33,12 +42,36 @@ pub(super) struct Contents {
     pub blocks: u64,
 }
 
+/// Which log is read, and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub generation: u32,
+    /// Of the store that it should be of; `None` where that is not known.
+    pub identity: Option<Identity>,
+    /// Blocks of a copy of it.
+    pub blocks: u64,
+    /// Blocks of it that were durable once.
+    pub durable: u64,
+    /// Bytes of records that the objects of a store under this cap can have.
+    pub limit: u64,
+}
+
+/// What the first block of a log shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    /// A block of this log's.
+    Sound,
+    /// Nothing, or what was lost.
+    Nothing,
+    /// What another program wrote, if it was not lost.
+    Foreign,
+}
+
 /// A log that is being read.
 struct Reader<'a> {
     disk: &'a dyn Disk,
     file: File,
-    generation: u32,
-    blocks: u64,
+    known: Known,
     /// Blocks of the first copy, from `first` on, as many as could be read.
     chunk: Option<Frame>,
     first: u64,
@@ -50,33 +83,42 @@ struct Reader<'a> {
 /// Blocks in a chunk.
 const CHUNK: u64 = (FRAME / BLOCK) as u64;
 
-/// Reads a log of so many bytes, with two frames that are given back.
+/// Reads a log, with two frames that are given back.
 ///
 /// # Errors
-/// [`StoreError::Newer`]; [`StoreError::Damaged`] when a group is missing that was durable.
+/// [`StoreError::Damaged`] when a group is missing that was durable, or a record makes no sense; the disk's.
 pub(super) async fn read(
     disk: &dyn Disk,
-    (generation, bytes): (u32, u64),
+    known: Known,
     frames: &mut [Option<Frame>; 2],
 ) -> Result<Contents, StoreError> {
-    let blocks = bytes / (2 * BLOCK as u64);
-    let (chunk, single) = (frames[0].take(), frames[1].take());
-    let file = File::Log(generation);
-    let mut reader = Reader { disk, file, generation, blocks, chunk, first: 0, held: 0, single };
+    let mut reader = Reader::new(disk, known, frames);
     let contents = reader.contents().await;
     *frames = [reader.chunk, reader.single];
     contents
 }
 
-impl Reader<'_> {
+/// Reads the first block of a log, from either copy.
+///
+/// # Errors
+/// [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::OtherStore`].
+pub(super) async fn first(disk: &dyn Disk, known: Known, frames: &mut [Option<Frame>; 2]) -> Result<First, StoreError> {
+    let mut reader = Reader::new(disk, known, frames);
+    let first = reader.recognise().await;
+    *frames = [reader.chunk, reader.single];
+    first
+}
+
+impl<'a> Reader<'a> {
+    fn new(disk: &'a dyn Disk, known: Known, frames: &mut [Option<Frame>; 2]) -> Self {
+        let (chunk, single) = (frames[0].take(), frames[1].take());
+        Self { disk, file: File::Log(known.generation), known, chunk, first: 0, held: 0, single }
+    }
+
     async fn contents(&mut self) -> Result<Contents, StoreError> {
-        let stranger = match self.recognise().await {
-            Err(StoreError::Foreign { .. }) => true,
-            other => other.map(|()| false)?,
-        };
-        let mut contents = Contents { blocks: self.blocks, stranger, ..Contents::default() };
+        let mut contents = Contents { blocks: self.known.blocks, ..Contents::default() };
         let (mut group, mut at) = (Vec::new(), 0);
-        while at < self.blocks {
+        while at < self.known.blocks {
             let Some((header, records)) = self.block(at).await? else { break };
             group.push(records);
             at += 1;
@@ -85,10 +127,21 @@ impl Reader<'_> {
                 // seeded: group_of_records: contents.apply(std::mem::take(&mut group)) => Some(_ = contents.apply(group.split_off(0)))
                 contents.apply(std::mem::take(&mut group)).ok_or(StoreError::Damaged { file: self.file })?;
                 (contents.next, contents.whole) = (at, true);
+                // seeded: log_limit: contents.bytes > self.known.limit => false
+                if contents.bytes > self.known.limit {
+                    return Err(StoreError::CapTooSmall {
+                        needs: contents.bytes * FILES,
+                        cap: self.known.limit * FILES,
+                    });
+                }
             }
         }
+        // seeded: log_short: contents.next < self.known.durable => false
+        if contents.next < self.known.durable {
+            return Err(StoreError::Damaged { file: self.file });
+        }
         // What follows must not say that anything from here on was durable once: then it was, and is lost.
-        for later in at..self.blocks {
+        for later in at..self.known.blocks {
             let later = self.first_copy(later).await;
             // seeded: log_hole: header.acked > contents.next => false
             if later.is_some_and(|(header, _)| header.acked > contents.next) {
@@ -98,16 +151,28 @@ impl Reader<'_> {
         Ok(contents)
     }
 
-    /// Refuses what is not ours. A first copy that cannot be read, or of which a bit has flipped, is not: the mirror tells.
-    async fn recognise(&mut self) -> Result<(), StoreError> {
-        let (file, generation) = (self.file, self.generation);
-        let first = self.single(0).await.map(|block| recognise(file, block)).ok();
-        if let Some(Ok(())) = first {
-            return Ok(());
+    /// What the first block shows. A first copy that cannot be read, or of which a bit has flipped, is not another's: the mirror tells.
+    async fn recognise(&mut self) -> Result<First, StoreError> {
+        let mut judged = Ok(());
+        // The mirror after the first copy, so that what the first copy shows counts.
+        for place in [0, self.known.blocks] {
+            let (file, generation, expected) = (self.file, self.known.generation, self.known.identity);
+            let Ok(block) = self.single(place).await else { continue };
+            match Header::open(block) {
+                // seeded: log_identity: expected.is_some_and(|expected| expected != header.identity) => false
+                Some((header, _)) if expected.is_some_and(|expected| expected != header.identity) => {
+                    return Err(StoreError::OtherStore { file });
+                }
+                Some((header, _)) if header.generation == generation && header.sequence == 0 => {
+                    return Ok(First::Sound);
+                }
+                _ => judged = judged.and(recognise(file, MAGIC, block)),
+            }
         }
-        match self.single(self.blocks).await.ok() {
-            Some(mirror) if sound(mirror, generation, 0).is_some() => Ok(()),
-            mirror => first.or_else(|| mirror.map(|block| recognise(file, block))).unwrap_or(Ok(())),
+        match judged {
+            Ok(()) => Ok(First::Nothing),
+            Err(StoreError::Foreign { .. }) => Ok(First::Foreign),
+            Err(other) => Err(other),
         }
     }
 
@@ -120,14 +185,14 @@ impl Reader<'_> {
         if first.is_some() {
             return Ok(first);
         }
-        let generation = self.generation;
+        let known = self.known;
         let mut refused = Ok(());
         // The mirror, and then the first copy again: the disk may have read it wrong.
-        // seeded: mirror_read: at + self.blocks => at
-        for place in [at + self.blocks, at] {
+        // seeded: mirror_read: at + known.blocks => at
+        for place in [at + known.blocks, at] {
             match self.single(place).await {
                 Ok(block) => {
-                    let block = sound(block, generation, at);
+                    let block = sound(block, &known, at);
                     if block.is_some() {
                         return Ok(block);
                     }
@@ -142,12 +207,12 @@ impl Reader<'_> {
     async fn first_copy(&mut self, at: u64) -> Option<(Header, Vec<u8>)> {
         if !(self.first..self.first + self.held).contains(&at) {
             (self.first, self.held) = (at, 0);
-            let blocks = CHUNK.min(self.blocks - at);
+            let blocks = CHUNK.min(self.known.blocks - at);
             self.held = self.fill(at, blocks).await.unwrap_or(0);
         }
         let frame = self.chunk.as_ref()?;
         let index = at.checked_sub(self.first).filter(|index| *index < self.held)? as usize;
-        sound(&frame[index * BLOCK..(index + 1) * BLOCK], self.generation, at)
+        sound(&frame[index * BLOCK..(index + 1) * BLOCK], &self.known, at)
     }
 
     /// Fills the chunk; how many blocks are in it.
@@ -181,31 +246,45 @@ impl Reader<'_> {
 }
 
 /// A block that is this log's, at its place.
-fn sound(block: &[u8], generation: u32, at: u64) -> Option<(Header, Vec<u8>)> {
+fn sound(block: &[u8], known: &Known, at: u64) -> Option<(Header, Vec<u8>)> {
     let (header, records) = Header::open(block)?;
-    // seeded: block_generation: header.generation == generation => true
+    // seeded: block_generation: header.generation == known.generation => true
+    let log = header.generation == known.generation;
+    // seeded: block_identity: known.identity.is_none_or(|identity| identity == header.identity) => true
+    let store = known.identity.is_none_or(|identity| identity == header.identity);
     // seeded: block_sequence: header.sequence == at => true
-    let ours = header.generation == generation && header.sequence == at;
+    let ours = log && store && header.sequence == at;
     ours.then(|| (header, records.to_vec()))
 }
 
 impl Contents {
+    /// The last slab that is in use.
+    pub(super) fn last_slab(&self) -> u32 {
+        self.objects.values().flat_map(|raw| raw.parts.values()).map(|entry| entry.slab).max().unwrap_or(0)
+    }
+
     /// Takes a whole group. `None` when it does not consist of records.
     fn apply(&mut self, group: Vec<Vec<u8>>) -> Option<()> {
         for block in group {
             let mut records = &block[..];
             while !records.is_empty() {
-                match Record::decode(&mut records)? {
+                let record = Record::decode(&mut records)?;
+                let id = record.object();
+                self.bytes -= self.objects.get(&id).map_or(0, Raw::bytes);
+                match record {
                     // seeded: part_number: entry.part >= PARTS => false
                     Record::Piece(entry) if entry.part >= PARTS => return None,
+                    // seeded: slab_number: entry.slab >= LAST => false
+                    Record::Piece(entry) if entry.slab >= LAST => return None,
                     Record::Piece(entry) => {
-                        _ = self.objects.entry(entry.object).or_default().parts.insert(entry.part, entry);
+                        _ = self.objects.entry(id).or_default().parts.insert(entry.part, entry);
                     }
-                    Record::Meta { object, meta } => {
-                        _ = self.objects.insert(object, Raw { meta: meta.to_vec(), parts: BTreeMap::new() });
+                    Record::Meta { meta, .. } => {
+                        _ = self.objects.insert(id, Raw { meta: meta.to_vec(), parts: BTreeMap::new() });
                     }
-                    Record::Gone { object } => _ = self.objects.remove(&object),
+                    Record::Gone { .. } => _ = self.objects.remove(&id),
                 }
+                self.bytes += self.objects.get(&id).map_or(0, Raw::bytes);
             }
         }
         Some(())

@@ -19,6 +19,9 @@ const PAGE: u64 = ALIGN as u64;
 /// Slots that are lent to a range when it has none left: 256 of 24 bytes are 6 KiB.
 const SLOTS: usize = 256;
 
+/// Numbers of files stay below. A store that makes a slab of 1 MiB each second reaches it after a hundred years.
+pub(super) const LAST: u32 = 3 << 30;
+
 /// All the room there is.
 #[derive(Debug)]
 pub(super) struct Space {
@@ -139,9 +142,13 @@ impl Space {
         Some(Extent::new(self, slab, block))
     }
 
-    /// The number of a slab to be made, whose bytes are counted from now on. `None`: the cap is reached.
+    /// The number of a slab to be made, whose bytes are counted from now on. `None`: the cap is reached, or no number is left.
     pub(super) fn plan(&self, bytes: u64) -> Option<u32> {
         let mut state = self.state();
+        // seeded: slab_last: state.next >= LAST => false
+        if state.next >= LAST {
+            return None;
+        }
         // seeded: cap_of_slabs: state.used() + state.reserve.saturating_sub(state.making) + bytes > state.cap => state.used() > state.cap
         if state.used() + state.reserve.saturating_sub(state.making) + bytes > state.cap {
             return None;

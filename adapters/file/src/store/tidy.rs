@@ -6,7 +6,7 @@
 use super::error::StoreError;
 use super::log::Log;
 use super::map::Change;
-use super::{Piece, Shared};
+use super::{Piece, Shared, superblock};
 use crate::disk::File;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Shared {
             let logs = log.bytes() + log.reserve(log.ahead);
             let too_small = || {
                 let [_, live, _, cap] = self.space.usage();
-                StoreError::CapTooSmall { needs: live + logs, cap }
+                StoreError::CapTooSmall { needs: live + logs + superblock::BYTES, cap }
             };
             let slab = self.space.retire_thinnest(|_, _| true).ok_or_else(too_small)?;
             self.vacate(log, slab).await.map_err(|error| match error {
@@ -99,11 +99,9 @@ impl Shared {
     fn durable_in(&self, slab: u32) -> BTreeMap<u64, Vec<(u64, u32, Arc<Piece>)>> {
         let mut found = BTreeMap::<_, Vec<_>>::new();
         for (id, object) in &self.map().objects {
-            for (part, piece) in (0..).zip(&object.parts) {
-                if let Some(piece) = piece
-                    && let Some(offset) = piece.offset_in(slab)
-                {
-                    found.entry(offset).or_default().push((*id, part, Arc::clone(piece)));
+            for (part, piece) in &object.parts {
+                if let Some(offset) = piece.offset_in(slab) {
+                    found.entry(offset).or_default().push((*id, *part, Arc::clone(piece)));
                 }
             }
         }

@@ -60,7 +60,24 @@ impl Meta {
         let sound = header[0] == VERSION && chunk > 0 && bytes > 0 && bytes.div_ceil(chunk.into()) <= PARTS.into();
         sound.then_some(Self { tenant, bytes, chunk, name })
     }
+
+    fn chunks(&self) -> u64 {
+        self.bytes.div_ceil(self.chunk.into())
+    }
+
+    /// Whether each part is a chunk of it, and as long as that.
+    fn fits(&self, object: &Object) -> bool {
+        let bytes = |part: u32| self.bytes.checked_sub(u64::from(part) * u64::from(self.chunk));
+        object
+            .parts
+            .iter()
+            .all(|(part, piece)| bytes(*part).is_some_and(|left| piece.bytes() as u64 == left.min(self.chunk.into())))
+    }
 }
+
+/// Bytes of memory that are kept for a chunk, at most: of durable buffers they are no more than a store's cap, however long the
+/// buffers are said to be. Chunks have 4 KiB at least, so that buffers of 64 times the cap can be taken in.
+const CHUNK_RECORDS: u64 = 64;
 
 /// Objects of buffers that were freed, by name, until the store has removed them. The group that makes their name durable again
 /// removes them too: no two durable buffers have one name, and what was removed does not come back under another.
@@ -206,6 +223,7 @@ impl Shared {
     /// beginning, when nothing else is there.
     pub(super) fn adopt(self: &Arc<Self>, most: u64) -> Result<(), Error> {
         for (tier, store) in self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?))) {
+            let (mut chunks, cap) = (0, store.stats().cap);
             for number in store.objects() {
                 let Some(object) = store.object(number) else { continue };
                 let unknown = || Error::Store(StoreError::BadOptions("the directory has objects of another program's"));
@@ -216,6 +234,15 @@ impl Shared {
                 }
                 if self.state().names.contains_key(&meta.name) {
                     return Err(Error::Twice(meta.name));
+                }
+                // seeded: adopted_parts: meta.fits(&object) => true
+                if !meta.fits(&object) {
+                    return Err(Error::BadBuffer(meta.name));
+                }
+                chunks += meta.chunks();
+                // seeded: adopted_tables: chunks > cap / CHUNK_RECORDS => false
+                if chunks > cap / CHUNK_RECORDS {
+                    return Err(Error::Store(StoreError::CapTooSmall { needs: chunks * CHUNK_RECORDS, cap }));
                 }
                 self.adopt_one(tier, number, meta, &object)?;
             }
@@ -236,11 +263,10 @@ impl Shared {
         let _ = body.keeper.set(tier);
         let mut copies = body.copies();
         let Some(mut pieces) = copies.pieces[usize::from(tier)].take() else { return Err(Error::NoRoom { tier }) };
-        for (chunk, piece) in object.parts.iter().enumerate().take(pieces.len()) {
-            if let Some(piece) = piece {
-                copies.wrote(chunk..chunk + 1);
-                pieces[chunk] = Some((Arc::clone(piece), copies.versions[chunk]));
-            }
+        for (part, piece) in &object.parts {
+            let chunk = *part as usize;
+            copies.wrote(chunk..chunk + 1);
+            pieces[chunk] = Some((Arc::clone(piece), copies.versions[chunk]));
         }
         copies.pieces[usize::from(tier)] = Some(pieces);
         copies.durable = Some(copies.versions.clone());

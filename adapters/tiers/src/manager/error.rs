@@ -70,6 +70,8 @@ pub enum Error {
         /// Bytes of its chunks.
         bytes: u32,
     },
+    /// A durable buffer of this name has parts of other lengths than its chunks: no manager wrote it.
+    BadBuffer(String),
     /// No buffer has this name.
     NoSuchName(String),
     /// Names have 1 to so many bytes.
@@ -156,6 +158,10 @@ impl fmt::Display for Error {
                     "the durable buffer {name:?} has chunks of {bytes} bytes: build the manager with a `chunk` of as many, and caps of 64 times that"
                 )
             }
+            Self::BadBuffer(name) => write!(
+                f,
+                "the durable buffer {name:?} has parts that are not as long as its chunks: it was not written by a manager; use another directory"
+            ),
             Self::NoSuchName(name) => write!(f, "there is no buffer {name:?}: see `list`"),
             Self::BadName { bytes, most } => write!(f, "a name of {bytes} bytes: 1 to {most} can be"),
             Self::BadSetting(what) => write!(f, "{what}"),

@@ -2,6 +2,7 @@
 
 use super::mount::Mount;
 use super::*;
+use std::collections::BTreeSet;
 use terrace_file::StoreError;
 
 const CAP: u64 = 16 * MIB;
@@ -64,11 +65,7 @@ fn files_that_are_removed_while_they_are_open_serve_until_they_are_closed() {
     let gone = slabs(directory.path()).remove(0);
     std::fs::remove_file(&gone).expect("removed");
     assert_eq!(sort(&first, 0..20), (20, 0), "an open file has its bytes");
-    // What is made durable from now on does not go where nobody finds it: not into that slab, nor into a log that is gone.
-    let log = std::fs::read_dir(directory.path()).expect("a directory").map(|entry| entry.expect("an entry").path());
-    let mut logs: Vec<_> = log.filter(|path| path.extension().is_some_and(|ending| ending == "log")).collect();
-    logs.sort();
-    std::fs::remove_file(&logs[0]).expect("removed");
+    // What is made durable from now on does not go into that slab, where no later start finds it.
     (20..26).for_each(|which| _ = keep(&first, which).expect("durable"));
     drop(first);
     let second = manager(directory.path());
@@ -79,6 +76,30 @@ fn files_that_are_removed_while_they_are_open_serve_until_they_are_closed() {
     (0..20).for_each(|which| _ = in_the_end(|| keep(&second, which)));
     drop(second);
     assert_eq!(sort(&manager(directory.path()), 0..20), (20, 0), "all is written anew");
+}
+
+#[test]
+fn a_log_that_is_removed_while_it_is_open_ends_durability_and_nothing_else() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = manager(directory.path());
+    keep_all(&first, 20);
+    let listed =
+        || std::fs::read_dir(directory.path()).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let mut logs: Vec<_> = listed().filter(|path| path.extension().is_some_and(|ending| ending == "log")).collect();
+    logs.sort();
+    std::fs::remove_file(&logs[0]).expect("removed");
+    let files =
+        || listed().filter(|path| path.extension().is_none_or(|ending| ending != "slab")).collect::<BTreeSet<_>>();
+    let before = files();
+    for which in 0..4 {
+        let refused = keep(&first, which).map(drop);
+        assert!(matches!(refused, Err(Error::Store(StoreError::LogGone { .. }))), "{refused:?}");
+    }
+    assert_eq!(sort(&first, 4..20), (16, 0), "what was read before is read now");
+    drop(first);
+    assert_eq!(files(), before, "no log was made or removed");
+    let refused = Manager::builder().memory(1 << 20).directory_of(directory.path(), CAP).build().map(drop);
+    assert!(matches!(refused, Err(Error::Store(StoreError::Damaged { .. }))), "{refused:?}");
 }
 
 #[test]

@@ -1,0 +1,149 @@
+//! The form of records: what a log says of objects. All numbers are little-endian.
+//!
+//! ```text
+//! piece  1 | object 8 | part 4 | slab 4 | page 4 | bytes 4 | crc 4
+//! meta   2 | object 8 | length 2 | bytes
+//! gone   3 | object 8
+//! ```
+//!
+//! Promises upward: what is no record is none, whatever bytes there are.
+
+/// Bytes of an object's meta data, at most: with its header it must fit into a block.
+pub const META: usize = 1024;
+
+/// Bytes of a record that names a piece, and of one that has meta data, without these.
+pub(super) const PIECE_BYTES: u64 = 1 + 8 + 5 * 4;
+pub(super) const META_BYTES: u64 = 1 + 8 + 2;
+
+/// Bytes of the largest record.
+pub(super) const LARGEST: usize = META_BYTES as usize + META;
+
+/// What is said of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Record<'a> {
+    /// A part of it lies here.
+    Piece(Entry),
+    /// What its owner says of it; whatever was said of an object of that number before is void.
+    Meta { object: u64, meta: &'a [u8] },
+    /// It is gone.
+    Gone { object: u64 },
+}
+
+/// Where a part of an object lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub object: u64,
+    pub part: u32,
+    pub slab: u32,
+    pub page: u32,
+    pub bytes: u32,
+    pub crc: u32,
+}
+
+impl Entry {
+    /// Whether it names the same bytes.
+    pub(super) fn is_same_piece(&self, other: &Self) -> bool {
+        let Self { object, part, .. } = *self;
+        *self == Self { object, part, ..*other }
+    }
+}
+
+impl<'a> Record<'a> {
+    /// The object's number.
+    pub(super) fn object(&self) -> u64 {
+        match self {
+            Self::Piece(Entry { object, .. }) | Self::Meta { object, .. } | Self::Gone { object } => *object,
+        }
+    }
+
+    /// Bytes of it.
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Self::Piece(_) => PIECE_BYTES as usize,
+            Self::Meta { meta, .. } => META_BYTES as usize + meta.len(),
+            Self::Gone { .. } => 1 + 8,
+        }
+    }
+
+    pub(super) fn encode(&self, bytes: &mut [u8]) {
+        let mut out = Out { bytes, at: 0 };
+        match self {
+            Self::Piece(entry) => {
+                out.put(&[1]);
+                out.put(&entry.object.to_le_bytes());
+                for number in [entry.part, entry.slab, entry.page, entry.bytes, entry.crc] {
+                    out.put(&number.to_le_bytes());
+                }
+            }
+            Self::Meta { object, meta } => {
+                out.put(&[2]);
+                out.put(&object.to_le_bytes());
+                out.put(&(meta.len() as u16).to_le_bytes());
+                out.put(meta);
+            }
+            Self::Gone { object } => {
+                out.put(&[3]);
+                out.put(&object.to_le_bytes());
+            }
+        }
+    }
+
+    /// Takes the first record off. `None` where they end, or are not records.
+    pub(super) fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
+        let mut input = In { bytes };
+        let [tag] = input.take()?;
+        let object = input.u64()?;
+        let record = match tag {
+            1 => {
+                let [part, slab, page, bytes, crc] =
+                    [input.u32()?, input.u32()?, input.u32()?, input.u32()?, input.u32()?];
+                Self::Piece(Entry { object, part, slab, page, bytes, crc })
+            }
+            2 => {
+                let length = u16::from_le_bytes(input.take()?);
+                let (meta, rest) = input.bytes.split_at_checked(length.into())?;
+                input.bytes = rest;
+                Self::Meta { object, meta }
+            }
+            3 => Self::Gone { object },
+            // seeded: record_tag: return None => Self::Gone { object }
+            _ => return None,
+        };
+        *bytes = input.bytes;
+        Some(record)
+    }
+}
+
+/// Bytes to write to, and how far they are written.
+pub(super) struct Out<'a> {
+    pub bytes: &'a mut [u8],
+    pub at: usize,
+}
+
+impl Out<'_> {
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+}
+
+/// Bytes that are read from the front.
+pub(super) struct In<'a> {
+    pub bytes: &'a [u8],
+}
+
+impl In<'_> {
+    pub(super) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(*first)
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+}

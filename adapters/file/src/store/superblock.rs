@@ -1,0 +1,269 @@
+//! The superblock: which store a directory belongs to, and how much of which log is durable at least.
+//!
+//! ```text
+//! file     floor | floor | mark | mark                    a page each, all of one form
+//! page     magic 8 | version 4 | crc 4 | identity 16 | count 8 | generation 4 | 0 4 | blocks 8 | durable 8 | 0
+//! ```
+//!
+//! A log alone cannot tell that its end was cut off, nor that a later log was deleted: the superblock can. A floor is written
+//! when a log's first group is durable, before the log is relied on; marks are written after each later group.
+//!
+//! Promises upward: a store whose logs hold less than was once durable is [`StoreError::Damaged`], never an older state; one
+//! bad page loses nothing.
+//! Asks from below: a disk, a frame.
+//!
+//! Invariants:
+//! - floors are written in turns, and each is synced before the other is touched: one of them is sound after any power cut
+//! - marks are not synced: each says what was durable before it was written, and a lost mark only says less
+//! - the file is durable before any other file of the store is made
+
+use super::block::{BLOCK, Identity, VERSION, checksum, recognise};
+use super::error::StoreError;
+use crate::disk::{Disk, File, Order, ask};
+use crate::frame::Frame;
+
+/// The first bytes of every page.
+const MAGIC: [u8; 8] = *b"terrace\x1b";
+
+/// Floors, and marks after them.
+pub(super) const FLOORS: usize = 2;
+const PAGES: usize = 4;
+
+/// Bytes of the file: 16 KiB.
+pub(super) const BYTES: u64 = (PAGES * BLOCK) as u64;
+
+/// Where the checksum stands.
+const CRC: std::ops::Range<usize> = 12..16;
+
+/// How often a page is read: a bit may be read wrongly once.
+const TRIES: usize = 2;
+
+/// What is known to be durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Evidence {
+    /// The log that everything durable stands in; 0 before there is one.
+    pub generation: u32,
+    /// Blocks of a copy of that log.
+    pub blocks: u64,
+    /// Blocks of it that are durable at least.
+    pub durable: u64,
+}
+
+/// The superblock of an open store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Superblock {
+    pub identity: Identity,
+    /// What was found, or was written last.
+    pub evidence: Evidence,
+    /// Floors written so far.
+    count: u64,
+    /// The floor that is written next: the other one is durable, or never was written.
+    slot: usize,
+    /// A floor could not be written: it may name a log that was never relied on.
+    unsure: bool,
+}
+
+/// A page that is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Page {
+    identity: Identity,
+    count: u64,
+    evidence: Evidence,
+}
+
+impl Page {
+    fn seal(&self, bytes: &mut [u8]) {
+        let Evidence { generation, blocks, durable } = self.evidence;
+        bytes.fill(0);
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.identity.0);
+        bytes[32..40].copy_from_slice(&self.count.to_le_bytes());
+        bytes[40..44].copy_from_slice(&generation.to_le_bytes());
+        bytes[48..56].copy_from_slice(&blocks.to_le_bytes());
+        bytes[56..64].copy_from_slice(&durable.to_le_bytes());
+        let crc = checksum(bytes, CRC);
+        bytes[CRC].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    fn open(bytes: &[u8]) -> Option<Self> {
+        fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+            bytes.get(at..at + N)?.try_into().ok()
+        }
+        let number = |at| array(bytes, at).map(u64::from_le_bytes);
+        let (version, crc) = (u32::from_le_bytes(array(bytes, 8)?), u32::from_le_bytes(array(bytes, CRC.start)?));
+        // seeded: superblock_crc: crc == checksum(bytes, CRC) => true
+        let sound = array(bytes, 0)? == MAGIC && version == VERSION && crc == checksum(bytes, CRC);
+        let generation = u32::from_le_bytes(array(bytes, 40)?);
+        let evidence = Evidence { generation, blocks: number(48)?, durable: number(56)? };
+        sound.then_some(Self { identity: Identity(array(bytes, 16)?), count: number(32)?, evidence })
+    }
+}
+
+/// Reads the superblock, with a frame that is given back. `None`: no page is sound, and none is another program's or version's.
+///
+/// # Errors
+/// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`]; [`StoreError::Damaged`] when pages are of different
+/// stores; the disk's, when no page could be read.
+pub(super) async fn read(disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<Option<Superblock>, StoreError> {
+    let (mut pages, mut refused) = ([None; PAGES], None);
+    for (index, page) in pages.iter_mut().enumerate() {
+        for _ in 0..TRIES {
+            match read_page(disk, index, frame).await {
+                Ok(bytes) => match Page::open(bytes) {
+                    Some(sound) => *page = Some(sound),
+                    None => refused = recognise(File::Superblock, MAGIC, bytes).err().or(refused),
+                },
+                Err(fault) => refused = refused.or(Some(fault)),
+            }
+            if page.is_some() {
+                break;
+            }
+        }
+    }
+    let Some(first) = pages.iter().flatten().next() else { return refused.map_or(Ok(None), Err) };
+    let identity = first.identity;
+    // seeded: superblock_mixed: pages.iter().flatten().any(|page| page.identity != identity) => false
+    if pages.iter().flatten().any(|page| page.identity != identity) {
+        return Err(StoreError::Damaged { file: File::Superblock });
+    }
+    Ok(Some(Superblock { evidence: evidence(&pages), ..slot(&pages, identity) }))
+}
+
+/// The most that any page says.
+fn evidence(pages: &[Option<Page>; PAGES]) -> Evidence {
+    let all = pages.iter().flatten().map(|page| page.evidence);
+    all.max_by_key(|evidence| (evidence.generation, evidence.durable)).unwrap_or_default()
+}
+
+/// Where the next floor is written: over the later one, whose sync may not have ended, or where none is sound.
+fn slot(pages: &[Option<Page>; PAGES], identity: Identity) -> Superblock {
+    let count = |slot: usize| pages[slot].map(|page| page.count);
+    let slot = match (count(0), count(1)) {
+        (Some(first), Some(second)) => usize::from(second > first),
+        (first, _) => usize::from(first.is_some()),
+    };
+    let count = pages.iter().flatten().map(|page| page.count).max().unwrap_or(0);
+    Superblock { identity, evidence: Evidence::default(), count, slot, unsure: false }
+}
+
+async fn read_page<'a>(disk: &dyn Disk, index: usize, frame: &'a mut Option<Frame>) -> Result<&'a [u8], StoreError> {
+    let (file, offset) = (File::Superblock, (index * BLOCK) as u64);
+    let own = frame.take().ok_or(StoreError::short("read", file, offset))?;
+    let answer = ask(disk, Order::Read { file, offset, bytes: BLOCK, frame: own }).await;
+    *frame = answer.frame;
+    let moved = answer.result?;
+    // What was not read is not believed: a page that the file does not have is none.
+    Ok(frame.as_ref().map_or(&[], |frame| &frame[..if moved == BLOCK { BLOCK } else { 0 }]))
+}
+
+impl Superblock {
+    /// That of a new store.
+    ///
+    /// # Errors
+    /// The system's, for random numbers.
+    pub(super) fn new() -> Result<Self, StoreError> {
+        Ok(Self { identity: Identity::random()?, evidence: Evidence::default(), count: 0, slot: 0, unsure: false })
+    }
+
+    /// Makes it durable that this is known, in the floor whose turn it is.
+    ///
+    /// # Errors
+    /// The disk's: the floor is written anew next time.
+    pub(super) async fn raise(
+        &mut self,
+        disk: &dyn Disk,
+        frame: &mut Option<Frame>,
+        evidence: Evidence,
+    ) -> Result<(), StoreError> {
+        let damaged = StoreError::Damaged { file: File::Superblock };
+        let count = self.count.checked_add(1).ok_or(damaged)?;
+        let next = Self { evidence, count, unsure: false, ..*self };
+        self.unsure = true;
+        next.write(disk, frame, self.slot, 1).await?;
+        // seeded: superblock_sync: ask(disk, Order::Sync { file: File::Superblock }).await.result => Ok(0)
+        ask(disk, Order::Sync { file: File::Superblock }).await.result?;
+        // seeded: superblock_turns: 1 - self.slot => self.slot
+        *self = Self { slot: 1 - self.slot, ..next };
+        Ok(())
+    }
+
+    /// Before a log goes that the last floor may name, though it could not be written: has that floor say what is known.
+    ///
+    /// # Errors
+    /// As [`raise`](Self::raise).
+    pub(super) async fn assure(&mut self, disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<(), StoreError> {
+        match self.unsure {
+            true => self.raise(disk, frame, self.evidence).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Notes that so many blocks of the log are durable. A note that cannot be written only says less.
+    pub(super) async fn note(&mut self, disk: &dyn Disk, frame: &mut Option<Frame>, durable: u64) {
+        self.evidence.durable = durable;
+        // seeded: superblock_marks: self.write(disk, frame, FLOORS, PAGES - FLOORS).await => Ok(())
+        let _ = self.write(disk, frame, FLOORS, PAGES - FLOORS).await;
+    }
+
+    /// Writes the same page so many times, from page `first` on.
+    async fn write(
+        &self,
+        disk: &dyn Disk,
+        own: &mut Option<Frame>,
+        first: usize,
+        times: usize,
+    ) -> Result<(), StoreError> {
+        let (file, offset, bytes) = (File::Superblock, (first * BLOCK) as u64, times * BLOCK);
+        let mut frame = own.take().ok_or(StoreError::short("write", file, offset))?;
+        let page = Page { identity: self.identity, count: self.count, evidence: self.evidence };
+        frame[..bytes].chunks_mut(BLOCK).for_each(|block| page.seal(block));
+        let answer = ask(disk, Order::Write { file, offset, bytes, frame }).await;
+        *own = answer.frame;
+        match answer.result? {
+            moved if moved == bytes => Ok(()),
+            _ => Err(StoreError::short("write", file, offset)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(count: u64, generation: u32) -> Page {
+        let evidence = Evidence { generation, blocks: 8, durable: 3 };
+        Page { identity: Identity([7; 16]), count, evidence }
+    }
+
+    #[test]
+    fn a_page_with_any_bit_flipped_is_none() {
+        let mut bytes = [0; BLOCK];
+        page(5, 9).seal(&mut bytes);
+        assert_eq!(Page::open(&bytes), Some(page(5, 9)));
+        for bit in 0..BLOCK * 8 {
+            let mut bytes = bytes;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Page::open(&bytes), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn the_floor_that_is_overwritten_is_never_the_only_one_that_is_durable() {
+        let next = |first: Option<u64>, second: Option<u64>| {
+            let floor = |count: Option<u64>| count.map(|count| page(count, 1));
+            let found = slot(&[floor(first), floor(second), None, None], Identity([7; 16]));
+            (found.slot, found.count)
+        };
+        assert_eq!(next(Some(4), Some(5)), (1, 5), "the sync of the later one may not have ended");
+        assert_eq!(next(Some(6), Some(5)), (0, 6));
+        assert_eq!(next(Some(4), None), (1, 4), "the other one is the only one");
+        assert_eq!(next(None, Some(4)), (0, 4));
+    }
+
+    #[test]
+    fn the_page_that_says_most_counts() {
+        let pages = [Some(page(1, 1)), None, Some(page(2, 3)), Some(page(9, 2))];
+        assert_eq!(evidence(&pages).generation, 3);
+    }
+}

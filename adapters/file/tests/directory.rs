@@ -1,0 +1,134 @@
+//! The directory of a store belongs to one store, whatever is done to its lock file; nothing in it leads elsewhere.
+#![cfg(target_os = "linux")]
+
+mod ground;
+
+use ground::{Ground, names, open, open_with, options};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use terrace_file::{Directory, EngineKind, File, FileFault, Reason, StoreError, Tasks};
+
+fn try_directory(path: &Path) -> Result<(), FileFault> {
+    Directory::open(path, EngineKind::Best, &Tasks::new()).map(drop)
+}
+
+fn refusal(path: &Path) -> Option<StoreError> {
+    open_with(path, EngineKind::Best, options()).map(drop).err()
+}
+
+fn has_kept_one(path: &Path) {
+    open(path).keep(1, 9).expect("room");
+}
+
+#[test]
+fn a_lock_file_that_was_removed_lets_no_second_store_in() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = open(directory.path());
+    first.keep(1, 1).expect("room");
+    std::fs::remove_file(directory.path().join("terrace.lock")).expect("removed");
+    let fault = try_directory(directory.path()).expect_err("it is in use");
+    assert_eq!(fault.reason, Reason::Busy, "{fault}");
+    (2..6).for_each(|object| first.keep(object, object as u8).expect("durable"));
+    drop(first);
+    let again = open(directory.path());
+    assert!((1..6).all(|object| again.holds(&again.part(object), object as u8)));
+}
+
+/// What another program may do to the log of a store that is open.
+fn lose_log(path: &Path, how: impl FnOnce(&Path)) {
+    let ground = open(path);
+    ground.keep(1, 1).expect("room");
+    let logs = names(path).into_iter().filter(|file| matches!(file, File::Log(_)));
+    let file = logs.min().expect("there is a log");
+    how(&path.join(file.to_string()));
+    for object in 2..6 {
+        assert_eq!(ground.keep(object, 2), Err(StoreError::LogGone { file }), "nothing is made durable any more");
+    }
+    assert!(ground.holds(&ground.part(1), 1), "what was durable is read");
+    assert!(ground.holds(&ground.put(7).expect("room"), 7), "and there is room for what is not durable");
+}
+
+#[test]
+fn a_log_that_is_not_the_one_of_its_name_any_more_ends_durability() {
+    let ways: [&dyn Fn(&Path); 4] = [
+        &|log| std::fs::remove_file(log).expect("removed"),
+        &|log| std::fs::rename(log, log.with_extension("old")).expect("renamed"),
+        &|log| {
+            std::fs::copy(log, log.with_extension("copy")).expect("copied");
+            std::fs::rename(log.with_extension("copy"), log).expect("replaced");
+        },
+        &|log| {
+            std::fs::rename(log, log.with_extension("old")).expect("renamed");
+            symlink(log.with_extension("old"), log).expect("a link");
+        },
+    ];
+    for how in ways {
+        let directory = tempfile::tempdir().expect("a directory");
+        lose_log(directory.path(), how);
+    }
+}
+
+#[test]
+fn links_pipes_and_directories_are_not_opened() {
+    let outside = tempfile::tempdir().expect("a directory");
+    let victim = outside.path().join("victim");
+    for which in ["terrace.lock", "terrace.superblock", "terrace-00000001.slab", "terrace-00000001.log"] {
+        let ways: [(&str, &dyn Fn(&Path)); 5] = [
+            ("a symbolic link", &|at| symlink(&victim, at).expect("a link")),
+            ("a symbolic link to nothing", &|at| symlink(outside.path().join("nothing"), at).expect("a link")),
+            ("a hard link", &|at| std::fs::hard_link(&victim, at).expect("a link")),
+            ("a pipe", &|at| mknodat(CWD, at, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe")),
+            ("a directory", &|at| std::fs::create_dir(at).expect("a directory")),
+        ];
+        for (what, how) in ways {
+            let directory = tempfile::tempdir().expect("a directory");
+            has_kept_one(directory.path());
+            // As large as what it stands for, so that its size is no reason.
+            let at = directory.path().join(which);
+            std::fs::write(&victim, vec![b'v'; at.metadata().expect("it is there").len() as usize]).expect("written");
+            std::fs::remove_file(&at).expect("removed");
+            how(&at);
+            match refusal(directory.path()) {
+                Some(StoreError::Fault(fault)) => {
+                    assert_eq!(fault.reason, Reason::Untrusted, "{what}, {which}: {fault}")
+                }
+                // What is no file has no bytes.
+                Some(StoreError::Damaged { .. }) => {}
+                // Opened without it: its piece is lost.
+                None if which.ends_with("slab") => {}
+                other => panic!("{what}, {which}: {other:?}"),
+            }
+            let bytes = std::fs::read(&victim).expect("it is there");
+            assert!(bytes.iter().all(|&byte| byte == b'v'), "{what}, {which}: the victim was written");
+            assert!(!outside.path().join("nothing").exists(), "{what}, {which}: a file was made outside");
+        }
+    }
+}
+
+#[test]
+fn a_slab_that_is_a_link_is_neither_read_nor_written() {
+    let (directory, outside) = [(); 2].map(|()| tempfile::tempdir().expect("a directory")).into();
+    has_kept_one(directory.path());
+    let slab = directory.path().join(File::Slab(1).to_string());
+    let moved = outside.path().join("slab");
+    std::fs::copy(&slab, &moved).expect("copied");
+    std::fs::remove_file(&slab).expect("removed");
+    std::fs::hard_link(&moved, &slab).expect("a link");
+    let before = std::fs::read(&moved).expect("it is there");
+    let ground: Ground = open(directory.path());
+    let refused = ground.store.get(&ground.part(1)).wait().map(drop);
+    assert!(matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == Reason::Untrusted), "{refused:?}");
+    let put = ground.put(3);
+    assert!(put.is_err() || ground.holds(&put.expect("elsewhere"), 3));
+    assert!(std::fs::read(&moved).expect("it is there") == before, "another file was written");
+}
+
+#[test]
+fn directories_are_made_with_those_that_they_are_in() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a/b/c");
+    has_kept_one(&path);
+    let again = open(&path);
+    assert!(again.holds(&again.part(1), 9));
+}

@@ -1,0 +1,344 @@
+//! A directory is not trusted: files of another store, files that are missing or cut, well-formed files that no store wrote.
+//! What was durable is read as it was last, or there is a typed error; a refused opening changes nothing.
+#![cfg(target_os = "linux")]
+
+use std::sync::Arc;
+use terrace_file::{ALIGN, Change, Disk, File, Store, StoreError, StoreOptions};
+use terrace_tests::disk::hands::{
+    BLOCKS, RECORDS, SMALL, block, close, first_byte, forge, frames, keep, log, open, overwrite, remove, seal,
+    try_open, with, world,
+};
+use terrace_tests::disk::{Contents, World};
+
+/// Pages of a superblock: two floors, then two marks.
+const FLOORS: u64 = 2;
+const PAGES: u64 = 4;
+
+/// The store of three objects, the last of them made durable after the log was begun.
+fn kept(seed: u64) -> World {
+    let mut world = world(seed, &frames());
+    let store = open(&mut world);
+    (1..=3).for_each(|object| keep(&mut world, &store, object, object as u8));
+    close(&mut world, store);
+    world
+}
+
+fn refusal(world: &mut World) -> Option<StoreError> {
+    try_open(world).map(drop).err()
+}
+
+/// It is refused, and the directory is as it was.
+fn refused_unchanged(mut world: World, error: &StoreError) {
+    let before = world.disk.contents();
+    assert_eq!(refusal(&mut world).as_ref(), Some(error));
+    assert!(world.disk.contents() == before, "{error:?}: something was changed");
+}
+
+/// The same files without one, or with another.
+fn changed(world: &World, change: impl FnOnce(&mut Contents)) -> World {
+    let mut contents = world.disk.contents();
+    change(&mut contents);
+    with(world, contents)
+}
+
+#[test]
+fn a_log_of_another_store_is_refused_and_nothing_is_deleted() {
+    let (ours, mut theirs) = (kept(1), kept(2));
+    // Theirs was opened more often: its logs have later numbers.
+    for _ in 0..3 {
+        let store = open(&mut theirs);
+        close(&mut theirs, store);
+    }
+    let file = log(&theirs);
+    let foreign = theirs.disk.contents()[&file].clone();
+    refused_unchanged(
+        changed(&ours, |files| _ = files.insert(file, foreign.clone())),
+        &StoreError::OtherStore { file },
+    );
+    // In place of ours, under its name and under a name that it never had.
+    for file in [log(&ours), File::Log(77)] {
+        let replaced = changed(&ours, |files| _ = files.insert(file, foreign.clone()));
+        refused_unchanged(replaced, &StoreError::OtherStore { file });
+    }
+    let superblock = theirs.disk.contents()[&File::Superblock].clone();
+    let other = changed(&ours, |files| _ = files.insert(File::Superblock, superblock));
+    let file = log(&ours);
+    refused_unchanged(other, &StoreError::OtherStore { file });
+}
+
+#[test]
+fn a_block_of_another_store_is_not_taken() {
+    let (mut ours, theirs) = (kept(3), kept(4));
+    let file = log(&ours);
+    assert_eq!(file, log(&theirs), "the same generation");
+    for at in 1..3 {
+        overwrite(&mut ours, file, at, &block(&theirs, file, at));
+    }
+    let store = open(&mut ours);
+    assert_eq!(store.objects(), [1, 2, 3], "the mirror has what was overwritten");
+}
+
+#[test]
+fn a_log_that_is_gone_is_not_the_beginning_of_a_store() {
+    let world = kept(5);
+    let file = log(&world);
+    refused_unchanged(changed(&world, |files| _ = files.remove(&file)), &StoreError::Damaged { file });
+    let without = changed(&world, |files| files.retain(|file, _| *file == File::Superblock));
+    refused_unchanged(without, &StoreError::Damaged { file });
+}
+
+/// As a directory is left whose old logs could not be removed.
+#[test]
+fn an_older_log_is_never_read_in_place_of_the_last_one() {
+    let mut world = kept(6);
+    let (old, file) = (world.disk.contents(), log(&world));
+    let store = open(&mut world);
+    keep(&mut world, &store, 4, 4);
+    close(&mut world, store);
+    let last = log(&world);
+    assert_ne!(file, last);
+    let both = changed(&world, |files| _ = files.insert(file, old[&file].clone()));
+    let gone = changed(&both, |files| _ = files.remove(&last));
+    refused_unchanged(gone, &StoreError::Damaged { file: last });
+    let half = old[&file].len() / 2;
+    for bad in [0, half] {
+        // One copy of the last log is zeros: nothing is lost.
+        let mut one = changed(&both, |files| {
+            files.entry(last).and_modify(|log| log[bad..bad + half].fill(0)).or_default().truncate(2 * half)
+        });
+        assert_eq!(open(&mut one).objects(), [1, 2, 3, 4], "{bad}");
+    }
+    refused_unchanged(
+        changed(&both, |files| files.insert(last, vec![0; 2 * half]).into_iter().for_each(drop)),
+        &StoreError::Damaged { file: last },
+    );
+}
+
+#[test]
+fn a_log_that_was_cut_is_told_from_one_that_ended() {
+    let world = kept(7);
+    let (file, whole) = (log(&world), 2 * BLOCKS as usize * ALIGN);
+    for left in (0..whole).step_by(ALIGN) {
+        let cut = changed(&world, |files| files.get_mut(&file).expect("it is there").truncate(left));
+        refused_unchanged(cut, &StoreError::Damaged { file });
+    }
+    // Cut and grown again: zeros where the mirror was, and in the end where the last group was.
+    for left in (0..whole).step_by(ALIGN) {
+        let mut cut = changed(&world, |files| files.get_mut(&file).expect("it is there")[left..].fill(0));
+        match try_open(&mut cut) {
+            Ok(store) => assert_eq!(store.objects(), [1, 2, 3], "{left:#x}"),
+            Err(error) => assert_eq!(error, StoreError::Damaged { file }, "{left:#x}"),
+        }
+    }
+}
+
+#[test]
+fn the_last_group_is_missed_when_both_copies_are_gone() {
+    let world = kept(8);
+    let file = log(&world);
+    let last = |world: &mut World| [3, 3 + BLOCKS].iter().for_each(|at| overwrite(world, file, *at, &[0; ALIGN]));
+    let mut lost = changed(&world, |_| ());
+    last(&mut lost);
+    assert_eq!(refusal(&mut lost), Some(StoreError::Damaged { file }));
+    for mark in FLOORS..PAGES {
+        let mut lost = changed(&world, |_| ());
+        last(&mut lost);
+        overwrite(&mut lost, File::Superblock, mark, &[0; ALIGN]);
+        assert_eq!(refusal(&mut lost), Some(StoreError::Damaged { file }), "one mark is left");
+    }
+}
+
+#[test]
+fn one_bad_page_of_the_superblock_loses_nothing_and_all_of_them_everything_but_the_truth() {
+    for at in 0..PAGES {
+        for bytes in [[0; ALIGN], [0xee; ALIGN]] {
+            let mut world = kept(9);
+            overwrite(&mut world, File::Superblock, at, &bytes);
+            for round in 0..3 {
+                let store = open(&mut world);
+                assert_eq!(store.objects(), [1, 2, 3], "page {at}, round {round}");
+                close(&mut world, store);
+            }
+        }
+    }
+    let file = File::Superblock;
+    let world = kept(10);
+    refused_unchanged(changed(&world, |files| _ = files.remove(&file)), &StoreError::Damaged { file });
+    refused_unchanged(
+        changed(&world, |files| _ = files.insert(file, vec![0; 4 * ALIGN])),
+        &StoreError::Damaged { file },
+    );
+    for left in (0..4 * ALIGN).step_by(ALIGN) {
+        let cut = changed(&world, |files| files.get_mut(&file).expect("it is there").truncate(left));
+        refused_unchanged(cut, &StoreError::Damaged { file });
+    }
+    let foreign = changed(&world, |files| _ = files.insert(file, vec![b'x'; 4 * ALIGN]));
+    refused_unchanged(foreign, &StoreError::Foreign { file });
+    let mixed = changed(&world, |files| {
+        let other = kept(11).disk.contents()[&file].clone();
+        files.get_mut(&file).expect("it is there")[..ALIGN].copy_from_slice(&other[..ALIGN]);
+    });
+    refused_unchanged(mixed, &StoreError::Damaged { file });
+}
+
+#[test]
+fn other_versions_are_named_and_kept() {
+    let world = kept(12);
+    let file = log(&world);
+    let of_version = |version: u32, from: &World, files: &[File]| {
+        changed(from, |contents| {
+            for file in files {
+                for page in contents.get_mut(file).expect("it is there").chunks_mut(ALIGN) {
+                    page[8..12].copy_from_slice(&version.to_le_bytes());
+                    seal(*file, page);
+                }
+            }
+        })
+    };
+    refused_unchanged(
+        of_version(3, &world, &[File::Superblock]),
+        &StoreError::Newer { file: File::Superblock, version: 3 },
+    );
+    refused_unchanged(of_version(1, &world, &[file]), &StoreError::Older { file, version: 1 });
+    // As version 1 left its directories.
+    let without = changed(&world, |files| _ = files.remove(&File::Superblock));
+    refused_unchanged(of_version(1, &without, &[file]), &StoreError::Older { file, version: 1 });
+}
+
+#[test]
+fn a_store_that_was_interrupted_before_anything_was_durable_begins_anew() {
+    let begun = kept(13).disk.contents();
+    for left in (0..=4 * ALIGN).step_by(ALIGN) {
+        let superblock = |bytes: usize| Contents::from([(File::Superblock, vec![0; bytes])]);
+        let mut world = with(&world(13, &frames()), superblock(left));
+        let store = open(&mut world);
+        keep(&mut world, &store, 1, 1);
+        close(&mut world, store);
+        assert_eq!(open(&mut world).objects(), [1]);
+    }
+    // The superblock of a store that never named a log, and the first log half made.
+    let mut page = begun[&File::Superblock][..ALIGN].to_vec();
+    page[40..64].fill(0);
+    seal(File::Superblock, &mut page);
+    page.resize(4 * ALIGN, 0);
+    let half = Contents::from([(File::Superblock, page), (File::Log(1), vec![0; 8 * ALIGN])]);
+    let mut world = with(&world(13, &frames()), half);
+    let store = open(&mut world);
+    assert_eq!(store.objects(), []);
+    keep(&mut world, &store, 1, 1);
+}
+
+#[test]
+fn numbers_that_no_store_reaches_are_refused() {
+    for file in [0xffff_ffff, 0xffff_fffe, 0xc000_0000, 0xbfff_ffff, 0x4000_0100]
+        .into_iter()
+        .flat_map(|number| [File::Slab(number), File::Log(number)])
+    {
+        let world = kept(14);
+        let stray = changed(&world, |files| _ = files.insert(file, vec![0; 4 * ALIGN]));
+        refused_unchanged(stray, &StoreError::BadNumber { file });
+    }
+    let mut world = kept(14);
+    let file = log(&world);
+    // A record that names a slab with such a number: the store would have to go on from it.
+    forge(&mut world, 1, |block| {
+        block[RECORDS] = 1;
+        block[RECORDS + 13..RECORDS + 17].copy_from_slice(&u32::MAX.to_le_bytes());
+    });
+    assert_eq!(refusal(&mut world), Some(StoreError::Damaged { file }));
+}
+
+#[test]
+fn part_numbers_cost_no_tables() {
+    let mut world = world(15, &frames());
+    let store = open(&mut world);
+    let frame = world.frames.take(ALIGN).expect("room");
+    let piece = world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room");
+    let last = |object| Change::Piece { object, part: (1 << 24) - 1, piece: Arc::clone(&piece) };
+    world.run(store.commit((1..=100).map(last).collect())).expect("it ends").expect("durable");
+    close(&mut world, store);
+    let store = open(&mut world);
+    for object in store.objects() {
+        let parts = store.object(object).expect("it is there").parts;
+        assert_eq!(parts.keys().collect::<Vec<_>>(), [&((1 << 24) - 1)], "one part, in a table of one");
+    }
+}
+
+/// Records that are well-formed, and more than a store with this cap can have made durable.
+#[test]
+fn records_beyond_the_cap_are_refused_as_they_are_read() {
+    let frames = frames();
+    let mut world = world(16, &frames);
+    let store = open(&mut world);
+    (1..=30).for_each(|object| keep(&mut world, &store, object, 1));
+    close(&mut world, store);
+    let options = StoreOptions { cap: SMALL.least_cap(), ..SMALL };
+    let join = Store::open(Arc::clone(&world.disk) as Arc<dyn Disk>, &world.tasks, &world.frames, options);
+    let refused = world.run(join).expect("it ends").map(drop);
+    assert!(matches!(refused, Err(StoreError::CapTooSmall { needs, cap }) if needs > cap), "{refused:?}");
+    assert_eq!(open(&mut world).objects().len(), 30, "everything is still there");
+}
+
+#[test]
+fn what_is_larger_than_the_cap_and_no_log_is_not_read_to_its_end() {
+    let world = kept(17);
+    let hole = changed(&world, |files| _ = files.insert(File::Log(255), vec![0; SMALL.cap as usize + (2 << 20)]));
+    let mut hole = World::new(
+        terrace_tests::disk::SimDisk::holding(16 << 20, hole.disk.contents()),
+        world.frames.clone(),
+        world.random.clone(),
+    );
+    let store = open(&mut hole);
+    assert_eq!(store.objects(), [1, 2, 3]);
+    assert_eq!(first_byte(&store, 3), Some(3));
+    // A chunk of 64 blocks would be one read.
+    let reads = hole.disk.log().lines().filter(|line| line.contains("Read log 255")).count();
+    assert_eq!(reads, 4, "its first block, from either copy, twice");
+    assert!(!hole.disk.contents().contains_key(&File::Log(255)), "it takes no room");
+}
+
+#[test]
+fn what_the_superblock_says_is_true_before_a_log_goes_that_it_may_name() {
+    use terrace_tests::disk::{Fault, Planned, Target, every_cut};
+    for at in 0..40 {
+        for fault in [Fault::Error, Fault::SyncFails, Fault::Short] {
+            let mut world = kept(18);
+            let store = open(&mut world);
+            let from = world.disk.completed();
+            world.disk.plan(vec![Planned { at: from + at, fault, on: Target::Logs }]);
+            // More than a log holds: some are refused.
+            let told: Vec<bool> = (1..=12)
+                .map(|round: u8| {
+                    let change = Change::Meta { object: 4, meta: vec![round; 1000] };
+                    world.run(store.commit(vec![change])).expect("it ends").is_ok()
+                })
+                .collect();
+            let last = told.iter().rposition(|done| *done).expect("one fault") as u8 + 1;
+            let (mut left, mut random) = (Vec::new(), world.random.clone());
+            every_cut(&world.disk, 16, &mut random, |disk| left.push(disk));
+            for disk in left {
+                let mut world = World::new(disk, world.frames.clone(), random.clone());
+                let store = open(&mut world);
+                let found = first_byte(&store, 4).expect("durable");
+                assert!(found >= last, "{fault:?} at {at}: {found} is older than {last}");
+                close(&mut world, store);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_any_more_is_no_sync() {
+    let mut world = kept(19);
+    let store = open(&mut world);
+    let file = log(&world);
+    remove(&mut world, file);
+    let change = || Change::Meta { object: 4, meta: vec![4] };
+    let before = world.disk.contents();
+    for _ in 0..3 {
+        let refused = world.run(store.commit(vec![change()])).expect("it ends");
+        assert_eq!(refused, Err(StoreError::LogGone { file }));
+    }
+    assert!(world.disk.contents() == before, "nothing was made or removed");
+    assert_eq!(store.objects(), [1, 2, 3]);
+}
