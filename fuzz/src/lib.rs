@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod faulty;
+#[cfg(target_os = "linux")]
+pub mod store;
 
 pub use faulty::{FaultyIndex, FaultySource, Forgetful};
 

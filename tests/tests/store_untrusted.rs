@@ -342,3 +342,31 @@ fn a_file_that_is_not_there_any_more_is_no_sync() {
     assert!(world.disk.contents() == before, "nothing was made or removed");
     assert_eq!(store.objects(), [1, 2, 3]);
 }
+
+/// A record names a piece that is larger than any frame there will ever be, in a slab that no store made.
+#[test]
+fn a_piece_that_no_frame_can_hold_is_refused_and_not_waited_for() {
+    let mut world = world(20, &frames());
+    let store = open(&mut world);
+    let frame = world.frames.take(ALIGN).expect("room");
+    let piece = world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room");
+    world.run(store.commit(vec![Change::Piece { object: 1, part: 0, piece }])).expect("it ends").expect("durable");
+    close(&mut world, store);
+    let bytes = world.frames.usage().1 as u32;
+    forge(&mut world, 1, |block| {
+        let place = [0, bytes].map(u32::to_le_bytes).concat();
+        block[RECORDS + 17..RECORDS + 25].copy_from_slice(&place);
+    });
+    for (slab, lost) in [(SMALL.slab_bytes as usize, true), (bytes as usize, false)] {
+        let files = changed(&world, |files| _ = files.insert(File::Slab(1), vec![0; slab])).disk.contents();
+        let disk = terrace_tests::disk::SimDisk::holding(64 << 20, files);
+        let mut world = World::new(disk, world.frames.clone(), world.random.clone());
+        let options = StoreOptions { cap: 8 << 20, ..SMALL };
+        let join = Store::open(Arc::clone(&world.disk) as Arc<dyn Disk>, &world.tasks, &world.frames, options);
+        let store = world.run(join).expect("it ends").expect("it opens");
+        let piece = Arc::clone(&store.object(1).expect("it is there").parts[&0]);
+        let refused = world.run(store.get(&piece)).expect("it ends").map(drop);
+        let too_large = matches!(refused, Err(StoreError::TooLarge { .. }));
+        assert_eq!((refused.is_err(), too_large), (true, !lost), "{refused:?}");
+    }
+}

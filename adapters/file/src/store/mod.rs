@@ -121,6 +121,8 @@ pub struct Store {
 struct Shared {
     disk: Arc<dyn Disk>,
     frames: Frames,
+    /// Bytes of the largest frame that a get can wait for: the log keeps two.
+    largest: usize,
     options: StoreOptions,
     space: Arc<Space>,
     /// Held by who makes a slab, or by whom files are more for a while than they will be. Taken after `log`.
@@ -134,7 +136,8 @@ struct Shared {
 impl Shared {
     fn new(disk: Arc<dyn Disk>, frames: Frames, options: StoreOptions, space: Arc<Space>, map: Map) -> Self {
         let (growing, log) = (async_lock::Mutex::new(()), async_lock::Mutex::new(None));
-        Self { disk, frames, options, space, growing, map: Mutex::new(map), log, pending: Mutex::default() }
+        let largest = frames.usage().1.saturating_sub(2 * log::FRAME);
+        Self { disk, frames, largest, options, space, growing, map: Mutex::new(map), log, pending: Mutex::default() }
     }
 
     fn map(&self) -> MutexGuard<'_, Map> {

@@ -191,6 +191,12 @@ impl Shared {
     /// Reads a piece into a frame, and holds it against its checksum.
     pub(super) async fn get(&self, piece: &Piece) -> Result<Frame, StoreError> {
         let bytes = piece.rounded();
+        // A piece that is lost, or that there can never be a frame for, is not waited for.
+        let _here = piece.extent()?;
+        // seeded: piece_frame: bytes > self.largest => false
+        if bytes > self.largest {
+            return Err(StoreError::TooLarge { asked: bytes, most: self.largest });
+        }
         let mut frame = self.frames.wait(bytes).await.map_err(|most| StoreError::TooLarge { asked: bytes, most })?;
         let mut last = None;
         for _ in 0..TRIES {
