@@ -1,21 +1,28 @@
 //! Files that are whole or absent.
 //!
-//! Promises upward: no half-written file under the name that was asked for, whatever fails.
+//! Promises upward: no half-written file under the name that was asked for, whatever fails; a name that was kept survives a
+//! power cut; no file that was there before is written, but the one that was asked for.
 //! Asks from below: a file system that renames in one step.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use tempfile::TempPath;
 
 /// Longest name of a file in bytes: 255 on every usual file system.
 const NAME_MAX: usize = 255;
+
+/// The end of a temporary name, and the random letters in front of it.
+const END: &str = ".partial";
+const RANDOM: usize = 12;
 
 /// A file that appears under its name only when it is whole: written beside it, then renamed; removed when dropped.
 /// What is no regular file (a pipe, `/dev/null`) is written directly.
 #[derive(Debug)]
 pub struct Partial {
     path: PathBuf,
-    temporary: Option<PathBuf>,
+    /// Removed when it is dropped.
+    temporary: Option<TempPath>,
 }
 
 impl Partial {
@@ -27,32 +34,44 @@ impl Partial {
         // A link is followed: the file behind it is replaced, the link stays.
         let linked = if path.starts_with("/dev") { None } else { fs::canonicalize(path).ok() };
         let path = linked.unwrap_or_else(|| path.into());
-        let temporary = match path.file_name() {
+        let name = match path.file_name() {
             _ if Self::is_special(&path) => None,
             Some(_) if path.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Some(name) => Some(path.with_file_name(Self::temporary_name(&name.to_string_lossy()))),
+            Some(name) => Some(name.to_string_lossy().into_owned()),
             None => return Err(io::ErrorKind::InvalidInput.into()),
         };
-        let before = fs::metadata(&path).ok().filter(|_| temporary.is_some());
+        let Some(name) = name else {
+            let file = File::create(&path)?;
+            return Ok((Self { path, temporary: None }, file));
+        };
+        let before = fs::metadata(&path).ok();
         if before.as_ref().is_some_and(|before| before.permissions().readonly()) {
             // Renaming over it would go through; whoever protected it did not mean that.
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file there is read-only"));
         }
-        let file = File::create(temporary.as_deref().unwrap_or(&path))?;
+        let (file, temporary) = Self::beside(&path, &name)?;
         // From here on the temporary file is removed when something fails.
-        let partial = Self { path, temporary };
+        let partial = Self { path, temporary: Some(temporary) };
         if let Some(before) = before {
             file.set_permissions(before.permissions())?;
         }
         Ok((partial, file))
     }
 
-    /// A hidden name of this process, at most `NAME_MAX` bytes like the name itself.
-    fn temporary_name(name: &str) -> String {
-        let end = format!(".{}.partial", std::process::id());
-        let most = NAME_MAX - 1 - end.len();
+    /// A new file in the same directory: hidden, and of a name that cannot be foreseen.
+    fn beside(path: &Path, name: &str) -> io::Result<(File, TempPath)> {
+        let most = NAME_MAX - 2 - RANDOM - END.len();
         let cut = (0..=most.min(name.len())).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
-        format!(".{}{end}", &name[..cut])
+        let prefix = format!(".{}.", &name[..cut]);
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(&prefix).suffix(END).rand_bytes(RANDOM);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // As any other file: less what the user's mask takes away.
+            builder.permissions(fs::Permissions::from_mode(0o666));
+        }
+        Ok(builder.tempfile_in(directory(path))?.into_parts())
     }
 
     /// Finds out whether a file at `path` could be created; leaves nothing behind.
@@ -73,19 +92,16 @@ impl Partial {
     ///
     /// # Errors
     /// The system's; nothing is left behind then.
-    pub fn keep(mut self) -> io::Result<()> {
-        let Some(temporary) = &self.temporary else { return Ok(()) };
-        fs::rename(temporary, &self.path)?;
-        self.temporary = None;
-        Ok(())
+    pub fn keep(self) -> io::Result<()> {
+        let Some(temporary) = self.temporary else { return Ok(()) };
+        File::options().append(true).open(&temporary)?.sync_all()?;
+        temporary.persist(&self.path)?;
+        // Only files can be opened elsewhere.
+        if cfg!(unix) { File::open(directory(&self.path))?.sync_all() } else { Ok(()) }
     }
 }
 
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            // Nothing can be done about a file that does not go away, and nothing depends on it.
-            let _ = fs::remove_file(temporary);
-        }
-    }
+/// The directory that a file is in.
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
