@@ -235,12 +235,10 @@ impl Shared {
                 if self.state().names.contains_key(&meta.name) {
                     return Err(Error::Twice(meta.name));
                 }
-                // seeded: adopted_parts: meta.fits(&object) => true
                 if !meta.fits(&object) {
                     return Err(Error::BadBuffer(meta.name));
                 }
                 chunks += meta.chunks();
-                // seeded: adopted_tables: chunks > cap / CHUNK_RECORDS => false
                 if chunks > cap / CHUNK_RECORDS {
                     return Err(Error::Store(StoreError::CapTooSmall { needs: chunks * CHUNK_RECORDS, cap }));
                 }
