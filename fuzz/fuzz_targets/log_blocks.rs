@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use terrace_file::{ALIGN, File, StoreError};
 use terrace_fuzz::{bug, store};
 use terrace_tests::disk::Contents;
-use terrace_tests::disk::hands::{BLOCKS, RECORDS, seal};
+use terrace_tests::disk::hands::{BLOCKS, PAGES, RECORDS, seal};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
@@ -186,7 +186,7 @@ fn files(input: &Input) -> Contents {
     page[48..56].copy_from_slice(&BLOCKS.to_le_bytes());
     page[56..64].copy_from_slice(&u64::from(input.durable % 9).to_le_bytes());
     seal(File::Superblock, &mut page);
-    Contents::from([(File::Log(GENERATION), log), (File::Superblock, page.repeat(4))])
+    Contents::from([(File::Log(GENERATION), log), (File::Superblock, page.repeat(PAGES))])
 }
 
 /// What the form says: objects, or that the log is damaged, or is another store's.

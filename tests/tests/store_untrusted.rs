@@ -5,14 +5,10 @@
 use std::sync::Arc;
 use terrace_file::{ALIGN, Change, Disk, File, Store, StoreError, StoreOptions};
 use terrace_tests::disk::hands::{
-    BLOCKS, RECORDS, SMALL, block, close, first_byte, forge, frames, keep, log, open, overwrite, remove, seal,
-    try_open, with, world,
+    BLOCKS, FLOORS, MARKS, PAGES, RECORDS, SMALL, block, close, first_byte, forge, frames, keep, log, open, overwrite,
+    remove, seal, try_open, with, world,
 };
 use terrace_tests::disk::{Contents, World};
-
-/// Pages of a superblock: two floors, then two marks.
-const FLOORS: u64 = 2;
-const PAGES: u64 = 4;
 
 /// The store of three objects, the last of them made durable after the log was begun.
 fn kept(seed: u64) -> World {
@@ -140,7 +136,7 @@ fn the_last_group_is_missed_when_both_copies_are_gone() {
     let mut lost = changed(&world, |_| ());
     last(&mut lost);
     assert_eq!(refusal(&mut lost), Some(StoreError::Damaged { file }));
-    for mark in FLOORS..PAGES {
+    for mark in MARKS {
         let mut lost = changed(&world, |_| ());
         last(&mut lost);
         overwrite(&mut lost, File::Superblock, mark, &[0; ALIGN]);
@@ -150,7 +146,7 @@ fn the_last_group_is_missed_when_both_copies_are_gone() {
 
 #[test]
 fn one_bad_page_of_the_superblock_loses_nothing_and_all_of_them_everything_but_the_truth() {
-    for at in 0..PAGES {
+    for at in FLOORS.into_iter().chain(MARKS) {
         for bytes in [[0; ALIGN], [0xee; ALIGN]] {
             let mut world = kept(9);
             overwrite(&mut world, File::Superblock, at, &bytes);
@@ -165,14 +161,14 @@ fn one_bad_page_of_the_superblock_loses_nothing_and_all_of_them_everything_but_t
     let world = kept(10);
     refused_unchanged(changed(&world, |files| _ = files.remove(&file)), &StoreError::Damaged { file });
     refused_unchanged(
-        changed(&world, |files| _ = files.insert(file, vec![0; 4 * ALIGN])),
+        changed(&world, |files| _ = files.insert(file, vec![0; PAGES * ALIGN])),
         &StoreError::Damaged { file },
     );
-    for left in (0..4 * ALIGN).step_by(ALIGN) {
+    for left in (0..PAGES * ALIGN).step_by(ALIGN) {
         let cut = changed(&world, |files| files.get_mut(&file).expect("it is there").truncate(left));
         refused_unchanged(cut, &StoreError::Damaged { file });
     }
-    let foreign = changed(&world, |files| _ = files.insert(file, vec![b'x'; 4 * ALIGN]));
+    let foreign = changed(&world, |files| _ = files.insert(file, vec![b'x'; PAGES * ALIGN]));
     refused_unchanged(foreign, &StoreError::Foreign { file });
     let mixed = changed(&world, |files| {
         let other = kept(11).disk.contents()[&file].clone();
@@ -208,7 +204,7 @@ fn other_versions_are_named_and_kept() {
 #[test]
 fn a_store_that_was_interrupted_before_anything_was_durable_begins_anew() {
     let begun = kept(13).disk.contents();
-    for left in (0..=4 * ALIGN).step_by(ALIGN) {
+    for left in (0..=PAGES * ALIGN).step_by(ALIGN) {
         let superblock = |bytes: usize| Contents::from([(File::Superblock, vec![0; bytes])]);
         let mut world = with(&world(13, &frames()), superblock(left));
         let store = open(&mut world);
@@ -220,7 +216,7 @@ fn a_store_that_was_interrupted_before_anything_was_durable_begins_anew() {
     let mut page = begun[&File::Superblock][..ALIGN].to_vec();
     page[40..64].fill(0);
     seal(File::Superblock, &mut page);
-    page.resize(4 * ALIGN, 0);
+    page.resize(PAGES * ALIGN, 0);
     let half = Contents::from([(File::Superblock, page), (File::Log(1), vec![0; 8 * ALIGN])]);
     let mut world = with(&world(13, &frames()), half);
     let store = open(&mut world);
@@ -235,7 +231,7 @@ fn numbers_that_no_store_reaches_are_refused() {
         .flat_map(|number| [File::Slab(number), File::Log(number)])
     {
         let world = kept(14);
-        let stray = changed(&world, |files| _ = files.insert(file, vec![0; 4 * ALIGN]));
+        let stray = changed(&world, |files| _ = files.insert(file, vec![0; PAGES * ALIGN]));
         refused_unchanged(stray, &StoreError::BadNumber { file });
     }
     let mut world = kept(14);

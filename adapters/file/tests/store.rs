@@ -145,7 +145,7 @@ fn a_smaller_cap_is_kept_at_the_next_start_or_refused_with_everything_still_ther
         assert!(ground.holds(&ground.part(object), object as u8));
     }
     drop(ground);
-    let tiny = StoreOptions { cap: 400 << 10, slab_bytes: 256 << 10, log_bytes: 64 << 10 };
+    let tiny = StoreOptions { cap: 448 << 10, slab_bytes: 256 << 10, log_bytes: 64 << 10 };
     let refused = open_with(directory.path(), EngineKind::Best, tiny).map(drop);
     assert!(matches!(refused, Err(StoreError::CapTooSmall { needs, cap }) if needs > cap), "{refused:?}");
     let ground = open(directory.path());

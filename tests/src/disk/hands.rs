@@ -9,10 +9,19 @@ use std::sync::Arc;
 use terrace_file::{ALIGN, Change, Disk, File, Frames, Order, Store, StoreError, StoreOptions};
 
 /// Logs of 8 blocks; the first has the snapshot.
-pub const SMALL: StoreOptions = StoreOptions { cap: (512 + 16) << 10, slab_bytes: 64 << 10, log_bytes: 64 << 10 };
+pub const SMALL: StoreOptions = StoreOptions { cap: (512 + 64) << 10, slab_bytes: 64 << 10, log_bytes: 64 << 10 };
 
 /// Blocks of a log in front of its mirror.
 pub const BLOCKS: u64 = 8;
+
+/// Pages of a superblock.
+pub const PAGES: usize = 16;
+
+/// Those that are floors.
+pub const FLOORS: [u64; 2] = [0, 15];
+
+/// Those that are marks.
+pub const MARKS: [u64; 2] = [7, 8];
 
 /// Where the records of a block begin.
 pub const RECORDS: usize = 64;

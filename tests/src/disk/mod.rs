@@ -229,11 +229,11 @@ impl SimDisk {
     }
 
     /// Whether some log has a block of which both copies, at the same place in each half of the file, are not as written, or no
-    /// page of the superblock is.
+    /// floor of the superblock is.
     pub fn log_is_lost(&self) -> bool {
         let state = self.state();
-        let superblock = state.names.now.get(&File::Superblock).map(|&inode| &state.images[inode]);
-        if superblock.is_some_and(|image| pages(image).len() == image.sectors() / PER_BLOCK) {
+        let superblock = state.names.now.get(&File::Superblock).map(|&inode| pages(&state.images[inode]));
+        if superblock.is_some_and(|bad| hands::FLOORS.iter().all(|floor| bad.contains(&(*floor as usize)))) {
             return true;
         }
         let logs = state.names.now.iter().filter(|(file, _)| matches!(file, File::Log(_)));

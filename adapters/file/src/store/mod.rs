@@ -90,7 +90,7 @@ impl StoreOptions {
             _ if self.slab_bytes == 0 || self.slab_bytes > u64::from(u32::MAX) => bad("slabs have 1 page to 4 GiB"),
             _ if !(self.slab_bytes | self.log_bytes).is_multiple_of(page) => bad("slabs and logs are whole pages"),
             _ if self.log_bytes < 8 * page => bad("a log has 8 pages at least"),
-            _ if self.cap < self.least_cap() => bad("the cap has room for a slab, two logs and 16 KiB at least"),
+            _ if self.cap < self.least_cap() => bad("the cap has room for a slab, two logs and 64 KiB at least"),
             _ => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! The superblock: which store a directory belongs to, and how much of which log is durable at least.
 //!
 //! ```text
-//! file     floor | floor | mark | mark                    a page each, all of one form
+//! file     floor | 0 .. | mark | mark | 0 .. | floor       16 pages; floors and marks are a page each, all of one form
 //! page     magic 8 | version 4 | crc 4 | identity 16 | count 8 | generation 4 | 0 4 | blocks 8 | durable 8 | 0
 //! ```
 //!
@@ -15,6 +15,7 @@
 //! Invariants:
 //! - floors are written in turns, and each is synced before the other is touched: one of them is sound after any power cut
 //! - marks are not synced: each says what was durable before it was written, and a lost mark only says less
+//! - floors lie 56 KiB apart: a write that went astray hits one of them
 //! - the file is durable before any other file of the store is made
 
 use super::block::{BLOCK, Identity, VERSION, checksum, recognise};
@@ -25,12 +26,13 @@ use crate::frame::Frame;
 /// The first bytes of every page.
 const MAGIC: [u8; 8] = *b"terrace\x1b";
 
-/// Floors, and marks after them.
-pub(super) const FLOORS: usize = 2;
+/// Where floors and, after them, marks stand, in pages. Marks are written at once, so one follows the other.
+const AT: [usize; PAGES] = [0, 15, 7, 8];
 const PAGES: usize = 4;
+pub(super) const FLOORS: usize = 2;
 
-/// Bytes of the file: 16 KiB.
-pub(super) const BYTES: u64 = (PAGES * BLOCK) as u64;
+/// Bytes of the file: 64 KiB.
+pub(super) const BYTES: u64 = 16 * BLOCK as u64;
 
 /// Where the checksum stands.
 const CRC: std::ops::Range<usize> = 12..16;
@@ -148,7 +150,7 @@ fn slot(pages: &[Option<Page>; PAGES], identity: Identity) -> Superblock {
 }
 
 async fn read_page<'a>(disk: &dyn Disk, index: usize, frame: &'a mut Option<Frame>) -> Result<&'a [u8], StoreError> {
-    let (file, offset) = (File::Superblock, (index * BLOCK) as u64);
+    let (file, offset) = (File::Superblock, (AT[index] * BLOCK) as u64);
     let own = frame.take().ok_or(StoreError::short("read", file, offset))?;
     let answer = ask(disk, Order::Read { file, offset, bytes: BLOCK, frame: own }).await;
     *frame = answer.frame;
@@ -206,7 +208,7 @@ impl Superblock {
         let _ = self.write(disk, frame, FLOORS, PAGES - FLOORS).await;
     }
 
-    /// Writes the same page so many times, from page `first` on.
+    /// Writes the same page so many times, from floor or mark `first` on.
     async fn write(
         &self,
         disk: &dyn Disk,
@@ -214,7 +216,7 @@ impl Superblock {
         first: usize,
         times: usize,
     ) -> Result<(), StoreError> {
-        let (file, offset, bytes) = (File::Superblock, (first * BLOCK) as u64, times * BLOCK);
+        let (file, offset, bytes) = (File::Superblock, (AT[first] * BLOCK) as u64, times * BLOCK);
         let mut frame = own.take().ok_or(StoreError::short("write", file, offset))?;
         let page = Page { identity: self.identity, count: self.count, evidence: self.evidence };
         frame[..bytes].chunks_mut(BLOCK).for_each(|block| page.seal(block));
