@@ -69,12 +69,15 @@ fn a_log_that_is_not_the_one_of_its_name_any_more_ends_durability() {
     }
 }
 
+/// Puts something else in a file's place.
+type Way<'a> = &'a dyn Fn(&Path);
+
 #[test]
 fn links_pipes_and_directories_are_not_opened() {
     let outside = tempfile::tempdir().expect("a directory");
     let victim = outside.path().join("victim");
     for which in ["terrace.lock", "terrace.superblock", "terrace-00000001.slab", "terrace-00000001.log"] {
-        let ways: [(&str, &dyn Fn(&Path)); 5] = [
+        let ways: [(&str, Way<'_>); 5] = [
             ("a symbolic link", &|at| symlink(&victim, at).expect("a link")),
             ("a symbolic link to nothing", &|at| symlink(outside.path().join("nothing"), at).expect("a link")),
             ("a hard link", &|at| std::fs::hard_link(&victim, at).expect("a link")),

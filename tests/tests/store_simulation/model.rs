@@ -197,9 +197,11 @@ fn matches(world: &World, seen: &BTreeMap<u64, Seen>) -> bool {
 
 impl Expected {
     pub fn is(&self, seen: &Seen) -> bool {
-        let part = |((part, content), (seen, (id, bytes))): ((&u32, &Content), (&u32, &(Option<u64>, usize)))| {
-            part == seen && content.bytes == *bytes && id.is_none_or(|id| id == content.id)
+        let is = |(part, content): (&u32, &Content)| {
+            let same =
+                |(id, bytes): &(Option<u64>, usize)| content.bytes == *bytes && id.is_none_or(|id| id == content.id);
+            seen.parts.get(part).is_some_and(same)
         };
-        self.meta == seen.meta && self.parts.len() == seen.parts.len() && self.parts.iter().zip(&seen.parts).all(part)
+        self.meta == seen.meta && self.parts.len() == seen.parts.len() && self.parts.iter().all(is)
     }
 }
