@@ -5,8 +5,8 @@
 use std::sync::{Arc, OnceLock};
 use terrace_file::{ALIGN, Answer, Change, Disk, File, FileFault, Order, Piece, Reason, Reply, Store, StoreError};
 use terrace_tests::disk::hands::{
-    BLOCKS, RECORDS, SMALL as OPTIONS, block, close, first_byte, forge, fork, frames, keep, log, open, overwrite,
-    try_open, world,
+    BLOCKS, MARKS, RECORDS, SMALL as OPTIONS, block, close, first_byte, forge, fork, frames, keep, log, open,
+    overwrite, try_open, world,
 };
 use terrace_tests::disk::{Fault, Planned, SimDisk, Target, World, every_cut};
 
@@ -70,18 +70,21 @@ fn what_cannot_be_read_is_not_the_end_of_a_log() {
     }
 }
 
-/// A read that was short leaves the rest of the memory as it was: here, with blocks of another store's log.
+/// A read that was short leaves the rest of the memory as it was: here, with blocks of a copy of the store that went on otherwise.
 #[test]
 fn what_was_not_read_is_not_believed() {
     let frames = frames();
     for (seed, at) in (0..8).flat_map(|seed| (0..12).map(move |at| (seed, at))) {
+        let mut begun = world(seed, &frames);
+        let store = open(&mut begun);
+        close(&mut begun, store);
         let [mut ours, mut theirs] = [1, 2].map(|byte| {
-            let mut world = world(seed, &frames);
+            let mut world = fork(&begun);
             let store = open(&mut world);
             (1..=3).for_each(|object| keep(&mut world, &store, object, byte));
             close(&mut world, store);
             // The next log's file, all zeros: it would be read first, and leave them in the memory.
-            world.ask(Order::Remove { file: File::Log(2) }).expect("answered").result.expect("removed");
+            world.ask(Order::Remove { file: File::Log(3) }).expect("answered").result.expect("removed");
             world
         });
         let store = open(&mut theirs);
@@ -246,6 +249,8 @@ fn a_log_that_lost_what_was_durable_is_damaged_and_never_ends_there() {
         close(&mut world, store);
         let file = log(&world);
         [lost, lost + BLOCKS].iter().for_each(|at| overwrite(&mut world, file, *at, &[0xee; ALIGN]));
+        // What follows it says that it was durable, whether or not the superblock does.
+        MARKS.iter().for_each(|at| overwrite(&mut world, File::Superblock, *at, &[0; ALIGN]));
         assert_eq!(try_open(&mut world).map(drop).err(), Some(StoreError::Damaged { file }), "block {lost}");
     }
 }

@@ -3,10 +3,10 @@
 #![cfg(target_os = "linux")]
 
 use std::sync::Arc;
-use terrace_file::{ALIGN, Change, Disk, File, Store, StoreError, StoreOptions};
+use terrace_file::{ALIGN, Change, Disk, File, Frames, Store, StoreError, StoreOptions};
 use terrace_tests::disk::hands::{
-    BLOCKS, FLOORS, MARKS, PAGES, RECORDS, SMALL, block, close, first_byte, forge, frames, keep, log, open, overwrite,
-    remove, seal, try_open, with, world,
+    BLOCKS, FLOORS, MARKS, PAGES, RECORDS, SMALL, block, close, first_byte, forge, fork, frames, keep, log, open,
+    overwrite, remove, seal, try_open, with, world,
 };
 use terrace_tests::disk::{Contents, World};
 
@@ -62,16 +62,18 @@ fn a_log_of_another_store_is_refused_and_nothing_is_deleted() {
     refused_unchanged(other, &StoreError::OtherStore { file });
 }
 
+/// The same place in the same log, with the right checksum.
 #[test]
 fn a_block_of_another_store_is_not_taken() {
     let (mut ours, theirs) = (kept(3), kept(4));
     let file = log(&ours);
-    assert_eq!(file, log(&theirs), "the same generation");
-    for at in 1..3 {
-        overwrite(&mut ours, file, at, &block(&theirs, file, at));
-    }
-    let store = open(&mut ours);
-    assert_eq!(store.objects(), [1, 2, 3], "the mirror has what was overwritten");
+    assert_eq!(file, log(&theirs));
+    let stray = block(&theirs, file, 2);
+    overwrite(&mut ours, file, 2, &stray);
+    let mut twice = fork(&ours);
+    overwrite(&mut twice, file, 2 + BLOCKS, &stray);
+    assert_eq!(refusal(&mut twice), Some(StoreError::Damaged { file }));
+    assert_eq!(open(&mut ours).objects(), [1, 2, 3], "the mirror has what was overwritten");
 }
 
 #[test]
@@ -224,6 +226,18 @@ fn a_store_that_was_interrupted_before_anything_was_durable_begins_anew() {
     keep(&mut world, &store, 1, 1);
 }
 
+/// A slab is made after the first log is named: a superblock that names none is not the one beside which it was made.
+#[test]
+fn slabs_without_a_log_are_no_new_store() {
+    let mut page = kept(13).disk.contents()[&File::Superblock].clone();
+    page[..ALIGN][40..64].fill(0);
+    seal(File::Superblock, &mut page[..ALIGN]);
+    page[ALIGN..].fill(0);
+    let file = File::Slab(1);
+    let files = Contents::from([(File::Superblock, page), (file, vec![1; SMALL.slab_bytes as usize])]);
+    refused_unchanged(with(&world(13, &frames()), files), &StoreError::Damaged { file });
+}
+
 #[test]
 fn numbers_that_no_store_reaches_are_refused() {
     for file in [0xffff_ffff, 0xffff_fffe, 0xc000_0000, 0xbfff_ffff, 0x4000_0100]
@@ -234,14 +248,33 @@ fn numbers_that_no_store_reaches_are_refused() {
         let stray = changed(&world, |files| _ = files.insert(file, vec![0; PAGES * ALIGN]));
         refused_unchanged(stray, &StoreError::BadNumber { file });
     }
-    let mut world = kept(14);
+    let (mut world, _) = naming_slab(u32::MAX);
     let file = log(&world);
-    // A record that names a slab with such a number: the store would have to go on from it.
+    assert_eq!(refusal(&mut world), Some(StoreError::Damaged { file }), "the next one would have no number");
+    // The last number that there is: no slab comes after it.
+    let (mut world, frames) = naming_slab((3 << 30) - 1);
+    let store = open(&mut world);
+    let frame = frames.take(ALIGN).expect("room");
+    let refused = world.run(store.put(frame, ALIGN)).expect("it ends").result.map(drop);
+    assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
+    close(&mut world, store);
+    assert_eq!(open(&mut world).objects(), [4]);
+}
+
+/// A store with a piece that a record says to be in that slab.
+fn naming_slab(slab: u32) -> (World, Frames) {
+    let frames = frames();
+    let mut world = world(14, &frames);
+    let store = open(&mut world);
+    let piece = world.run(store.put(frames.take(ALIGN).expect("room"), ALIGN)).expect("it ends").result.expect("room");
+    world.run(store.commit(vec![Change::Piece { object: 4, part: 0, piece }])).expect("it ends").expect("durable");
+    close(&mut world, store);
+    remove(&mut world, File::Slab(1));
     forge(&mut world, 1, |block| {
-        block[RECORDS] = 1;
-        block[RECORDS + 13..RECORDS + 17].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(block[RECORDS..RECORDS + 9], [1, 4, 0, 0, 0, 0, 0, 0, 0], "the piece's record");
+        block[RECORDS + 13..RECORDS + 17].copy_from_slice(&slab.to_le_bytes());
     });
-    assert_eq!(refusal(&mut world), Some(StoreError::Damaged { file }));
+    (world, frames)
 }
 
 #[test]
@@ -268,10 +301,15 @@ fn records_beyond_the_cap_are_refused_as_they_are_read() {
     let store = open(&mut world);
     (1..=30).for_each(|object| keep(&mut world, &store, object, 1));
     close(&mut world, store);
-    let options = StoreOptions { cap: SMALL.least_cap(), ..SMALL };
+    let options = StoreOptions { log_bytes: 32 << 10, ..SMALL };
+    let options = StoreOptions { cap: options.least_cap(), ..options };
     let join = Store::open(Arc::clone(&world.disk) as Arc<dyn Disk>, &world.tasks, &world.frames, options);
     let refused = world.run(join).expect("it ends").map(drop);
-    assert!(matches!(refused, Err(StoreError::CapTooSmall { needs, cap }) if needs > cap), "{refused:?}");
+    // As much memory as a record too many costs, not as all of them do.
+    assert!(
+        matches!(refused, Err(StoreError::CapTooSmall { needs, cap }) if needs > cap && needs < cap + (16 << 10)),
+        "{refused:?}"
+    );
     assert_eq!(open(&mut world).objects().len(), 30, "everything is still there");
 }
 

@@ -87,7 +87,7 @@ impl Slab {
     pub(crate) fn open_in(place: (BorrowedFd<'_>, &Path), path: &Path) -> Result<Self, FileFault> {
         let told = rustix::fs::statat(place.0, place.1, AtFlags::SYMLINK_NOFOLLOW);
         check_stat(&told.map_err(|error| fault("stat", path, error))?, path)?;
-        // seeded: slab_follows: OFlags::NOFOLLOW => OFlags::empty()
+        // unseeded: slab_follows: only what changes the name between the two calls makes a link that is seen here
         let slab = Self::with(place, path, 0, OFlags::NOFOLLOW)?;
         check_own(&slab.descriptor, path)?;
         slab.sized()

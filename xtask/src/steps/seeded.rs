@@ -33,8 +33,9 @@ pub fn run(_options: &Options, report: &mut Report) {
         Ok(planted) => planted,
         Err(why) => return report.fail("file::seeded::marks", &why),
     };
-    let mut build = command(&script, None);
-    let build = execute("seeded-build", build.args(["--no-run", "--message-format=json-render-diagnostics"]));
+    let mut build = Command::new("cargo");
+    let build = tests(&mut build, &script, None).args(["--no-run", "--message-format=json-render-diagnostics"]);
+    let build = execute("seeded-build", build);
     if !build.success {
         return report.fail("file::seeded::build", &build.output);
     }
@@ -62,16 +63,21 @@ fn row(bug: &str, took: Duration, by: &str) -> String {
     format!("{bug:<28} {:>6.1} s  {by}", took.as_secs_f64())
 }
 
-/// Every test of the file tier and of the store on a simulated disk, with a bug or none; the first suite that fails is the last.
+/// Every test, with a bug or none; the first suite that fails is the last.
 fn command(script: &Path, bug: Option<&str>) -> Command {
     let mut command = Command::new("timeout");
-    command.args([&LIMIT.to_string(), "cargo", "test", "--target-dir", "target/seeded", "--lib"]);
+    tests(command.args([&LIMIT.to_string(), "cargo"]), script, bug);
+    command
+}
+
+/// Arguments of cargo: every test of the file tier and of the store on a simulated disk.
+fn tests<'a>(command: &'a mut Command, script: &Path, bug: Option<&str>) -> &'a mut Command {
+    command.args(["test", "--target-dir", "target/seeded", "--lib"]);
     TESTS.iter().for_each(|test| _ = command.args(["--test", test]));
     command.args(["--package", "terrace-file", "--package", "terrace-tests"]);
     command.current_dir(root()).env("CARGO_TERM_COLOR", "never").env_remove("RUSTUP_TOOLCHAIN");
     command.env("RUSTC_WORKSPACE_WRAPPER", script).env("TERRACE_SEEDS", SIMULATED);
-    command.env("TERRACE_SEEDED_BUG", bug.unwrap_or_default());
-    command
+    command.env("TERRACE_SEEDED_BUG", bug.unwrap_or_default())
 }
 
 /// By which tests a bug was found.
