@@ -1,41 +1,13 @@
-//! A directory is not trusted: files of another store, files that are missing or cut, well-formed files that no store wrote.
+//! A directory is not trusted: files of another store, files that are missing or cut.
 //! What was durable is read as it was last, or there is a typed error; a refused opening changes nothing.
 #![cfg(target_os = "linux")]
 
-use std::sync::Arc;
-use terrace_file::{ALIGN, Change, Disk, File, Frames, Store, StoreError, StoreOptions};
+use terrace_file::{ALIGN, Change, File, StoreError};
 use terrace_tests::disk::hands::{
-    BLOCKS, FLOORS, MARKS, PAGES, RECORDS, SMALL, block, close, first_byte, forge, fork, frames, keep, log, open,
-    overwrite, remove, seal, try_open, with, world,
+    BLOCKS, FLOORS, MARKS, PAGES, SMALL, block, changed, close, first_byte, fork, frames, keep, kept, log, open,
+    overwrite, refusal, refused_unchanged, remove, seal, try_open, with, world,
 };
 use terrace_tests::disk::{Contents, World};
-
-/// The store of three objects, the last of them made durable after the log was begun.
-fn kept(seed: u64) -> World {
-    let mut world = world(seed, &frames());
-    let store = open(&mut world);
-    (1..=3).for_each(|object| keep(&mut world, &store, object, object as u8));
-    close(&mut world, store);
-    world
-}
-
-fn refusal(world: &mut World) -> Option<StoreError> {
-    try_open(world).map(drop).err()
-}
-
-/// It is refused, and the directory is as it was.
-fn refused_unchanged(mut world: World, error: &StoreError) {
-    let before = world.disk.contents();
-    assert_eq!(refusal(&mut world).as_ref(), Some(error));
-    assert!(world.disk.contents() == before, "{error:?}: something was changed");
-}
-
-/// The same files without one, or with another.
-fn changed(world: &World, change: impl FnOnce(&mut Contents)) -> World {
-    let mut contents = world.disk.contents();
-    change(&mut contents);
-    with(world, contents)
-}
 
 #[test]
 fn a_log_of_another_store_is_refused_and_nothing_is_deleted() {
@@ -239,99 +211,6 @@ fn slabs_without_a_log_are_no_new_store() {
 }
 
 #[test]
-fn numbers_that_no_store_reaches_are_refused() {
-    for file in [0xffff_ffff, 0xffff_fffe, 0xc000_0000, 0xbfff_ffff, 0x4000_0100]
-        .into_iter()
-        .flat_map(|number| [File::Slab(number), File::Log(number)])
-    {
-        let world = kept(14);
-        let stray = changed(&world, |files| _ = files.insert(file, vec![0; PAGES * ALIGN]));
-        refused_unchanged(stray, &StoreError::BadNumber { file });
-    }
-    let (mut world, _) = naming_slab(u32::MAX);
-    let file = log(&world);
-    assert_eq!(refusal(&mut world), Some(StoreError::Damaged { file }), "the next one would have no number");
-    // The last number that there is: no slab comes after it.
-    let (mut world, frames) = naming_slab((3 << 30) - 1);
-    let store = open(&mut world);
-    let frame = frames.take(ALIGN).expect("room");
-    let refused = world.run(store.put(frame, ALIGN)).expect("it ends").result.map(drop);
-    assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
-    close(&mut world, store);
-    assert_eq!(open(&mut world).objects(), [4]);
-}
-
-/// A store with a piece that a record says to be in that slab.
-fn naming_slab(slab: u32) -> (World, Frames) {
-    let frames = frames();
-    let mut world = world(14, &frames);
-    let store = open(&mut world);
-    let piece = world.run(store.put(frames.take(ALIGN).expect("room"), ALIGN)).expect("it ends").result.expect("room");
-    world.run(store.commit(vec![Change::Piece { object: 4, part: 0, piece }])).expect("it ends").expect("durable");
-    close(&mut world, store);
-    remove(&mut world, File::Slab(1));
-    forge(&mut world, 1, |block| {
-        assert_eq!(block[RECORDS..RECORDS + 9], [1, 4, 0, 0, 0, 0, 0, 0, 0], "the piece's record");
-        block[RECORDS + 13..RECORDS + 17].copy_from_slice(&slab.to_le_bytes());
-    });
-    (world, frames)
-}
-
-#[test]
-fn part_numbers_cost_no_tables() {
-    let mut world = world(15, &frames());
-    let store = open(&mut world);
-    let frame = world.frames.take(ALIGN).expect("room");
-    let piece = world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room");
-    let last = |object| Change::Piece { object, part: (1 << 24) - 1, piece: Arc::clone(&piece) };
-    world.run(store.commit((1..=100).map(last).collect())).expect("it ends").expect("durable");
-    close(&mut world, store);
-    let store = open(&mut world);
-    for object in store.objects() {
-        let parts = store.object(object).expect("it is there").parts;
-        assert_eq!(parts.keys().collect::<Vec<_>>(), [&((1 << 24) - 1)], "one part, in a table of one");
-    }
-}
-
-/// Records that are well-formed, and more than a store with this cap can have made durable.
-#[test]
-fn records_beyond_the_cap_are_refused_as_they_are_read() {
-    let frames = frames();
-    let mut world = world(16, &frames);
-    let store = open(&mut world);
-    (1..=30).for_each(|object| keep(&mut world, &store, object, 1));
-    close(&mut world, store);
-    let options = StoreOptions { log_bytes: 32 << 10, ..SMALL };
-    let options = StoreOptions { cap: options.least_cap(), ..options };
-    let join = Store::open(Arc::clone(&world.disk) as Arc<dyn Disk>, &world.tasks, &world.frames, options);
-    let refused = world.run(join).expect("it ends").map(drop);
-    // As much memory as a record too many costs, not as all of them do.
-    assert!(
-        matches!(refused, Err(StoreError::CapTooSmall { needs, cap }) if needs > cap && needs < cap + (16 << 10)),
-        "{refused:?}"
-    );
-    assert_eq!(open(&mut world).objects().len(), 30, "everything is still there");
-}
-
-#[test]
-fn what_is_larger_than_the_cap_and_no_log_is_not_read_to_its_end() {
-    let world = kept(17);
-    let hole = changed(&world, |files| _ = files.insert(File::Log(255), vec![0; SMALL.cap as usize + (2 << 20)]));
-    let mut hole = World::new(
-        terrace_tests::disk::SimDisk::holding(16 << 20, hole.disk.contents()),
-        world.frames.clone(),
-        world.random.clone(),
-    );
-    let store = open(&mut hole);
-    assert_eq!(store.objects(), [1, 2, 3]);
-    assert_eq!(first_byte(&store, 3), Some(3));
-    // A chunk of 64 blocks would be one read.
-    let reads = hole.disk.log().lines().filter(|line| line.contains("Read log 255")).count();
-    assert_eq!(reads, 4, "its first block, from either copy, twice");
-    assert!(!hole.disk.contents().contains_key(&File::Log(255)), "it takes no room");
-}
-
-#[test]
 fn what_the_superblock_says_is_true_before_a_log_goes_that_it_may_name() {
     use terrace_tests::disk::{Fault, Planned, Target, every_cut};
     for at in 0..40 {
@@ -375,32 +254,4 @@ fn a_file_that_is_not_there_any_more_is_no_sync() {
     }
     assert!(world.disk.contents() == before, "nothing was made or removed");
     assert_eq!(store.objects(), [1, 2, 3]);
-}
-
-/// A record names a piece that is larger than any frame there will ever be, in a slab that no store made.
-#[test]
-fn a_piece_that_no_frame_can_hold_is_refused_and_not_waited_for() {
-    let mut world = world(20, &frames());
-    let store = open(&mut world);
-    let frame = world.frames.take(ALIGN).expect("room");
-    let piece = world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room");
-    world.run(store.commit(vec![Change::Piece { object: 1, part: 0, piece }])).expect("it ends").expect("durable");
-    close(&mut world, store);
-    let bytes = world.frames.usage().1 as u32;
-    forge(&mut world, 1, |block| {
-        let place = [0, bytes].map(u32::to_le_bytes).concat();
-        block[RECORDS + 17..RECORDS + 25].copy_from_slice(&place);
-    });
-    for (slab, lost) in [(SMALL.slab_bytes as usize, true), (bytes as usize, false)] {
-        let files = changed(&world, |files| _ = files.insert(File::Slab(1), vec![0; slab])).disk.contents();
-        let disk = terrace_tests::disk::SimDisk::holding(64 << 20, files);
-        let mut world = World::new(disk, world.frames.clone(), world.random.clone());
-        let options = StoreOptions { cap: 8 << 20, ..SMALL };
-        let join = Store::open(Arc::clone(&world.disk) as Arc<dyn Disk>, &world.tasks, &world.frames, options);
-        let store = world.run(join).expect("it ends").expect("it opens");
-        let piece = Arc::clone(&store.object(1).expect("it is there").parts[&0]);
-        let refused = world.run(store.get(&piece)).expect("it ends").map(drop);
-        let too_large = matches!(refused, Err(StoreError::TooLarge { .. }));
-        assert_eq!((refused.is_err(), too_large), (true, !lost), "{refused:?}");
-    }
 }

@@ -3,7 +3,7 @@
 //! Promises upward: files are changed durably, and the disk holds what they are for what should be there; [`seal`] writes
 //! checksums by the documented form, not by the library's code, so that a change of the form is noticed.
 
-use super::{Odometer, SimDisk, World};
+use super::{Contents, Odometer, SimDisk, World};
 use crate::Random;
 use std::sync::Arc;
 use terrace_file::{ALIGN, Change, Disk, File, Frames, Order, Store, StoreError, StoreOptions};
@@ -131,7 +131,7 @@ pub fn fork(world: &World) -> World {
 }
 
 /// A disk with these files once more.
-pub fn with(world: &World, contents: super::Contents) -> World {
+pub fn with(world: &World, contents: Contents) -> World {
     World::new(SimDisk::holding(2 * SMALL.cap, contents), world.frames.clone(), world.random.clone())
 }
 
@@ -154,4 +154,41 @@ pub fn forge(world: &mut World, at: u64, change: impl FnOnce(&mut [u8])) {
     seal(file, &mut bytes);
     overwrite(world, file, at, &bytes);
     overwrite(world, file, at + BLOCKS, &bytes);
+}
+
+/// The store of three objects, the last of them made durable after the log was begun.
+///
+/// # Panics
+/// When it does not work.
+pub fn kept(seed: u64) -> World {
+    let mut world = world(seed, &frames());
+    let store = open(&mut world);
+    (1..=3).for_each(|object| keep(&mut world, &store, object, object as u8));
+    close(&mut world, store);
+    world
+}
+
+/// Why it does not open.
+///
+/// # Panics
+/// When the opening never ends.
+pub fn refusal(world: &mut World) -> Option<StoreError> {
+    try_open(world).map(drop).err()
+}
+
+/// It is refused, and the directory is as it was.
+///
+/// # Panics
+/// When that is not so.
+pub fn refused_unchanged(mut world: World, error: &StoreError) {
+    let before = world.disk.contents();
+    assert_eq!(refusal(&mut world).as_ref(), Some(error));
+    assert!(world.disk.contents() == before, "{error:?}: something was changed");
+}
+
+/// The same files without one, or with another.
+pub fn changed(world: &World, change: impl FnOnce(&mut Contents)) -> World {
+    let mut contents = world.disk.contents();
+    change(&mut contents);
+    with(world, contents)
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const FOLDER: &str = "adapters/file";
 
 /// Where they are found, beside the unit tests: real files, damage made by hand, everything that may go wrong by chance.
-const TESTS: [&str; 5] = ["store", "directory", "store_checks", "store_untrusted", "store_simulation"];
+const TESTS: [&str; 6] = ["store", "directory", "store_checks", "store_untrusted", "store_bounds", "store_simulation"];
 
 /// Seconds after which a run counts as one without an end: without a bug it takes ten.
 const LIMIT: u32 = 120;
