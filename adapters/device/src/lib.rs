@@ -68,8 +68,8 @@ mod transfer;
 pub use backend::{Backend, CopyRange, Kind, Page, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path, Release};
 pub use buffer::{
-    BufferSide, DeviceBuffer, DeviceSlice, DeviceSliceMut, FallbackBuffer, FallbackStats, InFlight, PinnedBuffer,
-    Refused, RegisteredBuffer, UnifiedBuffer, UnifiedLease, UnifiedView,
+    BlockRef, BufferSide, DeviceBuffer, DeviceSlice, DeviceSliceMut, FallbackBuffer, FallbackStats, InFlight,
+    PinnedBuffer, Refused, RegisteredBuffer, UnifiedBuffer, UnifiedLease, UnifiedView,
 };
 pub use capability::{Capabilities, Description, Memory, Visibility};
 pub use capture::{Capture, GraphPool};
