@@ -74,7 +74,10 @@ pub unsafe fn batch(cuda: &Cuda, batches: &Batches, copies: &[CopyRange], stream
 /// CUDA's handle for each thread's own default stream.
 const PER_THREAD: u64 = 2;
 
-impl Backend for Cuda {
+// SAFETY: each call is one of CUDA's, whose documentation promises what the trait asks: memory of the size asked for, work in
+// the order of its stream, events that have happened only when the work before them is done. Pinned and managed memory are
+// mapped for the host. `SYNCHRONOUS` is never set.
+unsafe impl Backend for Cuda {
     fn description(&self) -> &Description {
         &self.description
     }

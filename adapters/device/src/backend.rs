@@ -57,10 +57,38 @@ const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
 /// [`Capabilities::MANAGED`](crate::Capabilities::MANAGED)). Where a default is given, it refuses: leave the capability
 /// unset then.
 ///
-/// # Safety of the calls that take addresses
-/// They are `unsafe`: the caller names memory that the backend gave, whole, within its bounds, and used by no work in
-/// flight unless the call is ordered after that work.
-pub trait Backend: Send + Sync + 'static {
+/// Calls that take addresses are `unsafe`: the caller names memory that the backend gave, whole, within its bounds, and used
+/// by no work in flight unless the call is ordered after that work.
+///
+/// # Safety
+/// Buffers turn a backend's answers into slices, and safe programs read and write through them. So the trait itself is
+/// `unsafe`, and an implementation promises:
+///
+/// - **Memory.** A region that [`take`](Backend::take) gives has the bytes asked for, starts at a multiple of 256, and
+///   overlaps no other memory of the process or of the device until [`give_back`](Backend::give_back) took it back. So has a
+///   space that [`reserve`](Backend::reserve) gives, and so do the bytes behind a mapped page.
+/// - **The host's side.** Where [`PINNED`](crate::Capabilities::PINNED) is set, a region of [`Kind::Pinned`] is memory that the
+///   host may read and write at that address, its provenance exposed; where [`MANAGED`](crate::Capabilities::MANAGED) is set,
+///   so is one of [`Kind::Managed`] while no work of the device is in flight, or at any time where
+///   [`CONCURRENT_MANAGED`](crate::Capabilities::CONCURRENT_MANAGED) is set.
+/// - **Accesses.** Work touches the ranges it was given, and no other; a stream's work is done in the order it was put there.
+/// - **Answers about streams and events are true.** `Ok` from [`wait`](Backend::wait) and `Ok(true)` from
+///   [`query`](Backend::query) mean that everything on the stream before [`record`](Backend::record) is done, and will touch
+///   no memory any more; `Ok` from [`synchronize_stream`](Backend::synchronize_stream) and
+///   [`synchronize`](Backend::synchronize), and `Ok(true)` from [`is_idle`](Backend::is_idle), mean the same of everything on
+///   the stream or device. After `Ok` from [`order`](Backend::order), later work of the stream begins when that event has
+///   happened. An error means nothing of this: work may go on after it, also after one that says that the device is lost.
+/// - **Synchronous backends.** Where [`SYNCHRONOUS`](crate::Capabilities::SYNCHRONOUS) is set, a copy or fill that returned,
+///   `Ok` or not, touches no memory any more.
+/// - **Pinning.** After `Ok` from [`unregister`](Backend::unregister), the device does not reach that memory any more.
+/// - [`description`](Backend::description) always gives the same, and no call unwinds.
+///
+/// What is unsafe to promise is not promised by accident:
+/// ```compile_fail,E0200
+/// struct Mine;
+/// impl terrace_device::Backend for Mine {}
+/// ```
+pub unsafe trait Backend: Send + Sync + 'static {
     /// What it is. Never changes.
     fn description(&self) -> &Description;
 

@@ -49,6 +49,12 @@ impl Fault {
         Self { call, code: 0, name: "", reason }
     }
 
+    /// The same of a wait after which memory goes to others: what is not known to be done is never done. A capture in the way
+    /// is no such thing.
+    pub(crate) fn unproven(self) -> Self {
+        if self.reason == Reason::Capturing || self.is_fatal() { self } else { Self { reason: Reason::Lost, ..self } }
+    }
+
     /// Whether the device cannot be used any more.
     pub const fn is_fatal(&self) -> bool {
         matches!(self.reason, Reason::Lost | Reason::Forked)

@@ -22,10 +22,10 @@
 //! | `transfer` | many copies at once, in pieces, without the caller's waiting |
 //! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
-//! | `fences`, `source` | who may have what when; pages and segments |
+//! | `fences`, `source`, `stage` | who may have what when; pages and segments; what bytes pass through |
 //! | `backend`, `capability`, `fault`, `hint` | what is asked of a device, what it can do, what it says when it refuses |
 //! | `host` | the host as a device |
-//! | `loss`, `fork` | devices that are gone, processes that forked |
+//! | `loss`, `fork`, `calm` | devices that are gone, processes that forked, panics that go no further |
 //!
 //! # Example
 //! ```
@@ -44,6 +44,7 @@
 mod backend;
 mod block;
 mod buffer;
+mod calm;
 mod capability;
 mod capture;
 mod device;
@@ -60,6 +61,7 @@ mod options;
 mod pool;
 mod ring;
 mod source;
+mod stage;
 mod stats;
 pub mod store;
 mod stream;
@@ -68,8 +70,8 @@ mod transfer;
 pub use backend::{Backend, CopyRange, Kind, Page, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path, Release};
 pub use buffer::{
-    BufferSide, DeviceBuffer, DeviceSlice, DeviceSliceMut, FallbackBuffer, FallbackStats, InFlight, PinnedBuffer,
-    Refused, RegisteredBuffer, UnifiedBuffer, UnifiedLease, UnifiedView,
+    BlockRef, BufferSide, DeviceBuffer, DeviceSlice, DeviceSliceMut, FallbackBuffer, FallbackStats, InFlight,
+    PinnedBuffer, Refused, RegisteredBuffer, UnifiedBuffer, UnifiedLease, UnifiedView,
 };
 pub use capability::{Capabilities, Description, Memory, Visibility};
 pub use capture::{Capture, GraphPool};

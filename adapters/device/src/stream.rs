@@ -8,6 +8,7 @@
 //! kept as a bare count until the block is handed out again, so that a hit and its free count nothing.
 
 use crate::backend::RawStream;
+use crate::calm::calm;
 use crate::error::DeviceError;
 use crate::front::{Counts, Front};
 use crate::loss::Loss;
@@ -64,8 +65,8 @@ pub(crate) struct StreamCore {
     pub(crate) raw: RawStream,
     /// Whether terrace made the stream, and destroys it.
     pub(crate) owned: bool,
-    /// What keeps a stream of others alive; let go of when the stream is closed here.
-    _keeper: Option<Keeper>,
+    /// What keeps a stream of others alive; let go of when the stream is closed here. A child leaves it to its parent.
+    keeper: Option<Keeper>,
     /// The private pool that allocations go to while a graph is captured, or [`NO_ROUTE`].
     route: AtomicU32,
     /// Bytes of a granule, 2^`shift`.
@@ -88,7 +89,7 @@ impl StreamCore {
             Whose::Theirs(keeper) => (false, keeper),
         };
         let (granule, shift, small) = (options.granule, options.granule.trailing_zeros(), options.small);
-        Self { service, loss, owner, raw, owned, _keeper: keeper, route, granule, shift, small, front }
+        Self { service, loss, owner, raw, owned, keeper, route, granule, shift, small, front }
     }
 
     /// A block from the cache, with its reference to the stream.
@@ -204,10 +205,14 @@ impl Drop for Handle {
 
 impl Drop for StreamCore {
     fn drop(&mut self) {
-        if !self.forked() {
-            let hits = self.front.get_mut().counts().hits;
-            self.service.close_stream(Closing { owner: self.owner, raw: self.raw, owned: self.owned, hits });
+        let keeper = self.keeper.take();
+        if self.forked() {
+            return std::mem::forget(keeper);
         }
+        let hits = self.front.get_mut().counts().hits;
+        self.service.close_stream(Closing { owner: self.owner, raw: self.raw, owned: self.owned, hits });
+        // Its drop is anybody's code, and this thread may be anybody's, too.
+        calm(|| drop(keeper));
     }
 }
 

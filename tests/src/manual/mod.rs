@@ -90,8 +90,11 @@ impl Manual {
         Self { description: Arc::new(description), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The same with pinned memory, whose bytes are not there: for who uses it by address only.
-    pub fn with_pinned(mut self) -> Self {
+    /// The same with pinned memory, whose bytes are not there.
+    ///
+    /// # Safety
+    /// The caller uses pinned memory of the device by address only: it makes no buffer of it, and no copy from or to the host.
+    pub unsafe fn with_pinned(mut self) -> Self {
         Arc::make_mut(&mut self.description).capabilities |= Capabilities::PINNED;
         self
     }

@@ -45,7 +45,7 @@ use crate::primary::number;
 use bytemuck::Pod;
 use cudarc::driver::{CudaFunction, CudaStream, LaunchArgs, SyncOnDrop};
 use std::sync::Arc;
-use terrace_device::{Device, DeviceBlock, DeviceError, DeviceSlice, DeviceSliceMut, RawStream, Stream};
+use terrace_device::{BlockRef, Device, DeviceError, DeviceSlice, DeviceSliceMut, RawStream, Stream};
 
 /// A stream of `cudarc`'s that is terrace's as well: one order of work for both.
 ///
@@ -140,12 +140,12 @@ impl SharedStream {
 /// A block while a shared stream uses it.
 #[derive(Debug)]
 struct Loan<'a> {
-    block: &'a DeviceBlock,
+    block: BlockRef<'a>,
     to: &'a SharedStream,
 }
 
 impl<'a> Loan<'a> {
-    fn new(block: &'a DeviceBlock, to: &'a SharedStream) -> Result<Self, DeviceError> {
+    fn new(block: BlockRef<'a>, to: &'a SharedStream) -> Result<Self, DeviceError> {
         block.lend(&to.stream)?;
         Ok(Self { block, to })
     }

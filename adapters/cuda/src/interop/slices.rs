@@ -40,8 +40,8 @@ impl<'a, T: Pod> SharedSlice<'a, T> {
 
 impl<'a, T: Pod> SharedSliceMut<'a, T> {
     pub(super) fn new(stream: &'a SharedStream, slice: DeviceSliceMut<'a, T>) -> Result<Self, DeviceError> {
-        let loan = Loan::new(slice.block(), stream)?;
-        Ok(Self { loan, address: slice.address(), len: slice.len(), of: PhantomData })
+        let (address, len) = (slice.address(), slice.len());
+        Ok(Self { loan: Loan::new(slice.into_block(), stream)?, address, len, of: PhantomData })
     }
 }
 

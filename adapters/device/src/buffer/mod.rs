@@ -12,6 +12,7 @@
 //! | [`UnifiedBuffer`] | managed: one address for both | as a slice, under a lease that waits for the stream |
 //! | [`FallbackBuffer`] | the device's while there is room, and pinned | as a slice of the newest bytes |
 
+mod block_ref;
 mod device;
 mod fallback;
 mod pinned;
@@ -20,6 +21,7 @@ mod rules;
 mod slice;
 mod unified;
 
+pub use block_ref::BlockRef;
 pub use device::DeviceBuffer;
 pub use fallback::{BufferSide, FallbackBuffer, FallbackStats};
 pub use pinned::{InFlight, PinnedBuffer};

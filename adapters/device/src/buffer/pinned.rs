@@ -108,6 +108,8 @@ pub struct InFlight<T, B = PinnedBuffer<T>> {
     buffer: B,
     /// The stream the copy is on, which lives as long as this does.
     stream: Arc<StreamCore>,
+    /// Why it was refused, where it may be on its way all the same.
+    error: Option<DeviceError>,
     of: PhantomData<T>,
 }
 
@@ -120,7 +122,12 @@ impl<T, B: fmt::Debug> fmt::Debug for InFlight<T, B> {
 impl<T: Pod, B> InFlight<T, B> {
     /// A copy that was put on a stream.
     pub(super) fn new(buffer: B, stream: Arc<StreamCore>) -> Self {
-        Self { buffer, stream, of: PhantomData }
+        Self { buffer, stream, error: None, of: PhantomData }
+    }
+
+    /// One that was refused, though nobody can say that it was not begun.
+    pub(super) fn failed(buffer: B, stream: Arc<StreamCore>, error: DeviceError) -> Self {
+        Self { error: Some(error), ..Self::new(buffer, stream) }
     }
 
     /// Waits for the copy, and gives the memory back.
@@ -128,6 +135,7 @@ impl<T: Pod, B> InFlight<T, B> {
     /// # Errors
     /// The driver's: also what earlier work on the stream did wrong. The memory goes back to the pool behind its fence.
     pub fn wait(self) -> Result<B, DeviceError> {
+        self.error.map_or(Ok(()), Err)?;
         self.stream.service.synchronize_stream(self.stream.raw)?;
         Ok(self.buffer)
     }

@@ -114,7 +114,8 @@ impl<T: Pod> RegisteredBuffer<T> {
     /// Copies all elements to a buffer, on the buffer's stream; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; [`DeviceError::OtherDevice`]; the driver's.
+    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; [`DeviceError::OtherDevice`]; the driver's. Where the driver
+    /// refused and cannot say that it did not begin, it is [`InFlight::wait`] that tells.
     pub fn copy_to(self, to: &mut DeviceBuffer<T>) -> Result<InFlight<T, Self>, Refused<Self>> {
         self.copy(to, true)
     }
@@ -129,13 +130,17 @@ impl<T: Pod> RegisteredBuffer<T> {
 
     fn copy(self, buffer: &DeviceBuffer<T>, to_device: bool) -> Result<InFlight<T, Self>, Refused<Self>> {
         let stream = buffer.block().stream_core();
+        if let Err(fault) = stream.service.loss().check() {
+            return Err(Refused { error: stream.service.error(fault), back: self });
+        }
         match buffer.copy_host(&self.block, self.len, to_device) {
             Ok(()) => Ok(InFlight::new(self, stream)),
-            Err(error) => {
-                // A refused call changed nothing; should the driver have begun all the same, it is waited for.
-                let _ = stream.service.synchronize_stream(stream.raw);
-                Err(Refused { error, back: self })
-            }
+            // The driver may have begun all the same: it is waited for. Refused too, nobody has the memory before a wait
+            // is not.
+            Err(error) => match stream.service.settle_stream(stream.raw) {
+                Ok(()) => Err(Refused { error, back: self }),
+                Err(_) => Ok(InFlight::failed(self, stream, error)),
+            },
         }
     }
 }

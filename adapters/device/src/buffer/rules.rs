@@ -12,6 +12,44 @@
 //! low.fill(1)?;
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
+//! A view to write is not written while what it says of its block is in use:
+//! ```compile_fail,E0502
+//! # let device = terrace_device::Device::host();
+//! # let stream = device.stream()?;
+//! let mut buffer = terrace_device::DeviceBuffer::<u32>::new(&device, &stream, 100)?;
+//! let mut all = buffer.as_slice_mut();
+//! let block = all.block();
+//! all.fill(1)?;
+//! println!("{:#x}", block.address());
+//! # Ok::<(), terrace_device::DeviceError>(())
+//! ```
+//! And no view reaches the bytes beside it by way of its block, which another thread may write:
+//! ```compile_fail,E0599
+//! # let device = terrace_device::Device::host();
+//! # let stream = device.stream()?;
+//! let mut buffer = terrace_device::DeviceBuffer::<u8>::new(&device, &stream, 100)?;
+//! let (low, high) = buffer.as_slice_mut().split_at(50)?;
+//! low.block().read(0, &mut [0; 100])?;
+//! # Ok::<(), terrace_device::DeviceError>(())
+//! ```
+//! ```compile_fail,E0308
+//! # let device = terrace_device::Device::host();
+//! # let stream = device.stream()?;
+//! let mut buffer = terrace_device::DeviceBuffer::<u8>::new(&device, &stream, 100)?;
+//! let (low, high) = buffer.as_slice_mut().split_at(50)?;
+//! device.allocate(&stream, 100)?.copy_from(0, low.as_slice().block(), 0, 100)?;
+//! # Ok::<(), terrace_device::DeviceError>(())
+//! ```
+//! A buffer's own block, which reads all of it, is no longer in use when a view to write is made:
+//! ```compile_fail,E0502
+//! # let device = terrace_device::Device::host();
+//! # let stream = device.stream()?;
+//! let mut buffer = terrace_device::DeviceBuffer::<u8>::new(&device, &stream, 100)?;
+//! let block = buffer.block();
+//! buffer.as_slice_mut().fill(1)?;
+//! block.read(0, &mut [0; 100])?;
+//! # Ok::<(), terrace_device::DeviceError>(())
+//! ```
 //! Pinned memory is nobody's while a copy is on its way:
 //! ```compile_fail,E0382
 //! # let device = terrace_device::Device::host();

@@ -1,8 +1,9 @@
 //! Views of a buffer: parts that share its memory.
 //!
-//! Promises upward: two that can be written never overlap: they are split from one.
+//! Promises upward: two that can be written never overlap: they are split from one; no view reaches a byte outside of it, so
+//! that parts may be used on several threads at once.
 
-use super::{DeviceBuffer, UnifiedBuffer, within};
+use super::{BlockRef, DeviceBuffer, UnifiedBuffer, within};
 use crate::block::{DeviceBlock, Path};
 use crate::error::DeviceError;
 use bytemuck::Pod;
@@ -54,9 +55,9 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         self.block.address() + offset::<T>(self.from)
     }
 
-    /// The block that the elements lie in.
-    pub fn block(&self) -> &'a DeviceBlock {
-        self.block
+    /// The block that the elements lie in, without its bytes: those beside the slice may be somebody else's.
+    pub fn block(&self) -> BlockRef<'a> {
+        BlockRef(self.block)
     }
 
     /// A part of it.
@@ -108,9 +109,14 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         self.as_slice().address()
     }
 
-    /// The block that the elements lie in.
-    pub fn block(&self) -> &'a DeviceBlock {
-        self.block
+    /// As [`DeviceSlice::block`], while the slice is borrowed.
+    pub fn block(&self) -> BlockRef<'_> {
+        BlockRef(self.block)
+    }
+
+    /// The same for as long as the slice would have lived, in its place: for who uses the elements by address.
+    pub fn into_block(self) -> BlockRef<'a> {
+        BlockRef(self.block)
     }
 
     /// To read.

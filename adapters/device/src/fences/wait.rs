@@ -32,17 +32,19 @@ impl<B: Backend> Fences<B> {
     }
 
     /// Waits for everything that any stream was given: before the device itself goes.
-    pub(crate) fn finish(&self) {
+    ///
+    /// # Errors
+    /// The driver's, twice for one stream: something may be in flight.
+    pub(crate) fn finish(&self) -> Result<(), Fault> {
         let mut lines = self.lines();
         let owners: Vec<u32> = lines.by_owner.keys().copied().collect();
         for owner in owners {
             let ticket = lines.next(owner);
-            if insist(|| self.wait_for(&mut lines, owner, ticket)).is_err() {
-                return;
-            }
+            insist(|| self.wait_for(&mut lines, owner, ticket))?;
         }
         self.0.dirty.store(false, Ordering::Relaxed);
         lines.bridge = None;
+        Ok(())
     }
 
     /// Waits for a stream with the lock held: nobody else learns of it meanwhile.

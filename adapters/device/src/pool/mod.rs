@@ -25,11 +25,13 @@ pub(crate) use service::Service;
 
 use crate::backend::Backend;
 use crate::block::Release;
+use crate::calm::calm;
 use crate::error::{DeviceError, OutOfMemory};
 use crate::fault::Fault;
 use crate::fences::Fences;
 use crate::options::Options;
 use crate::source::{DeviceSource, Ground};
+use crate::stage::Stage;
 use crate::store::HeapStore;
 use crate::stream::{Handle, StreamCore};
 use graphs::Graph;
@@ -76,6 +78,8 @@ pub(crate) struct Pool<B: Backend> {
     options: Options,
     inner: Mutex<Inner<B>>,
     hook: Mutex<Option<Hook>>,
+    /// What the last copy of lent memory passed through. A lock of its own, below all others.
+    stage: Mutex<Option<Stage>>,
     /// One handle is adopted at a time, so that it becomes one stream.
     adopting: Mutex<()>,
     /// Itself, for streams to hold.
@@ -151,14 +155,15 @@ impl<B: Backend> Pool<B> {
         }
     }
 
-    /// Lets go of the lock, then of what was wrapped (its releases may call anything) and of streams.
+    /// Lets go of the lock, then of what was wrapped and of streams: releases and keepers may call anything. One that panics
+    /// is its owner's affair: whoever drops a block never panics, and those that come after it are still called.
     fn unlock(&self, mut inner: MutexGuard<'_, Inner<B>>) {
         let released = std::mem::take(&mut inner.released);
         let parting = std::mem::take(&mut inner.parting);
         drop(inner);
-        drop(parting);
+        parting.into_iter().for_each(|stream| calm(|| drop(stream)));
         for (release, block) in released {
-            release(block.address, block.bytes);
+            calm(|| release(block.address, block.bytes));
         }
     }
 
@@ -245,17 +250,17 @@ impl<B: Backend> Inner<B> {
 }
 
 impl<B: Backend> Drop for Pool<B> {
-    /// Waits for what is in flight: memory goes back to the driver, and what was wrapped to its owner.
+    /// Waits for what is in flight: memory goes back to the driver, and what was wrapped to its owner. Nothing goes where the
+    /// driver cannot say whether it is done: what is still held then stays so for ever.
     fn drop(&mut self) {
         if self.ground.loss.forked() {
             return;
         }
-        self.ground.fences.finish();
-        drop(self.wait_for_held(self.inner()));
-        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let lost = inner.held.drain(..).filter_map(|held| Some((held.release?, held.block)));
-        for (release, block) in inner.released.drain(..).chain(lost) {
-            release(block.address, block.bytes);
+        if let Err(fault) = self.ground.fences.finish() {
+            self.ground.loss.note(fault.unproven());
         }
+        let mut inner = self.wait_for_held(self.inner());
+        std::mem::forget(std::mem::take(&mut inner.held));
+        self.unlock(inner);
     }
 }

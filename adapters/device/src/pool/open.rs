@@ -57,19 +57,21 @@ impl<B: Backend> Pool<B> {
             options,
             inner: Mutex::new(inner),
             hook: Mutex::new(None),
+            stage: Mutex::new(None),
             adopting: Mutex::new(()),
             me: me.clone(),
         }))
     }
 
-    /// A stream begins to use the pool.
-    pub(super) fn begin(&self, raw: RawStream, whose: Whose) -> Result<Arc<Handle>, DeviceError> {
+    /// A stream begins to use the pool. `whose` is taken when it does.
+    pub(super) fn begin(&self, raw: RawStream, whose: &mut Option<Whose>) -> Result<Arc<Handle>, DeviceError> {
         // Only a pool that is held by somebody is asked.
         let service = self.me.upgrade().ok_or(DeviceError::BadOption("the device was dropped"))?;
         let mut inner = self.inner();
         let owner = Owner(inner.next_owner);
         inner.fences.open(owner, raw).map_err(|fault| self.driver(fault))?;
         inner.next_owner += 1;
+        let whose = whose.take().unwrap_or(Whose::Theirs(None));
         let core = Arc::new(StreamCore::new(service, owner, raw, whose));
         inner.streams.retain(|stream| stream.strong_count() > 0);
         inner.streams.push(Arc::downgrade(&core));
@@ -77,17 +79,33 @@ impl<B: Backend> Pool<B> {
     }
 
     /// The stream of a raw handle that somebody else made. The same handle is the same stream as long as the driver says so;
-    /// its first keeper keeps it then, and the others are let go of.
+    /// its first keeper keeps it then, and the others are let go of, without a lock: what they do is theirs.
     pub(super) fn adopt(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<Handle>, DeviceError> {
         self.usable()?;
         let name = self.ground.backend.stream_name(raw).map_err(|fault| self.driver(fault))?;
-        let _one_at_a_time = self.adopting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut whose, mut gone) = (Some(Whose::Theirs(keeper)), None);
+        let one_at_a_time = self.adopting.lock().unwrap_or_else(PoisonError::into_inner);
+        let adopted = self.adopt_alone((raw, name), &mut whose, &mut gone);
+        drop(one_at_a_time);
+        adopted
+    }
+
+    /// The same with the lock, under which nothing of others is dropped: what is not needed stays in `whose` and `gone`.
+    fn adopt_alone(
+        &self,
+        (raw, name): (RawStream, Option<u64>),
+        whose: &mut Option<Whose>,
+        gone: &mut Option<Arc<Handle>>,
+    ) -> Result<Arc<Handle>, DeviceError> {
         let known = self.inner().adopted.get(&(raw.0, name)).and_then(Weak::upgrade);
-        // Destroyed behind our back, and its handle in use again: that is another stream.
-        if let Some(known) = known.filter(|known| self.inner().fences.is_open(known.core.owner)) {
-            return Ok(known);
+        if let Some(known) = known {
+            if self.inner().fences.is_open(known.core.owner) {
+                return Ok(known);
+            }
+            // Destroyed behind our back, and its handle in use again: that is another stream.
+            *gone = Some(known);
         }
-        let handle = self.begin(raw, Whose::Theirs(keeper))?;
+        let handle = self.begin(raw, whose)?;
         let mut inner = self.inner();
         inner.adopted.retain(|_, known| known.strong_count() > 0);
         inner.adopted.insert((raw.0, name), Arc::downgrade(&handle));

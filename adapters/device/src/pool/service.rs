@@ -8,7 +8,8 @@ use crate::error::DeviceError;
 use crate::fault::Fault;
 use crate::loss::{Loss, insist};
 use crate::options::Options;
-use crate::source::wait;
+use crate::source::{settle, wait};
+use crate::stage::Stage;
 use crate::stats::DeviceStats;
 use crate::stream::{Closing, Handle, Keeper, StreamCore, Whose};
 use std::sync::{Arc, PoisonError, Weak};
@@ -22,6 +23,8 @@ pub(crate) trait Service: Marks + Hints + Registers + Send + Sync {
     fn loss(&self) -> Arc<Loss>;
     /// For copies, and streams and events for them.
     fn backend(&self) -> &dyn Backend;
+    /// Memory for copies between host and device to pass through.
+    fn stage(&self, bytes: u64) -> Result<Stage, Fault>;
     /// A fault as users see it.
     fn error(&self, fault: Fault) -> DeviceError;
     /// Whether it is this very pool.
@@ -50,6 +53,8 @@ pub(crate) trait Service: Marks + Hints + Registers + Send + Sync {
     /// Refuses a stream of another device.
     fn check_stream(&self, stream: &StreamCore) -> Result<(), DeviceError>;
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
+    /// The same, again and again where the driver refuses: `Ok` when nothing of the stream is in flight.
+    fn settle_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
     fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError>;
     /// Waits for everything on the device.
     fn synchronize(&self) -> Result<(), DeviceError>;
@@ -83,6 +88,10 @@ impl<B: Backend> Service for Pool<B> {
 
     fn backend(&self) -> &dyn Backend {
         &*self.ground.backend
+    }
+
+    fn stage(&self, bytes: u64) -> Result<Stage, Fault> {
+        self.make_stage(bytes)
     }
 
     fn error(&self, fault: Fault) -> DeviceError {
@@ -194,6 +203,9 @@ impl<B: Backend> Service for Pool<B> {
             given += inner.reap_graphs(true);
         }
         self.unlock(inner);
+        if all {
+            self.drop_stage();
+        }
         if all && self.usable().is_ok() {
             // What the driver's own pool keeps of what it got back. Refused: it goes with the device.
             let _ = self.ground.backend.trim().map_err(|fault| self.ground.loss.note(fault));
@@ -217,7 +229,9 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn set_hook(&self, hook: Option<Hook>) {
-        *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = hook;
+        let old = std::mem::replace(&mut *self.hook.lock().unwrap_or_else(PoisonError::into_inner), hook);
+        // What it owned may set another.
+        drop(old);
     }
 
     fn set_fallback(&self, on: bool) {
@@ -230,7 +244,7 @@ impl<B: Backend> Service for Pool<B> {
         self.usable()?;
         let backend = &self.ground.backend;
         let raw = backend.create_stream().map_err(|fault| self.driver(fault))?;
-        self.begin(raw, Whose::Ours).inspect_err(|_| _ = insist(|| backend.destroy_stream(raw)))
+        self.begin(raw, &mut Some(Whose::Ours)).inspect_err(|_| _ = insist(|| backend.destroy_stream(raw)))
     }
 
     fn adopt_stream(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<Handle>, DeviceError> {
@@ -256,6 +270,11 @@ impl<B: Backend> Service for Pool<B> {
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
         self.ground.backend.synchronize_stream(stream).map_err(|fault| self.driver(fault))
+    }
+
+    fn settle_stream(&self, stream: RawStream) -> Result<(), DeviceError> {
+        self.usable()?;
+        wait(&*self.ground.backend, stream).map_err(|fault| self.driver(fault))
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
@@ -288,8 +307,8 @@ impl<B: Backend> Service for Pool<B> {
         // SAFETY: as in `copy`; it is waited for below.
         let copied = unsafe { self.ground.backend.copy_peer(to, from, of, bytes, stream) };
         // The source's own device knows nothing of this stream: its memory must not go before the copy is done.
-        let waited = wait(&*self.ground.backend, stream);
-        copied.and(waited).map_err(|fault| self.driver(fault))
+        let waited = settle(&*self.ground.backend, stream);
+        waited.and(copied).map_err(|fault| self.driver(fault))
     }
 
     fn fill(&self, at: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), DeviceError> {

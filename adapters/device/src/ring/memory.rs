@@ -35,11 +35,11 @@ impl SeenByHost {
         Self::new(device.allocate_pinned(stream, bytes(words), ALIGN)?, words)
     }
 
-    /// In managed memory. The stream was waited for, where the device needs that.
+    /// In managed memory, whose first turn is the host's.
     pub(super) fn managed(device: &Device, stream: &Stream, words: u64) -> Result<Self, DeviceError> {
         let block = device.allocate_managed(stream, bytes(words), ALIGN)?;
-        // What the block's last user put on the stream.
-        stream.synchronize()?;
+        // Also what the block's last user put on the stream.
+        block.host_turn()?;
         Self::new(block, words)
     }
 

@@ -1,8 +1,8 @@
 //! A ring in managed memory: host and device read and write the very same words, and nothing is copied.
 //!
 //! Promises upward: where both may do so at once ([`Visibility::System`]), the ring is shared as between two cores; where
-//! they take turns ([`Visibility::Device`]), the host gets it under a lease that waits for the stream; elsewhere making one
-//! is refused.
+//! they take turns ([`Visibility::Device`]), the host gets it under a lease that waits for the whole device; elsewhere making
+//! one is refused.
 //! Asks from below: managed memory.
 
 use super::memory::SeenByHost;
@@ -31,7 +31,6 @@ use terrace_core::sync::AtomicU32;
 /// ```
 pub struct UnifiedRing {
     memory: Arc<SeenByHost>,
-    stream: Stream,
     visibility: Visibility,
 }
 
@@ -43,7 +42,7 @@ impl UnifiedRing {
     pub fn new(device: &Device, stream: &Stream, shape: Shape) -> Result<Self, BridgeError<DeviceError>> {
         let memory = SeenByHost::managed(device, stream, shape.words()).map_err(BridgeError::Link)?;
         create(&memory, shape)?;
-        Ok(Self { memory: Arc::new(memory), stream: stream.clone(), visibility: device.visibility() })
+        Ok(Self { memory: Arc::new(memory), visibility: device.visibility() })
     }
 
     /// Where the device finds it.
@@ -64,13 +63,14 @@ impl UnifiedRing {
         }
     }
 
-    /// The ring, for the host alone: waits for the stream. While the lease lives the program puts no work on the device,
-    /// unless the device has [`Visibility::System`].
+    /// The ring, for the host alone: waits for the streams that use it, or for the whole device where host and device take
+    /// turns, as [`UnifiedBuffer::lease`](crate::UnifiedBuffer::lease) does. While the lease lives the program puts no work on
+    /// such a device.
     ///
     /// # Errors
     /// The driver's.
     pub fn lease(&mut self) -> Result<RingLease<'_>, DeviceError> {
-        self.stream.synchronize()?;
+        self.memory.block().host_turn()?;
         Ok(RingLease { ring: self })
     }
 }

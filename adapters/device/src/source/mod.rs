@@ -55,9 +55,9 @@ impl<B: Backend> Ground<B> {
         let stream = backend.create_stream().map_err(|fault| self.loss.note(fault))?;
         // SAFETY: the caller's promise.
         let filled = unsafe { backend.fill(address, 0, bytes, stream) };
-        let waited = wait(backend, stream);
+        let waited = settle(backend, stream).map_err(|fault| self.loss.note(fault));
         let _ = insist(|| backend.destroy_stream(stream));
-        filled.and(waited)
+        waited.and(filled)
     }
 }
 
@@ -77,6 +77,15 @@ pub(crate) fn wait<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Resul
         }
     }
     last.or_else(|fault| if fault.is_fatal() { Err(fault) } else { insist(|| backend.synchronize()) })
+}
+
+/// As [`wait`], for memory that others may have afterwards: a driver that cannot say whether work is still under way on it is as
+/// good as lost. Not while a capture is in the way: what was put on the stream then is in the capture.
+///
+/// # Errors
+/// As for [`wait`].
+pub(crate) fn settle<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Result<(), Fault> {
+    wait(backend, stream).map_err(Fault::unproven)
 }
 
 /// Counts what a source gave.

@@ -211,7 +211,7 @@ impl TransferEngine {
     /// The address of a slice of this device, on whose stream nothing is captured.
     fn reach<T: Pod>(&self, slice: &Result<DeviceSlice<'_, T>, DeviceError>) -> Result<u64, DeviceError> {
         let slice = slice.as_ref().map_err(Clone::clone)?;
-        self.judge(slice.block())?;
+        self.judge(slice.block().0)?;
         Ok(slice.address())
     }
 

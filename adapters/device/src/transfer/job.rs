@@ -7,6 +7,7 @@
 use super::options::Priority;
 use super::stats::Tally;
 use crate::backend::CopyRange;
+use crate::calm::calm;
 use crate::error::DeviceError;
 use crate::fault::Fault;
 use crate::stream::StreamCore;
@@ -123,23 +124,24 @@ pub(super) struct Part {
 #[derive(Default)]
 pub(super) struct After {
     waker: Option<Waker>,
-    /// Dropped here: nobody wants it.
-    _end: Option<End>,
-    /// Dropped here: it may be the last that knows its streams.
-    _job: Option<Arc<Job>>,
+    /// Nobody wants it: dropped here.
+    end: Option<End>,
+    /// It may be the last that knows its streams: dropped here.
+    job: Option<Arc<Job>>,
 }
 
 impl After {
     /// The same, for a job that left the queue.
     pub(super) fn of(self, job: Arc<Job>) -> Self {
-        Self { _job: Some(job), ..self }
+        Self { job: Some(job), ..self }
     }
 
-    /// Wakes whoever waits. A waker that panics is its owner's affair.
+    /// Wakes whoever waits, and drops what is left. What panics is its owner's affair: a lane goes on for the others.
     pub(super) fn act(self) {
-        if let Some(waker) = self.waker {
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
-        }
+        let Self { waker, end, job } = self;
+        calm(|| waker.into_iter().for_each(Waker::wake));
+        calm(|| drop(end));
+        calm(|| drop(job));
     }
 }
 
@@ -290,9 +292,10 @@ impl Job {
         let mut progress = self.progress();
         (progress.cancelled, progress.wanted) = (true, false);
         // Both may hold anything, also the engine: they go when the lock has gone.
-        let unwanted = (progress.end.take(), progress.waker.take());
+        let (end, waker) = (progress.end.take(), progress.waker.take());
         let after = self.finish(progress);
-        drop(unwanted);
+        calm(|| drop(waker));
+        calm(|| drop(end));
         after.act();
     }
 
@@ -311,14 +314,14 @@ impl Job {
         self.tally.ended(self.route.way, error.as_ref(), report);
         let end = End { result: error.map_or(Ok(report), Err), keep: progress.keep.take(), touched: progress.touched };
         progress.left = Vec::new();
-        let waker = progress.waker.take();
-        if progress.wanted {
-            progress.end = Some(end);
-            drop(progress);
-            self.ended.notify_all();
-            return After { waker, ..After::default() };
+        let mut after = After { waker: progress.waker.take(), ..After::default() };
+        match progress.wanted {
+            true => progress.end = Some(end),
+            false => after.end = Some(end),
         }
-        After { _end: Some(end), ..After::default() }
+        drop(progress);
+        self.ended.notify_all();
+        after
     }
 
     /// Waits for the end.
@@ -340,7 +343,7 @@ impl Job {
         let end = progress.end.take();
         let old = if end.is_none() { progress.waker.replace(fresh) } else { Some(fresh) };
         drop(progress);
-        drop(old);
+        calm(|| drop(old));
         end
     }
 }

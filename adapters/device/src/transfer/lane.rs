@@ -12,12 +12,12 @@
 use super::job::{Part, Route, Way};
 use super::queue::Load;
 use super::shared::{Next, Shared};
-use super::stage::Stage;
 use crate::backend::{Backend, CopyRange, RawEvent, RawStream};
 use crate::error::DeviceError;
 use crate::fault::{Fault, Reason};
 use crate::loss::insist;
 use crate::source::wait;
+use crate::stage::Stage;
 use crate::stream::{NO_ROUTE, StreamCore};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -51,8 +51,19 @@ struct Slot {
 struct Flight {
     load: Load,
     begun: Instant,
-    /// Whether its bytes are in the slot's memory.
-    staged: bool,
+}
+
+/// A piece that could not be put on the stream.
+struct Refusal {
+    fault: Fault,
+    /// Whether the driver was given its addresses: a part of it may be under way.
+    begun: bool,
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self { fault, begun: false }
+    }
 }
 
 thread_local! {
@@ -123,47 +134,37 @@ impl Lane {
         self.shared.tally.begin(load.route.way);
         let begun = Instant::now();
         match self.issue(turn, &load) {
-            Ok(staged) => self.slots[turn].flight = Some(Flight { load, begun, staged }),
-            Err(fault) => self.refused(turn, load, fault),
+            Ok(()) => self.slots[turn].flight = Some(Flight { load, begun }),
+            Err(refusal) => self.refused(turn, load, refusal),
         }
     }
 
-    /// Puts a piece on the stream. Gives whether it goes through the slot's memory.
-    fn issue(&mut self, turn: usize, load: &Load) -> Result<bool, Fault> {
+    /// Puts a piece on the stream: through the slot's memory, unless the device uses the host's side itself.
+    fn issue(&mut self, turn: usize, load: &Load) -> Result<(), Refusal> {
         self.shared.loss.check()?;
         self.follow(load)?;
         let ranges: Vec<CopyRange> = load.parts.iter().map(|part| part.range).collect();
-        let staged = !load.route.direct && self.stage(turn, load.bytes).is_some();
-        let copies = if staged { self.staged(turn, &ranges, load.route.way == Way::Up) } else { ranges };
+        let copies = if load.route.direct { ranges } else { self.staged(turn, load, &ranges)? };
         let (slot, backend) = (&self.slots[turn], self.backend());
         let event = slot.event.ok_or(Fault::of("record", Reason::BadHandle))?;
-        // SAFETY: the device's ranges lie in blocks that the job keeps, those of the host in its buffers or in the slot's
-        // memory, which nothing else uses; both stay until `settle` or `refused` has waited.
-        unsafe { backend.copy_batch(&joined(load, copies), self.stream) }?;
-        backend.record(event, self.stream)?;
-        Ok(staged)
+        // SAFETY: the device's ranges lie in blocks that the job keeps, those of the host in the slot's memory or in buffers that
+        // the job keeps; where `settle` and `refused` cannot say that the driver is done, both are never let go. A caller who
+        // waits keeps its own: its job goes directly only where copies are done at once.
+        let copied = unsafe { backend.copy_batch(&joined(load, copies), self.stream) };
+        copied.and_then(|()| backend.record(event, self.stream)).map_err(|fault| Refusal { fault, begun: true })
     }
 
     /// The copies between the slot's memory and the device; bytes that go up are in there already.
-    fn staged(&mut self, turn: usize, ranges: &[CopyRange], up: bool) -> Vec<CopyRange> {
-        let Some(stage) = &mut self.slots[turn].stage else { return Vec::new() };
+    fn staged(&mut self, turn: usize, load: &Load, ranges: &[CopyRange]) -> Result<Vec<CopyRange>, Fault> {
+        let (up, least) = (load.route.way == Way::Up, self.shared.options.chunk.0);
+        let kept = self.slots[turn].stage.take().filter(|stage| stage.bytes() >= load.bytes);
+        let stage = kept.map_or_else(|| self.shared.service.stage(load.bytes.max(least)), Ok)?;
+        let stage = self.slots[turn].stage.insert(stage);
         if up {
-            // SAFETY: sources are the jobs' buffers, alive until they end; the slot was settled; `stage` made room for all.
+            // SAFETY: sources are the jobs' buffers, alive until they end; the slot was settled; there is room for all.
             unsafe { stage.fill(ranges) };
         }
-        stage.through(ranges, up)
-    }
-
-    /// The slot's memory, with room for so many bytes. `None` where no pinned memory is to be had: the driver then copies
-    /// through memory of its own.
-    fn stage(&mut self, turn: usize, bytes: u64) -> Option<&Stage> {
-        let large_enough = self.slots[turn].stage.as_ref().is_some_and(|stage| stage.bytes >= bytes);
-        if !large_enough {
-            let bytes = bytes.max(self.shared.options.chunk.0);
-            self.slots[turn].stage = None;
-            self.slots[turn].stage = Stage::new(&self.shared.service, bytes).ok();
-        }
-        self.slots[turn].stage.as_ref()
+        Ok(stage.lend(ranges, up))
     }
 
     /// Takes out what would draw this stream into somebody's capture: parts whose streams are captured, by terrace's own
@@ -212,12 +213,15 @@ impl Lane {
         let arrived = self.backend().wait(event);
         // An event that cannot be asked says nothing about the copies: the stream does.
         if let Err(fault) = arrived.or_else(|_| wait(self.backend(), self.stream)) {
-            return self.refused(turn, flight.load, fault);
+            return self.refused(turn, flight.load, Refusal { fault, begun: true });
         }
-        let Route { way, .. } = flight.load.route;
-        if let (Way::Down, true, Some(stage)) = (way, flight.staged, &self.slots[turn].stage) {
-            // SAFETY: targets are the jobs' own buffers, alive until they end; the copies into the slot are done.
-            unsafe { stage.empty(flight.load.parts.iter().map(|part| part.range)) };
+        let Route { way, direct } = flight.load.route;
+        if let (false, Some(stage)) = (direct, &mut self.slots[turn].stage) {
+            stage.reclaim();
+            if way == Way::Down {
+                // SAFETY: targets are the jobs' own buffers, alive until they end; the copies into the slot are done.
+                unsafe { stage.empty(flight.load.parts.iter().map(|part| part.range)) };
+            }
         }
         // While one piece follows another, from one arrival to the next.
         let time = self.heard.max(flight.begun).elapsed();
@@ -225,24 +229,24 @@ impl Lane {
         self.shared.arrived(flight.load, time);
     }
 
-    /// Tells of a piece that was refused, when nothing of it is on its way.
-    fn refused(&mut self, turn: usize, load: Load, fault: Fault) {
+    /// Tells of a piece that was refused, when nothing of it is on its way, or nobody can say.
+    fn refused(&mut self, turn: usize, load: Load, Refusal { mut fault, begun }: Refusal) {
+        let Route { way, direct } = load.route;
         // The other slot's piece is waited for as well, and still settled in its turn.
-        let quiet = match wait(self.backend(), self.stream) {
-            Ok(()) => true,
-            // With its context, everything that was on its way is gone.
-            Err(last) if last.is_fatal() => true,
-            Err(last) => {
-                if last.reason == Reason::Capturing {
-                    self.renew();
-                }
-                false
-            }
-        };
-        if !quiet {
-            std::mem::forget(self.slots[turn].stage.take());
+        let last = wait(self.backend(), self.stream).err();
+        if last.is_some_and(|last| last.reason == Reason::Capturing) {
+            self.renew();
         }
-        self.shared.refused(load, fault, quiet);
+        let done = last.is_none() || !begun;
+        match &mut self.slots[turn].stage {
+            Some(stage) if done => stage.reclaim(),
+            // Dropped while it is busy, it is never used again.
+            stage => *stage = None,
+        }
+        // A lost device hands its own memory out no more, and of the host's it may have only what it was given.
+        let lost = last.filter(Fault::is_fatal).inspect(|last| fault = *last);
+        let kept = lost.is_some() && (!direct || way == Way::Within);
+        self.shared.refused(load, fault, done || kept);
     }
 
     /// Another stream in place of one that a capture has drawn in. Refused: the next piece fails like this one.

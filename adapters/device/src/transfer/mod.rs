@@ -20,7 +20,7 @@
 //! | `job` | one transfer: what is left, what is on its way, how it ended |
 //! | `queue`, `pace` | what goes next, and in pieces of what size |
 //! | `shared` | queue and jobs under one lock; what becomes of refused pieces |
-//! | `lane`, `stage` | pieces on their way |
+//! | `lane` | pieces on their way |
 
 mod engine;
 mod future;
@@ -31,7 +31,6 @@ mod options;
 mod pace;
 mod queue;
 mod shared;
-mod stage;
 mod stats;
 
 pub use engine::TransferEngine;

@@ -13,7 +13,7 @@ use super::queue::{Load, Queue};
 use super::stats::{Tally, TransferStats};
 use crate::backend::CopyRange;
 use crate::error::DeviceError;
-use crate::fault::{Fault, Reason};
+use crate::fault::Fault;
 use crate::loss::Loss;
 use crate::pool::Service;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -163,29 +163,31 @@ impl Shared {
     /// A piece was refused. `quiet`: nothing of it is on its way any more.
     pub(super) fn refused(&self, load: Load, fault: Fault, quiet: bool) {
         self.tally.end(load.route.way, 0, 0);
-        let reason = fault.reason;
         // Memory that may still be written must never be handed out again: the device is as good as lost.
-        let fault = if quiet || reason == Reason::Capturing { fault } else { Fault { reason: Reason::Lost, ..fault } };
+        let fault = if quiet { fault } else { fault.unproven() };
         let error = self.service.error(fault);
         let lost = matches!(error, DeviceError::Lost { .. });
         let first = load.parts.first().map(|part| Arc::as_ptr(&part.job));
         let shared = load.parts.iter().any(|part| Some(Arc::as_ptr(&part.job)) != first);
+        let mut ended = Vec::new();
         for part in load.parts {
             if !quiet {
-                part.job.lost(error.clone()).act();
+                ended.push(part.job.lost(error.clone()));
             } else if lost || !(may_pass(&fault) || shared) {
-                part.job.failed(error.clone()).act();
+                ended.push(part.job.failed(error.clone()));
             } else if may_pass(&fault) {
                 let TransferOptions { attempts, .. } = self.options;
                 let delay = |refused| (refused < attempts).then(|| self.options.delay(refused));
                 let (queue, after) = part.job.again((part.range, part.refused), &error, delay);
-                after.act();
+                ended.push(after);
                 self.queue(queue, part.job);
             } else {
                 // Not each of those that shared a piece needs to be the guilty one: each is told its own error.
                 self.queue(part.job.again_alone((part.range, part.refused)), part.job);
             }
         }
+        // As in `arrived`.
+        ended.into_iter().for_each(After::act);
     }
 
     /// Takes a job in again, unless the queue has it.

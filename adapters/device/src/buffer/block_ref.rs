@@ -1,0 +1,65 @@
+//! The block under a view: which memory it is and who uses it, without its bytes.
+//!
+//! Promises upward: what can be asked of a [`BlockRef`] reads and writes no byte, so a view may give one away though other
+//! views write to other parts of the block.
+//! Asks from below: [`DeviceBlock`].
+
+use crate::backend::RawStream;
+use crate::block::DeviceBlock;
+use crate::error::{BlockId, DeviceError};
+use crate::stream::Stream;
+
+/// The block that a view's elements lie in: to say which streams use it. It reaches no byte of the block.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockRef<'a>(pub(crate) &'a DeviceBlock);
+
+impl BlockRef<'_> {
+    /// As [`DeviceBlock::address`].
+    pub fn address(&self) -> u64 {
+        self.0.address()
+    }
+
+    /// As [`DeviceBlock::bytes`].
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// As [`DeviceBlock::id`].
+    pub fn id(&self) -> BlockId {
+        self.0.id()
+    }
+
+    /// As [`DeviceBlock::is_fallback`].
+    pub fn is_fallback(&self) -> bool {
+        self.0.is_fallback()
+    }
+
+    /// As [`DeviceBlock::raw_stream`].
+    pub fn raw_stream(&self) -> RawStream {
+        self.0.raw_stream()
+    }
+
+    /// As [`DeviceBlock::used_on`].
+    ///
+    /// # Errors
+    /// [`DeviceError::OtherDevice`].
+    pub fn used_on(&self, stream: &Stream) -> Result<(), DeviceError> {
+        self.0.used_on(stream)
+    }
+
+    /// As [`DeviceBlock::lend`].
+    ///
+    /// # Errors
+    /// [`DeviceError::OtherDevice`]; the driver's.
+    pub fn lend(&self, to: &Stream) -> Result<(), DeviceError> {
+        self.0.lend(to)
+    }
+
+    /// As [`DeviceBlock::reclaim`].
+    ///
+    /// # Errors
+    /// As for [`DeviceBlock::lend`].
+    pub fn reclaim(&self, from: &Stream) -> Result<(), DeviceError> {
+        self.0.reclaim(from)
+    }
+}

@@ -1,0 +1,127 @@
+//! Memory that bytes pass through on their way between ordinary memory and a device, so that the driver is never given what a
+//! caller only lent.
+//!
+//! Promises upward: it goes back when it is dropped; while a copy may be under way on it, it is never used again instead.
+//! Asks from below: [`Backend::take`] of [`Kind::Pinned`], whose memory the host reads and writes; the global allocator where
+//! the device has none.
+
+use crate::backend::{Backend, CopyRange, Kind};
+use crate::capability::Capabilities;
+use crate::fault::{Fault, Reason};
+use crate::loss::{Loss, insist};
+use std::sync::Arc;
+
+/// A region that only copies to and from the device and its owner use.
+pub(crate) struct Stage {
+    backend: Arc<dyn Backend>,
+    loss: Arc<Loss>,
+    address: u64,
+    bytes: u64,
+    /// Whether it came from the backend; else from the global allocator.
+    pinned: bool,
+    /// Whether the driver was given its address, and no wait has proved since that it is done.
+    busy: bool,
+}
+
+impl Stage {
+    /// Memory of so many bytes: pinned where the device has any left.
+    ///
+    /// # Errors
+    /// The driver's, that it is lost; [`Reason::OutOfMemory`].
+    pub(crate) fn new(backend: Arc<dyn Backend>, loss: Arc<Loss>, bytes: u64) -> Result<Self, Fault> {
+        loss.check()?;
+        let none = Fault::of("allocate staging memory", Reason::OutOfMemory);
+        let pinned = backend.description().capabilities.contains(Capabilities::PINNED);
+        let taken = if pinned { backend.take(Kind::Pinned, bytes) } else { Err(none) };
+        let (address, pinned) = match taken {
+            Ok(address) => (address, true),
+            Err(fault) if fault.is_fatal() => return Err(loss.note(fault)),
+            Err(_) => (ordinary(bytes).ok_or(none)?, false),
+        };
+        Ok(Self { backend, loss, address, bytes, pinned, busy: false })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The ranges one after the other in here: from `ranges`' own sources to here, and on from here.
+    ///
+    /// # Safety
+    /// Sources are live host memory; nothing is in flight here; together they have at most [`Stage::bytes`].
+    pub(crate) unsafe fn fill(&mut self, ranges: &[CopyRange]) {
+        let mut at = self.address;
+        for range in ranges {
+            // SAFETY: the caller's promise: the source is alive, and all of them fit in here.
+            unsafe { copy(at, range.from, range.bytes) };
+            at += range.bytes;
+        }
+    }
+
+    /// The other way: from here to the ranges' own targets.
+    ///
+    /// # Safety
+    /// Targets are live host memory that nobody else uses; nothing is in flight here; together they have at most
+    /// [`Stage::bytes`].
+    pub(crate) unsafe fn empty(&self, ranges: impl Iterator<Item = CopyRange>) {
+        let mut at = self.address;
+        for range in ranges {
+            // SAFETY: the caller's promise: the target is alive and its own, and all of them fit in here.
+            unsafe { copy(range.to, at, range.bytes) };
+            at += range.bytes;
+        }
+    }
+
+    /// The ranges with this memory in the host's place, for the driver: busy from now on.
+    pub(crate) fn lend(&mut self, ranges: &[CopyRange], up: bool) -> Vec<CopyRange> {
+        self.busy = true;
+        let mut at = self.address;
+        let staged = ranges.iter().map(|&range| {
+            let here = at;
+            at += range.bytes;
+            if up { CopyRange { from: here, ..range } } else { CopyRange { to: here, ..range } }
+        });
+        staged.collect()
+    }
+
+    /// A wait proved that every copy it was lent for is done.
+    pub(crate) fn reclaim(&mut self) {
+        self.busy = false;
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if self.busy || self.loss.check().is_err() {
+            return;
+        }
+        if self.pinned {
+            // SAFETY: taken by `new` with these bytes, given back here once; nothing is in flight on it.
+            let _ = insist(|| unsafe { self.backend.give_back(Kind::Pinned, self.address, self.bytes) });
+        } else {
+            let start: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address as usize);
+            let all = std::ptr::slice_from_raw_parts_mut(start, self.bytes as usize);
+            // SAFETY: the box that `ordinary` took apart, put together here once; nothing is in flight on it.
+            drop(unsafe { Box::from_raw(all) });
+        }
+    }
+}
+
+/// Memory from the global allocator, if it has that much: its address.
+fn ordinary(bytes: u64) -> Option<u64> {
+    let (len, mut memory) = (usize::try_from(bytes).ok()?, Vec::new());
+    memory.try_reserve_exact(len).ok()?;
+    memory.resize(len, 0u8);
+    Some(Box::into_raw(memory.into_boxed_slice()).cast::<u8>().expose_provenance() as u64)
+}
+
+/// Copies host memory.
+///
+/// # Safety
+/// Both ranges are live host memory and do not overlap; nobody else uses the target.
+unsafe fn copy(to: u64, from: u64, bytes: u64) {
+    let source: *const u8 = std::ptr::with_exposed_provenance(from as usize);
+    let target: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
+    // SAFETY: the caller's promise.
+    unsafe { source.copy_to_nonoverlapping(target, bytes as usize) };
+}
