@@ -283,17 +283,19 @@ fn a_waker_that_panics_when_its_future_gives_up_keeps_no_other_from_being_woken(
 
 #[test]
 fn a_block_that_is_granted_while_a_waker_panics_goes_back() {
-    let (pool, held) = full_pool(64);
-    let held = Mutex::new(Some(held));
-    let (bad, _) = panicking(Call::Drop);
-    let bad = waker(move |call| match call {
-        Call::Clone => drop(held.lock().expect("whole").take()),
-        // The panic of the other, once.
-        Call::Drop => drop(bad.clone()),
-        Call::Wake => {}
+    without_deadlock(|| {
+        let (pool, held) = full_pool(64);
+        let held = Mutex::new(Some(held));
+        let (bad, _) = panicking(Call::Drop);
+        let bad = waker(move |call| match call {
+            Call::Clone => drop(held.lock().expect("whole").take()),
+            // The panic of the other, once.
+            Call::Drop => drop(bad.clone()),
+            Call::Wake => {}
+        });
+        let mut future = pool.allocate(Request::new(64));
+        assert_eq!(panic_of(|| _ = poll(&mut future, &bad)), "drop");
+        drop(future);
+        assert_at_rest(&pool);
     });
-    let mut future = pool.allocate(Request::new(64));
-    assert_eq!(panic_of(|| _ = poll(&mut future, &bad)), "drop");
-    drop(future);
-    assert_at_rest(&pool);
 }
