@@ -58,8 +58,12 @@ pub struct Cache {
     pub spare: AtomicPtr<Cache>,
     /// Whether the thread is in a slow path: what signal handlers do then must not need it.
     pub busy: AtomicBool,
-    /// A frame of the signal handler that the thread is in; 0: none.
+    /// A frame of the innermost signal handler that the thread is in; 0: none.
     pub handler: AtomicUsize,
+    /// The thread's guards that are alive (see [`Handler`](crate::Handler)).
+    pub guards: AtomicUsize,
+    /// How many stays in handlers ended otherwise than by the drop of their last guard.
+    pub stay: AtomicUsize,
     arrays: Arrays,
 }
 
@@ -189,6 +193,14 @@ impl Cache {
         let nothing = EMPTY.head.tops[0].load(Relaxed);
         self.head.tops.iter().for_each(|top| top.store(nothing, Relaxed));
         self.caps.iter().for_each(|cap| cap.store(0, Relaxed));
+    }
+
+    /// Ends a stay in signal handlers, and the slow path that it interrupted. Guards of it that are dropped later do nothing.
+    pub fn leave(&self) {
+        self.stay.fetch_add(1, Relaxed);
+        self.guards.store(0, Relaxed);
+        self.handler.store(0, Relaxed);
+        self.busy.store(false, Relaxed);
     }
 
     /// The arrays behind the first page, and their bytes: what a cache that nobody has can do without.

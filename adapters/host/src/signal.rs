@@ -1,6 +1,6 @@
 //! Signal handlers: calls that interrupt another call of the same thread.
 //!
-//! Promises upward: while a [`Handler`] lives, the running thread's calls touch neither its cache, which may be in the middle of
+//! Promises upward: while a [`Handler`] of the running thread lives, the running thread's calls touch neither its cache, which may be in the middle of
 //! a push or a pop, nor, when it was in a slow path, any lock: they are served from the reserve, and what they free waits.
 //! The fast paths know nothing of it: the thread's word names a cache that is empty and full meanwhile.
 //! Asks from below: [`tls`], [`emergency`].
@@ -8,16 +8,20 @@
 //! `libterrace_malloc` puts a `Handler` around every handler that is installed through the C library. A handler that is left by
 //! `siglongjmp` never drops it: the first slow call from a frame above the handler's sees that. What cannot be mended is a
 //! jump out of a call of the allocator itself (POSIX forbids it): the locks that call held stay locked.
+//!
+//! A *stay* is the time from a thread's first guard to the drop of its last; a jump and the thread's end also end it. A
+//! guard counts in its own stay and does nothing in any other: by then its cache may be another thread's.
 
-use crate::cache::{Cache, IN_SIGNAL, is_own};
+use crate::cache::{Cache, EMPTY, IN_SIGNAL, is_own};
 use crate::{emergency, slow, thread, tls};
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicPtr, compiler_fence};
+use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 
 /// Blocks that handlers freed while their thread was in a slow path, linked through their first word.
 static DEFERRED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// The running thread is in a signal handler until this is dropped.
+/// The running thread is in a signal handler until this and every other guard of the thread are dropped.
 ///
 /// # Example
 /// ```
@@ -27,11 +31,19 @@ static DEFERRED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// }
 /// on_signal(10);
 /// ```
+/// It belongs to its thread:
+/// ```compile_fail
+/// let handler = terrace_host::Handler::enter();
+/// std::thread::spawn(move || drop(handler));
+/// ```
 #[derive(Debug)]
 pub struct Handler {
-    /// The thread's word before.
-    before: *mut Cache,
-    /// The frame of the handler around this one, if any.
+    /// The cache of its thread; null: the thread has none.
+    cache: *const Cache,
+    /// The stay in which it counts; without a cache, 0 for the first guard.
+    stay: usize,
+    /// Its frame, and that of the handler around it, if any.
+    here: usize,
     outer: usize,
 }
 
@@ -39,23 +51,54 @@ impl Handler {
     /// To be called before the handler's first allocation or free, in the handler itself: its frame tells when it was left.
     #[inline(always)]
     pub fn enter() -> Self {
-        let before = tls::get();
         let here = 0u8;
-        let outer = match cache_of(before) {
-            Some(cache) => cache.handler.swap((&raw const here).addr(), Relaxed),
-            None => 0,
+        Self::enter_at((&raw const here).addr())
+    }
+
+    fn enter_at(here: usize) -> Self {
+        let word = tls::get();
+        let Some(cache) = cache_of(word) else {
+            // Nobody counts, and the thread gets no cache before the first of such guards is dropped.
+            let stay = usize::from(core::ptr::addr_eq(word, &raw const IN_SIGNAL));
+            tls::set((&raw const IN_SIGNAL).cast());
+            return Self { cache: null(), stay, here, outer: 0 };
         };
+        // Counted before anything else: a signal from here on is inside of this one.
+        cache.guards.fetch_add(1, Relaxed);
+        compiler_fence(SeqCst);
+        let outer = cache.handler.swap(here, Relaxed);
+        let stay = cache.stay.load(Relaxed);
         tls::set((&raw const IN_SIGNAL).cast());
-        Self { before, outer }
+        Self { cache, stay, here, outer }
     }
 }
 
 impl Drop for Handler {
     fn drop(&mut self) {
-        tls::set(self.before);
-        if let Some(cache) = cache_of(self.before) {
-            cache.handler.store(self.outer, Relaxed);
+        // SAFETY: null, or a cache; they live as long as the process.
+        let Some(cache) = (unsafe { self.cache.as_ref() }) else {
+            if self.stay == 0 {
+                tls::set((&raw const EMPTY).cast());
+            }
+            return;
+        };
+        // Of another stay: it was left by a jump, or its thread ended and the cache is in other hands.
+        if cache.stay.load(Relaxed) != self.stay {
+            return;
         }
+        let guards = cache.guards.load(Relaxed);
+        if guards > 1 {
+            // Out of order: which frame is the innermost is not known any more, so that no jump is seen until the stay ends.
+            let innermost = cache.handler.load(Relaxed) == self.here;
+            cache.handler.store(if innermost { self.outer } else { usize::MAX }, Relaxed);
+            cache.guards.store(guards - 1, Relaxed);
+            return;
+        }
+        cache.handler.store(0, Relaxed);
+        cache.guards.store(0, Relaxed);
+        // The word last: a signal before it begins and ends a stay of its own. The next slow call takes the cache up.
+        compiler_fence(SeqCst);
+        tls::set(if thread::kept().is_some() { (&raw const EMPTY).cast() } else { self.cache });
     }
 }
 
@@ -82,8 +125,7 @@ fn was_left() -> bool {
     let here = 0u8;
     match thread::kept() {
         Some(cache) if (&raw const here).addr() > cache.handler.load(Relaxed) => {
-            cache.handler.store(0, Relaxed);
-            cache.busy.store(false, Relaxed);
+            cache.leave();
             tls::set(cache);
             true
         }

@@ -176,8 +176,7 @@ extern "C" fn end(value: *mut c_void) {
     tls::set((&raw const EMPTY).cast());
     // SAFETY: the value is the thread's cache: nothing else is set under the key but ENDED.
     let cache = unsafe { &*value.cast::<Cache>() };
-    cache.busy.store(false, Relaxed);
-    cache.handler.store(0, Relaxed);
+    cache.leave();
     let mut caches = CACHES.lock();
     cache.spare.store(caches.spare, Relaxed);
     caches.spare = value.cast();

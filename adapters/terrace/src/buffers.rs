@@ -5,7 +5,8 @@
 //! Asks from below: [`Buffer`]. `Vec<u8>` is one; yours needs three lines.
 //!
 //! Invariants: a kept buffer lies in the bucket `floor(capacity)` of the size table; `stats().pooled` = sum of the kept
-//! buffers' bytes; no bucket holds more than `cap`.
+//! buffers' bytes; no bucket holds more than `cap`. No function of a [`Buffer`] is called under the lock, its drop included, so
+//! each may use the pool; one that panics leaves every other buffer and the counters as they should be.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,9 +75,24 @@ pub struct BufferPool<B> {
 
 struct Inner<B> {
     cap: usize,
-    /// Kept buffers by bucket; no bucket is empty.
-    kept: Mutex<BTreeMap<u32, Vec<B>>>,
+    kept: Mutex<Buckets<B>>,
     counters: Counters,
+}
+
+/// Kept buffers by bucket; no bucket is empty.
+type Buckets<B> = BTreeMap<u32, Vec<Kept<B>>>;
+
+/// A reset buffer, and the bytes it can hold.
+struct Kept<B> {
+    buffer: B,
+    bytes: u64,
+}
+
+impl<B: Buffer> Kept<B> {
+    fn new(buffer: B) -> Self {
+        let bytes = buffer.capacity() as u64;
+        Self { buffer, bytes }
+    }
 }
 
 impl<B> Clone for BufferPool<B> {
@@ -109,14 +125,13 @@ impl<B: Buffer> BufferPool<B> {
         Self { inner: Arc::new(Inner { cap, kept, counters }) }
     }
 
-    /// Buckets are whole between any two statements of this file that can panic.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Vec<B>>> {
+    fn lock(&self) -> MutexGuard<'_, Buckets<B>> {
         self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The bucket a capacity belongs to; what is below the smallest size shares bucket 0.
-    fn bucket(&self, bytes: usize) -> u32 {
-        STEPS.floor(bytes as u64).unwrap_or(0)
+    fn bucket(&self, bytes: u64) -> u32 {
+        STEPS.floor(bytes).unwrap_or(0)
     }
 
     /// Takes a buffer of at least `bytes` bytes: the tightest kept one of its own bucket, one of the next bucket (at most
@@ -130,10 +145,12 @@ impl<B: Buffer> BufferPool<B> {
             counters.failed();
             return Err(AllocError::new(Cause::BadRequest, 0));
         }
-        let kept = self.find(bytes);
+        let kept = self.find(bytes as u64);
         let hit = kept.is_some();
-        let buffer = kept.map_or_else(|| B::make(bytes), Ok).inspect_err(|_| counters.failed())?;
-        let held = buffer.capacity() as u64;
+        let Kept { buffer, bytes: held } = match kept {
+            Some(kept) => kept,
+            None => B::make(bytes).map(Kept::new).inspect_err(|_| counters.failed())?,
+        };
         if hit {
             counters.unpooled(held);
         } else {
@@ -143,13 +160,13 @@ impl<B: Buffer> BufferPool<B> {
         Ok(PooledBuffer { pool: self.clone(), buffer: Some(buffer), held })
     }
 
-    fn find(&self, bytes: usize) -> Option<B> {
+    fn find(&self, bytes: u64) -> Option<Kept<B>> {
         let own = self.bucket(bytes);
         let mut kept = self.lock();
         (own..=own + 1).find_map(|bucket| {
             let buffers = kept.get_mut(&bucket)?;
-            let fitting = buffers.iter().enumerate().filter(|(_, buffer)| buffer.capacity() >= bytes);
-            let (at, _) = fitting.min_by_key(|(_, buffer)| buffer.capacity())?;
+            let fitting = buffers.iter().enumerate().filter(|(_, kept)| kept.bytes >= bytes);
+            let (at, _) = fitting.min_by_key(|(_, kept)| kept.bytes)?;
             let found = buffers.swap_remove(at);
             if buffers.is_empty() {
                 kept.remove(&bucket);
@@ -161,29 +178,30 @@ impl<B: Buffer> BufferPool<B> {
     /// Puts a buffer into the pool, whether or not it came from it. It is dropped when its bucket is full.
     pub fn put(&self, mut buffer: B) {
         buffer.reset();
-        let bytes = buffer.capacity() as u64;
-        self.inner.counters.reserved(bytes);
-        self.keep(buffer, bytes);
+        let kept = Kept::new(buffer);
+        self.inner.counters.reserved(kept.bytes);
+        self.keep(kept);
     }
 
-    /// Keeps a reset buffer counted as reserved, or drops it (also when nothing is left of it). Dropping happens outside the lock.
-    fn keep(&self, buffer: B, bytes: u64) {
-        let mut kept = self.lock();
-        let bucket = kept.entry(self.bucket(buffer.capacity())).or_default();
+    /// Keeps a reset buffer counted as reserved, or drops it (also when nothing is left of it).
+    fn keep(&self, kept: Kept<B>) {
+        let bytes = kept.bytes;
+        let mut buckets = self.lock();
+        let bucket = buckets.entry(self.bucket(bytes)).or_default();
         if bytes != 0 && bucket.len() < self.inner.cap {
-            bucket.push(buffer);
+            bucket.push(kept);
             self.inner.counters.pooled(bytes);
             return;
         }
-        kept.retain(|_, buffers| !buffers.is_empty());
-        drop(kept);
+        buckets.retain(|_, buffers| !buffers.is_empty());
+        drop(buckets);
         self.inner.counters.returned(bytes);
     }
 
     /// Drops every kept buffer. Returns their bytes.
     pub fn trim(&self) -> u64 {
         let buffers = std::mem::take(&mut *self.lock());
-        let sizes = buffers.values().flatten().map(|buffer| buffer.capacity() as u64);
+        let sizes = buffers.values().flatten().map(|kept| kept.bytes);
         sizes.inspect(|bytes| (self.inner.counters.unpooled(*bytes), self.inner.counters.returned(*bytes)).0).sum()
     }
 
@@ -230,13 +248,15 @@ impl<B: Buffer> DerefMut for PooledBuffer<B> {
 impl<B: Buffer> Drop for PooledBuffer<B> {
     fn drop(&mut self) {
         let Some(mut buffer) = self.buffer.take() else { return };
-        buffer.reset();
-        // It may have grown or shrunk in its user's hands: count it out as it was and in as it is.
+        // It may have grown or shrunk in its user's hands: count it out as it was and in as it is. If its own code panics in
+        // between, it is gone and not counted.
         let counters = &self.pool.inner.counters;
         counters.freed(self.held);
-        let bytes = buffer.capacity() as u64;
-        counters.resized_reserve(self.held, bytes);
-        self.pool.keep(buffer, bytes);
+        counters.resized_reserve(self.held, 0);
+        buffer.reset();
+        let kept = Kept::new(buffer);
+        counters.resized_reserve(0, kept.bytes);
+        self.pool.keep(kept);
     }
 }
 

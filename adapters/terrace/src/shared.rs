@@ -10,7 +10,8 @@ use terrace_core::{AllocError, Allocator, Block, Owner, Request, Stats, Violatio
 
 /// Where an [`OwnedBlock`] goes back to.
 pub trait Home {
-    /// Takes the block back. Never panics: it is called in drop.
+    /// Takes the block back. It is called in drop: a panic of a waker that it woke goes on, unless the thread is panicking
+    /// already; nothing else panics.
     fn give_back(&self, block: Block, owner: Owner);
 }
 

@@ -5,14 +5,15 @@
 //! moment goes on to the next; futures need no particular runtime.
 //! Asks from below: any [`Allocator`]; a request refused while nothing is live can never be served, and says so.
 //!
-//! Invariants, under the one lock:
-//! - whoever is in `queue` could not be served when it was last looked at, and nothing was freed since
-//! - a ticket is in `queue`, or in `granted`, or nowhere (done or dropped)
-//!
-//! A future takes its place in the queue when it is polled first. Wakers are called with the lock released.
+//! A future takes its place in the queue when it is polled first. Wakers are cloned, replaced, dropped and woken with the lock
+//! released, so they may use the pool in any of these; one that panics keeps no other from being woken, and its panic goes on
+//! to whoever polled, freed or dropped.
+
+mod queue;
+mod wakers;
 
 use crate::shared::{Home, OwnedBlock};
-use std::collections::{HashMap, VecDeque};
+use queue::{Outcome, Queue};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -21,6 +22,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 use terrace_core::{AllocError, Allocator, Block, Cause, Owner, Request, Stats};
+use wakers::Wakers;
 
 /// A handle to one allocator with a queue; clones are handles to the same.
 ///
@@ -41,27 +43,12 @@ use terrace_core::{AllocError, Allocator, Block, Cause, Owner, Request, Stats};
 /// # Ok::<(), terrace::AllocError>(())
 /// ```
 pub struct WaitingPool<A> {
-    state: Arc<Mutex<State<A>>>,
-}
-
-struct State<A> {
-    allocator: A,
-    queue: VecDeque<Waiter>,
-    /// Outcomes not yet picked up, by ticket.
-    granted: HashMap<u64, Result<Block, AllocError>>,
-    /// The next waiter's ticket.
-    next: u64,
-}
-
-struct Waiter {
-    ticket: u64,
-    request: Request,
-    waker: Waker,
+    queue: Arc<Mutex<Queue<A>>>,
 }
 
 impl<A> Clone for WaitingPool<A> {
     fn clone(&self) -> Self {
-        Self { state: Arc::clone(&self.state) }
+        Self { queue: Arc::clone(&self.queue) }
     }
 }
 
@@ -71,43 +58,27 @@ impl<A> fmt::Debug for WaitingPool<A> {
     }
 }
 
-impl<A: Allocator> State<A> {
-    /// Asks now. `None`: it may be had later, when something that is live has been freed.
-    fn attempt(&mut self, request: Request) -> Option<Result<Block, AllocError>> {
-        match self.allocator.allocate(request) {
-            Err(error) if may_pass(error.cause) && self.allocator.stats().live_blocks != 0 => None,
-            outcome => Some(outcome),
-        }
-    }
-
-    /// Serves the queue from its front until one has to wait on. Returns whom to wake.
-    fn serve(&mut self) -> Vec<Waker> {
-        let mut wake = Vec::new();
-        while let Some(request) = self.queue.front().map(|waiter| waiter.request) {
-            let Some(outcome) = self.attempt(request) else { break };
-            if let Some(waiter) = self.queue.pop_front() {
-                self.granted.insert(waiter.ticket, outcome);
-                wake.push(waiter.waker);
-            }
-        }
-        wake
-    }
-}
-
-/// Whether a refusal may pass when others free.
-fn may_pass(cause: Cause) -> bool {
-    matches!(cause, Cause::OutOfMemory | Cause::OutOfSlots | Cause::OverLimit)
-}
-
 impl<A: Allocator> WaitingPool<A> {
     /// Lets an allocator be waited for.
     pub fn new(allocator: A) -> Self {
-        let state = State { allocator, queue: VecDeque::new(), granted: HashMap::new(), next: 0 };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self { queue: Arc::new(Mutex::new(Queue::new(allocator))) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<A>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Queue<A>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls something under the lock; afterwards, wakes and drops the wakers that it took out of the queue. When one of them
+    /// panics the result is dropped: a block in it must be an owned one.
+    fn with<T>(&self, call: impl FnOnce(&mut Queue<A>, &mut Wakers) -> T) -> T {
+        let mut wakers = Wakers::default();
+        let result = call(&mut self.lock(), &mut wakers);
+        drop(wakers);
+        result
+    }
+
+    fn own(&self, outcome: Outcome, owner: Owner) -> Result<OwnedBlock<Self>, AllocError> {
+        outcome.map(|block| OwnedBlock::new(self.clone(), block, owner))
     }
 
     /// Hands out a block without waiting.
@@ -115,12 +86,11 @@ impl<A: Allocator> WaitingPool<A> {
     /// # Errors
     /// As [`Allocator::allocate`]; [`Cause::OutOfMemory`] also when others wait, whom this must not pass.
     pub fn try_allocate(&self, request: Request) -> Result<OwnedBlock<Self>, AllocError> {
-        let mut state = self.lock();
-        if !state.queue.is_empty() {
+        let mut queue = self.lock();
+        if queue.waiting() != 0 {
             return Err(AllocError::new(Cause::OutOfMemory, request.bytes));
         }
-        let block = state.allocator.allocate(request)?;
-        Ok(OwnedBlock::new(self.clone(), block, request.owner))
+        self.own(queue.allocator.allocate(request), request.owner)
     }
 
     /// A block when it is this request's turn.
@@ -154,7 +124,7 @@ impl<A: Allocator> WaitingPool<A> {
 
     /// Requests waiting now.
     pub fn waiting(&self) -> usize {
-        self.lock().queue.len()
+        self.lock().waiting()
     }
 
     /// Counters, as of now.
@@ -174,13 +144,7 @@ impl Wake for Unpark {
 
 impl<A: Allocator> Home for WaitingPool<A> {
     fn give_back(&self, block: Block, owner: Owner) {
-        let wake = {
-            let mut state = self.lock();
-            // Refused only for a name freed by hand; the queue is served either way.
-            let _ = state.allocator.free(block, owner);
-            state.serve()
-        };
-        wake.into_iter().for_each(Waker::wake);
+        self.with(|queue, wakers| queue.free(block, owner, wakers));
     }
 }
 
@@ -204,28 +168,27 @@ impl<A: Allocator> fmt::Debug for Allocation<A> {
 
 impl<A: Allocator> Allocation<A> {
     /// The outcome if it is there; otherwise the waker is noted.
-    fn look(&mut self, waker: &Waker) -> Option<Result<Block, AllocError>> {
-        let mut state = self.pool.lock();
-        if let Some(ticket) = self.ticket {
-            if let Some(outcome) = state.granted.remove(&ticket) {
-                self.ticket = None;
-                return Some(outcome);
-            }
-            let waiter = state.queue.iter_mut().find(|waiter| waiter.ticket == ticket);
-            waiter.into_iter().for_each(|waiter| waiter.waker.clone_from(waker));
-            return None;
+    fn look(&mut self, waker: &Waker) -> Option<Result<OwnedBlock<WaitingPool<A>>, AllocError>> {
+        let (pool, request, ticket) = (&self.pool, self.request, self.ticket);
+        let (outcome, noted) = {
+            let mut queue = pool.lock();
+            (queue.outcome(ticket, request), queue.is_noted(ticket, waker))
+        };
+        if outcome.is_some() || noted {
+            return outcome.map(|outcome| pool.own(outcome, request.owner));
         }
-        if state.queue.is_empty() || self.request.validate().is_err() {
-            let outcome = state.attempt(self.request);
-            if outcome.is_some() {
-                return outcome;
+        // The clone is made without the lock. Meanwhile, or by what the clone itself does, the request may have been served.
+        let (mut fresh, mut place) = (Some(waker.clone()), None);
+        let served = pool.with(|queue, wakers| {
+            let outcome = queue.outcome(ticket, request);
+            if outcome.is_none() {
+                place = fresh.take().map(|waker| queue.wait(ticket, request, waker, wakers));
             }
-        }
-        let ticket = state.next;
-        state.next += 1;
-        state.queue.push_back(Waiter { ticket, request: self.request, waker: waker.clone() });
-        self.ticket = Some(ticket);
-        None
+            outcome.map(|outcome| pool.own(outcome, request.owner))
+        });
+        self.ticket = place;
+        drop(fresh);
+        served
     }
 }
 
@@ -236,8 +199,9 @@ impl<A: Allocator> Future for Allocation<A> {
         match self.look(context.waker()) {
             None => Poll::Pending,
             Some(outcome) => {
-                let own = |block| OwnedBlock::new(self.pool.clone(), block, self.request.owner);
-                Poll::Ready(outcome.map(own))
+                // Its place is gone with the outcome.
+                self.ticket = None;
+                Poll::Ready(outcome)
             }
         }
     }
@@ -245,17 +209,9 @@ impl<A: Allocator> Future for Allocation<A> {
 
 impl<A: Allocator> Drop for Allocation<A> {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        let wake = {
-            let mut state = self.pool.lock();
-            state.queue.retain(|waiter| waiter.ticket != ticket);
-            if let Some(Ok(block)) = state.granted.remove(&ticket) {
-                let _ = state.allocator.free(block, self.request.owner);
-            }
-            // It may have been the large request at the front that held the others up.
-            state.serve()
-        };
-        wake.into_iter().for_each(Waker::wake);
+        if let Some(ticket) = self.ticket {
+            self.pool.with(|queue, wakers| queue.leave(ticket, self.request.owner, wakers));
+        }
     }
 }
 

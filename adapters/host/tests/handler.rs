@@ -1,0 +1,107 @@
+//! Guards of signal handlers, dropped in every order and at every time: a thread in a handler keeps away from its cache, and
+//! a guard gives its thread no cache but its own.
+#![cfg(unix)]
+
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use terrace_host::{Global, Handler};
+
+#[global_allocator]
+static A: Global = Global::new();
+
+/// The address of a block of 48 bytes that is taken and freed. The thread's cache gives the block that it was given last,
+/// which stays there meanwhile: outside of handlers this is the same address each time.
+fn top() -> usize {
+    let block = black_box(Box::new([0u8; 48]));
+    block.as_ptr().addr()
+}
+
+/// Calls something far below the caller's frame, so that the caller stands above whatever handler this was.
+#[inline(never)]
+fn far_below<T>(call: impl FnOnce() -> T) -> T {
+    let room = black_box([0u8; 1 << 14]);
+    let result = call();
+    black_box(room);
+    result
+}
+
+fn guards_end_their_stay_in_any_order() {
+    let own = top();
+    let (first, second, third) = (Handler::enter(), Handler::enter(), Handler::enter());
+    assert_ne!(top(), own, "three guards");
+    drop(third);
+    assert_ne!(top(), own, "two guards");
+    drop(first);
+    assert_ne!(top(), own, "the second is there, and the first is not");
+    drop(second);
+    assert_eq!(top(), own, "no guard is left");
+}
+
+fn a_guard_that_is_never_dropped_ends_with_its_handler() {
+    let own = top();
+    far_below(|| std::mem::forget(Handler::enter()));
+    assert_eq!(top(), own);
+}
+
+fn a_guard_that_outlives_its_handler_does_not_end_another() {
+    let own = top();
+    let late = far_below(Handler::enter);
+    assert_eq!(top(), own, "the handler was left");
+    let handler = Handler::enter();
+    drop(late);
+    assert_ne!(top(), own, "the other guard is there");
+    drop(handler);
+    assert_eq!(top(), own);
+}
+
+static BARRIER: Barrier = Barrier::new(2);
+
+/// What a thread leaves under its key: a guard, and a block to free afterwards.
+type Left = (Option<Handler>, Box<[u8; 48]>);
+
+/// The destructor of a key that is younger than the allocator's: the thread's cache is gone when it runs.
+extern "C" fn late(value: *mut c_void) {
+    // SAFETY: the thread below made it, and set it under its key once.
+    let (handler, block) = *unsafe { Box::from_raw(value.cast::<Left>()) };
+    drop(handler);
+    BARRIER.wait();
+    // The other thread has the cache now, and has just freed a block into it.
+    BARRIER.wait();
+    drop(block);
+    BARRIER.wait();
+}
+
+fn a_guard_that_outlives_its_threads_cache_gives_the_thread_no_other() {
+    let mut key = 0;
+    // SAFETY: the key is ours, and `late` takes any value that is set under it.
+    assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(late)) }, 0);
+    let dying = thread::spawn(move || {
+        let value = Box::into_raw(Box::new((None, Box::new([0u8; 48])) as Left));
+        // SAFETY: the key is there.
+        assert_eq!(unsafe { libc::pthread_setspecific(key, value.cast()) }, 0);
+        // SAFETY: the value is this thread's alone until `late` takes it.
+        unsafe { (*value).0 = Some(Handler::enter()) };
+    });
+    BARRIER.wait();
+    let other = thread::spawn(|| {
+        let kept = [(); 8].map(|()| Box::new([0u8; 48]));
+        let own = top();
+        BARRIER.wait();
+        BARRIER.wait();
+        assert_eq!(top(), own, "a thread that has ended uses the cache of another");
+        drop(kept);
+    });
+    other.join().expect("no panic");
+    dying.join().expect("no panic");
+}
+
+/// One test: in each part, the cache that a thread left is the next thread's.
+#[test]
+fn a_guard_changes_no_stay_and_no_cache_but_its_own() {
+    guards_end_their_stay_in_any_order();
+    a_guard_that_is_never_dropped_ends_with_its_handler();
+    a_guard_that_outlives_its_handler_does_not_end_another();
+    a_guard_that_outlives_its_threads_cache_gives_the_thread_no_other();
+}
