@@ -82,12 +82,6 @@ const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
 ///   `Ok` or not, touches no memory any more.
 /// - **Pinning.** After `Ok` from [`unregister`](Backend::unregister), the device does not reach that memory any more.
 /// - [`description`](Backend::description) always gives the same, and no call unwinds.
-///
-/// What is unsafe to promise is not promised by accident:
-/// ```compile_fail,E0200
-/// struct Mine;
-/// impl terrace_device::Backend for Mine {}
-/// ```
 pub unsafe trait Backend: Send + Sync + 'static {
     /// What it is. Never changes.
     fn description(&self) -> &Description;

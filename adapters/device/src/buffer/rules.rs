@@ -50,6 +50,11 @@
 //! block.read(0, &mut [0; 100])?;
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
+//! What a backend answers is believed, so nobody has one by accident:
+//! ```compile_fail,E0200
+//! struct Mine;
+//! impl terrace_device::Backend for Mine {}
+//! ```
 //! Pinned memory is nobody's while a copy is on its way:
 //! ```compile_fail,E0382
 //! # let device = terrace_device::Device::host();
