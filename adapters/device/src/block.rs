@@ -20,15 +20,15 @@ use terrace_core::Block;
 /// What most blocks have nothing of.
 pub(crate) struct Extra {
     pub(crate) place: Place,
-    /// Streams that use the block besides its own.
-    pub(crate) uses: Vec<Arc<StreamCore>>,
+    /// Streams that use the block besides its own. Not looked at in a forked child, where nobody may be there to unlock it.
+    pub(crate) uses: SpinMutex<Vec<Arc<StreamCore>>>,
     /// What gives memory back that came from elsewhere.
     pub(crate) release: Option<Release>,
 }
 
 impl Extra {
     pub(crate) fn new(place: Place) -> Self {
-        Self { place, uses: Vec::new(), release: None }
+        Self { place, uses: SpinMutex::new(Vec::new()), release: None }
     }
 }
 
@@ -41,7 +41,7 @@ pub struct DeviceBlock {
     /// Taken out when the block is dropped, and never looked at after that.
     home: ManuallyDrop<Arc<StreamCore>>,
     /// Likewise. Empty for a block of the arena that only its own stream uses.
-    extra: ManuallyDrop<OnceLock<Box<SpinMutex<Extra>>>>,
+    extra: ManuallyDrop<OnceLock<Box<Extra>>>,
 }
 
 impl DeviceBlock {
@@ -53,12 +53,12 @@ impl DeviceBlock {
 
     /// A block from elsewhere.
     pub(crate) fn with(block: Block, home: Arc<StreamCore>, extra: Extra) -> Self {
-        let extra = OnceLock::from(Box::new(SpinMutex::new(extra)));
+        let extra = OnceLock::from(Box::new(extra));
         Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra) }
     }
 
     fn place(&self) -> Place {
-        self.extra.get().map_or(Place::Pool, |extra| extra.lock().place)
+        self.extra.get().map_or(Place::Pool, |extra| extra.place)
     }
 
     /// The address, in the device's space. It does not change.
@@ -100,6 +100,7 @@ impl DeviceBlock {
     /// [`DeviceError::OtherDevice`].
     pub fn used_on(&self, stream: &Stream) -> Result<(), DeviceError> {
         let home = &self.home;
+        home.at_home()?;
         home.service.check_stream(stream.core())?;
         if home.owner != stream.core().owner {
             self.note(stream.core());
@@ -137,8 +138,7 @@ impl DeviceBlock {
 
     /// Remembers that a stream uses the block.
     fn note(&self, stream: &Arc<StreamCore>) {
-        let mut extra = self.extra.get_or_init(|| Box::new(SpinMutex::new(Extra::new(Place::Pool)))).lock();
-        let uses = &mut extra.uses;
+        let mut uses = self.extra.get_or_init(|| Box::new(Extra::new(Place::Pool))).uses.lock();
         if uses.iter().all(|other| other.owner != stream.owner) {
             uses.push(Arc::clone(stream));
         }
@@ -294,12 +294,13 @@ impl DeviceBlock {
 
     /// What would release wrapped memory: who takes it does so instead.
     pub(crate) fn take_release(&mut self) -> Option<Release> {
-        self.extra.get_mut()?.get_mut().release.take()
+        self.extra.get_mut()?.release.take()
     }
 
     /// Waits for the streams besides its own that were noted.
     pub(crate) fn others_done(&self) -> Result<(), DeviceError> {
-        let noted = || self.extra.get().map_or(Vec::new(), |extra| extra.lock().uses.clone());
+        self.home.at_home()?;
+        let noted = || self.extra.get().map_or(Vec::new(), |extra| extra.uses.lock().clone());
         noted().iter().try_for_each(|stream| stream.service.synchronize_stream(stream.raw))
     }
 
@@ -363,8 +364,8 @@ impl Drop for DeviceBlock {
 
 /// To the pool, when the stream's cache cannot have it.
 #[cold]
-fn give_back(home: Arc<StreamCore>, block: Block, extra: OnceLock<Box<SpinMutex<Extra>>>) {
-    let extra = extra.into_inner().map(|extra| extra.into_inner());
+fn give_back(home: Arc<StreamCore>, block: Block, extra: OnceLock<Box<Extra>>) {
+    let extra = extra.into_inner().map(|extra| *extra);
     home.service.give_back(&home, block, extra);
 }
 

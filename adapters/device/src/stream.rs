@@ -155,6 +155,12 @@ impl StreamCore {
         self.route.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
+    /// Fails in a child of the process that opened the device.
+    pub(crate) fn at_home(&self) -> Result<(), DeviceError> {
+        let usable = self.loss.check();
+        if self.forked() { usable.map_err(|fault| self.service.error(fault)) } else { Ok(()) }
+    }
+
     /// Whether this process is a child of the one that opened the device: then no lock may be waited for.
     pub(crate) fn forked(&self) -> bool {
         self.loss.forked()

@@ -322,6 +322,9 @@ impl Lines {
 
 impl<B: Backend> Drop for Shared<B> {
     fn drop(&mut self) {
+        if self.loss.forked() {
+            return;
+        }
         let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
         let waiting = lines.by_owner.values_mut().flat_map(|line| line.reached(u64::MAX));
         for event in waiting.chain(lines.spare.drain(..)) {

@@ -27,7 +27,7 @@ use crate::backend::Backend;
 use crate::block::Release;
 use crate::calm::calm;
 use crate::error::{DeviceError, OutOfMemory};
-use crate::fault::Fault;
+use crate::fault::{Fault, Reason};
 use crate::fences::Fences;
 use crate::options::Options;
 use crate::source::{DeviceSource, Ground};
@@ -254,10 +254,14 @@ impl<B: Backend> Drop for Pool<B> {
     /// driver cannot say whether it is done: what is still held then stays so for ever.
     fn drop(&mut self) {
         if self.ground.loss.forked() {
+            // What others brought is the parent's to call and to drop.
+            let hook = self.hook.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget((hook.take(), std::mem::take(&mut inner.held), std::mem::take(&mut inner.released)));
             return;
         }
         if let Err(fault) = self.ground.fences.finish() {
-            self.ground.loss.note(fault.unproven());
+            self.ground.loss.note(Fault { reason: Reason::Lost, ..fault });
         }
         let mut inner = self.wait_for_held(self.inner());
         std::mem::forget(std::mem::take(&mut inner.held));

@@ -2,6 +2,7 @@
 
 use super::{DeviceArena, Inner, Place, Pool, SIDES};
 use crate::backend::{Backend, Kind, RawStream};
+use crate::calm::calm;
 use crate::capability::{Capabilities, Description};
 use crate::error::DeviceError;
 use crate::fault::{Fault, Reason};
@@ -87,6 +88,8 @@ impl<B: Backend> Pool<B> {
         let one_at_a_time = self.adopting.lock().unwrap_or_else(PoisonError::into_inner);
         let adopted = self.adopt_alone((raw, name), &mut whose, &mut gone);
         drop(one_at_a_time);
+        drop(gone);
+        calm(|| drop(whose));
         adopted
     }
 

@@ -169,8 +169,8 @@ impl<B: Backend> Service for Pool<B> {
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>) {
         let mut inner = self.inner();
         // The streams themselves go after the lock: the last handle of one takes the pool with it.
-        let (place, uses, release) =
-            extra.map_or((Place::Pool, Vec::new(), None), |extra| (extra.place, extra.uses, extra.release));
+        let (place, uses, release) = extra
+            .map_or((Place::Pool, Vec::new(), None), |extra| (extra.place, extra.uses.into_inner(), extra.release));
         // Wrapped and pinned memory waits for its own stream as well: who has it next may be the host.
         let own = matches!(place, Place::Foreign | Place::Annex(Annex::Pinned)).then_some(home);
         let others = uses.iter().chain(own).map(|stream| (stream.owner, inner.fences.ticket(stream.owner)));
@@ -229,6 +229,9 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn set_hook(&self, hook: Option<Hook>) {
+        if self.ground.loss.forked() {
+            return;
+        }
         let old = std::mem::replace(&mut *self.hook.lock().unwrap_or_else(PoisonError::into_inner), hook);
         // What it owned may set another.
         drop(old);

@@ -8,7 +8,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{HashMap, VecDeque};
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use terrace_device::{Backend, Capabilities, Description, Fault, Kind, Memory, RawEvent, RawStream, Reason};
 
 /// A copy, or a fill where nothing is read.
@@ -32,6 +32,10 @@ struct State {
     deaf: Option<Reason>,
     /// Whether copies are refused, and done all the same.
     false_refusals: bool,
+    /// Whether events cannot be recorded.
+    mute: bool,
+    /// Whether waits take until [`Late::open`].
+    shut: bool,
     registered: Vec<(u64, u64)>,
     /// Regions that are out.
     out: usize,
@@ -43,6 +47,8 @@ struct State {
 pub struct Late {
     description: Arc<Description>,
     state: Arc<Mutex<State>>,
+    /// Waits that take until then wait here.
+    opened: Arc<Condvar>,
 }
 
 impl Late {
@@ -57,7 +63,7 @@ impl Late {
             capabilities: Capabilities::PINNED | Capabilities::MANAGED | Capabilities::REGISTRATION,
             notes: Vec::new(),
         };
-        Self { description: Arc::new(description), state: Arc::default() }
+        Self { description: Arc::new(description), state: Arc::default(), opened: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -72,6 +78,22 @@ impl Late {
     /// From now on copies are refused, and done all the same.
     pub fn refuse_falsely(&self, refuse: bool) {
         self.state().false_refusals = refuse;
+    }
+
+    /// From now on no event can be recorded, or they can again.
+    pub fn mute(&self, mute: bool) {
+        self.state().mute = mute;
+    }
+
+    /// From now on waits take until [`Late::open`].
+    pub fn shut(&self) {
+        self.state().shut = true;
+    }
+
+    /// Waits go on.
+    pub fn open(&self) {
+        self.state().shut = false;
+        self.opened.notify_all();
     }
 
     /// Does everything that is left: it was never stopped by a refusal.
@@ -103,7 +125,8 @@ impl Late {
     }
 
     fn wait_for(&self, which: impl Fn(&Work) -> bool) -> Result<(), Fault> {
-        let mut state = self.state();
+        let state = self.state();
+        let mut state = self.opened.wait_while(state, |state| state.shut).expect("no test panics in here");
         if let Some(reason) = state.deaf {
             return Err(Fault::of("wait", reason));
         }
@@ -213,6 +236,9 @@ unsafe impl Backend for Late {
 
     fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
         let mut state = self.state();
+        if state.mute {
+            return Err(Fault::of("record", Reason::Other));
+        }
         let number = state.last;
         state.events.insert(event.0, (number, stream));
         Ok(())
