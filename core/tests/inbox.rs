@@ -109,7 +109,7 @@ proptest! {
 
 #[test]
 fn threads_push_and_the_owner_drains_each_once() {
-    const EACH: u32 = 5000;
+    const EACH: u32 = if cfg!(miri) { 20 } else { 5000 };
     let links = links(3 * EACH);
     let inbox = Inbox::new(Owner(0), &links);
     let mut seen = BTreeSet::new();
@@ -131,7 +131,7 @@ fn threads_push_and_the_owner_drains_each_once() {
 
 #[test]
 fn counters_of_many_threads_add_up() {
-    const EACH: u64 = 20_000;
+    const EACH: u64 = if cfg!(miri) { 20 } else { 20_000 };
     static COUNTERS: Counters = Counters::new();
     std::thread::scope(|scope| {
         for thread in 0..4u64 {

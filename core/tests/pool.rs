@@ -159,7 +159,7 @@ fn threads_never_hold_one_block_twice() {
         for _ in 0..4 {
             scope.spawn(|| {
                 let pool = Pool::new(&words, BLOCKS).expect("enough words");
-                for turn in 0..20_000 {
+                for turn in 0..if cfg!(miri) { 12 } else { 20_000 } {
                     let mine: Vec<_> = (0..turn % 30).filter_map(|_| pool.acquire()).collect();
                     for block in &mine {
                         assert!(!held[*block as usize].swap(true, Ordering::Relaxed), "{block} is held twice");
@@ -244,7 +244,7 @@ fn a_stale_bucket_name_is_known_after_reuse_and_forgeries_are_foreign() {
 fn of_two_threads_freeing_one_block_one_succeeds() {
     let words = words(Buckets::words(&[4]));
     let buckets = Buckets::new(Steps::new(64, 1).expect("valid"), [4], 0, &words).expect("enough words");
-    for _ in 0..2000 {
+    for _ in 0..if cfg!(miri) { 5 } else { 2000 } {
         let block = buckets.acquire(Request::new(1)).expect("room");
         let freed = std::thread::scope(|scope| {
             let other = scope.spawn(|| buckets.release(block).is_ok());

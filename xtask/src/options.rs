@@ -10,7 +10,7 @@ pub const HELP: &str = "\
 cargo xtask test [--install] [--all] [--only STEP].. [--list]
     Runs every test of the project on this machine; the last line is `N passed, N failed, N skipped`.
     --install    install what is missing (apt, rustup, cargo install); without it, skip by name
-    --all        also what takes long: long fuzzing, more cases, coverage, mutants, miri
+    --all        also what takes long: long fuzzing, more cases, coverage, mutants, more under Miri
     --only STEP  this step only (may be repeated)
     --list       the steps
 cargo xtask firmware [--install]

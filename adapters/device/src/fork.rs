@@ -19,7 +19,8 @@ pub fn generation() -> u32 {
 pub fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        #[cfg(unix)]
+        // Miri has no forks.
+        #[cfg(all(unix, not(miri)))]
         {
             extern "C" fn child() {
                 GENERATION.fetch_add(1, Ordering::Relaxed);

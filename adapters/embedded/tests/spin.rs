@@ -15,7 +15,7 @@ fn layout(size: usize) -> Layout {
 fn churn<A: GlobalAlloc>(heap: &A, thread: u8) {
     let mut live: Vec<(*mut u8, Layout)> = Vec::new();
     let mut random = u64::from(thread) + 1;
-    for _ in 0..5_000 {
+    for _ in 0..if cfg!(miri) { 60 } else { 5_000 } {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let size = 1 + (random >> 33) as usize % 500;
         if live.len() < 40 {
@@ -70,7 +70,7 @@ fn any_mutex_of_lock_api_will_do() {
 #[test]
 fn frees_past_the_lock_are_all_done_by_the_calls_of_others() {
     static HEAP: SpinHeap<Checked<Fast>, 1, FreeQueue<8>> = SpinHeap::empty();
-    const BLOCKS: usize = 20_000;
+    const BLOCKS: usize = if cfg!(miri) { 60 } else { 20_000 };
     heap_arena!(HEAP, 10_000).expect("a hundred blocks, so that the heap runs out all the time");
     thread::scope(|scope| {
         let interrupts = [(); 2].map(|()| {

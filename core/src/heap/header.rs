@@ -81,6 +81,12 @@ impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         let block = unsafe { start.add(lead) };
         // SAFETY: at least a header's bytes lie between the block's start and this, aligned as a header is.
         unsafe { header_of(block).write(Header { bytes, lead }) };
+        #[cfg(terrace_seeded_bug = "heap_block_from_its_header")]
+        // SAFETY: it is not: what comes of a reference to the header may reach the header only.
+        let header = NonNull::from(unsafe { &mut *header_of(block) });
+        #[cfg(terrace_seeded_bug = "heap_block_from_its_header")]
+        // SAFETY: the header is at least one long, and the block lies behind it.
+        let block = unsafe { header.add(1) }.cast();
         Some(block)
     }
 

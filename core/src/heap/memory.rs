@@ -74,7 +74,10 @@ impl Memory {
 
     /// The memory whose offsets are less by `offset`, which may be negative, wrapped around.
     pub fn moved(self, offset: usize) -> Self {
-        Self { base: self.base.wrapping_add(offset) }
+        let base = self.base.wrapping_add(offset);
+        #[cfg(terrace_seeded_bug = "heap_pointer_from_a_number")]
+        let base = core::ptr::without_provenance_mut(base.addr());
+        Self { base }
     }
 
     /// Fills the first bytes, whole words, with zeros. Word by word and volatile, so that no call to `memset` comes of it:

@@ -3,7 +3,7 @@
 
 use crate::world::ground::Ground;
 use crate::world::shadow::{Misuse, Shadow};
-use crate::world::{Kind, checked_kinds, kinds};
+use crate::world::{Kind, checked_kinds, kinds, told};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use terrace_core::FreeError;
@@ -17,7 +17,7 @@ fn layout(bytes: usize) -> Layout {
 
 /// Three blocks of 10 granules in a checked heap of each kind; then `story`, which may do what it likes.
 fn each(story: impl Fn(&mut Shadow, [NonNull<u8>; 3], Layout)) {
-    for kind in checked_kinds() {
+    for kind in told(checked_kinds()) {
         let mut shadow = Shadow::with(kind, 8 << 10);
         let layout = layout(10 * kind.granule);
         let blocks = [0; 3].map(|_| shadow.allocate(layout).expect("room"));
@@ -192,7 +192,7 @@ fn a_block_that_was_resized_has_its_new_size_only() {
 
 #[test]
 fn before_there_is_memory_every_block_is_foreign() {
-    for kind in checked_kinds() {
+    for kind in told(checked_kinds()) {
         let mut shadow = Shadow::new(kind);
         let elsewhere = Ground::new(0, 64);
         refused(&mut shadow, elsewhere.start(), layout(8), foreign(elsewhere.start()));

@@ -1,7 +1,7 @@
 //! What the heap promises in numbers, and who goes where: small stories with known ends.
 
 use crate::world::shadow::Shadow;
-use crate::world::{Kind, Probing, plain_kinds};
+use crate::world::{Kind, Probing, plain_kinds, told};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use terrace_core::heap::Packed;
@@ -12,7 +12,7 @@ fn layout(bytes: usize) -> Layout {
 
 /// A heap of 64 KiB of each kind without headers.
 fn each(story: impl Fn(&mut Shadow, usize)) {
-    for kind in plain_kinds() {
+    for kind in told(plain_kinds()) {
         let mut shadow = Shadow::with(kind, 64 << 10);
         story(&mut shadow, kind.granule);
         shadow.judge();
@@ -49,7 +49,7 @@ fn overhead_of_16_64_and_100_bytes() {
         let bits = shadow.heap.usage().live / kind.granule;
         (shadow.heap.usage().live - bytes, bits)
     };
-    for kind in plain_kinds() {
+    for kind in told(plain_kinds()) {
         let expected = if kind.granule == 8 { [(0, 2), (0, 8), (4, 13)] } else { [(0, 1), (0, 4), (12, 7)] };
         assert_eq!([16, 64, 100].map(|bytes| cost(kind, bytes)), expected, "{}", kind.name);
     }

@@ -1,7 +1,7 @@
 //! Regions as large as their records can say: places and sizes with every bit in use.
 
-use crate::world::Kind;
 use crate::world::shadow::Shadow;
+use crate::world::{Kind, cut};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use terrace_core::heap::{Checked, Fast, Narrow, Packed, Small, Wide};
@@ -108,7 +108,7 @@ fn random_programs_of_every_magnitude() {
             ((z ^ (z >> 29)) >> 8) as usize % below
         };
         let magnitudes = (shadow.heap.usage().total / 8).ilog2() as usize;
-        for step in 0..2500 {
+        for step in 0..cut(2500, 100) {
             let magnitude = random(magnitudes);
             let bytes = 1 + random(1 << magnitude);
             let live = shadow.nth(random(1 << 20));

@@ -1,6 +1,6 @@
 //! Typed buffers: elements, views, host memory.
 
-use super::{World, ensure, ok, same, small, with};
+use super::{World, cut, ensure, ok, same, small, with};
 use terrace_device::{Capabilities, Device, DeviceBuffer, DeviceError, Options, PinnedBuffer, Reason, UnifiedBuffer};
 
 pub(super) fn elements(world: &World<'_>) -> Result<(), String> {
@@ -74,37 +74,40 @@ fn pinned(device: &Device, stream: &terrace_device::Stream, len: usize) -> Resul
     }
 }
 
+/// Bytes of a large copy.
+const LARGE: usize = cut(3 << 20, 3 << 10);
+
 pub(super) fn pinned_copies(world: &World<'_>) -> Result<(), String> {
     if !world.bytes {
         return Ok(());
     }
     with(world, small(), |device| {
         let (one, two) = (ok(device.stream())?, ok(device.stream())?);
-        let Some(mut staging) = pinned(device, &one, 3 << 20)? else { return Ok(()) };
+        let Some(mut staging) = pinned(device, &one, LARGE)? else { return Ok(()) };
         ensure(staging.iter().all(|&byte| byte == 0), "fresh pinned memory is zero")?;
         for (i, byte) in staging.iter_mut().enumerate() {
             *byte = ((i * 31) >> 3) as u8;
         }
         let content = staging.to_vec();
-        let mut buffer: DeviceBuffer<u8> = ok(DeviceBuffer::new(device, &two, 3 << 20))?;
+        let mut buffer: DeviceBuffer<u8> = ok(DeviceBuffer::new(device, &two, LARGE))?;
         let transfer = ok(staging.copy_to(&mut buffer))?;
         let mut staging = ok(transfer.wait())?;
         staging.fill(0);
         let staging = ok(ok(staging.copy_from(&buffer))?.wait())?;
         ensure(*staging == content[..], "there and back")?;
         // Dropped on its way: the memory is not the host's before the copy is done.
-        for round in 0..20u8 {
-            let Some(mut first) = pinned(device, &one, 1 << 20)? else { return Ok(()) };
+        for round in 0..cut(20u8, 2) {
+            let Some(mut first) = pinned(device, &one, LARGE / 3)? else { return Ok(()) };
             first.fill(round);
             drop(ok(first.copy_to(&mut buffer))?);
-            let Some(mut second) = pinned(device, &one, 1 << 20)? else { return Ok(()) };
+            let Some(mut second) = pinned(device, &one, LARGE / 3)? else { return Ok(()) };
             second.fill(0xee);
-            let mut back = vec![0; 1 << 20];
-            ok(ok(buffer.slice(..1 << 20))?.read(&mut back))?;
+            let mut back = vec![0; LARGE / 3];
+            ok(ok(buffer.slice(..LARGE / 3))?.read(&mut back))?;
             ensure(back.iter().all(|&byte| byte == round), format_args!("round {round}: bytes of a later use"))?;
         }
         // Shorter by one, though the block behind it has the room.
-        let mut short: DeviceBuffer<u8> = ok(DeviceBuffer::new(device, &two, (3 << 20) - 1))?;
+        let mut short: DeviceBuffer<u8> = ok(DeviceBuffer::new(device, &two, LARGE - 1))?;
         ensure(matches!(staging.copy_to(&mut short), Err(DeviceError::OutOfBounds { .. })), "a buffer too short")
     })
 }
@@ -137,7 +140,7 @@ pub(super) fn unified(world: &World<'_>) -> Result<(), String> {
     }
     with(world, Options { ..small() }, |device| {
         let stream = ok(device.stream())?;
-        let made: Result<UnifiedBuffer<u64>, _> = UnifiedBuffer::new(device, &stream, 50_000);
+        let made: Result<UnifiedBuffer<u64>, _> = UnifiedBuffer::new(device, &stream, cut(50_000, 500));
         if !device.description().capabilities.contains(Capabilities::MANAGED) {
             let refused = matches!(made, Err(DeviceError::Driver { fault, .. }) if fault.reason == Reason::Unsupported);
             return ensure(refused, "a device without managed memory says so");

@@ -1,6 +1,6 @@
 //! Bytes: what is written is read, wherever it went.
 
-use super::{World, ensure, ok, same, small, with};
+use super::{World, cut, ensure, ok, same, small, with};
 use terrace_device::{DeviceError, Options, Path};
 
 /// Bytes that differ from place to place.
@@ -15,8 +15,8 @@ pub(super) fn written_is_read(world: &World<'_>) -> Result<(), String> {
     with(world, small(), |device| {
         let stream = ok(device.stream())?;
         let mut blocks = Vec::new();
-        for i in 0..60u64 {
-            let bytes = pattern(i, 1 + (i * 77_773 % 900_000) as usize);
+        for i in 0..cut(60u64, 9) {
+            let bytes = pattern(i, 1 + (i * 77_773 % cut(900_000, 1_000)) as usize);
             let mut block = ok(device.allocate(&stream, bytes.len() as u64))?;
             ok(block.write(0, &bytes))?;
             blocks.push((block, bytes));
@@ -37,31 +37,38 @@ pub(super) fn written_is_read(world: &World<'_>) -> Result<(), String> {
     })
 }
 
+/// Bytes of a copy, and of one of a part.
+const COPIED: u64 = cut(300_000, 3_300);
+const PART: u64 = cut(200_000, 1_100);
+
 pub(super) fn copies(world: &World<'_>) -> Result<(), String> {
     with(world, small(), |device| {
         let (one, two) = (ok(device.stream())?, ok(device.stream())?);
-        let bytes = pattern(1, 300_000);
-        let mut first = ok(device.allocate(&one, 300_000))?;
+        let bytes = pattern(1, COPIED as usize);
+        let mut first = ok(device.allocate(&one, COPIED))?;
         if world.bytes {
             ok(first.write(0, &bytes))?;
         }
-        let mut second = ok(device.allocate(&two, 300_000))?;
-        let mut third = ok(device.allocate(&two, 300_000))?;
-        same(ok(second.copy_from(0, &first, 0, 300_000))?, Path::Local, "the way within a device")?;
+        let mut second = ok(device.allocate(&two, COPIED))?;
+        let mut third = ok(device.allocate(&two, COPIED))?;
+        same(ok(second.copy_from(0, &first, 0, COPIED))?, Path::Local, "the way within a device")?;
         // The source may go while the copy is in flight.
         drop(first);
-        let again = ok(device.allocate(&one, 300_000))?;
-        same(ok(third.copy_from(1_000, &second, 2_000, 200_000))?, Path::Local, "the way within a stream")?;
+        let again = ok(device.allocate(&one, COPIED))?;
+        same(ok(third.copy_from(1_000, &second, 2_000, PART))?, Path::Local, "the way within a stream")?;
         if world.bytes {
-            let mut back = vec![0; 200_000];
+            let mut back = vec![0; PART as usize];
             ok(third.read(1_000, &mut back))?;
-            ensure(back == bytes[2_000..202_000], "copied bytes")?;
+            ensure(back == bytes[2_000..2_000 + PART as usize], "copied bytes")?;
         }
         drop(again);
         Ok(())
     })?;
     staged(world)
 }
+
+/// Bytes of a copy by way of the host: more than one piece.
+const STAGED: usize = cut(9 << 20, 9 << 10);
 
 /// To a device of another kind, by way of the host.
 fn staged(world: &World<'_>) -> Result<(), String> {
@@ -71,13 +78,13 @@ fn staged(world: &World<'_>) -> Result<(), String> {
     with(world, small(), |device| {
         let host = terrace_device::Device::host();
         let (here, there) = (ok(device.stream())?, ok(host.stream())?);
-        let bytes = pattern(7, 9 << 20);
-        let mut from = ok(device.allocate(&here, 9 << 20))?;
+        let bytes = pattern(7, STAGED);
+        let mut from = ok(device.allocate(&here, STAGED as u64))?;
         ok(from.write(0, &bytes))?;
-        let mut to = ok(host.allocate(&there, 9 << 20))?;
-        let way = ok(to.copy_from(0, &from, 0, 9 << 20))?;
+        let mut to = ok(host.allocate(&there, STAGED as u64))?;
+        let way = ok(to.copy_from(0, &from, 0, STAGED as u64))?;
         ensure(matches!(way, Path::Staged | Path::Local), format_args!("{way:?}"))?;
-        let mut back = vec![0; 9 << 20];
+        let mut back = vec![0; STAGED];
         ok(to.read(0, &mut back))?;
         ensure(back == bytes, "staged bytes")
     })
@@ -113,14 +120,17 @@ pub(super) fn out_of_bounds(world: &World<'_>) -> Result<(), String> {
     })
 }
 
+/// Bytes of fresh memory.
+const FRESH: usize = cut(5 << 20, 5 << 10);
+
 pub(super) fn zeroed(world: &World<'_>) -> Result<(), String> {
     if !world.bytes {
         return Ok(());
     }
     with(world, Options { zero_fresh: true, ..small() }, |device| {
         let stream = ok(device.stream())?;
-        let block = ok(device.allocate(&stream, 5 << 20))?;
-        let mut back = vec![1; 5 << 20];
+        let block = ok(device.allocate(&stream, FRESH as u64))?;
+        let mut back = vec![1; FRESH];
         ok(block.read(0, &mut back))?;
         ensure(back.iter().all(|&byte| byte == 0), "fresh memory is zero")
     })
@@ -151,9 +161,9 @@ fn worker(
 ) -> Result<(), String> {
     let own = ok(device.stream())?;
     let mut kept = Vec::new();
-    for i in 0..300u64 {
+    for i in 0..cut(300u64, 25) {
         let stream = if i % 2 == 0 { shared } else { &own };
-        let content = pattern(thread * 1000 + i, 1 + (i * 331 % 20_000) as usize);
+        let content = pattern(thread * 1000 + i, 1 + (i * 331 % cut(20_000, 500)) as usize);
         let mut block = ok(device.allocate(stream, content.len() as u64))?;
         if bytes {
             ok(block.write(0, &content))?;

@@ -1,7 +1,10 @@
 //! Hints about managed memory, and leases to read it: they change no byte.
 
-use super::{World, ensure, ok, same, small, with};
+use super::{World, cut, ensure, ok, same, small, with};
 use terrace_device::{Advice, Capabilities, Device, DeviceError, Hint, Reason, Stream, UnifiedBuffer};
+
+/// Elements of managed memory.
+const LEN: usize = cut(100_000, 3_000);
 
 /// Managed memory, where the device has it.
 fn unified(device: &Device, stream: &Stream, len: usize) -> Result<Option<UnifiedBuffer<u32>>, String> {
@@ -25,7 +28,7 @@ pub(super) fn given_or_ignored(world: &World<'_>) -> Result<(), String> {
     }
     with(world, small(), |device| {
         let stream = ok(device.stream())?;
-        let Some(mut shared) = unified(device, &stream, 100_000)? else { return Ok(()) };
+        let Some(mut shared) = unified(device, &stream, LEN)? else { return Ok(()) };
         ok(shared.lease())?.iter_mut().enumerate().for_each(|(i, element)| *element = i as u32);
         let expected = expected(device);
         same(ok(shared.prefetch_to_device(..))?, expected, "a prefetch of all to the device")?;
@@ -33,11 +36,11 @@ pub(super) fn given_or_ignored(world: &World<'_>) -> Result<(), String> {
             same(ok(shared.advise(.., advice))?, expected, "advice about all")?;
             same(ok(shared.advise(10..20, advice.undo()))?, expected, "undone for a part")?;
         }
-        same(ok(shared.prefetch_to_host(1000..50_000))?, expected, "a prefetch of a part to the host")?;
+        same(ok(shared.prefetch_to_host(1000..LEN / 2))?, expected, "a prefetch of a part to the host")?;
         same(ok(shared.prefetch_to_host(5..5))?, Hint::Ignored, "a prefetch of nothing")?;
         let outside = |result: Result<Hint, DeviceError>| matches!(result, Err(DeviceError::OutOfBounds { .. }));
-        ensure(outside(shared.prefetch_to_device(..100_001)), "a prefetch beyond the end")?;
-        ensure(outside(shared.advise(100_001.., Advice::ReadMostly)), "advice beyond the end")?;
+        ensure(outside(shared.prefetch_to_device(..LEN + 1)), "a prefetch beyond the end")?;
+        ensure(outside(shared.advise(LEN + 1.., Advice::ReadMostly)), "advice beyond the end")?;
         let whole = ok(shared.lease())?.iter().enumerate().all(|(i, &element)| element == i as u32);
         ensure(whole, "hints change no byte")
     })
@@ -50,10 +53,10 @@ pub(super) fn read_leases(world: &World<'_>) -> Result<(), String> {
     }
     with(world, small(), |device| {
         let stream = ok(device.stream())?;
-        let Some(mut shared) = unified(device, &stream, 70_000)? else { return Ok(()) };
+        let Some(mut shared) = unified(device, &stream, LEN)? else { return Ok(()) };
         ok(shared.as_slice_mut().fill(0x0a0b_0c0d))?;
         let (one, two) = (ok(shared.lease_ref())?, ok(shared.lease_ref())?);
-        same((one.len(), two.len()), (70_000, 70_000), "elements under a lease")?;
+        same((one.len(), two.len()), (LEN, LEN), "elements under a lease")?;
         ensure(one.iter().chain(two.iter()).all(|&element| element == 0x0a0b_0c0d), "what the device filled")?;
         same(ok(ok(shared.as_slice().slice(3..5))?.to_vec())?, vec![0x0a0b_0c0d; 2], "a copy of a part")
     })

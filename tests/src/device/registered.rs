@@ -1,7 +1,9 @@
 //! The user's own memory, pinned in place.
 
-use super::{World, ensure, ok, same, small, with};
+use super::{World, cut, ensure, ok, same, small, with};
 use terrace_device::{Capabilities, DeviceBuffer, DeviceError, Reason, RegisteredBuffer};
+
+const ELEMENTS: usize = cut(100_000, 1_000);
 
 pub(super) fn there_and_back(world: &World<'_>) -> Result<(), String> {
     if !world.bytes {
@@ -12,13 +14,13 @@ pub(super) fn there_and_back(world: &World<'_>) -> Result<(), String> {
         if !device.description().capabilities.contains(Capabilities::REGISTRATION) {
             return Ok(());
         }
-        let mut elements: Vec<u32> = Vec::with_capacity(123_456);
-        elements.extend((0..100_000).map(|i: u32| i.wrapping_mul(2_654_435_761)));
+        let mut elements: Vec<u32> = Vec::with_capacity(ELEMENTS + 23_456);
+        elements.extend((0..ELEMENTS as u32).map(|i: u32| i.wrapping_mul(2_654_435_761)));
         let (content, place) = (elements.clone(), (elements.as_ptr(), elements.capacity()));
         let mut pinned = ok(RegisteredBuffer::new(device, &one, elements).map_err(DeviceError::from))?;
         ensure(*pinned == content[..], "pinning changes no byte")?;
         pinned[7] = 7;
-        let mut buffer: DeviceBuffer<u32> = ok(DeviceBuffer::new(device, &two, 100_000))?;
+        let mut buffer: DeviceBuffer<u32> = ok(DeviceBuffer::new(device, &two, ELEMENTS))?;
         let transfer = ok(pinned.copy_to(&mut buffer).map_err(DeviceError::from))?;
         let mut pinned = ok(transfer.wait())?;
         same(ok(buffer.to_vec())?[5..9].to_vec(), vec![content[5], content[6], 7, content[8]], "copied to the device")?;

@@ -1,7 +1,7 @@
 //! Transfers: every byte, buffers back whatever happens, futures of any kind.
 
 use super::bytes::pattern;
-use super::{World, ensure, ok, same, small, with};
+use super::{World, cut, ensure, ok, same, small, with};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -44,7 +44,9 @@ pub(super) fn every_byte(world: &World<'_>) -> Result<(), String> {
     }
     with(world, small(), |device| {
         let (stream, engine) = (ok(device.stream())?, ok(TransferEngine::with(device, pieces()))?);
-        for (seed, len) in [1, 2, 4_095, 4_096, 65_537, 1 << 20, 5_000_001].into_iter().enumerate() {
+        let lengths = [1, 2, 4_095, 4_096, 65_537, 1 << 20, 5_000_001].into_iter().take(cut(7, 4));
+        let count = lengths.len() as u64;
+        for (seed, len) in lengths.enumerate() {
             let bytes = pattern(seed as u64, len);
             let there = ok(DeviceBuffer::<u8>::new(device, &stream, len + 9))?;
             let done = engine.upload(bytes.clone(), there, 7).wait().map_err(error)?;
@@ -66,11 +68,18 @@ pub(super) fn every_byte(world: &World<'_>) -> Result<(), String> {
             same((counts.bytes_in, counts.bytes_out), (2 * len as u64 + 9, 3 * len as u64), "bytes in and out")?;
         }
         let stats = engine.stats();
-        same((stats.up.transfers, stats.down.transfers, stats.within.transfers), (14, 21, 7), "transfers")?;
+        same(
+            (stats.up.transfers, stats.down.transfers, stats.within.transfers),
+            (2 * count, 3 * count, count),
+            "transfers",
+        )?;
         same((stats.up.failed, stats.up.cancelled, stats.queued), (0, 0, 0), "failed, given up, queued")?;
         ensure(stats.up.bytes == stats.up.moved && stats.up.bandwidth() > 0.0, "bytes moved")
     })
 }
+
+/// Places in one transfer.
+const PLACES: usize = cut(2_000, 20);
 
 pub(super) fn many_places(world: &World<'_>) -> Result<(), String> {
     if !world.bytes {
@@ -78,13 +87,13 @@ pub(super) fn many_places(world: &World<'_>) -> Result<(), String> {
     }
     with(world, small(), |device| {
         let (stream, engine) = (ok(device.stream())?, ok(TransferEngine::with(device, pieces()))?);
-        let mut there = ok(DeviceBuffer::<u32>::zeroed(device, &stream, 300_000))?;
+        let mut there = ok(DeviceBuffer::<u32>::zeroed(device, &stream, PLACES * 150))?;
         // Places with gaps, some side by side, in no order.
-        let places: Vec<usize> = (0..2_000).map(|i| i * 1_237 % 2_000 * 150).collect();
-        let content: Vec<Vec<u32>> = (0..2_000).map(|i| vec![i as u32 + 1; 1 + i * 7 % 150]).collect();
+        let places: Vec<usize> = (0..PLACES).map(|i| i * 1_237 % PLACES * 150).collect();
+        let content: Vec<Vec<u32>> = (0..PLACES).map(|i| vec![i as u32 + 1; 1 + i * 7 % 150]).collect();
         let parts: Vec<(usize, &[u32])> = places.iter().copied().zip(content.iter().map(Vec::as_slice)).collect();
         ok(engine.write_many(&mut there, &parts))?;
-        let mut expected = vec![0; 300_000];
+        let mut expected = vec![0; PLACES * 150];
         for (at, elements) in &parts {
             expected[*at..at + elements.len()].copy_from_slice(elements);
         }
@@ -96,11 +105,11 @@ pub(super) fn many_places(world: &World<'_>) -> Result<(), String> {
         ensure(back == content, "many places read")?;
         let overlapping = engine.write_many(&mut there, &[(10, &[1, 2, 3]), (0, &[4; 11])]);
         ensure(matches!(overlapping, Err(DeviceError::BadRequest { .. })), "places that overlap")?;
-        let outside = engine.write_many(&mut there, &[(0, &[9]), (299_999, &[9, 9])]);
+        let outside = engine.write_many(&mut there, &[(0, &[9]), (PLACES * 150 - 1, &[9, 9])]);
         ensure(matches!(outside, Err(DeviceError::OutOfBounds { .. })), "a place that leaves the buffer")?;
         ensure(ok(there.to_vec())? == expected, "nothing was written when one place was refused")?;
         same(ok(engine.write_many(&mut there, &[]))?.bytes, 0, "no places")?;
-        same(ok(engine.write(&mut there, 300_000, &[]))?.bytes, 0, "no elements")
+        same(ok(engine.write(&mut there, PLACES * 150, &[]))?.bytes, 0, "no elements")
     })
 }
 
@@ -162,13 +171,13 @@ pub(super) fn futures(world: &World<'_>) -> Result<(), String> {
     with(world, small(), |device| {
         let (stream, engine) = (ok(device.stream())?, ok(TransferEngine::with(device, pieces()))?);
         let upload = |seed: u64, class| {
-            let bytes = pattern(seed, 10_000 + 997 * seed as usize);
+            let bytes = pattern(seed, cut(10_000, 1_000) + cut(997, 13) * seed as usize);
             let there = ok(DeviceBuffer::new(device, &stream, bytes.len()))?;
             Ok::<_, String>(engine.at(class).upload(bytes, there, 0))
         };
         let classes = [Priority::Low, Priority::Normal, Priority::High];
         let transfers: Vec<_> =
-            (0..60).map(|seed| upload(seed, classes[seed as usize % 3])).collect::<Result<_, _>>()?;
+            (0..cut(60, 6)).map(|seed| upload(seed, classes[seed as usize % 3])).collect::<Result<_, _>>()?;
         // Dropped at once, and polled once before.
         drop(upload(61, Priority::Normal)?);
         let mut polled = upload(62, Priority::Low)?;
@@ -212,15 +221,18 @@ pub(super) fn threads(world: &World<'_>) -> Result<(), String> {
         });
         same(wrong, Vec::new(), "what went wrong in threads")?;
         let stats = engine.stats();
-        same((stats.up.transfers, stats.down.transfers), (4 * 50, 4 * 50), "transfers of all threads")
+        same((stats.up.transfers, stats.down.transfers), (4 * ROUNDS, 4 * ROUNDS), "transfers of all threads")
     })
 }
+
+/// Transfers there and back of each thread.
+const ROUNDS: u64 = cut(50, 3);
 
 fn there_and_back(device: &Device, engine: &TransferEngine, seed: u64) -> Result<(), String> {
     let stream = ok(device.stream())?;
     let mut buffer = ok(DeviceBuffer::<u8>::new(device, &stream, 200_000))?;
-    for round in 0..50 {
-        let bytes = pattern(seed * 1_000 + round, 1 + (round * 3_989) as usize);
+    for round in 0..ROUNDS {
+        let bytes = pattern(seed * 1_000 + round, 1 + (round * cut(3_989, 499)) as usize);
         let done = block_on(engine.upload(bytes, buffer, round as usize)).map_err(error)?;
         let len = done.source.len();
         let back = engine.download(done.target, round as usize, vec![0; len]).wait().map_err(error)?;

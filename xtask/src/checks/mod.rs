@@ -5,6 +5,7 @@
 
 mod arrows;
 mod crates;
+mod executed;
 mod features;
 mod licences;
 mod paths;
@@ -18,10 +19,11 @@ use crate::sources::{self, Source};
 type Check = fn(&Rules, &[Source]) -> Result<(), String>;
 
 /// The checks that need nothing but files.
-const CHECKS: [(&str, Check); 6] = [
+const CHECKS: [(&str, Check); 7] = [
     ("check::arrows", arrows::check),
     ("check::crates", crates::check),
     ("check::unsafe_files", text::unsafe_files),
+    ("check::unsafe_executed", executed::check),
     ("check::words", text::words),
     ("check::file_length", text::file_length),
     ("check::licences", licences::check),

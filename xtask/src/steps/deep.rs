@@ -1,9 +1,9 @@
-//! What takes too long for every run: coverage, miri, mutants. Only with `--all`, or by name.
+//! What takes too long for every run: coverage, mutants. Only with `--all`, or by name.
 //!
 //! Promises upward: one test each. `coverage::lines` holds at 90 % of the library's lines (row Q2).
-//! Asks from below: cargo-llvm-cov with LLVM's tools, miri, cargo-mutants; each may be absent.
+//! Asks from below: cargo-llvm-cov with LLVM's tools, cargo-mutants; each may be absent.
 
-use crate::command::{cargo, execute, output_of, root, works};
+use crate::command::{cargo, execute, output_of, root};
 use crate::install;
 use crate::options::Options;
 use crate::report::Report;
@@ -55,21 +55,6 @@ fn llvm_tools(options: &Options) -> Result<Vec<(&'static str, PathBuf)>, String>
 /// The `21` of `LLVM version: 21.1.2`.
 fn llvm_major(version: &str) -> Option<&str> {
     version.lines().find_map(|line| line.strip_prefix("LLVM version: "))?.split('.').next()
-}
-
-/// The core's unit tests under miri.
-pub fn miri(options: &Options, report: &mut Report) {
-    let name = "miri::core";
-    let works = || works("cargo", &["+nightly", "miri", "--version"]);
-    let by_hand = ["+nightly", "component", "add", "miri", "rust-src"];
-    if !works() && options.install {
-        execute("miri-add", std::process::Command::new("rustup").args(by_hand));
-    }
-    if !works() {
-        return report.skip(name, &format!("rustup {}", by_hand.join(" ")));
-    }
-    let words = ["+nightly", "miri", "test", "--package", "terrace-core", "--lib", "--target-dir", "target/miri"];
-    report.verdict(name, execute("miri", &mut cargo(words)).verdict());
 }
 
 /// Mutates the lines changed since `TERRACE_MUTANTS_BASE` (default: the commit before this one); each mutant must

@@ -9,8 +9,10 @@ mod fuzz;
 mod host;
 mod lint;
 mod loom;
+pub mod runs;
 mod seeded;
 mod suites;
+mod undefined;
 
 pub use suites::metadata;
 
@@ -44,6 +46,13 @@ pub const STEPS: &[Step] = &[
         long: false,
         run: loom::run,
     },
+    Step { name: "miri", what: "what says `unsafe`, interpreted", long: false, run: undefined::miri },
+    Step {
+        name: "sanitizers",
+        what: "what says `unsafe` and calls the system, under AddressSanitizer and ThreadSanitizer",
+        long: false,
+        run: undefined::sanitizers,
+    },
     Step { name: "bare", what: "the core built for bare-metal targets", long: false, run: bare::run },
     Step {
         name: "host",
@@ -66,7 +75,6 @@ pub const STEPS: &[Step] = &[
         run: seeded::run,
     },
     Step { name: "coverage", what: "line coverage of the library", long: true, run: deep::coverage },
-    Step { name: "miri", what: "the core's unit tests under miri", long: true, run: deep::miri },
     Step { name: "mutants", what: "mutants of the lines changed last", long: true, run: deep::mutants },
     Step {
         name: "checks",

@@ -1,7 +1,7 @@
 //! Regions of the host's memory: zero, untouched, aligned to the largest power of two that is not above their size, within a
 //! page and a large page.
 //!
-//! Asks from below: `mmap`; elsewhere the global allocator.
+//! Asks from below: `mmap`; elsewhere, and under Miri, which unmaps no parts of a mapping, the global allocator.
 
 /// Alignment of a region.
 fn align(bytes: usize) -> usize {
@@ -9,7 +9,7 @@ fn align(bytes: usize) -> usize {
 }
 
 /// A region of whole pages.
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
     let (size, align) = (bytes.checked_next_multiple_of(4096).ok_or(())?, align(bytes));
     let room = size.checked_add(align).ok_or(())?;
@@ -35,19 +35,19 @@ pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
 ///
 /// # Safety
 /// [`take`] gave it, for this many bytes, and nothing uses it any more.
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 pub(super) unsafe fn give_back(region: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise. A refusal (too many mappings) leaves pages that nobody uses.
     unsafe { libc::munmap(region.cast(), bytes.next_multiple_of(4096)) };
 }
 
-#[cfg(not(unix))]
+#[cfg(any(not(unix), miri))]
 fn layout(bytes: usize) -> Result<std::alloc::Layout, ()> {
     std::alloc::Layout::from_size_align(bytes, align(bytes)).map_err(|_| ())
 }
 
 /// A region.
-#[cfg(not(unix))]
+#[cfg(any(not(unix), miri))]
 pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
     // SAFETY: a region has at least one byte.
     let region = unsafe { std::alloc::alloc_zeroed(layout(bytes)?) };
@@ -58,7 +58,7 @@ pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
 ///
 /// # Safety
 /// [`take`] gave it, for this many bytes, and nothing uses it any more.
-#[cfg(not(unix))]
+#[cfg(any(not(unix), miri))]
 pub(super) unsafe fn give_back(region: *mut u8, bytes: usize) {
     if let Ok(layout) = layout(bytes) {
         // SAFETY: the caller's promise.

@@ -1,0 +1,102 @@
+//! Undefined behaviour: the runs of `runs`, two at a time.
+//!
+//! Promises upward: `miri::NAME`, `asan::NAME`, `tsan::NAME` for each run; `miri::NAME::seeded::BUG` holds when Miri finds
+//! BUG. With `--all` the long runs too.
+//! Asks from below: a nightly toolchain with Miri and the sources of the standard library.
+
+use super::runs::{self, RUNS, Run, Tool};
+use crate::command::{execute, root, works};
+use crate::install;
+use crate::options::Options;
+use crate::report::Report;
+use crate::seeds;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// What rustup calls them.
+const COMPONENTS: [&str; 2] = ["miri", "rust-src"];
+
+/// The step `miri`.
+pub fn miri(options: &Options, report: &mut Report) {
+    step(options, report, |tool| tool == Tool::Miri);
+}
+
+/// The step `sanitizers`.
+pub fn sanitizers(options: &Options, report: &mut Report) {
+    step(options, report, |tool| tool != Tool::Miri);
+}
+
+fn step(options: &Options, report: &mut Report, of: fn(Tool) -> bool) {
+    let runs: Vec<&Run> = RUNS.iter().filter(|run| of(run.tool) && (options.all || !run.long)).collect();
+    if let Err(missing) = tools(options) {
+        return runs.iter().for_each(|run| report.skip(&run.full_name(), &missing));
+    }
+    let jobs: Vec<Job> = runs.into_iter().flat_map(jobs).collect();
+    for (name, verdict) in two_at_a_time(jobs) {
+        report.verdict(&name, verdict);
+    }
+}
+
+/// A run as it is, or with a bug.
+struct Job {
+    name: String,
+    run: &'static Run,
+    bug: Option<String>,
+}
+
+/// A run, and once more for each bug that its file names.
+fn jobs(run: &'static Run) -> Vec<Job> {
+    let text = run.seeds.map(|file| std::fs::read_to_string(root().join(file)).unwrap_or_default());
+    let bugs = text.map(|text| seeds::parse(&text).compiled).unwrap_or_default();
+    let plain = Job { name: run.full_name(), run, bug: None };
+    let seeded = |bug: String| Job { name: format!("{}::seeded::{bug}", run.full_name()), run, bug: Some(bug) };
+    std::iter::once(plain).chain(bugs.into_iter().map(seeded)).collect()
+}
+
+impl Job {
+    fn verdict(&self) -> Result<(), String> {
+        let mut command = self.run.command();
+        match &self.bug {
+            None => runs::judge(&execute(&self.name, &mut command)),
+            Some(bug) => {
+                // Miri has no wrapper for the workspace alone: what it builds with a bug lies beside what it builds without.
+                command.env("RUSTFLAGS", format!("--cfg {}", seeds::cfg(bug)));
+                runs::found(&execute(&self.name, &mut command))
+            }
+        }
+    }
+}
+
+/// Runs all, in their order, on two threads: interpreting uses one core each. Cargo lets one at a time build.
+fn two_at_a_time(jobs: Vec<Job>) -> Vec<(String, Result<(), String>)> {
+    let (queue, done) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some(job) = next() {
+            let verdict = job.verdict();
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((job.name, verdict));
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes sure that the toolchain and its components are there.
+fn tools(options: &Options) -> Result<(), String> {
+    install::nightly(options)?;
+    let words = ["component", "add", "--toolchain", "nightly", COMPONENTS[0], COMPONENTS[1]];
+    if !there() && options.install {
+        execute("miri-add", Command::new("rustup").args(words));
+    }
+    if there() { Ok(()) } else { Err(format!("rustup {}", words.join(" "))) }
+}
+
+fn there() -> bool {
+    let sysroot = crate::command::output_of("rustc", &["+nightly", "--print", "sysroot"]).unwrap_or_default();
+    let sources = PathBuf::from(sysroot.trim()).join("lib/rustlib/src/rust/library/std");
+    sources.is_dir() && works("cargo", &["+nightly", "miri", "--version"])
+}
