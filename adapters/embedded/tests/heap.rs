@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use terrace_embedded::{
     BadFree, Checked, Fast, FreeError, FreeQueue, Heap, InitError, QueueFull, RegionError, Small, heap_arena,
@@ -122,10 +122,10 @@ fn a_block_grows_where_it_is_or_moves_with_what_it_holds() {
 #[test]
 fn the_hook_makes_room_and_the_request_is_tried_again() {
     static HEAP: Heap<Fast, 2> = Heap::empty();
-    static CACHE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    static CACHE: Mutex<Vec<AtomicPtr<u8>>> = Mutex::new(Vec::new());
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 8192).expect("memory");
-    let fill = || HEAP.allocate(layout(1000)).map(|block| block.as_ptr().expose_provenance());
+    let fill = || HEAP.allocate(layout(1000)).map(|block| AtomicPtr::new(block.as_ptr()));
     CACHE.lock().expect("alone").extend(std::iter::from_fn(fill));
     let cached = CACHE.lock().expect("alone").len();
     assert!(cached >= 7, "{cached} blocks fill it");
@@ -134,8 +134,8 @@ fn the_hook_makes_room_and_the_request_is_tried_again() {
         assert_eq!(wanted, layout(3000));
         CALLS.fetch_add(1, Ordering::Relaxed);
         assert_eq!(HEAP.allocate(layout(4000)), None, "a request inside fails without calling us again");
-        let Some(address) = CACHE.lock().expect("alone").pop() else { return false };
-        let block = NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("a block");
+        let Some(block) = CACHE.lock().expect("alone").pop() else { return false };
+        let block = NonNull::new(block.into_inner()).expect("a block");
         // SAFETY: the cache gave it up.
         unsafe { HEAP.free(block, layout(1000)) };
         true

@@ -74,6 +74,8 @@ const EMBEDDED_ALL: &str = "-p terrace-embedded --features spin,allocator-api2,d
 /// Tests of several packages together.
 const SHARED: &str =
     "-p terrace-tests --test device_host --test device_ring --test heap_traces --test heap_nested --test first_fit";
+/// The whole stack over the simulated driver, and over numbers without memory.
+const SIMULATED: &str = "-p terrace-tests --test device_simcuda --test device_numbers --test device_streams";
 const TIERS: &str = "-p terrace-tiers --lib --test manager --test devices --test mapped";
 const FILE: &str = "-p terrace-file --lib";
 
@@ -121,7 +123,7 @@ pub const RUNS: &[Run] = &[
     Run { name: "tiers", targets: TIERS, long: true, ..ASAN },
     Run { name: "cuda", targets: "-p terrace-cuda --lib --test simulated", long: true, ..ASAN },
     Run { name: "simcuda", targets: "-p terrace-simcuda --lib --tests", long: true, ..ASAN },
-    Run { name: "devices", targets: "-p terrace-tests --test device_simcuda", long: true, ..ASAN },
+    Run { name: "devices", targets: SIMULATED, long: true, ..ASAN },
     Run { name: "benches", targets: "-p terrace-benches --lib", long: true, ..ASAN },
     // Not `resident`: the sanitizer's own memory is counted too.
     Run { name: "host", targets: "-p terrace-host --lib --test heaps --test global", long: true, ..TSAN },
