@@ -3,17 +3,23 @@
 use crate::{cache, class, large, space};
 use core::ptr::null_mut;
 
-/// A block of `bytes` bytes at a multiple of `align`, a power of two. Null, and the thread's `errno` says so, when there is no
-/// memory. O(1); large blocks O(log gaps).
+/// A block of `bytes` bytes at a multiple of `align`. Null, and the thread's `errno` says so, when there is no memory or
+/// `align` is no power of two. O(1); large blocks O(log gaps).
 #[inline(always)]
 pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
-    match class::serving(bytes, align) {
+    allocate_of(class::serving(bytes, align), bytes, align)
+}
+
+/// A block of the class that serves `bytes` at `align`.
+#[inline(always)]
+pub(crate) fn allocate_of(class: usize, bytes: usize, align: usize) -> *mut u8 {
+    match class {
         class::NONE => large::allocate(bytes, align, false),
         class => cache::allocate(class),
     }
 }
 
-/// The same at the alignment of every block, 16; classes of sizes up to 1 KiB come from a table.
+/// The same as [`allocate`] at the alignment of every block, 16; classes of sizes up to 1 KiB come from a table.
 #[inline(always)]
 pub fn allocate_small(bytes: usize) -> *mut u8 {
     if bytes <= 1024 { cache::allocate_steps((bytes + 15) >> 4) } else { allocate_larger(bytes) }
@@ -25,10 +31,15 @@ extern "C" fn allocate_larger(bytes: usize) -> *mut u8 {
     allocate(bytes, 16)
 }
 
-/// The same, its bytes all 0: of a large block, only pages that may hold something else are written.
+/// The same as [`allocate`], its bytes all 0: of a large block, only pages that may hold something else are written.
 #[inline(always)]
 pub fn allocate_zeroed(bytes: usize, align: usize) -> *mut u8 {
-    let class = class::serving(bytes, align);
+    allocate_zeroed_of(class::serving(bytes, align), bytes, align)
+}
+
+/// A block of zeros of the class that serves `bytes` at `align`.
+#[inline(always)]
+pub(crate) fn allocate_zeroed_of(class: usize, bytes: usize, align: usize) -> *mut u8 {
     if class == class::NONE {
         return large::allocate(bytes, align, true);
     }
@@ -81,9 +92,12 @@ extern "C" fn allocate_zeroed_larger(bytes: usize) -> *mut u8 {
     allocate_zeroed(bytes, 16)
 }
 
-/// A block at an alignment that is known only now, at least 16.
+/// The same as [`allocate`] at an alignment that is known only now, at least 16.
 #[inline(always)]
 pub fn allocate_aligned(bytes: usize, align: usize) -> *mut u8 {
+    if !align.is_power_of_two() {
+        return allocate_aligned_larger(bytes, align);
+    }
     // Rounded up as `class::padded` does; sizes up to 1 KiB are in the table. 0 bytes, and sums that wrap around, go on below.
     let padded = bytes.wrapping_add(align - 1) & align.wrapping_neg();
     if padded.wrapping_sub(1) < 1024 {

@@ -12,6 +12,8 @@
 //!
 //! Eight steps an octave: a block wastes at most 1/9 of itself, and 16 bytes are the least any alignment asks for.
 
+use core::alloc::Layout;
+
 /// Bytes of a page of most systems: what the kernel gives and takes. Larger pages are handled as several of these.
 pub const PAGE: usize = 4096;
 /// Bytes of a slice: the unit in which the window of addresses is dealt out, and the size of a span. 64 KiB hold 16 pages,
@@ -49,12 +51,12 @@ pub const fn align(class: usize) -> usize {
     1 << size(class).trailing_zeros()
 }
 
-/// The bytes to ask for so that a block of their class lies at a multiple of `align` (a power of two up to [`LARGEST`]): the
+/// The bytes to ask for, at most [`LARGEST`], so that a block of their class lies at a multiple of `align` (a power of two up to [`LARGEST`]): the
 /// next multiple of it. A class of that many bytes is a multiple of `align`: either its octave's step divides `align`, then
 /// it is exactly that long, or `align` divides the step, then it divides every size of the octave. Spans start at multiples
 /// of [`SLICE`], and their blocks at multiples of the class's size from there.
 #[inline(always)]
-pub const fn padded(bytes: usize, align: usize) -> usize {
+const fn padded(bytes: usize, align: usize) -> usize {
     if align <= 16 {
         bytes
     } else if bytes > LARGEST {
@@ -67,9 +69,20 @@ pub const fn padded(bytes: usize, align: usize) -> usize {
     }
 }
 
-/// The class that serves `bytes` at `align`; [`NONE`] when whole slices do.
+/// The class that serves `bytes` at `align`; [`NONE`] when whole slices do, or nothing does: `align` is no power of two.
 #[inline(always)]
 pub const fn serving(bytes: usize, align: usize) -> usize {
+    if align.is_power_of_two() { of_aligned(bytes, align) } else { NONE }
+}
+
+/// The class that serves a layout, whose alignment is known to be a power of two; [`NONE`] when whole slices do.
+#[inline(always)]
+pub(crate) const fn of_layout(layout: Layout) -> usize {
+    of_aligned(layout.size(), layout.align())
+}
+
+#[inline(always)]
+const fn of_aligned(bytes: usize, align: usize) -> usize {
     let padded = padded(bytes, align);
     if padded <= LARGEST && align <= LARGEST { of(padded) } else { NONE }
 }
@@ -169,6 +182,16 @@ mod tests {
         }
         assert_eq!(serving(10, 1 << 16), NONE);
         assert_eq!(serving(usize::MAX, 64), NONE);
+    }
+
+    #[test]
+    fn no_class_serves_an_alignment_that_is_no_power_of_two() {
+        let aligns = (0..4096usize).flat_map(|align| [align, align.wrapping_neg()]);
+        for align in aligns.filter(|align| !align.is_power_of_two()) {
+            for bytes in [0, 1, 16, 1040, 2000, 4096, 8192, LARGEST, usize::MAX] {
+                assert_eq!(serving(bytes, align), NONE, "{bytes} at {align:#x}");
+            }
+        }
     }
 
     #[test]

@@ -23,27 +23,27 @@ impl Global {
     }
 }
 
-// SAFETY: blocks hold the layout's size at its alignment (`class::serving`), are handed out once until they come back, and no
+// SAFETY: blocks hold the layout's size at its alignment (`class::of_layout`), are handed out once until they come back, and no
 // call panics.
 unsafe impl GlobalAlloc for Global {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        calls::allocate(layout.size(), layout.align())
+        calls::allocate_of(class::of_layout(layout), layout.size(), layout.align())
     }
 
     #[inline(always)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        cache::free(block, class::serving(layout.size(), layout.align()));
+        cache::free(block, class::of_layout(layout));
     }
 
     #[inline(always)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        calls::allocate_zeroed(layout.size(), layout.align())
+        calls::allocate_zeroed_of(class::of_layout(layout), layout.size(), layout.align())
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        let (before, after) = (class::serving(layout.size(), layout.align()), class::serving(bytes, layout.align()));
+        let (before, after) = (class::of_layout(layout), class::serving(bytes, layout.align()));
         if before == after && before != class::NONE {
             return block;
         }

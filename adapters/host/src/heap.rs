@@ -78,7 +78,7 @@ impl Heap {
     pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
         let _busy = thread::busy();
         purge::poll();
-        let class = class::serving(layout.size(), layout.align());
+        let class = class::of_layout(layout);
         let mut found = null_mut();
         if class == class::NONE {
             let slice = large::take(layout.size(), layout.align(), false)?;

@@ -16,10 +16,13 @@ use terrace_core::sync::{AtomicU32, AtomicUsize as Word};
 /// Least size that is moved by page tables: 64 pages. Copying fewer costs less than the two system calls' worth of faults.
 const RELOCATE: usize = 256 << 10;
 
-/// A block of `bytes` bytes at a multiple of `align`, a power of two. Null when there is no memory.
+/// A block of `bytes` bytes at a multiple of `align`. Null when there is no memory, or `align` is no power of two.
 #[cold]
 #[inline(never)]
 pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
+    if !align.is_power_of_two() {
+        return slow::out_of_memory();
+    }
     if let Some(block) = signal::allocate(bytes, align) {
         if zeroed && !block.is_null() {
             // SAFETY: a block of at least so many bytes.
@@ -220,7 +223,7 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let Some(tables) = tables().filter(|_| bytes > class::LARGEST && bytes <= isize::MAX as usize - SLICE) else {
         return core::ptr::null_mut();
     };
-    if emergency::usable(block).is_some() || align > SLICE || signal::is_inside() {
+    if emergency::usable(block).is_some() || align > SLICE || !align.is_power_of_two() || signal::is_inside() {
         return core::ptr::null_mut();
     }
     let _busy = thread::busy();

@@ -24,8 +24,8 @@
 //! | `class` | sizes and classes |
 //! | `tls`, `cache`, `slow`, `thread` | a thread's cache: the word that finds it, the fast paths, the slow ones, start and end |
 //! | `depot`, `shelf`, `ground`, `large` | what is behind it |
-//! | `space`, `place`, `bits`, `purge` | the window and its tables, where they lie, bits of slices and pages; giving memory back |
-//! | `fork`, `signal`, `emergency`, `lock`, `start` | what must hold when a process forks, a signal interrupts, threads wait, nothing is there yet |
+//! | `space`, `place`, `bits`, `purge`, `clock` | the window and its tables, where they lie, bits of slices and pages; giving memory back, and when |
+//! | `fork`, `signal`, `emergency`, `lock`, `word`, `start` | what must hold when a process forks, a signal interrupts, threads wait, nothing is there yet |
 //! | `os` | all that is asked of a system, one file for each |
 //!
 //! # Example
@@ -46,6 +46,7 @@ mod bits;
 mod cache;
 pub mod calls;
 pub mod class;
+mod clock;
 mod depot;
 mod emergency;
 mod fork;
@@ -67,6 +68,7 @@ mod start;
 mod stats;
 mod thread;
 mod tls;
+mod word;
 
 pub use global::Global;
 pub use heap::Heap;

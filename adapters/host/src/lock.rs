@@ -2,33 +2,27 @@
 //!
 //! Promises upward: `lock_api::RawMutex`; no allocation, no thread-local variable; the thread that forks may take locks that
 //! it holds for the fork again, so that handlers of the program which run between ours may allocate.
-//! Asks from below: [`os::wait`], [`os::wake`].
-//!
-//! The word is Drepper's ("Futexes Are Tricky", mutex 2): FREE, HELD, or CONTENDED: held, and somebody may sleep.
+//! Asks from below: [`word`](crate::word), [`os::wait`], [`os::wake`].
 
+use crate::word::Word;
 use crate::{fork, os};
-use core::sync::atomic::{AtomicU32, Ordering};
-
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const CONTENDED: u32 = 2;
 
 /// Looks before a thread sleeps: what the lock guards takes about a microsecond, a look about ten nanoseconds.
 const LOOKS: u32 = 100;
 
 /// The raw lock; see [`Lock`].
 #[derive(Debug)]
-pub struct RawLock(AtomicU32);
+pub struct RawLock(Word);
 
 /// A value behind the lock.
 pub type Lock<T> = lock_api::Mutex<RawLock, T>;
 
-// SAFETY: `lock` returns only after FREE was made HELD or CONTENDED by this thread, with acquire ordering, and `unlock` makes
-// it FREE with release ordering: one holder at a time, who sees what the last one did. The one exception is a thread that
-// forks, which holds every lock and is the only one that runs while it does (see `fork`).
+// SAFETY: `lock` returns only after this thread took the word, and `unlock` lets it go: one holder at a time, who sees what the
+// last one did (see `word`). The one exception is a thread that forks, which holds every lock and is the only one that runs
+// while it does (see `fork`).
 unsafe impl lock_api::RawMutex for RawLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the initial value of a lock, as lock_api asks for it")]
-    const INIT: Self = Self(AtomicU32::new(FREE));
+    const INIT: Self = Self(Word::new());
 
     type GuardMarker = lock_api::GuardNoSend;
 
@@ -41,7 +35,7 @@ unsafe impl lock_api::RawMutex for RawLock {
 
     #[inline]
     fn try_lock(&self) -> bool {
-        self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0.try_lock()
     }
 
     #[inline]
@@ -49,8 +43,8 @@ unsafe impl lock_api::RawMutex for RawLock {
         if fork::is_forking_here() {
             return;
         }
-        if self.0.swap(FREE, Ordering::Release) == CONTENDED {
-            os::wake(&self.0, 1);
+        if let Some(word) = self.0.unlock() {
+            os::wake(word, 1);
         }
     }
 }
@@ -63,12 +57,10 @@ impl RawLock {
         }
         for _ in 0..LOOKS {
             core::hint::spin_loop();
-            if self.0.load(Ordering::Relaxed) == FREE && lock_api::RawMutex::try_lock(self) {
+            if self.0.is_free() && self.0.try_lock() {
                 return;
             }
         }
-        while self.0.swap(CONTENDED, Ordering::Acquire) != FREE {
-            os::wait(&self.0, CONTENDED, 0);
-        }
+        self.0.lock(|word, seen| os::wait(word, seen, 0));
     }
 }

@@ -3,7 +3,8 @@
 //! Promises upward: what is free longer than two delays is given back by the next call that is not served by a thread's
 //! cache alone, by [`trim`], or by the background thread; pages inside spans too. A tick costs O(slices mapped / 64) and what
 //! it gives back.
-//! Asks from below: the bits of slices, [`ground::purge`], the shelves.
+//! Asks from below: the bits of slices, [`ground::purge`], the shelves; [`clock`](crate::clock) for what passes
+//! between threads.
 //!
 //! ```text
 //! a free marks its slice     young ──tick──> old ──tick──> ripe: lost nothing since, so it is purged
@@ -13,37 +14,45 @@
 //! old slices alike: nobody touched anything in between.
 
 use crate::class;
+use crate::clock::{Clock, NEVER};
 use crate::shelf::SHELVES;
 use crate::space::{Tables, mapped, tables};
 use crate::{class::SLICE, depot, fork, ground, heap, large, os, settings, signal, slow, thread};
 use core::ffi::c_void;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicIsize};
 
-/// When the next tick is due, in milliseconds; `NEVER` when nothing waits for one.
-static DEADLINE: AtomicU64 = AtomicU64::new(NEVER);
-const NEVER: u64 = u64::MAX;
-/// Whether somebody ticks now.
-static TICKING: AtomicBool = AtomicBool::new(false);
-/// The background thread: none, running; and what it sleeps on.
+static CLOCK: Clock = Clock::new();
+/// Whether the background thread runs, or is about to. Made so before the bell is rung, and read after: who does not see it
+/// rang before the thread began, which then reads the deadline.
 static THREAD: AtomicBool = AtomicBool::new(false);
-static BELL: AtomicU32 = AtomicU32::new(0);
 
-/// Says that something became free.
+/// Milliseconds since some moment, as the clock counts them.
+fn now() -> usize {
+    os::milliseconds() as usize
+}
+
+/// Sets the deadline, and wakes the background thread, which may sleep without one.
+fn set(deadline: usize) {
+    CLOCK.set(deadline);
+    if THREAD.load(Relaxed) {
+        os::wake(CLOCK.bell().0, 1);
+    }
+}
+
+/// Says that something became free, after it did.
 pub fn note() {
-    if DEADLINE.load(Relaxed) != NEVER {
+    if !CLOCK.note() {
         return;
     }
     let Some(delay) = settings::purge_delay() else { return };
     // Near the limit nothing waits.
     let delay = if ground::is_tight() { 0 } else { delay };
-    DEADLINE.store(os::milliseconds() + delay, Relaxed);
-    if settings::background() && !signal::is_inside() {
-        if !THREAD.swap(true, Relaxed) && !os::spawn(background) {
-            THREAD.store(false, Relaxed);
-        }
-        BELL.fetch_add(1, Release);
-        os::wake(&BELL, 1);
+    let wanted = settings::background() && !signal::is_inside();
+    let starts = wanted && !THREAD.swap(true, Relaxed);
+    set(now() + delay as usize);
+    if starts && !os::spawn(background) {
+        THREAD.store(false, Relaxed);
     }
 }
 
@@ -53,7 +62,7 @@ pub fn poll() {
     if !signal::is_inside() {
         signal::settle();
     }
-    if DEADLINE.load(Relaxed) != NEVER {
+    if CLOCK.deadline() != NEVER {
         poll_clock();
     }
 }
@@ -74,13 +83,13 @@ pub fn waiting(bytes: isize) {
 /// Whether so much waits for the clock, a quarter of what is in use and 32 MiB, that every call should look at it: the next
 /// may be the last for a long time. It costs some ten nanoseconds a call, for two delays at most.
 pub fn is_watched() -> bool {
-    DEADLINE.load(Relaxed) != NEVER && WAITING.load(Relaxed) > WATCHED + (ground::in_use() / 4) as isize
+    CLOCK.deadline() != NEVER && WAITING.load(Relaxed) > WATCHED + (ground::in_use() / 4) as isize
 }
 
 #[cold]
 fn poll_clock() {
-    let now = os::milliseconds();
-    if now >= DEADLINE.load(Relaxed) {
+    let now = now();
+    if now >= CLOCK.deadline() {
         tick(now, false);
     }
 }
@@ -89,7 +98,7 @@ fn poll_clock() {
 pub fn trim() -> bool {
     let _busy = thread::busy();
     let before = ground::counts().purged;
-    tick(os::milliseconds(), true);
+    tick(now(), true);
     ground::counts().purged > before
 }
 
@@ -104,16 +113,16 @@ pub fn everything() {
 }
 
 /// Gives back what has been free long enough, or all of it. Where somebody else does so just now, all means after him.
-fn tick(now: u64, all: bool) {
-    while TICKING.swap(true, Acquire) {
+fn tick(now: usize, all: bool) {
+    while !CLOCK.begin() {
         // Before a fork nobody ticks, and the thread that forks would wait for itself.
         if !all || fork::is_forking_here() {
             return;
         }
         os::yield_now();
     }
-    let due = DEADLINE.swap(NEVER, Relaxed);
-    let delay = settings::purge_delay().unwrap_or(0);
+    let due = CLOCK.take();
+    let delay = settings::purge_delay().unwrap_or(0) as usize;
     let all = all || ground::is_tight();
     everything();
     if let Some(tables) = tables() {
@@ -121,12 +130,12 @@ fn tick(now: u64, all: bool) {
         ground::purge(|word| tables.ripe.get(word).map_or(0, |bits| bits.load(Relaxed)));
         purge_spans(tables);
         if left && settings::purge_delay().is_some() {
-            DEADLINE.store(now + delay, Relaxed);
+            set(now + delay);
         } else {
             WAITING.store(0, Relaxed);
         }
     }
-    TICKING.store(false, Release);
+    CLOCK.end();
 }
 
 /// Young slices become old ones, and old ones ripe; with `late` both ripe. Whether any are old now.
@@ -173,22 +182,22 @@ fn purge_spans(tables: &Tables) {
 /// Sleeps until something is free, then until it is time.
 extern "C" fn background(_: *mut c_void) -> *mut c_void {
     loop {
-        let seen = BELL.load(Acquire);
-        let deadline = DEADLINE.load(Relaxed);
-        let now = os::milliseconds();
+        let (bell, seen) = CLOCK.bell();
+        let deadline = CLOCK.deadline();
+        let now = now();
         if deadline == NEVER {
-            os::wait(&BELL, seen, 0);
+            os::wait(bell, seen, 0);
         } else if now >= deadline {
             tick(now, false);
         } else {
-            os::wait(&BELL, seen, (deadline - now).min(60_000) as u32);
+            os::wait(bell, seen, (deadline - now).min(60_000) as u32);
         }
     }
 }
 
 /// Waits until nobody ticks, and lets nobody begin: before a fork.
 pub fn hold() {
-    while TICKING.swap(true, Acquire) {
+    while !CLOCK.begin() {
         os::yield_now();
     }
 }
@@ -197,7 +206,7 @@ pub fn hold() {
 pub fn release(is_child: bool) {
     if is_child {
         THREAD.store(false, Relaxed);
-        DEADLINE.store(NEVER, Relaxed);
+        CLOCK.forget();
     }
-    TICKING.store(false, Release);
+    CLOCK.end();
 }

@@ -3,7 +3,7 @@
 use super::unix::READ_WRITE;
 use super::{errno, set_errno};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use terrace_core::sync::{AtomicU32, Ordering::Relaxed};
 
 /// Maps `bytes` bytes of zeros at `address`, or not at all: the address is a hint here, and what comes elsewhere goes back.
 pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {

@@ -4,7 +4,7 @@ use super::unix::READ_WRITE;
 use super::{Relocation, errno, set_errno};
 use core::ffi::CStr;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU32;
+use terrace_core::sync::AtomicU32;
 
 /// Maps `bytes` bytes of zeros at `address`, or not at all. An older kernel takes the address as a hint: what it maps
 /// elsewhere is given back.

@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_void};
 use core::ptr::{NonNull, null, null_mut};
-use core::sync::atomic::AtomicU32;
+use terrace_core::sync::AtomicU32;
 use windows_sys::Win32::Foundation::{GetLastError, SetLastError};
 use windows_sys::Win32::Storage::FileSystem::WriteFile;
 use windows_sys::Win32::System::Console::{GetStdHandle, STD_ERROR_HANDLE};

@@ -1,0 +1,41 @@
+//! Alignments that are no power of two, which only a `Layout` excludes: no class serves them and no block is given.
+#![forbid(unsafe_code)]
+
+use terrace_host::{Global, calls, class};
+
+#[global_allocator]
+static A: Global = Global::new();
+
+const SIZES: [usize; 7] = [0, 1, 100, 1040, 2000, 4096, 8192];
+
+/// Small ones, and those near the last address, whose sums with a size wrap around.
+fn alignments() -> impl Iterator<Item = usize> {
+    (0..4096).chain((1..4096).map(usize::wrapping_neg))
+}
+
+#[test]
+fn no_class_is_smaller_than_the_bytes_it_serves() {
+    for align in alignments() {
+        for bytes in SIZES {
+            let class = class::serving(bytes, align);
+            assert!(
+                class < class::COUNT && (class == class::NONE || class::size(class) >= bytes),
+                "{bytes} at {align:#x}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_is_given_or_written_at_an_alignment_that_is_no_power_of_two() {
+    let kept: Vec<_> = (0..4000).map(|_| Box::new([7u8; 16])).collect();
+    let kept: Vec<_> = kept.into_iter().step_by(2).collect();
+    for align in alignments().filter(|align| !align.is_power_of_two()) {
+        for bytes in SIZES {
+            let blocks =
+                [calls::allocate, calls::allocate_zeroed, calls::allocate_aligned].map(|call| call(bytes, align));
+            assert!(blocks.iter().all(|block| block.is_null()), "{bytes} at {align:#x}: {blocks:?}");
+        }
+    }
+    assert!(kept.iter().all(|block| **block == [7; 16]), "a box of somebody else was written to");
+}
