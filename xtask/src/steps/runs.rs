@@ -72,8 +72,7 @@ const DEVICE: &str = "-p terrace-tests --test device_host";
 /// Also what Miri cannot link.
 const EMBEDDED_ALL: &str = "-p terrace-embedded --features spin,allocator-api2,defmt,embedded-hal --lib --tests";
 /// Tests of several packages together.
-const SHARED: &str =
-    "-p terrace-tests --test device_host --test device_ring --test heap_traces --test heap_nested --test first_fit";
+const SHARED: &str = "-p terrace-tests --test device_host --test device_ring --test device_pinned --test device_streams --test heap_traces --test heap_nested --test first_fit";
 /// The whole stack over the simulated driver, and over numbers without memory.
 const SIMULATED: &str = "-p terrace-tests --test device_simcuda --test device_numbers --test device_streams";
 const TIERS: &str = "-p terrace-tiers --lib --test manager --test devices --test mapped";
@@ -83,6 +82,8 @@ const FILE: &str = "-p terrace-file --lib";
 const SMALL: &str = "--skip large:: --skip reach";
 const DEVICE_TESTS: &str = "wrapped what_was copies_within unified pinned_memory_is_the registration buffers_hold user_s \
     transfers_m transfers_a threads_share managed";
+/// Without an engine's lanes, whose threads look for work all the time.
+const LATE: &str = "calls:: memory_that nothing_is turns:: owned::a_copy owned::a_pinned";
 const FILE_TESTS: &str = "frame:: task:: extent:: a_whole_block";
 
 /// All. What takes more than two minutes of one core is long.
@@ -112,6 +113,8 @@ pub const RUNS: &[Run] = &[
     Run { name: "embedded-tree", targets: EMBEDDED, flags: TREE, long: true, ..RUN },
     Run { name: "embedded-long", targets: EMBEDDED, flags: MANY_SEEDS, long: true, ..RUN },
     Run { name: "device", targets: DEVICE, tests: DEVICE_TESTS, flags: EXPOSED, ..RUN },
+    Run { name: "late", targets: "-p terrace-device --test late", tests: LATE, flags: EXPOSED, ..RUN },
+    Run { name: "waiting", targets: "-p terrace --test waiting --test buffers", ..RUN },
     Run { name: "device-tree", targets: DEVICE, flags: EXPOSED_TREE, long: true, ..RUN },
     Run { name: "device-long", targets: DEVICE, flags: EXPOSED, long: true, ..RUN },
     Run { name: "file", targets: FILE, tests: FILE_TESTS, ..RUN },
@@ -125,6 +128,7 @@ pub const RUNS: &[Run] = &[
     Run { name: "simcuda", targets: "-p terrace-simcuda --lib --tests", long: true, ..ASAN },
     Run { name: "devices", targets: SIMULATED, long: true, ..ASAN },
     Run { name: "benches", targets: "-p terrace-benches --lib", long: true, ..ASAN },
+    Run { name: "shared", targets: "-p terrace-device --test shared", ..TSAN },
     // Not `resident`: the sanitizer's own memory is counted too.
     Run { name: "host", targets: "-p terrace-host --lib --test heaps --test global", long: true, ..TSAN },
     Run { name: "file", targets: "-p terrace-file --lib --test engines --test store", long: true, ..TSAN },
