@@ -23,7 +23,7 @@
 //! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
 //! | `fences`, `source`, `stage` | who may have what when; pages and segments; what bytes pass through |
-//! | `backend`, `capability`, `fault`, `hint` | what is asked of a device, what it can do, what it says when it refuses |
+//! | `backend`, `handles`, `capability`, `fault`, `hint` | what is asked of a device, what it can do, what it says when it refuses |
 //! | `host` | the host as a device |
 //! | `loss`, `fork`, `calm` | devices that are gone, processes that forked, panics that go no further |
 //!
@@ -53,6 +53,7 @@ mod fault;
 mod fences;
 pub mod fork;
 mod front;
+mod handles;
 mod hint;
 mod host;
 mod loss;
