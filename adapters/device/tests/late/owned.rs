@@ -11,7 +11,7 @@ fn nothing_went(late: &Late) {
 
 #[test]
 fn a_pinned_copy_that_nobody_can_vouch_for_keeps_its_memory() {
-    for reason in REFUSALS {
+    for &reason in REFUSALS {
         let (late, device, stream, _) = ground();
         let other = device.stream().expect("another stream");
         let mut buffer = DeviceBuffer::<u8>::new(&device, &other, LEN).expect("memory");
@@ -26,7 +26,7 @@ fn a_pinned_copy_that_nobody_can_vouch_for_keeps_its_memory() {
 
 #[test]
 fn a_copy_of_registered_memory_that_was_refused_comes_back_done_or_not_at_all() {
-    for reason in REFUSALS {
+    for &reason in REFUSALS {
         let (late, device, stream, buffer) = ground();
         let own = RegisteredBuffer::new(&device, &stream, vec![9_u8; LEN]).expect("registered");
         late.refuse_falsely(true);
@@ -44,7 +44,7 @@ fn a_copy_of_registered_memory_that_was_refused_comes_back_done_or_not_at_all() 
 /// The driver has pinned buffers themselves: they stay with it. Of a `Vec` it has nothing, which comes back from a lost device.
 #[test]
 fn a_transfer_keeps_what_the_driver_has_and_gives_back_the_rest() {
-    for reason in REFUSALS {
+    for &reason in REFUSALS {
         let (late, device, stream, buffer) = ground();
         let engine = engine(&device);
         let pinned = PinnedBuffer::<u8>::new(&device, &stream, LEN).expect("pinned memory");
