@@ -13,7 +13,7 @@ fn page() -> usize {
 /// `bytes` bytes at a multiple of `align`; null and `EINVAL` when that is no power of two.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
-    if align.is_power_of_two() { calls::allocate_aligned(bytes, align.max(16)).cast() } else { refuse(libc::EINVAL) }
+    if align.is_power_of_two() { calls::allocate_aligned(bytes, align).cast() } else { refuse(libc::EINVAL) }
 }
 
 /// The same; sizes that are no multiple of the alignment are served too, as C17 allows.
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn posix_memalign(block: *mut *mut c_void, align: usize, b
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: see above.
     let before = unsafe { *errno };
-    let found = calls::allocate_aligned(bytes, align.max(16));
+    let found = calls::allocate_aligned(bytes, align);
     if found.is_null() {
         // SAFETY: see above.
         unsafe { *errno = before };

@@ -92,8 +92,8 @@ fn new(bytes: usize) -> *mut c_void {
 
 #[inline(always)]
 fn new_aligned(bytes: usize, align: usize) -> *mut c_void {
-    let block = calls::allocate_aligned(bytes, align.max(16));
-    if block.is_null() { new_or_throw(bytes, align.max(16)) } else { block.cast() }
+    let block = calls::allocate_aligned(bytes, align);
+    if block.is_null() { new_or_throw(bytes, align) } else { block.cast() }
 }
 
 /// `operator new(size_t)`

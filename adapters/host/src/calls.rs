@@ -92,12 +92,13 @@ extern "C" fn allocate_zeroed_larger(bytes: usize) -> *mut u8 {
     allocate_zeroed(bytes, 16)
 }
 
-/// The same as [`allocate`] at an alignment that is known only now, at least 16.
+/// The same as [`allocate`] at an alignment that is known only now.
 #[inline(always)]
 pub fn allocate_aligned(bytes: usize, align: usize) -> *mut u8 {
     if !align.is_power_of_two() {
         return allocate_aligned_larger(bytes, align);
     }
+    let align = align.max(16);
     // Rounded up as `class::padded` does; sizes up to 1 KiB are in the table. 0 bytes, and sums that wrap around, go on below.
     let padded = bytes.wrapping_add(align - 1) & align.wrapping_neg();
     if padded.wrapping_sub(1) < 1024 {

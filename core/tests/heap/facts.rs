@@ -1,7 +1,7 @@
 //! What the heap promises in numbers, and who goes where: small stories with known ends.
 
 use crate::world::shadow::Shadow;
-use crate::world::{Kind, Probing, plain_kinds, told};
+use crate::world::{Kind, Unusual, plain_kinds, told};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use terrace_core::heap::Packed;
@@ -258,7 +258,7 @@ fn a_search_in_the_own_list_finds_the_third_block_and_not_the_fourth() {
     let exact = usize::BITS as usize;
     // All of one list, the smaller ones looked at first: the request fits the first freed alone.
     for (smaller, found) in [(0, true), (1, true), (2, true), (3, false)] {
-        let mut shadow = Shadow::with(Kind::plain::<Probing<Packed>, 1>(), 16 << 10);
+        let mut shadow = Shadow::with(Kind::plain::<Unusual<Packed, true, false, 3>, 1>(), 16 << 10);
         let blocks: Vec<_> = (0..4)
             .map(|i| {
                 let [block, _wall] = take(&mut shadow, [exact + 3 - i, 1]);

@@ -71,23 +71,28 @@ impl Kind {
     }
 }
 
-/// What no configuration of the library is: a few blocks of a request's own list are looked at, and the block freed last
-/// goes into one.
+/// What no configuration of the library is, as `Config` is a safe trait: any of its constants beside any other.
 #[derive(Clone, Copy, Debug)]
-pub struct Probing<R>(PhantomData<R>);
+pub struct Unusual<R, const VICTIM: bool, const LAST: bool, const PROBES: u32>(PhantomData<R>);
 
-impl<R: Records> Config for Probing<R> {
+impl<R: Records, const VICTIM: bool, const LAST: bool, const PROBES: u32> Config for Unusual<R, VICTIM, LAST, PROBES> {
     type Records = R;
-    const VICTIM: bool = true;
-    const LAST: bool = false;
-    const PROBES: u32 = 3;
+    const VICTIM: bool = VICTIM;
+    const LAST: bool = LAST;
+    const PROBES: u32 = PROBES;
     const CHECKED: bool = false;
 }
 
-fn with_records<R: Records + 'static>() -> [Kind; 14] {
+fn with_records<R: Records + 'static>() -> [Kind; 20] {
     [
-        Kind::plain::<Probing<R>, 1>(),
-        Kind::plain::<Checked<Probing<R>>, 3>(),
+        Kind::plain::<Unusual<R, true, false, 0>, 1>(),
+        Kind::plain::<Unusual<R, true, false, 3>, 1>(),
+        Kind::plain::<Unusual<R, true, false, { u32::MAX }>, 1>(),
+        Kind::plain::<Unusual<R, true, true, 0>, 1>(),
+        Kind::plain::<Unusual<R, true, true, { u32::MAX }>, 3>(),
+        Kind::plain::<Unusual<R, false, false, 9>, 1>(),
+        Kind::plain::<Checked<Unusual<R, true, false, 3>>, 3>(),
+        Kind::header::<Unusual<R, false, false, { u32::MAX }>, 1>(),
         Kind::plain::<Fast<R>, 1>(),
         Kind::plain::<Fast<R>, 3>(),
         Kind::plain::<Small<R>, 1>(),
