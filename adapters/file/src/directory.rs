@@ -21,6 +21,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use terrace_fork::Process;
 
 /// The file whose lock says that a directory is in use, as the lock of the directory itself does: file systems over a network
 /// lock files only. The file is never removed: another process may wait for its lock.
@@ -61,6 +62,7 @@ pub struct Directory {
     engine: Arc<dyn Engine>,
     /// Locked while this lives.
     _lock: OwnedFd,
+    process: Process,
 }
 
 /// Where completions go.
@@ -141,7 +143,15 @@ impl Directory {
         let mail = Arc::new(Mail { waiting: Mutex::default(), tasks: tasks.clone() });
         let engine = engine(kind, &mail).map_err(|error| fault("engine", error.raw_os_error()))?;
         tasks.driven_by(Arc::downgrade(&engine) as Weak<dyn Driver>);
-        Ok(Self { path: path.into(), names, files: Mutex::default(), mail, engine, _lock: lock })
+        Ok(Self {
+            path: path.into(),
+            names,
+            files: Mutex::default(),
+            mail,
+            engine,
+            _lock: lock,
+            process: Process::current(),
+        })
     }
 
     /// Bytes that this user may still write there; 0 where the system does not say.
@@ -266,6 +276,9 @@ fn engine(kind: EngineKind, mail: &Arc<Mail>) -> std::io::Result<Arc<dyn Engine>
 
 impl Disk for Directory {
     fn files(&self) -> Result<Vec<(File, u64)>, FileFault> {
+        if !self.process.is_current() {
+            return Err(FileFault::forked("list"));
+        }
         let told = |error: Errno| self.fault("list", &self.path, error.raw_os_error());
         let mut files = Vec::new();
         for entry in Dir::read_from(&self.names).map_err(told)? {
@@ -280,6 +293,9 @@ impl Disk for Directory {
     }
 
     fn submit(&self, order: Order, reply: Reply) {
+        if !self.process.is_current() {
+            return drop(reply.send(Answer::plain(Err(FileFault::forked("submit")))));
+        }
         if matches!(order, Order::Create { .. } | Order::Remove { .. } | Order::SyncNames) {
             // These take long, here: who waits for what has ended is woken first.
             crate::wait::wake();

@@ -6,6 +6,7 @@
 
 use crate::fault::{FileFault, Reason};
 use crate::frame::Frame;
+use crate::notify::quietly;
 use futures_channel::oneshot;
 use std::fmt;
 
@@ -114,7 +115,7 @@ impl Answer {
     }
 }
 
-/// Where the answer goes. Dropped without one, the asker learns that the disk is gone.
+/// Where the answer goes. Dropped without one, also by a disk that panics, the asker learns that the disk is gone.
 pub type Reply = oneshot::Sender<Answer>;
 
 /// Does orders.
@@ -132,7 +133,8 @@ pub trait Disk: Send + Sync + 'static {
 /// Asks at once; the answer can be waited for.
 pub(crate) fn ask(disk: &dyn Disk, order: Order) -> impl Future<Output = Answer> + use<> {
     let (reply, answer) = oneshot::channel();
-    disk.submit(order, reply);
+    // One that panics has answered already, or drops the reply: that is an answer too.
+    quietly(|| disk.submit(order, reply));
     let gone = || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: Reason::Closed };
     async move { answer.await.unwrap_or_else(|_| Answer { result: Err(gone()), frame: None }) }
 }

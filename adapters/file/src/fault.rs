@@ -33,6 +33,8 @@ pub enum Reason {
     NoDirectory,
     /// It is closed.
     Closed,
+    /// This is a forked child of the process that opened it.
+    Forked,
     /// Anything else.
     Other,
 }
@@ -74,6 +76,11 @@ pub(crate) fn reason(code: i32) -> Reason {
 }
 
 impl FileFault {
+    /// A refusal in a child of the process that opened it.
+    pub(crate) fn forked(call: &'static str) -> Self {
+        Self { call, file: "what the parent opened".into(), offset: 0, code: 0, reason: Reason::Forked }
+    }
+
     /// A refusal with the system's number.
     pub(crate) fn new(call: &'static str, file: &str, offset: u64, code: i32) -> Self {
         Self { call, file: file.into(), offset, code, reason: reason(code) }
@@ -96,6 +103,7 @@ impl fmt::Display for FileFault {
             Reason::Untrusted => "not a regular file of this user with a single link: move it away",
             Reason::NoDirectory => "not a directory: use another path",
             Reason::Closed => "closed",
+            Reason::Forked => "not usable in a forked child: open a directory of its own in the child",
             Reason::Other => "failed",
         };
         write!(f, "{call} of {file} at {offset}: {what}")?;

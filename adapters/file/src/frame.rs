@@ -5,7 +5,7 @@
 //! given; a frame that goes back keeps its pages.
 //! Asks from below: one mapping of the system's, dealt out by the core's range allocator.
 
-use event_listener::Event;
+use crate::notify::Notify;
 #[cfg(not(miri))]
 use rustix::mm::{Advice, madvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -13,7 +13,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
-use terrace_core::{AllocError, Allocator, Block, GoodFit, Owner, Range, Request, Slot};
+use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Owner, Range, Request, Slot};
+use terrace_fork::Process;
 
 /// Alignment of frames: what every disk takes.
 pub const ALIGN: usize = 4096;
@@ -35,7 +36,8 @@ struct Shared {
     bytes: usize,
     range: Mutex<Range<Vec<Slot>, GoodFit>>,
     /// Told when a frame comes back.
-    back: Event,
+    back: Notify,
+    process: Process,
 }
 
 // SAFETY: the pointers name a mapping that belongs to `Shared` until it is dropped; what is dealt out is one frame's alone.
@@ -71,7 +73,15 @@ impl Frames {
         #[cfg(not(miri))]
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         Ok(Self {
-            shared: Arc::new(Shared { mapping, mapped, base, bytes, range: Mutex::new(range), back: Event::new() }),
+            shared: Arc::new(Shared {
+                mapping,
+                mapped,
+                base,
+                bytes,
+                range: Mutex::new(range),
+                back: Notify::new(),
+                process: Process::current(),
+            }),
         })
     }
 
@@ -79,8 +89,12 @@ impl Frames {
     ///
     /// # Errors
     /// That there is no room: frames must come back first. It says what was asked and what the largest would be.
+    /// [`Cause::SourceFailed`] in a forked child.
     pub fn take(&self, bytes: usize) -> Result<Frame, AllocError> {
-        let len = bytes.max(1).next_multiple_of(ALIGN);
+        let short = |cause| AllocError::new(cause, bytes as u64);
+        // The lock may be a thread's that is not in this child.
+        self.shared.is_own().ok_or(short(Cause::SourceFailed))?;
+        let len = bytes.max(1).checked_next_multiple_of(ALIGN).ok_or(short(Cause::TooLarge))?;
         let block = self.range().allocate(Request::new(len as u64))?;
         let offset = block.address as usize - ALIGN;
         // SAFETY: the range deals out `bytes` bytes from `base` on.
@@ -91,8 +105,9 @@ impl Frames {
     /// The same, when there is room: others must give frames back first.
     ///
     /// # Errors
-    /// Bytes of room in all, when that is less than was asked for.
+    /// Bytes of room in all, when that is less than was asked for; none in a forked child.
     pub async fn wait(&self, bytes: usize) -> Result<Frame, usize> {
+        self.shared.is_own().ok_or(0usize)?;
         if bytes > self.shared.bytes {
             return Err(self.shared.bytes);
         }
@@ -111,7 +126,8 @@ impl Frames {
 
     /// Bytes that frames hold now, and room for them in all.
     pub fn usage(&self) -> (usize, usize) {
-        (self.range().stats().in_use as usize, self.shared.bytes)
+        let used = self.shared.is_own().map_or(0, |()| self.range().stats().in_use as usize);
+        (used, self.shared.bytes)
     }
 
     fn range(&self) -> std::sync::MutexGuard<'_, Range<Vec<Slot>, GoodFit>> {
@@ -122,6 +138,13 @@ impl Frames {
 impl fmt::Debug for Frames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Frames").field("usage", &self.usage()).finish()
+    }
+}
+
+impl Shared {
+    /// `None` in a forked child.
+    fn is_own(&self) -> Option<()> {
+        self.process.is_current().then_some(())
     }
 }
 
@@ -171,12 +194,15 @@ impl DerefMut for Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
+        if self.shared.is_own().is_none() {
+            return;
+        }
         let mut range = self.shared.range.lock().unwrap_or_else(PoisonError::into_inner);
         // Refused only for a name that is not live, and this one is.
         let _ = range.free(self.block, Owner(0));
         drop(range);
         // All: what came back may do for several, or for none but the last.
-        self.shared.back.notify(usize::MAX);
+        self.shared.back.notify();
     }
 }
 
@@ -217,5 +243,17 @@ mod tests {
         let mut frame = Frames::new(1).expect("a mapping").take(1).expect("a page");
         frame.fill(7);
         assert_eq!(frame[ALIGN - 1], 7);
+    }
+
+    #[test]
+    fn no_number_of_bytes_is_too_large_to_be_refused() {
+        let frames = Frames::new(4 << 20).expect("a mapping");
+        for bytes in [usize::MAX, usize::MAX - 4094, usize::MAX - 4095, usize::MAX / 2, (4 << 20) + 1] {
+            let refused = frames.take(bytes).expect_err("more than there is");
+            assert!(refused.asked >= bytes as u64, "{refused}");
+            let waits = futures_lite::future::poll_once(frames.wait(bytes));
+            assert_eq!(futures_lite::future::block_on(waits).map(|got| got.map(drop)), Some(Err(4 << 20)));
+        }
+        assert_eq!(frames.usage(), (0, 4 << 20));
     }
 }

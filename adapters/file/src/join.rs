@@ -1,32 +1,89 @@
 //! The end of a task, as who began it sees it.
 //!
+//! Promises upward: wakers of who waits are kept by [`Notify`], and by nothing else: the task itself has none, as its library
+//! aborts when one panics.
 //! Asks from below: somebody who runs tasks.
 
+use crate::notify::{Notified, Notify};
 use crate::wait::wait;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use terrace_fork::Process;
 
 /// The end of a task. Dropped, the task goes on.
 #[must_use = "the task goes on, but nobody learns what came of it"]
 pub struct Join<T> {
-    task: Option<async_task::Task<std::thread::Result<T>>>,
+    task: Option<async_task::Task<()>>,
+    ended: Notified<Arc<Ended<T>>>,
     /// Whether the task does not go on.
     cancels: bool,
+    process: Process,
+    in_child: Option<fn() -> T>,
+}
+
+/// What came of a task: its result, or what it panicked with.
+struct Ended<T> {
+    outcome: Mutex<Option<std::thread::Result<T>>>,
+    told: Notify,
+}
+
+impl<T> Ended<T> {
+    fn outcome(&self) -> MutexGuard<'_, Option<std::thread::Result<T>>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> AsRef<Notify> for Ended<T> {
+    fn as_ref(&self) -> &Notify {
+        &self.told
+    }
+}
+
+/// Says what came of a task; dropped without a word, that the task was dropped.
+pub(crate) struct End<T>(Arc<Ended<T>>);
+
+impl<T> End<T> {
+    pub(crate) fn tell(self, outcome: std::thread::Result<T>) {
+        *self.0.outcome() = Some(outcome);
+    }
+}
+
+impl<T> Drop for End<T> {
+    fn drop(&mut self) {
+        self.0.outcome().get_or_insert_with(|| Err(Box::new("the task was dropped before its end")));
+        self.0.told.notify();
+    }
 }
 
 impl<T> Join<T> {
-    pub(crate) fn new(task: async_task::Task<std::thread::Result<T>>) -> Self {
-        Self { task: Some(task), cancels: false }
+    /// Of a task of that process, which is still to be begun: what makes its end known.
+    pub(crate) fn new(process: Process) -> (End<T>, Self) {
+        let ended = Arc::new(Ended { outcome: Mutex::new(None), told: Notify::new() });
+        let listens = Notified::new(Arc::clone(&ended));
+        (End(ended), Self { task: None, ended: listens, cancels: false, process, in_child: None })
+    }
+
+    /// The task has begun.
+    pub(crate) fn of(mut self, task: async_task::Task<()>) -> Self {
+        self.task = Some(task);
+        self
     }
 
     /// Waits on this thread.
     ///
     /// # Panics
-    /// When the task did. On a thread that runs tasks it may wait for itself: there, `await` it.
+    /// When the task did; in a forked child, where the task is the parent's and [`in_child`](Self::in_child) was not called. On a thread that runs tasks it may wait for itself: there, `await` it.
     pub fn wait(self) -> T {
         wait(self, || false)
+    }
+
+    /// What who waits is told in a forked child of the process whose task it is: no task goes on there.
+    pub fn in_child(mut self, told: fn() -> T) -> Self {
+        self.in_child = Some(told);
+        self
     }
 
     /// Dropped, the task is not polled again: what it holds is dropped, where tasks are run.
@@ -40,10 +97,13 @@ impl<T> Future for Join<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let task = self.task.as_mut().expect("a task is not polled after its end");
-        let result = std::task::ready!(Pin::new(task).poll(context));
-        self.task = None;
-        match result {
+        if !self.process.is_current() {
+            // Nothing of what it waits for goes on here.
+            return Poll::Ready(self.in_child.expect("a task of a parent is not waited for in its forked child")());
+        }
+        std::task::ready!(Pin::new(&mut self.ended).poll(context));
+        let outcome = self.ended.to().outcome().take();
+        match outcome.expect("a task is not polled after its end") {
             Ok(value) => Poll::Ready(value),
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -53,6 +113,8 @@ impl<T> Future for Join<T> {
 impl<T> Drop for Join<T> {
     fn drop(&mut self) {
         match self.task.take() {
+            // Its task is the parent's.
+            Some(task) if !self.process.is_current() => std::mem::forget(task),
             Some(task) if self.cancels => drop(task),
             Some(task) => task.detach(),
             None => {}

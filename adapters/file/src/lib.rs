@@ -8,6 +8,8 @@
 //! | `request` | what is asked of an engine, and what comes of it |
 //! | `engine` | the system's ring, or threads |
 //! | `task` | what goes on by itself |
+//! | `notify` | futures that wait to be told |
+//! | `thread` | threads of ours |
 //! | `wait` | threads that wait, and when they are woken |
 //! | `disk` | what the store asks of the world: orders and answers |
 //! | `directory` | a disk: files of one directory, through an engine |
@@ -25,10 +27,12 @@ mod fault;
 mod frame;
 mod join;
 mod mapped;
+mod notify;
 mod request;
 mod slab;
 pub mod store;
 mod task;
+mod thread;
 mod wait;
 
 pub use directory::{Directory, EngineKind, Worker};
@@ -38,7 +42,9 @@ pub use fault::{FileFault, Reason};
 pub use frame::{ALIGN, Frame, Frames};
 pub use join::Join;
 pub use mapped::{Mapped, Stream, Usage};
+pub use notify::{Notified, Notify};
 pub use request::{Completion, Engine, Op, Request, Sink};
 pub use slab::Slab;
 pub use store::{Change, Object, Piece, Put, Store, StoreError, StoreOptions, StoreStats};
 pub use task::{Driver, Tasks, is_in_task};
+pub use thread::Thread;

@@ -60,6 +60,12 @@ impl Request {
         self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MOST) && aligned)
     }
 
+    /// The refusal in a forked child.
+    pub(crate) fn refuse_child(mut self) -> Completion {
+        let fault = FileFault::forked(self.op.call());
+        Completion { token: self.token, frame: self.frame.take(), result: Err(fault) }
+    }
+
     /// The refusal.
     pub(crate) fn refuse(mut self) -> Completion {
         let fault = self.slab.fault("request", self.offset, rustix::io::Errno::INVAL.raw_os_error());

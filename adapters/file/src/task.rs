@@ -8,6 +8,7 @@
 //! its own (`OWN`) only in [`Tasks::block_on`], and runs them before it does what blocks.
 
 use crate::join::Join;
+use crate::notify::quietly;
 use crate::wait::{Turn, wait};
 use async_task::Runnable;
 use std::cell::{Cell, RefCell};
@@ -17,6 +18,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
+use terrace_fork::Kept;
 
 /// Runs tasks, and moves what they wait for.
 pub trait Driver: Send + Sync {
@@ -78,7 +80,8 @@ pub struct Tasks {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    /// What is ready in the parent is not touched in a forked child.
+    state: Kept<Mutex<State>>,
     /// The first that is still there runs them.
     drivers: RwLock<Vec<Weak<dyn Driver>>>,
 }
@@ -97,6 +100,9 @@ impl Tasks {
 
     /// Says who runs them: of several the first, and when that one is gone the next. Tasks may outlive it, and do not keep it.
     pub fn driven_by(&self, driver: Weak<dyn Driver>) {
+        if !self.is_own() {
+            return;
+        }
         let mut drivers = self.shared.drivers.write().unwrap_or_else(PoisonError::into_inner);
         drivers.retain(|driver| driver.strong_count() > 0);
         drivers.push(driver);
@@ -107,20 +113,36 @@ impl Tasks {
         }
     }
 
+    /// Whether this process made it. In a forked child nothing is begun, and nothing runs: see [`Join::in_child`].
+    pub fn is_own(&self) -> bool {
+        self.shared.state.is_own()
+    }
+
     /// Begins a task.
     pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Join<T> {
+        let (end, join) = Join::new(self.shared.state.process());
+        if !self.is_own() {
+            return join;
+        }
         let queue = self.clone();
         let schedule = move |task| queue.push(task);
-        let caught = futures_lite::FutureExt::catch_unwind(AssertUnwindSafe(future));
-        let (runnable, task) = async_task::spawn(caught, schedule);
+        let work = async move {
+            end.tell(futures_lite::FutureExt::catch_unwind(AssertUnwindSafe(future)).await);
+        };
+        let (runnable, task) = async_task::spawn(work, schedule);
         runnable.schedule();
-        Join::new(task)
+        join.of(task)
     }
 
     fn push(&self, task: Runnable) {
-        if self.is_kept() {
-            return OWN.with_borrow_mut(|own| own.push_back(task));
+        if !self.is_own() {
+            return std::mem::forget(task);
         }
+        let task = match self.is_kept() {
+            true => keep(task),
+            false => Some(task),
+        };
+        let Some(task) = task else { return };
         let mut state = self.state();
         state.ready.push_back(task);
         let driven = std::mem::replace(&mut state.driven, true);
@@ -152,7 +174,7 @@ impl Tasks {
 
     /// Says that [`run`](Self::run) will be called soon: until then nobody is nudged.
     pub fn expect(&self) {
-        if !self.is_kept() {
+        if self.is_own() && !self.is_kept() {
             self.state().driven = true;
         }
     }
@@ -176,6 +198,9 @@ impl Tasks {
     /// # Panics
     /// When the future does.
     pub fn block_on<F: Future>(&self, begin: impl FnOnce() -> F) -> F::Output {
+        if !self.is_own() {
+            return wait(begin(), || false);
+        }
         let kept = KEEPS.get();
         let driver = self.driver().and_then(|driver| driver.helped().zip(Some(driver)));
         // Who helps one driver already lets others work for themselves.
@@ -191,6 +216,9 @@ impl Tasks {
     /// Polls one ready task: number `which` in the queue, counted round. False when none is ready. The order in which tasks
     /// are run is free: simulations choose it.
     pub fn run_one(&self, which: usize) -> bool {
+        if !self.is_own() {
+            return false;
+        }
         let mut state = self.state();
         let index = which % state.ready.len().max(1);
         let Some(task) = state.ready.remove(index) else {
@@ -204,7 +232,7 @@ impl Tasks {
 
     /// How many are ready.
     pub fn ready(&self) -> usize {
-        self.state().ready.len()
+        if self.is_own() { self.state().ready.len() } else { 0 }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -214,14 +242,22 @@ impl Tasks {
 
 fn poll(task: Runnable) {
     let before = POLLS.replace(true);
-    task.run();
+    // What was polled, or a result that nobody takes, may panic when it is dropped.
+    quietly(|| _ = task.run());
     POLLS.set(before);
+}
+
+/// Keeps a task for this thread. `None`: it does. A thread that is about to end, and whose thread-locals are gone, keeps none.
+fn keep(task: Runnable) -> Option<Runnable> {
+    let mut task = Some(task);
+    let _ = OWN.try_with(|own| own.borrow_mut().extend(task.take()));
+    task
 }
 
 /// Polls all tasks of this thread's own. False when there was none.
 fn run_own() -> bool {
     let mut any = false;
-    while let Some(task) = OWN.with_borrow_mut(VecDeque::pop_front) {
+    while let Ok(Some(task)) = OWN.try_with(|own| own.borrow_mut().pop_front()) {
         poll(task);
         any = true;
     }
@@ -237,7 +273,8 @@ struct Leave<'a> {
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         KEEPS.set(0);
-        OWN.take().into_iter().for_each(|task| self.tasks.push(task));
+        let left = OWN.try_with(RefCell::take).unwrap_or_default();
+        left.into_iter().for_each(|task| self.tasks.push(task));
         self.driver.leave();
     }
 }

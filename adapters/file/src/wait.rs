@@ -5,21 +5,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 
 thread_local! {
     /// Whether this thread has a turn.
     static IN_TURN: Cell<bool> = const { Cell::new(false) };
     /// Whom it wakes at the end of it; empty where it has none.
-    static LATER: RefCell<Vec<Arc<Unpark>>> = const { RefCell::new(Vec::new()) };
+    static LATER: RefCell<Vec<Arc<Sleeper>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Polls a future until its end. While it is not ready, this thread does `work`, or sleeps when there is none (false).
 pub(crate) fn wait<F: Future>(future: F, mut work: impl FnMut() -> bool) -> F::Output {
     let mut future = std::pin::pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let sleeper = Arc::new(Sleeper::default());
+    let waker = Waker::from(Arc::clone(&sleeper));
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
@@ -28,20 +28,40 @@ pub(crate) fn wait<F: Future>(future: F, mut work: impl FnMut() -> bool) -> F::O
         if !work() {
             // Inside a turn: what is waited for may need those.
             wake();
-            std::thread::park();
+            sleeper.sleep();
         }
     }
 }
 
-/// Wakes a thread. Each time is a call of the system; who is woken after a turn sees all that came of it, and asks for as much
-/// at once, which the system may put together to larger requests.
-struct Unpark(Thread);
+/// A thread that waits, also one whose thread-locals are gone. To wake it is a call of the system each time; who is woken after a
+/// turn sees all that came of it, and asks for as much at once, which the system may put together to larger requests.
+#[derive(Default)]
+struct Sleeper {
+    /// Woken, and has not slept since.
+    woken: Mutex<bool>,
+    told: Condvar,
+}
 
-impl Wake for Unpark {
+impl Sleeper {
+    /// Until it is woken, or was since it slept last.
+    fn sleep(&self) {
+        let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut woken = self.told.wait_while(woken, |woken| !*woken).unwrap_or_else(PoisonError::into_inner);
+        *woken = false;
+    }
+
+    fn rouse(&self) {
+        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.told.notify_one();
+    }
+}
+
+impl Wake for Sleeper {
     fn wake(self: Arc<Self>) {
-        match IN_TURN.get() {
-            true => LATER.with_borrow_mut(|later| later.push(self)),
-            false => self.0.unpark(),
+        let later = |later: &RefCell<Vec<_>>| later.borrow_mut().push(Arc::clone(&self));
+        // A thread whose list is gone wakes at once.
+        if !IN_TURN.get() || LATER.try_with(later).is_err() {
+            self.rouse();
         }
     }
 }
@@ -65,7 +85,8 @@ impl Drop for Turn {
 
 /// Wakes those that were to be woken later.
 pub(crate) fn wake() {
-    LATER.take().into_iter().for_each(|waiter| waiter.0.unpark());
+    let later = LATER.try_with(RefCell::take).unwrap_or_default();
+    later.into_iter().for_each(|sleeper| sleeper.rouse());
 }
 
 #[cfg(test)]

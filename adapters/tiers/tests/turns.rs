@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use terrace_device::Device;
-use terrace_file::{Directory, EngineKind, Join, StoreOptions, Tasks};
+use terrace_file::{Directory, Disk, EngineKind, File, FileFault, Join, Order, Reply, StoreOptions, Tasks};
 use terrace_tiers::ledger::Hint;
 use terrace_tiers::manager::Builder;
 use terrace_tiers::{Buffer, Error, Manager, Options};
@@ -225,4 +225,72 @@ fn who_holds_a_lease_does_not_wait_for_anothers_wish_that_waits_for_it() {
         tasks.run(Duration::MAX);
     }
     assert!(refused > 0);
+}
+
+#[test]
+fn a_lease_that_is_not_polled_holds_nobody_up() {
+    let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB).pinned_cap(4 * MIB));
+    let buffer = || drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let buffers: Vec<_> = (0..4).map(|_| buffer()).collect();
+    let mut kept: Vec<_> = buffers[..3].iter().map(|buffer| Box::pin(buffer.lease_best_async())).collect();
+    let mut in_vain = |at: usize| {
+        assert!(kept[at].as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let is_up = || manager.list()[at].tier == 0;
+        drive(&tasks, std::future::poll_fn(|_| if is_up() { Poll::Ready(()) } else { Poll::Pending }));
+        assert!(tasks.run(Duration::MAX));
+        drop(drive(&tasks, buffers[3].lease_best_async()).expect("it is evicted, and was not polled"));
+    };
+    // Alone from its second poll on.
+    in_vain(0);
+    in_vain(0);
+    // In its place: that one was not polled when it could go on.
+    in_vain(1);
+    in_vain(1);
+    in_vain(2);
+    while let Some(last) = kept.pop() {
+        drop(drive(&tasks, last).expect("those that are not polled are in nobody's way"));
+    }
+    manager.check().expect("sound");
+}
+
+/// A disk that panics when it is told to.
+struct Panics(Directory, Arc<AtomicBool>);
+
+impl Disk for Panics {
+    fn files(&self) -> Result<Vec<(File, u64)>, FileFault> {
+        self.0.files()
+    }
+
+    fn submit(&self, order: Order, reply: Reply) {
+        assert!(!self.1.load(Ordering::Relaxed), "in a disk, on purpose");
+        self.0.submit(order, reply);
+    }
+}
+
+#[test]
+fn a_disk_that_panics_is_one_that_refuses() {
+    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Tasks::new());
+    let files = Directory::open(directory.path(), EngineKind::Best, &Tasks::new()).expect("it opens");
+    let panics = Arc::new(AtomicBool::new(false));
+    let disk = Arc::new(Panics(files, Arc::clone(&panics)));
+    let builder = Manager::builder().memory(4 * MIB).disk(disk, StoreOptions::new(64 * MIB));
+    let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
+    let manager = drive(&tasks, built).expect("it is built");
+    let buffer = drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    drive(&tasks, buffer.write_async(0, vec![7; 1 << 20])).expect("written");
+    let refused = |told: Result<(), Error>| assert!(matches!(told, Err(Error::Store(_))), "{told:?}");
+    panics.store(true, Ordering::Relaxed);
+    refused(drive(&tasks, manager.demote_async(&buffer, 1)));
+    panics.store(false, Ordering::Relaxed);
+    manager.tick(3_600_000);
+    drive(&tasks, manager.demote_async(&buffer, 1)).expect("moved");
+    panics.store(true, Ordering::Relaxed);
+    refused(drive(&tasks, buffer.read_async(0, 1)).map(drop));
+    refused(drive(&tasks, buffer.write_async(0, vec![8])));
+    refused(drive(&tasks, buffer.lease_best_async()).map(drop));
+    panics.store(false, Ordering::Relaxed);
+    manager.tick(7_200_000);
+    assert!(drive(&tasks, buffer.read_async(0, 1 << 20)).expect("it is there").iter().all(|byte| *byte == 7));
+    assert_eq!(drive(&tasks, buffer.lease_best_async()).expect("brought up")[0], 7);
+    manager.check().expect("sound");
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Promises upward: as [`Engine`] says; a sink may submit more, which costs no wake-up; no more entries are on their way than
-//! the ring has room for; the thread sleeps in the kernel while nothing is on its way, and is gone when the engine is dropped.
+//! the ring has room for; the thread sleeps in the kernel while nothing is on its way, and is gone when the engine is dropped;
+//! the kernel has no entry of it any more when the ring is closed.
 //! Asks from below: a kernel that has the ring and lets this user have it; [`Ring::new`] fails where not.
 //!
 //! One thread submits and completes because the kernel completes a request in the name of the task that submitted it: were
@@ -14,13 +15,15 @@
 
 use crate::request::{Completion, Engine, Op, Request, Sink};
 use crate::task::Driver;
+use crate::thread::Thread;
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread::JoinHandle;
+use terrace_fork::Process;
 
 /// What the entry carries that waits for the event.
 const WOKEN: u64 = u64::MAX;
@@ -29,7 +32,9 @@ const WOKEN: u64 = u64::MAX;
 pub struct Ring {
     shared: Arc<Shared>,
     sink: Arc<dyn Sink>,
-    thread: Option<JoinHandle<()>>,
+    /// Waited for when it is dropped.
+    _thread: Thread,
+    process: Process,
 }
 
 struct Shared {
@@ -78,7 +83,7 @@ impl Ring {
         let shared = Arc::new(Shared { inbox: Mutex::new(Inbox::default()), event });
         let (told, tell) = mpsc::channel();
         let (of_thread, its_sink) = (Arc::clone(&shared), Arc::clone(&sink));
-        let thread = std::thread::Builder::new().name("terrace-ring".into()).spawn(move || {
+        let thread = Thread::begin("terrace-ring", move || {
             // The ring belongs to the thread that makes it.
             match Owned::new(depth, of_thread, its_sink) {
                 Ok(owned) => {
@@ -89,7 +94,7 @@ impl Ring {
             }
         })?;
         let made = tell.recv().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
-        let ring = Self { shared, sink, thread: Some(thread) };
+        let ring = Self { shared, sink, _thread: thread, process: Process::current() };
         made.map(|()| ring)
     }
 }
@@ -107,8 +112,7 @@ struct Owned {
     over: Vec<Completion>,
     /// Whether an entry waits for the event.
     armed: bool,
-    /// Where the event's count goes; read by nobody. An entry that still waits when the thread ends writes nothing: the event
-    /// is signalled by [`Ring`] alone, which is gone then.
+    /// Where the event's count goes; read by nobody.
     count: Box<[u8; 8]>,
 }
 
@@ -180,9 +184,8 @@ impl Owned {
         inbox.closing && !inbox.nudged && inbox.queue.is_empty() && self.free.len() == self.flying.len()
     }
 
-    /// Hands on what has completed.
-    fn reap(&mut self, nudged: bool) {
-        let mut over = std::mem::take(&mut self.over);
+    /// Takes what has completed off the ring.
+    fn take(&mut self, over: &mut Vec<Completion>) {
         for completion in self.ring.completion() {
             if completion.user_data() == WOKEN {
                 self.armed = false;
@@ -194,6 +197,31 @@ impl Owned {
                 over.push(completed(request, completion.result()));
             }
         }
+    }
+
+    /// Entries that the kernel has not completed.
+    fn left(&self) -> usize {
+        usize::from(self.armed) + self.flying.iter().flatten().count()
+    }
+
+    /// Has all entries completed: kernels before 6.1 keep what they name, the file and its lock, after the ring is closed.
+    fn close(&mut self) {
+        while self.left() > 0 {
+            // Then the entry for the event completes.
+            let _ = rustix::io::write(&self.shared.event, &1u64.to_ne_bytes());
+            match self.ring.submit_and_wait(1).map_err(|error| error.kind()) {
+                // Interrupted, or short of memory.
+                Ok(_) | Err(ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::ResourceBusy) => {}
+                Err(_) => return,
+            }
+            self.take(&mut Vec::new());
+        }
+    }
+
+    /// Hands on what has completed.
+    fn reap(&mut self, nudged: bool) {
+        let mut over = std::mem::take(&mut self.over);
+        self.take(&mut over);
         // Those that wait for room go first: the disk works while the sink does.
         self.push();
         let _ = self.ring.submit();
@@ -206,6 +234,14 @@ impl Owned {
             self.shared.inbox().nudged = true;
         }
         self.over = over;
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.close();
+        #[cfg(test)]
+        tests::LEFT.with_borrow_mut(|left| left.push(self.left()));
     }
 }
 
@@ -236,12 +272,17 @@ fn completed(mut request: Request, result: i32) -> Completion {
 
 impl Driver for Ring {
     fn nudge(&self) {
-        self.shared.put(|inbox| inbox.nudged = true);
+        if self.process.is_current() {
+            self.shared.put(|inbox| inbox.nudged = true);
+        }
     }
 }
 
 impl Engine for Ring {
     fn submit(&self, requests: Vec<Request>) {
+        if !self.process.is_current() {
+            return requests.into_iter().for_each(|request| self.sink.completed(request.refuse_child()));
+        }
         let (sound, refused): (Vec<_>, Vec<_>) = requests.into_iter().partition(Request::is_sound);
         self.shared.put(|inbox| inbox.queue.extend(sound));
         if !refused.is_empty() {
@@ -258,11 +299,44 @@ impl Engine for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.shared.put(|inbox| inbox.closing = true);
-        // A sink may have held the last handle: then this is the thread, which ends by itself.
-        let thread = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
-        if let Some(thread) = thread {
-            let _ = thread.join();
+        if self.process.is_current() {
+            self.shared.put(|inbox| inbox.closing = true);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    thread_local! {
+        /// Entries that the kernel still had when rings of this thread were closed.
+        pub(super) static LEFT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    }
+
+    struct Deaf;
+
+    impl Sink for Deaf {
+        fn completed(&self, _: Completion) {}
+    }
+
+    #[test]
+    fn a_ring_is_closed_with_nothing_armed() {
+        let event = eventfd(0, EventfdFlags::CLOEXEC).expect("an event");
+        let shared = Arc::new(Shared { inbox: Mutex::new(Inbox::default()), event });
+        let Ok(mut owned) = Owned::new(4, Arc::clone(&shared), Arc::new(Deaf)) else {
+            return println!("SKIP a_ring_is_closed_with_nothing_armed: a kernel that lets this user have io_uring");
+        };
+        owned.push();
+        owned.ring.submit().expect("it takes the entry for the event");
+        owned.take(&mut Vec::new());
+        assert_eq!(owned.left(), 1, "it waits for the event");
+        drop(owned);
+        assert_eq!(LEFT.take(), [0]);
+        // As its thread ends.
+        shared.inbox().closing = true;
+        Owned::new(4, shared, Arc::new(Deaf)).expect("another").run();
+        assert_eq!(LEFT.take(), [0]);
     }
 }

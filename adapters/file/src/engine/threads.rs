@@ -4,11 +4,12 @@
 
 use crate::request::{Completion, Engine, Op, Request, Sink};
 use crate::task::{Driver, drives, driving};
+use crate::thread::Thread;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use terrace_fork::Process;
 
 thread_local! {
     /// What this thread does before it sleeps: a request of one that it [`drives`].
@@ -18,7 +19,9 @@ thread_local! {
 /// A pool of threads.
 pub struct Threads {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    /// Waited for when it is dropped.
+    threads: Vec<Thread>,
+    process: Process,
 }
 
 struct Shared {
@@ -61,7 +64,7 @@ impl Shared {
 
     /// What a thread of the pool does next: a request, or (`Some(None)`) only settle. `None`: it ends.
     fn next(&self) -> Option<Option<Request>> {
-        if let Some((_, own)) = OWN.take() {
+        if let Some((_, own)) = take_own() {
             return Some(Some(own));
         }
         let mut state = self.state();
@@ -81,6 +84,11 @@ impl Shared {
         self.state().nudged = true;
         self.work.notify_one();
     }
+}
+
+/// What this thread kept for itself.
+fn take_own() -> Option<(Arc<Shared>, Request)> {
+    OWN.try_with(RefCell::take).ok().flatten()
 }
 
 /// Does a request on this thread.
@@ -109,11 +117,10 @@ impl Threads {
         let state = Mutex::new(State { queue: VecDeque::new(), nudged: false, closing: false });
         let shared = Arc::new(Shared { state, work: Condvar::new(), sink });
         // Should a thread be refused, dropping the pool ends those before.
-        let mut pool = Self { shared, threads: Vec::new() };
+        let mut pool = Self { shared, threads: Vec::new(), process: Process::current() };
         for _ in 0..threads.max(1) {
             let shared = Arc::clone(&pool.shared);
-            let thread = std::thread::Builder::new().name("terrace-file".into()).spawn(move || shared.run())?;
-            pool.threads.push(thread);
+            pool.threads.push(Thread::begin("terrace-file", move || shared.run())?);
         }
         Ok(pool)
     }
@@ -131,29 +138,40 @@ impl Driver for Threads {
             let at = state.queue.iter().position(|request| request.op != Op::Sync)?;
             Some((Arc::clone(&self.shared), state.queue.remove(at)?))
         };
-        let request = OWN.take().or_else(others);
+        let request = take_own().or_else(others);
         request.map(|(shared, request)| shared.sink.completed(perform(request))).is_some()
     }
 
     fn leave(&self) {
-        if let Some((shared, request)) = OWN.take() {
+        if let Some((shared, request)) = take_own() {
             shared.state().queue.push_back(request);
             shared.work.notify_one();
         }
     }
 
     fn nudge(&self) {
-        self.shared.nudge();
+        if self.process.is_current() {
+            self.shared.nudge();
+        }
     }
 }
 
 impl Engine for Threads {
     fn submit(&self, requests: Vec<Request>) {
+        if !self.process.is_current() {
+            return requests.into_iter().for_each(|request| self.shared.sink.completed(request.refuse_child()));
+        }
         // One stays here: nobody is woken for it. Not a sync, which takes long and may be another's.
         let short = requests.first().is_some_and(|request| request.op != Op::Sync);
         let mut requests = requests.into_iter();
-        if short && drives(self.shared.number()) && OWN.with_borrow(Option::is_none) {
-            OWN.set(requests.next().map(|request| (Arc::clone(&self.shared), request)));
+        if short && drives(self.shared.number()) {
+            // Not where this thread is about to end, and its thread-locals are gone.
+            let _ = OWN.try_with(|own| {
+                let mut own = own.borrow_mut();
+                if own.is_none() {
+                    *own = requests.next().map(|request| (Arc::clone(&self.shared), request));
+                }
+            });
         }
         let others = requests.len();
         if others > 0 {
@@ -169,12 +187,9 @@ impl Engine for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.shared.state().closing = true;
-        self.shared.work.notify_all();
-        // The last handle may have been held by a task: then this is one of the threads, which ends by itself.
-        let current = std::thread::current().id();
-        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != current) {
-            let _ = thread.join();
+        if self.process.is_current() {
+            self.shared.state().closing = true;
+            self.shared.work.notify_all();
         }
     }
 }

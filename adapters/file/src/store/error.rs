@@ -95,6 +95,11 @@ impl StoreError {
         Self::Fault(FileFault { call: "sync", file: file.to_string(), offset: 0, code: 0, reason: Reason::Device })
     }
 
+    /// In a child of the process that opened the store.
+    pub(super) fn forked() -> Self {
+        Self::Fault(FileFault::forked("store"))
+    }
+
     /// The disk moved fewer bytes than were asked for, again.
     pub(super) fn short(call: &'static str, file: File, offset: u64) -> Self {
         Self::Fault(FileFault { call, file: file.to_string(), offset, code: 0, reason: Reason::End })

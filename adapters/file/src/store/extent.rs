@@ -84,7 +84,7 @@ impl Extent {
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        if self.poisoned {
+        if self.poisoned || !self.space.process.is_current() {
             return;
         }
         let mut state = self.space.state();

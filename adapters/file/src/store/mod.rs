@@ -54,6 +54,7 @@ use map::Map;
 use space::Space;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use terrace_fork::Kept;
 
 /// How much a store may take, and in what files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,10 +112,11 @@ pub struct StoreStats {
     pub objects: usize,
 }
 
-/// A store. Clones are the same. What was begun ends, whether or not somebody waits for it.
+/// A store. Clones are the same. What was begun ends, whether or not somebody waits for it. In a forked child it is refused with
+/// [`Reason::Forked`](crate::Reason::Forked), has no objects, and is dropped without a word.
 #[derive(Clone)]
 pub struct Store {
-    shared: Arc<Shared>,
+    shared: Kept<Arc<Shared>>,
     tasks: Tasks,
 }
 
@@ -162,10 +164,11 @@ impl Store {
         options: StoreOptions,
     ) -> Join<Result<Self, StoreError>> {
         let (own, frames) = (tasks.clone(), frames.clone());
-        tasks.spawn(async move {
+        let opened = tasks.spawn(async move {
             let shared = open::open(disk, frames, options).await?;
-            Ok(Self { shared: Arc::new(shared), tasks: own })
-        })
+            Ok(Self { shared: Kept::new(Arc::new(shared)), tasks: own })
+        });
+        opened.in_child(|| Err(StoreError::forked()))
     }
 
     /// Writes the front of a frame. It is there until the piece is dropped, and durable only when it is committed.
@@ -174,7 +177,8 @@ impl Store {
     /// [`StoreError::Full`], [`StoreError::TooLarge`]; the disk's, when another place did not do either.
     pub fn put(&self, frame: Frame, bytes: usize) -> Join<Put> {
         let shared = Arc::clone(&self.shared);
-        self.tasks.spawn(async move { shared.put(frame, bytes).await })
+        let put = self.tasks.spawn(async move { shared.put(frame, bytes).await });
+        put.in_child(|| Put { result: Err(StoreError::forked()), frame: None })
     }
 
     /// Reads a piece, into the front of a frame. Waits while there is no frame: give others back.
@@ -183,7 +187,8 @@ impl Store {
     /// That what is there is not what was put, twice; the disk's.
     pub fn get(&self, piece: &Arc<Piece>) -> Join<Result<Frame, StoreError>> {
         let (shared, piece) = (Arc::clone(&self.shared), Arc::clone(piece));
-        self.tasks.spawn(async move { shared.get(&piece).await })
+        let got = self.tasks.spawn(async move { shared.get(&piece).await });
+        got.in_child(|| Err(StoreError::forked()))
     }
 
     /// Makes changes durable, all or none of them. Commits that wait together share their flushes.
@@ -194,7 +199,8 @@ impl Store {
     /// [`StoreError::Full`], nothing: the next log, with more objects and parts to say, would pass the cap.
     pub fn commit(&self, changes: Vec<Change>) -> Join<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
-        self.tasks.spawn(async move { shared.commit(changes).await })
+        let committed = self.tasks.spawn(async move { shared.commit(changes).await });
+        committed.in_child(|| Err(StoreError::forked()))
     }
 
     /// Gives back what it can: removes empty slabs but one, and empties a thin one. One step of maintenance.
@@ -203,27 +209,31 @@ impl Store {
     /// The disk's; nothing is lost.
     pub fn tidy(&self) -> Join<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
-        self.tasks.spawn(async move {
+        let tidied = self.tasks.spawn(async move {
             let mut log = shared.log.lock().await;
             match log.as_mut() {
                 Some(log) => shared.tidy(log).await,
                 None => Ok(()),
             }
-        })
+        });
+        tidied.in_child(|| Err(StoreError::forked()))
     }
 
     /// Numbers of the objects that are durable.
     pub fn objects(&self) -> Vec<u64> {
-        self.shared.map().objects.keys().copied().collect()
+        if self.shared.is_own() { self.shared.map().objects.keys().copied().collect() } else { Vec::new() }
     }
 
     /// A durable object.
     pub fn object(&self, object: u64) -> Option<Object> {
-        self.shared.map().objects.get(&object).cloned()
+        if self.shared.is_own() { self.shared.map().objects.get(&object).cloned() } else { None }
     }
 
     /// How full it is.
     pub fn stats(&self) -> StoreStats {
+        if !self.shared.is_own() {
+            return StoreStats { disk: 0, kept: 0, live: 0, cap: self.shared.options.cap, objects: 0 };
+        }
         let ([disk, live, kept, cap], objects) = (self.shared.space.usage(), self.shared.map().objects.len());
         StoreStats { disk, kept, live, cap, objects }
     }
@@ -233,6 +243,9 @@ impl Store {
     /// # Errors
     /// The clause that is broken.
     pub fn check(&self) -> Result<(), String> {
+        if !self.shared.is_own() {
+            return Err(StoreError::forked().to_string());
+        }
         self.shared.space.check()
     }
 }

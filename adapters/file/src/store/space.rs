@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_core::range::{RegionId, Use};
 use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Range, Request, Slot};
+use terrace_fork::Process;
 
 /// A page: extents begin and end at multiples of it.
 const PAGE: u64 = ALIGN as u64;
@@ -26,6 +27,8 @@ pub(super) const LAST: u32 = 3 << 30;
 #[derive(Debug)]
 pub(super) struct Space {
     state: Mutex<State>,
+    /// In its forked children extents do not go back: the lock may be a thread's that is not there.
+    pub process: Process,
 }
 
 #[derive(Debug)]
@@ -113,7 +116,7 @@ impl Space {
         let [reserve, making, others, spare] = [0; 4];
         let (areas, stumps) = Default::default();
         let state = State { areas, next: 1, hint: 0, cap, reserve, making, others, spare, stumps };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), process: Process::current() }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

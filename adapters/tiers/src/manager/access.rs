@@ -216,7 +216,7 @@ impl Shared {
         }
         state.busy.remove(&body.id);
         let _ = state.handle(self, Event::Released { id: body.id });
-        body.changed.notify(usize::MAX);
+        body.changed.notify();
         self.unlock(state);
         written.map(drop)
     }

@@ -12,12 +12,11 @@ use super::block::Block;
 use super::gpu::There;
 use crate::ledger::Id;
 use async_lock::RwLock;
-use event_listener::Event;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_core::lease::Lease;
 use terrace_core::residence::{TIERS, Tier};
-use terrace_file::{Mapped, Piece};
+use terrace_file::{Mapped, Notify, Piece};
 
 /// A buffer, whoever holds it.
 #[derive(Debug)]
@@ -47,8 +46,8 @@ pub(super) struct Body {
     pub keeping: async_lock::Mutex<()>,
     /// The tier that keeps what is durable of it, once there may be something.
     pub keeper: OnceLock<Tier>,
-    /// Told when a motion has ended.
-    pub changed: Event,
+    /// Told when a motion has ended, under the manager's lock: listened to by tasks only.
+    pub changed: Notify,
 }
 
 /// What there is of a buffer in file tiers: a piece for each chunk, of some version.
@@ -95,7 +94,7 @@ impl Body {
             beside: AtomicUsize::new(0),
             keeping: async_lock::Mutex::new(()),
             keeper: OnceLock::new(),
-            changed: Event::new(),
+            changed: Notify::new(),
         }
     }
 

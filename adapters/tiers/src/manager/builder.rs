@@ -15,6 +15,7 @@ use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 use terrace_device::Device;
 use terrace_file::{ALIGN, Directory, Disk, EngineKind, Frames, Join, Store, StoreOptions, Tasks, Worker};
+use terrace_fork::{Kept, Process};
 
 /// What a program does with its buffers, mostly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -206,7 +207,8 @@ impl Builder {
         let files = self.files()?;
         // Somebody must run tasks, also where there are no files.
         let worker = if files.is_empty() { Some(Worker::begin(&self.tasks)?) } else { None };
-        Ok(self.tasks.clone().spawn(self.make(chunk, files, worker)))
+        let built = self.tasks.clone().spawn(self.make(chunk, files, worker));
+        Ok(built.in_child(|| Err(Error::Forked)))
     }
 
     /// The tiers of files, best first.
@@ -297,7 +299,8 @@ impl Builder {
             pinned_cap,
             over_cap: AtomicBool::new(false),
             on_pressure: self.on_pressure,
-            leasing: async_lock::Mutex::new(()),
+            leasing: Arc::default(),
+            process: Process::current(),
             _worker: worker,
             upkeep: OnceLock::new(),
             state: Mutex::new(State::new(ledger, most)),
@@ -306,8 +309,8 @@ impl Builder {
         let interval = self.upkeep.unwrap_or(UPKEEP);
         let upkeep = Upkeep::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
         let _ = shared.upkeep.set(upkeep);
-        let user = Arc::new(User { shared: Arc::downgrade(&shared) });
-        Ok(Manager { shared, user })
+        let user = Kept::new(Arc::new(User { shared: Arc::downgrade(&shared) }));
+        Ok(Manager { shared: Kept::new(shared), user })
     }
 }
 

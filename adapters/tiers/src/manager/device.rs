@@ -5,6 +5,7 @@
 //! what was put on the streams that they were lent to.
 //! Asks from the user: that work is put on streams that the lease was lent to, and no other.
 
+use super::alone::Going;
 use super::body::Body;
 use super::error::Error;
 use super::{Buffer, Place, Seat, Shared};
@@ -88,7 +89,8 @@ impl Buffer {
     /// As [`lease_best`](Self::lease_best), and [`Error::Leased`] while any lease is held of bytes that must be brought first;
     /// [`Error::NoTier`] where no device is large enough; [`Error::Device`].
     pub fn lease_device(&self) -> Result<DeviceLease<'_>, Error> {
-        self.shared.tasks.block_on(|| self.lease_device_async())
+        let tiers = self.shared.devices(None)?;
+        self.shared.tasks.block_on(|| self.lease_among(Going::Blocks, &tiers))
     }
 
     /// The same, on the device of a tier.
@@ -97,11 +99,11 @@ impl Buffer {
     /// As there.
     pub fn lease_device_on(&self, tier: Tier) -> Result<DeviceLease<'_>, Error> {
         let tiers = self.shared.devices(Some(tier))?;
-        self.shared.tasks.block_on(|| self.lease_among(&tiers))
+        self.shared.tasks.block_on(|| self.lease_among(Going::Blocks, &tiers))
     }
 
-    async fn lease_among(&self, tiers: &[Tier]) -> Result<DeviceLease<'_>, Error> {
-        self.lease_by(|| self.try_among(tiers), || self.to_device(tiers)).await
+    async fn lease_among(&self, going: Going, tiers: &[Tier]) -> Result<DeviceLease<'_>, Error> {
+        self.lease_by(going, || self.try_among(tiers), || self.to_device(tiers)).await
     }
 
     /// As [`lease_device`](Self::lease_device).
@@ -109,7 +111,7 @@ impl Buffer {
     /// # Errors
     /// As there.
     pub async fn lease_device_async(&self) -> Result<DeviceLease<'_>, Error> {
-        self.lease_among(&self.shared.devices(None)?).await
+        self.lease_among(Going::MayStop, &self.shared.devices(None)?).await
     }
 
     /// The same if the bytes are on a device now; never waits.
@@ -122,6 +124,7 @@ impl Buffer {
 
     fn try_among(&self, tiers: &[Tier]) -> Result<Option<DeviceLease<'_>>, Error> {
         let (shared, body) = (&*self.shared, &*self.handle.body);
+        shared.is_here()?;
         body.is_own()?;
         if shared.share(body, shared.pinned_cap)?.is_none() {
             return Ok(None);
@@ -139,7 +142,8 @@ impl Buffer {
     /// # Errors
     /// As [`lease_device`](Self::lease_device); [`Error::Leased`] while somebody has any lease.
     pub fn lease_device_mut(&self) -> Result<DeviceLeaseMut<'_>, Error> {
-        self.shared.tasks.block_on(|| self.lease_device_mut_async())
+        let tiers = self.shared.devices(None)?;
+        self.shared.tasks.block_on(|| self.lease_mut_among(Going::Blocks, &tiers))
     }
 
     /// The same, on the device of a tier.
@@ -148,7 +152,7 @@ impl Buffer {
     /// As there.
     pub fn lease_device_mut_on(&self, tier: Tier) -> Result<DeviceLeaseMut<'_>, Error> {
         let tiers = self.shared.devices(Some(tier))?;
-        self.shared.tasks.block_on(|| self.lease_mut_among(&tiers))
+        self.shared.tasks.block_on(|| self.lease_mut_among(Going::Blocks, &tiers))
     }
 
     /// As [`lease_device_mut`](Self::lease_device_mut).
@@ -156,15 +160,16 @@ impl Buffer {
     /// # Errors
     /// As there.
     pub async fn lease_device_mut_async(&self) -> Result<DeviceLeaseMut<'_>, Error> {
-        self.lease_mut_among(&self.shared.devices(None)?).await
+        self.lease_mut_among(Going::MayStop, &self.shared.devices(None)?).await
     }
 
-    async fn lease_mut_among(&self, tiers: &[Tier]) -> Result<DeviceLeaseMut<'_>, Error> {
-        self.lease_by(|| self.try_mut_among(tiers), || self.to_device(tiers)).await
+    async fn lease_mut_among(&self, going: Going, tiers: &[Tier]) -> Result<DeviceLeaseMut<'_>, Error> {
+        self.lease_by(going, || self.try_mut_among(tiers), || self.to_device(tiers)).await
     }
 
     fn try_mut_among(&self, tiers: &[Tier]) -> Result<Option<DeviceLeaseMut<'_>>, Error> {
-        let (shared, body) = (&self.shared, &*self.handle.body);
+        let (shared, body) = (&*self.shared, &*self.handle.body);
+        shared.is_here()?;
         body.is_own()?;
         // Looked at first: the word is not taken for nothing, nor for bytes that are lost.
         if shared.on_device(body, tiers)?.is_none() {

@@ -85,6 +85,10 @@ pub enum Error {
     BadSetting(&'static str),
     /// The manager was dropped while it was under way.
     Closed,
+    /// A copy panicked: a mistake in a disk or a backend, or here.
+    Panicked,
+    /// This is a forked child of the process that built the manager: build one on another directory here.
+    Forked,
 }
 
 impl From<StoreError> for Error {
@@ -166,6 +170,10 @@ impl fmt::Display for Error {
             Self::BadName { bytes, most } => write!(f, "a name of {bytes} bytes: 1 to {most} can be"),
             Self::BadSetting(what) => write!(f, "{what}"),
             Self::Closed => write!(f, "the manager was closed meanwhile"),
+            Self::Panicked => write!(f, "a copy of the buffer panicked: see what was printed, and report it"),
+            Self::Forked => {
+                write!(f, "not usable in a forked child: build a manager in the child, on a directory of its own")
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use terrace_file::{Join, is_in_task};
+use terrace_fork::Kept;
 
 /// Somebody outside who has a manager or a buffer. Dropped after the handle that it stands in.
 pub(super) struct User {
@@ -35,9 +36,9 @@ impl Drop for User {
 /// [`Manager::remove`](super::Manager::remove).
 #[derive(Clone)]
 pub struct Buffer {
-    pub(super) shared: Arc<Shared>,
-    pub(super) handle: Arc<Handle>,
-    _user: Arc<User>,
+    pub(super) shared: Kept<Arc<Shared>>,
+    pub(super) handle: Kept<Arc<Handle>>,
+    _user: Kept<Arc<User>>,
 }
 
 pub(super) struct Handle {
@@ -57,9 +58,9 @@ impl Drop for Handle {
 }
 
 impl Buffer {
-    pub(super) fn new(shared: &Arc<Shared>, body: Arc<Body>, user: &Arc<User>) -> Self {
+    pub(super) fn new(shared: &Kept<Arc<Shared>>, body: Arc<Body>, user: &Kept<Arc<User>>) -> Self {
         let handle = Handle { shared: Arc::clone(shared), body };
-        Self { shared: Arc::clone(shared), handle: Arc::new(handle), _user: Arc::clone(user) }
+        Self { shared: shared.clone(), handle: Kept::new(Arc::new(handle)), _user: user.clone() }
     }
 
     /// Its size.
@@ -77,6 +78,7 @@ impl Buffer {
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has a [`LeaseMut`](super::LeaseMut); those of the store.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+        self.shared.is_here()?;
         let body = &self.handle.body;
         Shared::inside(body, offset, to.len() as u64)?;
         if let Some(_turn) = body.turn.try_read()
@@ -92,14 +94,15 @@ impl Buffer {
     /// The same, into new memory.
     pub fn read_async(&self, offset: u64, bytes: usize) -> Join<Result<Vec<u8>, Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
-        self.shared.tasks.spawn(async move {
+        let read = self.shared.tasks.spawn(async move {
             let body = &buffer.handle.body;
             // Looked at before memory is taken for it.
             Shared::inside(body, offset, bytes as u64)?;
             let mut to = vec![0; bytes];
             shared.read(body, offset, &mut to).await?;
             Ok(to)
-        })
+        });
+        read.in_child(|| Err(Error::Forked))
     }
 
     /// Copies bytes into it.
@@ -108,6 +111,7 @@ impl Buffer {
     /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has any lease; those of the store: then
     /// nothing was written.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
+        self.shared.is_here()?;
         let body = &self.handle.body;
         Shared::inside(body, offset, from.len() as u64)?;
         if let Some(_turn) = body.turn.try_write()
@@ -122,7 +126,8 @@ impl Buffer {
     /// The same, with memory that is given. Begun at once, whether or not it is awaited.
     pub fn write_async(&self, offset: u64, from: Vec<u8>) -> Join<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
-        self.shared.tasks.spawn(async move { shared.write(&buffer.handle.body, offset, &from).await })
+        let written = self.shared.tasks.spawn(async move { shared.write(&buffer.handle.body, offset, &from).await });
+        written.in_child(|| Err(Error::Forked))
     }
 }
 

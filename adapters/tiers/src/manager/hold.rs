@@ -148,6 +148,9 @@ impl Shared {
 
     /// A lease that stood in the way is given back: the ledger goes on, on a task, since who drops a lease should not wait.
     pub(super) fn released(&self, id: Id) {
+        if self.is_here().is_err() {
+            return;
+        }
         let Some(shared) = self.own.upgrade() else { return };
         let tasks = self.tasks.clone();
         drop(tasks.spawn(async move {

@@ -3,6 +3,7 @@
 //! Promises upward: while a lease is held the bytes stay where they are; a shared lease of a buffer that is in memory costs one
 //! atomic operation to take and one to give back.
 
+use super::alone::Going;
 use super::body::Body;
 use super::error::Error;
 use super::window::{Exclusive, Shared as SharedBytes, Window};
@@ -48,46 +49,60 @@ impl Buffer {
     pub fn lease_best(&self) -> Result<Lease<'_>, Error> {
         match self.try_lease() {
             Ok(Some(lease)) => Ok(lease),
-            _ => self.shared.tasks.block_on(|| self.lease_best_async()),
+            _ => {
+                let leased = || self.lease_by(Going::Blocks, || self.try_lease(), || self.raise_up());
+                self.shared.tasks.block_on(leased)
+            }
         }
     }
 
-    /// As [`lease_best`](Self::lease_best). To be polled to its end, or dropped: of buffers that are evicted again and again
-    /// before they are leased, one after the other is, and others wait for this one.
+    /// As [`lease_best`](Self::lease_best). Of buffers that are evicted again and again before they are leased, one after the
+    /// other is; a future that is not polled holds nobody up: it begins anew when it is.
     ///
     /// # Errors
     /// As there.
     pub async fn lease_best_async(&self) -> Result<Lease<'_>, Error> {
-        self.lease_by(|| self.try_lease(), || self.raise_up()).await
+        self.lease_by(Going::MayStop, || self.try_lease(), || self.raise_up()).await
     }
 
-    /// Takes a lease, as soon as the bytes are where it is of.
+    /// Takes a lease, as soon as the bytes are where it is of. What is waited for goes on by itself, as tasks: between two polls
+    /// this future holds nothing that others wait for.
     pub(super) async fn lease_by<T>(
         &self,
+        going: Going,
         attempt: impl Fn() -> Result<Option<T>, Error>,
         bring: impl Fn() -> Join<Result<(), Error>>,
     ) -> Result<T, Error> {
-        let (mut brought, mut alone) = (false, None);
+        self.shared.is_here()?;
+        let (mut brought, mut alone) = (false, self.shared.leasing.seat(going));
         loop {
-            match self.in_turn(&attempt)? {
+            let step = match self.in_turn(&attempt)? {
                 Turn::Taken(lease) => return Ok(lease),
                 // A call gives its lease back before it lets others have their turn.
-                Turn::Called => {
-                    // As a task: who does not go on with this future keeps nobody's turn.
-                    let body = Arc::clone(&self.handle.body);
-                    self.shared.tasks.spawn(async move { body.calls_over().await }).await;
-                }
-                Turn::Copied => self.handle.body.copy_over().await,
+                Turn::Called => self.wait_for(|body| async move { body.calls_over().await }),
+                Turn::Copied => self.wait_for(|body| async move { body.copy_over().await }),
                 Turn::Below => {
                     // Evicted again before it was leased, for others who may do the same without an end: one after the other.
-                    if brought && alone.is_none() {
-                        alone = Some(self.shared.leasing.lock().await);
+                    if brought {
+                        alone.take().await;
                     }
-                    bring().await?;
                     brought = true;
+                    bring()
                 }
-            }
+            };
+            alone.during(&self.shared.tasks, step).await?;
         }
+    }
+
+    fn wait_for<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        ends: impl FnOnce(Arc<Body>) -> F,
+    ) -> Join<Result<(), Error>> {
+        let ends = ends(Arc::clone(&self.handle.body));
+        self.shared.tasks.spawn(async move {
+            ends.await;
+            Ok(())
+        })
     }
 
     /// Tries to take a lease, which a call may stand in the way of.
@@ -114,6 +129,7 @@ impl Buffer {
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] also while a call writes.
     #[inline]
     pub fn try_lease(&self) -> Result<Option<Lease<'_>>, Error> {
+        self.shared.is_here()?;
         let body = &*self.handle.body;
         let start = self.shared.share_memory(body, self.shared.pinned_cap)?;
         Ok(start.map(|start| {
@@ -128,7 +144,8 @@ impl Buffer {
     /// # Errors
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] while somebody has any lease.
     pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
-        self.shared.tasks.block_on(|| self.lease_mut_async())
+        let leased = || self.lease_by(Going::Blocks, || self.try_lease_mut(), || self.raise_up());
+        self.shared.tasks.block_on(leased)
     }
 
     /// As [`lease_mut`](Self::lease_mut).
@@ -136,7 +153,7 @@ impl Buffer {
     /// # Errors
     /// As there.
     pub async fn lease_mut_async(&self) -> Result<LeaseMut<'_>, Error> {
-        self.lease_by(|| self.try_lease_mut(), || self.raise_up()).await
+        self.lease_by(Going::MayStop, || self.try_lease_mut(), || self.raise_up()).await
     }
 
     fn try_lease_mut(&self) -> Result<Option<LeaseMut<'_>>, Error> {

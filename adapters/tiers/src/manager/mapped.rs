@@ -33,10 +33,12 @@ impl Manager {
     /// ```
     pub fn map_file(&self, file: Mapped) -> Buffer {
         let body = Arc::new(Body::over(file));
-        let mut state = self.shared.state();
-        state.mapped.retain(|body| body.strong_count() > 0);
-        state.mapped.push(Arc::downgrade(&body));
-        drop(state);
+        // Listed, but not in a forked child, where nothing is.
+        if self.shared.is_here().is_ok() {
+            let mut state = self.shared.state();
+            state.mapped.retain(|body| body.strong_count() > 0);
+            state.mapped.push(Arc::downgrade(&body));
+        }
         self.buffer(body)
     }
 }

@@ -17,12 +17,14 @@
 //! | `motion` | copies between tiers |
 //! | `access`, `hold`, `window` | reading and writing; the lease word; addresses |
 //! | `handle`, `lease`, `device` | what users hold; the right to an address, of a processor and of a device |
+//! | `alone` | leases one after the other, where they evict each other |
 //! | `mapped` | files as buffers, where they are mapped |
 //! | `words` | how a buffer is asked for, how it is listed |
 //! | `durable` | names, and what survives |
 //! | `builder`, `upkeep` | how it is made; its clock |
 
 mod access;
+mod alone;
 mod block;
 mod body;
 mod builder;
@@ -52,6 +54,7 @@ pub use words::{Listed, ListedTier, Moves, Options};
 use crate::detect;
 use crate::ledger::{Event, TierKind};
 use access::Seat;
+use alone::Alone;
 use body::Body;
 use gpu::Gpu;
 use handle::User;
@@ -62,6 +65,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Frames, Join, Store, Tasks, Worker};
+use terrace_fork::{Kept, Process};
 use upkeep::Upkeep;
 
 /// What a tier is made of.
@@ -107,9 +111,10 @@ struct Shared {
     /// Whether calls have counted more than that: they take it off again.
     over_cap: AtomicBool,
     on_pressure: Option<OnPressure>,
-    /// Held by who leases what others had evicted before.
-    leasing: async_lock::Mutex<()>,
+    /// Taken by who leases what others had evicted before.
+    leasing: Arc<Alone>,
     state: Mutex<State>,
+    process: Process,
     /// Runs tasks where no engine does.
     _worker: Option<Worker>,
     /// Ticks, as long as a manager or a buffer is there.
@@ -117,6 +122,13 @@ struct Shared {
 }
 
 impl Shared {
+    /// # Errors
+    /// [`Error::Forked`]: locks may be those of threads that are not here.
+    #[inline]
+    fn is_here(&self) -> Result<(), Error> {
+        if self.process.is_current() { Ok(()) } else { Err(Error::Forked) }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,11 +178,12 @@ impl Shared {
 }
 
 /// Buffers in tiers. Clones are the same manager. When the last one and the last buffer are dropped, what is under way ends, and
-/// its threads and files are gone: another may be built on the directory then.
+/// its threads and files are gone: another may be built on the directory then. In a forked child of the process that built it,
+/// calls say [`Error::Forked`], lists are empty, and nothing happens when it is dropped.
 #[derive(Clone)]
 pub struct Manager {
-    shared: Arc<Shared>,
-    user: Arc<User>,
+    shared: Kept<Arc<Shared>>,
+    user: Kept<Arc<User>>,
 }
 
 impl Manager {
@@ -215,7 +228,7 @@ impl Manager {
             let body = own.shared.allocate(bytes, options).await?;
             Ok(own.buffer(body))
         });
-        allocated.cancel_on_drop()
+        allocated.cancel_on_drop().in_child(|| Err(Error::Forked))
     }
 
     /// A buffer that has a name: one that lives, or that was durable when the manager was built.
@@ -223,6 +236,7 @@ impl Manager {
     /// # Errors
     /// [`Error::NoSuchName`].
     pub fn open(&self, name: &str) -> Result<Buffer, Error> {
+        self.shared.is_here()?;
         let state = self.shared.state();
         let id = state.names.get(name).copied().flatten();
         let body = id.and_then(|id| state.bodies.get(&id)).cloned();
@@ -241,7 +255,8 @@ impl Manager {
     /// The same; begun at once, whether or not it is awaited.
     pub fn remove_async(&self, name: &str) -> Join<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.open(name));
-        self.shared.tasks.spawn(async move { shared.remove(&buffer?.handle.body).await })
+        let removed = self.shared.tasks.spawn(async move { shared.remove(&buffer?.handle.body).await });
+        removed.in_child(|| Err(Error::Forked))
     }
 
     /// Makes the bytes that a named buffer has now durable: they are there after a power cut.
@@ -256,7 +271,8 @@ impl Manager {
     /// The same; begun at once, whether or not it is awaited.
     pub fn sync_async(&self, buffer: &Buffer) -> Join<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), buffer.clone());
-        self.shared.tasks.spawn(async move { shared.sync(&buffer.handle.body).await })
+        let synced = self.shared.tasks.spawn(async move { shared.sync(&buffer.handle.body).await });
+        synced.in_child(|| Err(Error::Forked))
     }
 
     /// Has a copy of a buffer in a better tier; others are evicted for it.
@@ -288,7 +304,8 @@ impl Manager {
 
     fn wish(&self, buffer: &Buffer, to: Tier, event: Event) -> Join<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), buffer.clone());
-        self.shared.tasks.spawn(async move { shared.wish(&buffer.handle.body, event, to).await })
+        let wished = self.shared.tasks.spawn(async move { shared.wish(&buffer.handle.body, event, to).await });
+        wished.in_child(|| Err(Error::Forked))
     }
 
     /// Says that a buffer will be used soon: it is brought up if there is room, and nobody waits for any.
@@ -296,6 +313,7 @@ impl Manager {
     /// # Errors
     /// [`Error::Freed`].
     pub fn prefetch(&self, buffer: &Buffer) -> Result<(), Error> {
+        self.shared.is_here()?;
         if buffer.handle.body.read_ahead()? {
             return Ok(());
         }
@@ -305,53 +323,12 @@ impl Manager {
         wished.map_err(Into::into)
     }
 
-    /// All buffers.
-    pub fn list(&self) -> Vec<Listed> {
-        let state = self.shared.state();
-        let listed = |body: &Arc<Body>| {
-            let view = state.ledger.view(body.id).ok()?;
-            Some(Listed {
-                name: body.name.as_ref().map(|(name, _)| name.clone()),
-                file: None,
-                bytes: body.bytes,
-                tier: view.residence.best(),
-                durable: view.synced.is_some_and(|(_, version)| version == view.version),
-                leased: body.lease.is_held(),
-            })
-        };
-        let files = self.shared.listed_files(&state.mapped);
-        state.bodies.values().filter_map(listed).chain(files).collect()
-    }
-
-    /// The tiers, best first.
-    pub fn tiers(&self) -> Vec<ListedTier> {
-        let state = self.shared.state();
-        let of = |tier| {
-            let (made, view) = (&self.shared.places[usize::from(tier)], state.ledger.tier(tier)?);
-            let files = self.shared.store(tier).ok().map(Store::stats);
-            Some(ListedTier { tier, kind: made.kind, device: made.device.clone(), view, files })
-        };
-        self.shared.tiers().filter_map(of).collect()
-    }
-
-    /// The best tier that is one of these.
-    ///
-    /// # Errors
-    /// [`Error::Absent`].
-    pub fn tier(&self, kind: detect::TierKind) -> Result<Tier, Error> {
-        let of = |tier: &Tier| self.shared.places[usize::from(*tier)].kind == Some(kind);
-        self.shared.tiers().find(of).ok_or(Error::Absent(kind))
-    }
-
-    /// What was moved so far.
-    pub fn moves(&self) -> Moves {
-        self.shared.state().moves
-    }
-
     /// Maintenance by call: `now` in milliseconds, never less than before. Evicts ahead of need, tries again what failed; at
     /// every fortieth call stores give back empty slabs and empty a thin one.
     pub fn tick(&self, now: u64) {
-        self.shared.tick(now);
+        if self.shared.is_here().is_ok() {
+            self.shared.tick(now);
+        }
     }
 
     /// Gives a tier another capacity: what no longer fits moves down. Tiers on devices never have more, and less while others use
@@ -360,6 +337,7 @@ impl Manager {
     /// # Errors
     /// [`Error::Rejected`] for no such tier.
     pub fn resize(&self, tier: Tier, capacity: u64) -> Result<(), Error> {
+        self.shared.is_here()?;
         let mut state = self.shared.state();
         let resized = state.handle(&self.shared, Event::Resize { tier, capacity });
         if let Some(most) = state.most.get_mut(usize::from(tier)).filter(|_| resized.is_ok()) {
@@ -374,6 +352,7 @@ impl Manager {
     /// # Errors
     /// The clause that is broken.
     pub fn check(&self) -> Result<(), String> {
+        self.shared.is_here().map_err(|error| error.to_string())?;
         let state = self.shared.state();
         state.ledger.check().map_err(|violation| violation.to_string())?;
         state.bodies.values().try_for_each(|body| body.lease.check().map_err(|violation| violation.to_string()))?;

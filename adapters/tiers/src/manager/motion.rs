@@ -12,8 +12,10 @@ use super::window::Window;
 use super::{Place, Shared};
 use crate::ledger::{Event, Outcome, TierKind};
 use futures_channel::oneshot;
+use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::io::ErrorKind;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_device::DeviceError;
@@ -37,12 +39,22 @@ enum Source {
     Pieces(Arc<Pieces>, Store),
 }
 
+/// One that panics has failed: the ledger and those who wait are told as of any other failure.
+async fn caught<T>(copy: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    #[cfg(test)]
+    let copy = async {
+        tests::panic_if_told();
+        copy.await
+    };
+    AssertUnwindSafe(copy).catch_unwind().await.unwrap_or(Err(Error::Panicked))
+}
+
 impl Shared {
     /// Memory for a new buffer, all zeros.
     pub(super) fn make(self: &Arc<Self>, body: Arc<Body>, tier: Tier, told: oneshot::Sender<Result<Arc<Body>, Error>>) {
         let shared = Arc::clone(self);
         drop(self.tasks.spawn(async move {
-            let made = shared.zeros(&body, tier).await;
+            let made = caught(shared.zeros(&body, tier)).await;
             let mut state = shared.state();
             state.busy.remove(&body.id);
             let failed = made.is_err();
@@ -97,7 +109,7 @@ impl Shared {
     pub(super) fn copy(self: &Arc<Self>, body: Arc<Body>, from: Tier, to: Tier) {
         let shared = Arc::clone(self);
         drop(self.tasks.spawn(async move {
-            let brought = shared.bring(&body, from, to).await;
+            let brought = caught(shared.bring(&body, from, to)).await;
             let outcome = match &brought {
                 Ok(_) => Outcome::Done,
                 // Nothing is wrong with the target.
@@ -265,5 +277,65 @@ impl Shared {
     /// A frame to go through.
     pub(super) async fn frame(&self, bytes: usize) -> Result<Frame, Error> {
         self.frames.wait(bytes).await.map_err(|_| Error::Memory(ErrorKind::OutOfMemory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Manager, Options};
+    use super::*;
+    use std::cell::Cell;
+    use std::task::{Context, Poll, Waker};
+    use std::time::{Duration, Instant};
+    use terrace_file::{Directory, EngineKind, StoreOptions, Tasks};
+
+    thread_local! {
+        /// Whether copies of this thread's tasks panic.
+        static PANICS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) fn panic_if_told() {
+        assert!(!PANICS.get(), "in a copy, on purpose");
+    }
+
+    /// Runs tasks until a future has ended.
+    fn drive<F: Future>(tasks: &Tasks, future: F) -> F::Output {
+        let (mut future, begun) = (std::pin::pin!(future), Instant::now());
+        while begun.elapsed() < Duration::from_secs(20) {
+            if let Poll::Ready(ended) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return ended;
+            }
+            tasks.run(Duration::MAX);
+            std::thread::yield_now();
+        }
+        panic!("it does not end");
+    }
+
+    #[test]
+    fn a_copy_that_panics_is_a_failed_copy() {
+        let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Tasks::new());
+        let files = Directory::open(directory.path(), EngineKind::Best, &Tasks::new()).expect("it opens");
+        let builder = Manager::builder().memory(4 << 20).disk(Arc::new(files), StoreOptions::new(64 << 20));
+        let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
+        let manager = drive(&tasks, built).expect("it is built");
+        let named = |name: &str| Options { name: Some(name.into()), ..Options::default() };
+        let buffer = drive(&tasks, manager.allocate_async(1 << 20, named("a"))).expect("room");
+        drive(&tasks, buffer.write_async(0, vec![7; 1 << 20])).expect("written");
+        PANICS.set(true);
+        assert_eq!(drive(&tasks, manager.sync_async(&buffer)), Err(Error::Panicked));
+        assert_eq!(drive(&tasks, manager.allocate_async(1 << 20, named("b"))).map(drop), Err(Error::Panicked));
+        PANICS.set(false);
+        manager.check().expect("sound");
+        // A tier that failed rests until then.
+        manager.tick(1_000_000);
+        drop(drive(&tasks, manager.allocate_async(1 << 20, named("b"))).expect("room, and the name is free"));
+        drive(&tasks, manager.sync_async(&buffer)).expect("durable");
+        drive(&tasks, manager.demote_async(&buffer, 1)).expect("moved");
+        PANICS.set(true);
+        assert_eq!(drive(&tasks, buffer.lease_best_async()).map(drop), Err(Error::Panicked));
+        PANICS.set(false);
+        manager.tick(2_000_000);
+        assert!(drive(&tasks, buffer.lease_best_async()).expect("brought up").iter().all(|byte| *byte == 7));
+        manager.check().expect("sound");
     }
 }

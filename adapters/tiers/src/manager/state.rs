@@ -258,7 +258,7 @@ impl State {
         }
         let newest = |kind| shared.newest(&view.residence, kind);
         body.open(newest(TierKind::Memory), newest(TierKind::Device));
-        body.changed.notify(usize::MAX);
+        body.changed.notify();
     }
 
     /// Gives up a copy. False: it is in use.
@@ -286,7 +286,7 @@ impl State {
         self.busy.remove(&id);
         self.forget_name(&body.name);
         self.settled(id, &Err(Error::Freed));
-        body.changed.notify(usize::MAX);
+        body.changed.notify();
     }
 
     /// Takes a name, and a number in the store for it.

@@ -3,8 +3,8 @@
 use super::Shared;
 use crate::ledger::Event;
 use std::sync::{Arc, Weak, mpsc};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use terrace_file::Thread;
 
 /// Ticks from one tidying of stores to the next: ten seconds, where nothing else is said.
 const TIDY: u64 = 40;
@@ -15,21 +15,21 @@ const SPARE: u64 = 32;
 /// The thread. Dropped, it ends.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    stop: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    // Dropped first: the thread ends then.
+    _stop: Option<mpsc::Sender<()>>,
+    _thread: Option<Thread>,
 }
 
 impl Upkeep {
     /// Begins to tick. An interval of zero: no thread, and no ticks.
     pub(super) fn begin(shared: &Arc<Shared>, interval: Duration) -> std::io::Result<Self> {
         if interval.is_zero() {
-            return Ok(Self { stop: None, thread: None });
+            return Ok(Self { _stop: None, _thread: None });
         }
         let (stop, stopped) = mpsc::channel::<()>();
         let shared = Arc::downgrade(shared);
         let run = move || run(&shared, &stopped, interval);
-        let thread = std::thread::Builder::new().name("terrace-upkeep".into()).spawn(run)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { _stop: Some(stop), _thread: Some(Thread::begin("terrace-upkeep", run)?) })
     }
 }
 
@@ -77,17 +77,6 @@ impl Shared {
             if free < most / SPARE && kept > 0 {
                 gpu.trim();
             }
-        }
-    }
-}
-
-impl Drop for Upkeep {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        // The last manager may have been dropped by a callback: then this is the thread, which ends by itself.
-        let thread = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
-        if let Some(thread) = thread {
-            let _ = thread.join();
         }
     }
 }

@@ -1,9 +1,12 @@
 //! How a buffer is asked for; how buffers and tiers are listed; what was moved.
 
+use super::body::Body;
+use super::{Error, Manager};
 use crate::detect;
 use crate::ledger::{Event, Hint, Outcome, TierView};
+use std::sync::Arc;
 use terrace_core::residence::Tier;
-use terrace_file::StoreStats;
+use terrace_file::{Store, StoreStats};
 
 /// How a buffer is allocated.
 #[derive(Clone, Debug, Default)]
@@ -83,5 +86,57 @@ impl Moves {
             Event::Dropped { done: true, .. } => self.dropped += 1,
             _ => {}
         }
+    }
+}
+
+impl Manager {
+    /// All buffers.
+    pub fn list(&self) -> Vec<Listed> {
+        if self.shared.is_here().is_err() {
+            return Vec::new();
+        }
+        let state = self.shared.state();
+        let listed = |body: &Arc<Body>| {
+            let view = state.ledger.view(body.id).ok()?;
+            Some(Listed {
+                name: body.name.as_ref().map(|(name, _)| name.clone()),
+                file: None,
+                bytes: body.bytes,
+                tier: view.residence.best(),
+                durable: view.synced.is_some_and(|(_, version)| version == view.version),
+                leased: body.lease.is_held(),
+            })
+        };
+        let files = self.shared.listed_files(&state.mapped);
+        state.bodies.values().filter_map(listed).chain(files).collect()
+    }
+
+    /// The tiers, best first.
+    pub fn tiers(&self) -> Vec<ListedTier> {
+        if self.shared.is_here().is_err() {
+            return Vec::new();
+        }
+        let state = self.shared.state();
+        let of = |tier| {
+            let (made, view) = (&self.shared.places[usize::from(tier)], state.ledger.tier(tier)?);
+            let files = self.shared.store(tier).ok().map(Store::stats);
+            Some(ListedTier { tier, kind: made.kind, device: made.device.clone(), view, files })
+        };
+        self.shared.tiers().filter_map(of).collect()
+    }
+
+    /// The best tier that is one of these.
+    ///
+    /// # Errors
+    /// [`Error::Absent`].
+    pub fn tier(&self, kind: detect::TierKind) -> Result<Tier, Error> {
+        self.shared.is_here()?;
+        let of = |tier: &Tier| self.shared.places[usize::from(*tier)].kind == Some(kind);
+        self.shared.tiers().find(of).ok_or(Error::Absent(kind))
+    }
+
+    /// What was moved so far.
+    pub fn moves(&self) -> Moves {
+        self.shared.is_here().map_or_else(|_| Moves::default(), |()| self.shared.state().moves)
     }
 }

@@ -1,0 +1,144 @@
+//! A forked child has what its parent opened, but none of its threads: nothing happens when it drops them, and calls say why not.
+#![cfg(target_os = "linux")]
+
+mod ground;
+
+use ground::{Ground, PIECE, open_with, options};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
+use terrace_file::{
+    Change, Completion, Disk, EngineKind, Frames, Join, Op, Reason, Request, Sink, Slab, Store, StoreError, Tasks,
+    Threads,
+};
+use terrace_file::{Engine, Ring};
+
+/// Forks. The child does `work` and is gone; a minute is far more than it takes. The parent has the values back.
+fn in_child<T>(values: T, work: impl FnOnce(T)) -> T {
+    // SAFETY: the child takes no lock that another thread of the parent may hold, and ends below.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: ends the child if it hangs.
+            unsafe { libc::alarm(60) };
+            let ended = catch_unwind(AssertUnwindSafe(|| work(values)));
+            // SAFETY: ends this process, and runs nothing of the parent's.
+            unsafe { libc::_exit(if ended.is_ok() { 0 } else { 1 }) }
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: our own child; the out parameter lives through the call.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "the child hangs (14), aborts (6) or panics (256)");
+            values
+        }
+    }
+}
+
+/// What may be under way when the process forks.
+fn under_way(ground: &Ground, state: &str) -> (Vec<Join<terrace_file::Put>>, Vec<Join<Result<(), StoreError>>>) {
+    let put = |byte| {
+        let mut frame = ground.frames.take(PIECE).expect("room");
+        frame[..PIECE].fill(byte);
+        ground.store.put(frame, PIECE)
+    };
+    match state {
+        "puts" => ((0..50).map(put).collect(), Vec::new()),
+        "commits" => {
+            let piece = ground.put(7).expect("room");
+            let change = |object| Change::Piece { object, part: 0, piece: Arc::clone(&piece) };
+            (Vec::new(), (10..20).map(|object| ground.store.commit(vec![change(object)])).collect())
+        }
+        _ => (Vec::new(), Vec::new()),
+    }
+}
+
+#[test]
+fn a_forked_child_drops_a_store_and_nothing_happens() {
+    for kind in [EngineKind::Ring, EngineKind::Threads] {
+        for state in ["idle", "puts", "commits"] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let Ok(ground) = open_with(directory.path(), kind, options()) else { continue };
+            ground.keep(1, 1).expect("room");
+            let (frame, part) = (ground.frames.take(PIECE).expect("room"), ground.part(1));
+            let joins = under_way(&ground, state);
+            let values = (joins, frame, part, ground);
+            let ((puts, commits), frame, part, ground) = in_child(values, drop);
+            drop((frame, part));
+            assert!(puts.into_iter().all(|put| put.wait().result.is_ok()), "the parent goes on");
+            commits.into_iter().for_each(|commit| commit.wait().expect("the parent goes on"));
+            ground.keep(2, 2).expect("the parent goes on");
+            drop(ground);
+            let ground = open_with(directory.path(), kind, options()).expect("it opens again");
+            assert!(ground.holds(&ground.part(1), 1) && ground.holds(&ground.part(2), 2));
+        }
+    }
+}
+
+fn is_forked<T>(told: Result<T, StoreError>) -> bool {
+    matches!(told, Err(StoreError::Fault(fault)) if fault.reason == Reason::Forked)
+}
+
+#[test]
+fn every_call_on_a_store_says_that_this_is_a_forked_child() {
+    for kind in [EngineKind::Ring, EngineKind::Threads] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let Ok(ground) = open_with(directory.path(), kind, options()) else { continue };
+        ground.keep(1, 1).expect("room");
+        let values = (ground.frames.take(PIECE).expect("room"), ground.part(1), ground.store.tidy(), ground);
+        let values = in_child(values, |(frame, part, pending, ground)| {
+            let Ground { store, frames, disk } = ground;
+            assert!(is_forked(pending.wait()), "begun by the parent");
+            assert!(is_forked(store.put(frame, PIECE).wait().result) && is_forked(store.get(&part).wait()));
+            assert!(
+                is_forked(store.commit(vec![Change::Remove { object: 1 }]).wait()) && is_forked(store.tidy().wait())
+            );
+            assert!(store.objects().is_empty() && store.object(1).is_none() && store.check().is_err());
+            assert_eq!((store.stats().disk, frames.usage().0), (0, 0));
+            assert!(frames.take(1).is_err());
+            assert_eq!(disk.files().err().map(|fault| fault.reason), Some(Reason::Forked));
+            let tasks = Tasks::new();
+            let other = Store::open(disk, &tasks, &frames, options());
+            assert!(tasks.run(std::time::Duration::MAX) && other.wait().is_err(), "with what the parent opened");
+            // What is its own works.
+            let own = tempfile::tempdir().expect("a directory");
+            open_with(own.path(), kind, options()).expect("it opens").keep(1, 1).expect("room");
+        });
+        values.2.wait().expect("the parent goes on");
+    }
+}
+
+struct Told(mpsc::Sender<Completion>);
+
+impl Sink for Told {
+    fn completed(&self, completion: Completion) {
+        let _ = self.0.send(completion);
+    }
+}
+
+#[test]
+fn an_engine_answers_in_a_forked_child_and_is_dropped_there() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let slab = Arc::new(Slab::create(&directory.path().join("slab"), 1 << 20).expect("a file"));
+    let (told, tell) = mpsc::channel();
+    let sink = || Arc::new(Told(told.clone()));
+    let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Threads::new(3, sink()).expect("threads"))];
+    engines.extend(Ring::new(4, sink()).ok().map(|ring| Box::new(ring) as Box<dyn Engine>));
+    let frames = Frames::new(2 << 20).expect("memory");
+    for engine in engines {
+        let request = |token| {
+            let frame = Some(frames.take(4096).expect("room"));
+            Request { token, op: Op::Write, slab: Arc::clone(&slab), offset: 0, bytes: 4096, frame }
+        };
+        engine.submit(vec![request(1)]);
+        let (engine, _, tell) = in_child((engine, vec![request(2)], &tell), |(engine, requests, tell)| {
+            engine.nudge();
+            engine.submit(requests);
+            // The parent's may have been answered before.
+            let refused = tell.try_iter().find(|completion| completion.token == 2).expect("it is answered");
+            assert_eq!(refused.result.expect_err("not here").reason, Reason::Forked);
+            drop(engine);
+        });
+        assert_eq!(tell.recv().expect("answered").result.expect("written"), 4096);
+        drop(engine);
+        assert!(tell.try_recv().is_err(), "nothing came of what the child did");
+    }
+}

@@ -1,0 +1,196 @@
+//! Wakers that use what they wake, own it, or panic: no lock is held when one is cloned, replaced, run or dropped, and a panic of
+//! one keeps nobody else waiting.
+#![cfg(target_os = "linux")]
+
+mod ground;
+
+use ground::{PIECE, open_with, options};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::time::Duration;
+use terrace_file::{EngineKind, Frames};
+
+/// What is done with a waker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Clone,
+    Wake,
+    Drop,
+}
+
+/// A waker that does something at each act.
+struct Meddler(Box<dyn Fn(Act) + Send + Sync>);
+
+static TABLE: RawWakerVTable = RawWakerVTable::new(
+    |data| {
+        act(data, Act::Clone);
+        // SAFETY: `data` came from `Arc::into_raw`, and the waker that is cloned still counts.
+        unsafe { Arc::increment_strong_count(data.cast::<Meddler>()) };
+        RawWaker::new(data, &TABLE)
+    },
+    |data| {
+        // SAFETY: `data` came from `Arc::into_raw`; the waker is used up, and so is its count.
+        let meddler = unsafe { Arc::from_raw(data.cast::<Meddler>()) };
+        meddler.0(Act::Wake);
+    },
+    |data| act(data, Act::Wake),
+    |data| {
+        // SAFETY: as above.
+        let meddler = unsafe { Arc::from_raw(data.cast::<Meddler>()) };
+        meddler.0(Act::Drop);
+    },
+);
+
+fn act(data: *const (), act: Act) {
+    // SAFETY: `data` came from `Arc::into_raw`, and the waker that is used still counts.
+    unsafe { &*data.cast::<Meddler>() }.0(act);
+}
+
+fn meddler(does: impl Fn(Act) + Send + Sync + 'static) -> Waker {
+    let data = Arc::into_raw(Arc::new(Meddler(Box::new(does))));
+    // SAFETY: the table's functions take what `Arc::into_raw` gave, and keep its count.
+    unsafe { Waker::new(data.cast(), &TABLE) }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+/// Runs a test that would wait for ever for a lock that its own thread holds.
+fn bounded(test: impl FnOnce() + Send + 'static) {
+    let (ended, end) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        test();
+        let _ = ended.send(());
+    });
+    if let Err(mpsc::RecvTimeoutError::Timeout) = end.recv_timeout(Duration::from_secs(60)) {
+        panic!("it waits for itself");
+    }
+    thread.join().expect("no panic");
+}
+
+/// A pool of which all is taken, and who waits for all of it.
+const ALL: usize = 2 << 20;
+
+#[test]
+fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
+    bounded(|| {
+        let frames = Frames::new(ALL).expect("memory");
+        let acts = Arc::new([const { AtomicUsize::new(0) }; 3]);
+        let (pool, count) = (frames.clone(), Arc::clone(&acts));
+        let waker = || {
+            let (pool, count) = (pool.clone(), Arc::clone(&count));
+            meddler(move |act| {
+                count[act as usize].fetch_add(1, Ordering::Relaxed);
+                let (used, all) = pool.usage();
+                // Given back at once: that wakes others.
+                assert!(used <= all && pool.take(1).is_ok() == (used < all));
+            })
+        };
+        let held = frames.take(ALL).expect("all of it");
+        let mut waits: Vec<_> = (0..3).map(|_| Box::pin(frames.wait(ALL))).collect();
+        for wait in &mut waits {
+            assert!(poll(wait, &waker()).is_pending());
+            // In place of the first one, which is dropped.
+            assert!(poll(wait, &waker()).is_pending());
+        }
+        drop(waits.pop());
+        drop(held);
+        assert!(matches!(poll(&mut waits[1], &waker()), Poll::Ready(Ok(_))));
+        drop(waits);
+        let acts = acts.each_ref().map(|count| count.load(Ordering::Relaxed));
+        assert!(acts.iter().all(|count| *count > 1), "{acts:?}");
+    });
+}
+
+#[test]
+fn a_waker_that_panics_is_the_only_one_that_is_not_woken() {
+    for bad in [Act::Wake, Act::Drop] {
+        bounded(move || {
+            let frames = Frames::new(ALL).expect("memory");
+            let held = frames.take(ALL).expect("all of it");
+            let woken = Arc::new(AtomicUsize::new(0));
+            let mut waits: Vec<_> = (0..5).map(|_| Box::pin(frames.wait(ALL))).collect();
+            for (at, wait) in waits.iter_mut().enumerate() {
+                let woken = Arc::clone(&woken);
+                let armed = Arc::new(AtomicUsize::new(0));
+                let waker = meddler(move |act| match act {
+                    Act::Wake if bad == Act::Wake && at % 2 == 0 => panic!("in a waker, on purpose"),
+                    Act::Wake => _ = woken.fetch_add(1, Ordering::Relaxed),
+                    // The last one, which was left with the pool.
+                    Act::Drop if bad == Act::Drop && at == 4 && armed.fetch_add(1, Ordering::Relaxed) == 1 => {
+                        panic!("in a waker, on purpose")
+                    }
+                    _ => {}
+                });
+                assert!(poll(wait, &waker).is_pending());
+            }
+            if bad == Act::Drop {
+                drop(waits.pop());
+            }
+            drop(held);
+            assert_eq!(woken.load(Ordering::Relaxed), if bad == Act::Wake { 2 } else { 4 });
+            for mut wait in waits {
+                assert!(matches!(poll(&mut wait, Waker::noop()), Poll::Ready(Ok(_))));
+            }
+        });
+    }
+}
+
+/// Owns something until it is woken.
+struct Owner<T>(Mutex<Option<T>>, mpsc::Sender<()>);
+
+impl<T: Send> Wake for Owner<T> {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().expect("no panic").take());
+        let _ = self.1.send(());
+    }
+}
+
+#[test]
+fn a_waker_of_a_stores_future_may_own_the_store() {
+    for kind in [EngineKind::Ring, EngineKind::Threads] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let Ok(ground) = open_with(directory.path(), kind, options()) else { continue };
+        let frame = ground.frames.take(PIECE).expect("room");
+        let mut put = ground.store.put(frame, PIECE);
+        let (woken, wake) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Owner(Mutex::new(Some(ground)), woken)));
+        if poll(&mut put, &waker).is_pending() {
+            wake.recv().expect("it ends");
+        }
+        drop(waker);
+        drop(put);
+        // What the waker had is gone: another has the directory.
+        open_with(directory.path(), kind, options()).expect("it opens again").keep(1, 1).expect("room");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_at_the_end_of_a_task_takes_neither_the_task_nor_its_thread_along() {
+    for kind in [EngineKind::Ring, EngineKind::Threads] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let Ok(ground) = open_with(directory.path(), kind, options()) else { continue };
+        let (woken, wake) = mpsc::channel();
+        for _ in 0..40 {
+            let woken = woken.clone();
+            let waker = meddler(move |act| {
+                if act == Act::Wake {
+                    let _ = woken.send(());
+                    panic!("in a waker, on purpose");
+                }
+            });
+            let mut put = ground.store.put(ground.frames.take(PIECE).expect("room"), PIECE);
+            let mut polled = poll(&mut put, &waker);
+            if polled.is_pending() {
+                wake.recv().expect("it is woken all the same");
+                polled = poll(&mut put, Waker::noop());
+            }
+            assert!(matches!(polled, Poll::Ready(put) if put.result.is_ok()));
+        }
+        ground.keep(1, 1).expect("all threads are there");
+    }
+}

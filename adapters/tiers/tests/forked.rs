@@ -1,0 +1,143 @@
+//! A forked child has its parent's manager, but none of its threads: nothing happens when it drops it, and calls say why not.
+#![cfg(target_os = "linux")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Waker};
+use tempfile::TempDir;
+use terrace_file::{EngineKind, Join};
+use terrace_tiers::manager::Options;
+use terrace_tiers::{Buffer, Error, Manager};
+
+const MIB: u64 = 1 << 20;
+
+/// Forks. The child does `work` and is gone; a minute is far more than it takes. The parent has the values back.
+fn in_child<T>(values: T, work: impl FnOnce(T)) -> T {
+    // SAFETY: the child takes no lock that another thread of the parent may hold, and ends below.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: ends the child if it hangs.
+            unsafe { libc::alarm(60) };
+            let ended = catch_unwind(AssertUnwindSafe(|| work(values)));
+            // SAFETY: ends this process, and runs nothing of the parent's.
+            unsafe { libc::_exit(if ended.is_ok() { 0 } else { 1 }) }
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: our own child; the out parameter lives through the call.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "the child hangs (14), aborts (6) or panics (256)");
+            values
+        }
+    }
+}
+
+fn build(directory: &TempDir, kind: EngineKind) -> Option<Manager> {
+    let builder = Manager::builder().memory(8 * MIB).directory_of(directory.path(), 128 * MIB).engine(kind);
+    builder.build().map_err(|error| assert!(kind == EngineKind::Ring, "{error}")).ok()
+}
+
+/// A manager with a durable buffer, where this user may have the engine.
+fn world(kind: EngineKind) -> Option<(TempDir, Manager, Buffer)> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = build(&directory, kind)?;
+    let buffer = manager.allocate_named("a", MIB).expect("room");
+    buffer.write(0, &[1; 100]).expect("written");
+    manager.sync(&buffer).expect("durable");
+    Some((directory, manager, buffer))
+}
+
+const ENGINES: [EngineKind; 2] = [EngineKind::Ring, EngineKind::Threads];
+
+/// Copies to files and from there, which go on for as long as nobody takes the results.
+fn copies(manager: &Manager) -> (Vec<Buffer>, Vec<Join<Result<(), Error>>>) {
+    let all: Vec<_> = (0..12).map(|_| manager.allocate(2 * MIB).expect("room")).collect();
+    let joins =
+        all.iter().flat_map(|buffer| [buffer.write_async(0, vec![1; 1 << 20]), manager.promote_async(buffer, 0)]);
+    let joins = joins.collect();
+    (all, joins)
+}
+
+#[test]
+fn a_forked_child_drops_a_manager_and_nothing_happens() {
+    for kind in ENGINES {
+        for state in ["idle", "copies", "a sync"] {
+            let Some((directory, manager, buffer)) = world(kind) else { continue };
+            let (others, mut joins) = if state == "copies" { copies(&manager) } else { Default::default() };
+            if state == "a sync" {
+                buffer.write(0, &[1; 100]).expect("written");
+                let mut sync = manager.sync_async(&buffer);
+                // Its waker is left with it.
+                if std::pin::Pin::new(&mut sync).poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+                    joins.push(sync);
+                }
+            }
+            let (joins, others, buffer, manager) = in_child((joins, others, buffer, manager), drop);
+            for join in joins {
+                let ended = join.wait();
+                assert!(state == "copies" || ended.is_ok(), "the parent goes on: {ended:?}");
+            }
+            manager.check().expect("sound");
+            drop((others, buffer, manager));
+            let manager = build(&directory, kind).expect("nobody has the directory");
+            assert_eq!(manager.open("a").expect("durable").lease_best().expect("read")[..100], [1; 100]);
+        }
+    }
+}
+
+#[test]
+fn a_forked_child_reads_and_drops_leases_and_futures() {
+    for kind in ENGINES {
+        let Some((_directory, manager, buffer)) = world(kind) else { continue };
+        let other = manager.allocate(MIB).expect("room");
+        let (shared, exclusive) = (buffer.lease_best().expect("memory"), other.lease_mut().expect("memory"));
+        // Wants what is leased: giving the lease back would say so.
+        let wants = manager.demote_async(&buffer, 1);
+        let third = manager.allocate(MIB).expect("room");
+        manager.demote(&third, 1).expect("nobody has a lease");
+        let mut future = Box::pin(third.lease_best_async());
+        let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let (shared, exclusive, _) = in_child((shared, exclusive, future), |(shared, exclusive, future)| {
+            assert_eq!((shared[0], exclusive[0]), (1, 0), "what the parent had then");
+            drop((shared, exclusive, future));
+        });
+        drop((shared, exclusive));
+        assert!(matches!(wants.wait(), Ok(()) | Err(Error::Leased)));
+        buffer.write(0, &[2]).expect("the parent goes on");
+        manager.sync(&buffer).expect("the parent goes on");
+    }
+}
+
+#[test]
+fn every_call_on_a_manager_says_that_this_is_a_forked_child() {
+    for kind in ENGINES {
+        let Some((_directory, manager, buffer)) = world(kind) else { continue };
+        let pending = manager.sync_async(&buffer);
+        let (_, _, pending) = in_child((manager, buffer, pending), |(manager, buffer, pending)| {
+            let forked = Err(Error::Forked);
+            assert_eq!(pending.wait(), forked, "begun by the parent");
+            assert_eq!(manager.allocate_with(1, Options::default()).map(drop), forked);
+            assert_eq!(manager.allocate_named("b", 1).map(drop), forked);
+            assert_eq!(manager.open("a").map(drop), forked);
+            assert_eq!(manager.remove("a"), forked);
+            assert_eq!(manager.sync(&buffer), forked);
+            assert_eq!(manager.promote(&buffer, 0), forked);
+            assert_eq!(manager.demote(&buffer, 1), forked);
+            assert_eq!(manager.prefetch(&buffer), forked);
+            assert_eq!(manager.resize(0, MIB), forked);
+            assert_eq!(buffer.read(0, &mut [0]), forked);
+            assert_eq!(buffer.write(0, &[0]), forked);
+            assert_eq!(buffer.read_async(0, 1).wait().map(drop), forked);
+            assert_eq!(buffer.write_async(0, vec![0]).wait(), forked);
+            assert_eq!(buffer.try_lease().map(drop), forked);
+            assert_eq!(buffer.lease_best().map(drop), forked);
+            assert_eq!(buffer.lease_mut().map(drop), forked);
+            assert!(buffer.lease_device().is_err() && manager.check().is_err());
+            assert_eq!((manager.list().len(), manager.tiers().len(), manager.moves()), (0, 0, Default::default()));
+            manager.tick(1);
+            // What is its own works.
+            let (_directory, own, buffer) = world(kind).expect("as in the parent");
+            assert_eq!(own.sync(&buffer), Ok(()));
+        });
+        pending.wait().expect("the parent goes on");
+    }
+}
