@@ -7,7 +7,7 @@ use ground::{Ground, PIECE, open_with, options};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use terrace_file::{
-    Change, Completion, Disk, EngineKind, Frames, Join, Op, Reason, Request, Sink, Slab, Store, StoreError, Tasks,
+    Change, Completion, Disk, EngineKind, Frames, Join, Op, Put, Reason, Request, Sink, Slab, Store, StoreError, Tasks,
     Threads,
 };
 use terrace_file::{Engine, Ring};
@@ -33,8 +33,11 @@ fn in_child<T>(values: T, work: impl FnOnce(T)) -> T {
     }
 }
 
+/// Puts and commits that have not ended.
+type UnderWay = (Vec<Join<Put>>, Vec<Join<Result<(), StoreError>>>);
+
 /// What may be under way when the process forks.
-fn under_way(ground: &Ground, state: &str) -> (Vec<Join<terrace_file::Put>>, Vec<Join<Result<(), StoreError>>>) {
+fn under_way(ground: &Ground, state: &str) -> UnderWay {
     let put = |byte| {
         let mut frame = ground.frames.take(PIECE).expect("room");
         frame[..PIECE].fill(byte);

@@ -75,7 +75,7 @@ const EMBEDDED_ALL: &str = "-p terrace-embedded --features spin,allocator-api2,d
 const SHARED: &str = "-p terrace-tests --test device_host --test device_ring --test device_pinned --test device_streams --test heap_traces --test heap_nested --test first_fit";
 /// The whole stack over the simulated driver, and over numbers without memory.
 const SIMULATED: &str = "-p terrace-tests --test device_simcuda --test device_numbers --test device_streams";
-const TIERS: &str = "-p terrace-tiers --lib --test manager --test devices --test mapped";
+const TIERS: &str = "-p terrace-tiers --lib --test manager --test devices --test mapped --test forked";
 const FILE: &str = "-p terrace-file --lib";
 
 /// Heaps of less than a mebibyte: to look at a larger one takes Miri minutes.
