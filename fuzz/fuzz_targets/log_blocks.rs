@@ -109,7 +109,7 @@ impl Record {
     fn apply(&self, world: &mut BTreeMap<u64, Object>) -> bool {
         match *self {
             Self::Piece { object, part, slab, bytes, .. } => {
-                if part.get() >= PARTS || slab.get() >= SLABS {
+                if part.get() >= PARTS || slab.get() >= SLABS || bytes.get() == 0 {
                     return false;
                 }
                 world.entry(object.into()).or_default().parts.insert(part.get(), bytes.get());

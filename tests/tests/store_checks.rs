@@ -424,8 +424,9 @@ fn records_that_make_no_sense_are_told() {
     let file = log(&world);
     // The number of a part stands behind the tag and the object.
     let part = |block: &mut [u8]| block[RECORDS + 9..RECORDS + 13].copy_from_slice(&(1u32 << 24).to_le_bytes());
+    let empty = |block: &mut [u8]| block[RECORDS + 21..RECORDS + 25].fill(0);
     let tag = |block: &mut [u8]| block[RECORDS] = 99;
-    for (at, change) in [(1, &part as &dyn Fn(&mut [u8])), (2, &tag)] {
+    for (at, change) in [(1, &part as &dyn Fn(&mut [u8])), (1, &empty), (2, &tag)] {
         let mut world = fork(&world);
         forge(&mut world, at, change);
         assert_eq!(try_open(&mut world).map(drop).err(), Some(StoreError::Damaged { file }), "block {at}");

@@ -55,13 +55,13 @@ pub enum EngineKind {
 /// A directory that is open.
 pub struct Directory {
     path: PathBuf,
-    /// Of the directory itself, locked while this lives: files are found from here, and names are synced.
-    names: OwnedFd,
     files: Mutex<HashMap<File, Arc<Slab>>>,
     mail: Arc<Mail>,
+    /// Dropped before the locks: then nothing is written any more.
     engine: Arc<dyn Engine>,
-    /// Locked while this lives.
-    _lock: OwnedFd,
+    /// Of the directory itself: files are found from here, and names are synced.
+    names: Locked,
+    _lock: Locked,
     process: Process,
 }
 
@@ -135,20 +135,20 @@ impl Directory {
         let told =
             |call| move |error: Errno| FileFault::new(call, &path.display().to_string(), 0, error.raw_os_error());
         let flags = OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECTORY;
-        let names = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(told("open"))?;
-        // seeded: directory_lock: lock_directory(&names) => Ok(())
-        lock_directory(&names).map_err(told("lock"))?;
-        let lock = open_lock(&names, path)?;
-        take(&lock).map_err(told("lock"))?;
+        let names = Locked::new(rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(told("open"))?);
+        // seeded: directory_lock: lock_directory(&names.0) => Ok(())
+        lock_directory(&names.0).map_err(told("lock"))?;
+        let lock = Locked::new(open_lock(&names.0, path)?);
+        take(&lock.0).map_err(told("lock"))?;
         let mail = Arc::new(Mail { waiting: Mutex::default(), tasks: tasks.clone() });
         let engine = engine(kind, &mail).map_err(|error| fault("engine", error.raw_os_error()))?;
         tasks.driven_by(Arc::downgrade(&engine) as Weak<dyn Driver>);
         Ok(Self {
             path: path.into(),
-            names,
             files: Mutex::default(),
             mail,
             engine,
+            names,
             _lock: lock,
             process: Process::current(),
         })
@@ -156,7 +156,7 @@ impl Directory {
 
     /// Bytes that this user may still write there; 0 where the system does not say.
     pub fn free(&self) -> u64 {
-        rustix::fs::fstatvfs(&self.names).map_or(0, |told| told.f_bavail.saturating_mul(told.f_frsize))
+        rustix::fs::fstatvfs(&self.names.0).map_or(0, |told| told.f_bavail.saturating_mul(told.f_frsize))
     }
 
     /// The engine's name, for people.
@@ -169,12 +169,12 @@ impl Directory {
             return Ok(Arc::clone(slab));
         }
         let name = file.to_string();
-        let slab = Arc::new(Slab::open_in((self.names.as_fd(), Path::new(&name)), &self.path.join(&name))?);
+        let slab = Arc::new(Slab::open_in((self.names.0.as_fd(), Path::new(&name)), &self.path.join(&name))?);
         Ok(Arc::clone(self.files().entry(file).or_insert(slab)))
     }
 
     fn has_name(&self, file: File) -> Result<(), FileFault> {
-        self.slab(file)?.has_name((self.names.as_fd(), Path::new(&file.to_string())))
+        self.slab(file)?.has_name((self.names.0.as_fd(), Path::new(&file.to_string())))
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<File, Arc<Slab>>> {
@@ -183,7 +183,7 @@ impl Directory {
 
     fn create(&self, file: File, bytes: u64) -> Result<(), FileFault> {
         let name = file.to_string();
-        let place = (self.names.as_fd(), Path::new(&name));
+        let place = (self.names.0.as_fd(), Path::new(&name));
         let slab = Slab::create_in(place, &self.path.join(&name), bytes)?;
         self.files().insert(file, Arc::new(slab));
         Ok(())
@@ -192,14 +192,14 @@ impl Directory {
     fn remove(&self, file: File) -> Result<(), FileFault> {
         self.files().remove(&file);
         let name = file.to_string();
-        match rustix::fs::unlinkat(&self.names, &name, AtFlags::empty()) {
+        match rustix::fs::unlinkat(&self.names.0, &name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(self.fault("remove", &self.path.join(name), error.raw_os_error())),
         }
     }
 
     fn sync_names(&self) -> Result<(), FileFault> {
-        rustix::fs::fsync(&self.names).map_err(|error| self.fault("sync", &self.path, error.raw_os_error()))
+        rustix::fs::fsync(&self.names.0).map_err(|error| self.fault("sync", &self.path, error.raw_os_error()))
     }
 
     fn fault(&self, call: &'static str, path: &Path, code: i32) -> FileFault {
@@ -217,12 +217,30 @@ impl Directory {
     }
 }
 
-/// Makes a directory and those that it is in, each of them durably.
-fn make(path: &Path) -> std::io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
+/// A file that is locked until this is dropped. A forked child shares the lock and keeps the file open: so it is unlocked by hand.
+struct Locked(OwnedFd, Process);
+
+impl Locked {
+    fn new(file: OwnedFd) -> Self {
+        Self(file, Process::current())
     }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if self.1.is_current() {
+            let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+        }
+    }
+}
+
+/// Makes a directory and those that it is in, each of them durably; also the name of one that somebody just made.
+fn make(path: &Path) -> std::io::Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.is_dir() {
+        // Refused where this user may not look: then it is the other's to sync.
+        return std::fs::File::open(above).map_or(Ok(()), |above| above.sync_all().or(Ok(())));
+    }
     make(above)?;
     match std::fs::create_dir(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -250,7 +268,7 @@ fn open_lock(names: &OwnedFd, path: &Path) -> Result<OwnedFd, FileFault> {
     Ok(lock)
 }
 
-/// Locks a file, for as long as it is open.
+/// Locks a file, until it is unlocked, or closed by this process and the children that it forked.
 fn take(lock: &OwnedFd) -> rustix::io::Result<()> {
     let begun = Instant::now();
     loop {
@@ -281,10 +299,10 @@ impl Disk for Directory {
         }
         let told = |error: Errno| self.fault("list", &self.path, error.raw_os_error());
         let mut files = Vec::new();
-        for entry in Dir::read_from(&self.names).map_err(told)? {
+        for entry in Dir::read_from(&self.names.0).map_err(told)? {
             let entry = entry.map_err(told)?;
             if let Some(file) = entry.file_name().to_str().ok().and_then(File::named) {
-                let stat = rustix::fs::statat(&self.names, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+                let stat = rustix::fs::statat(&self.names.0, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
                 files.push((file, u64::try_from(stat.map_err(told)?.st_size).unwrap_or(0)));
             }
         }

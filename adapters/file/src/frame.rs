@@ -121,6 +121,7 @@ impl Frames {
                 return Ok(frame);
             }
             back.await;
+            self.shared.is_own().ok_or(0usize)?;
         }
     }
 

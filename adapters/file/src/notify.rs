@@ -1,7 +1,7 @@
 //! Futures that wait until they are told, and what wakes them.
 //!
-//! Promises upward: in a forked child a listener is dropped without a word; a waker is cloned, replaced, dropped and run with no lock held, so that it may do whatever it likes with what
-//! it waits for; one that panics keeps nobody else from being woken, and its panic goes no further.
+//! Promises upward: a waker is cloned, replaced, dropped and run with no lock held, so that it may do whatever it likes with what
+//! it waits for; in a forked child nobody waits, and a listener is dropped without a word; one that panics keeps nobody else from being woken, and its panic goes no further.
 //!
 //! Invariant: `wakers` are of listeners that began to wait since the last notification.
 
@@ -119,6 +119,10 @@ impl<R: Deref<Target: AsRef<Notify>> + Unpin> Future for Notified<R> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // The lock may be a thread's that is not in this child; nobody tells here.
+        if !(*self.to).as_ref().process.is_current() {
+            return Poll::Ready(());
+        }
         let waker = context.waker().clone();
         let Self { to, since, key } = &mut *self;
         let (waits, spare) = (**to).as_ref().leave(*since, key, waker);

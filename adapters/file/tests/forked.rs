@@ -3,7 +3,8 @@
 
 mod ground;
 
-use ground::{Ground, PIECE, open_with, options};
+use ground::{Ground, PIECE, open_by, open_with, options};
+use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use terrace_file::{
@@ -59,7 +60,7 @@ fn a_forked_child_drops_a_store_and_nothing_happens() {
     for kind in [EngineKind::Ring, EngineKind::Threads] {
         for state in ["idle", "puts", "commits"] {
             let directory = tempfile::tempdir().expect("a directory");
-            let Ok(ground) = open_with(directory.path(), kind, options()) else { continue };
+            let Some(ground) = open_by(directory.path(), kind) else { continue };
             ground.keep(1, 1).expect("room");
             let (frame, part) = (ground.frames.take(PIECE).expect("room"), ground.part(1));
             let joins = under_way(&ground, state);
@@ -84,7 +85,7 @@ fn is_forked<T>(told: Result<T, StoreError>) -> bool {
 fn every_call_on_a_store_says_that_this_is_a_forked_child() {
     for kind in [EngineKind::Ring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
-        let Ok(ground) = open_with(directory.path(), kind, options()) else { continue };
+        let Some(ground) = open_by(directory.path(), kind) else { continue };
         ground.keep(1, 1).expect("room");
         let values = (ground.frames.take(PIECE).expect("room"), ground.part(1), ground.store.tidy(), ground);
         let values = in_child(values, |(frame, part, pending, ground)| {
@@ -106,6 +107,34 @@ fn every_call_on_a_store_says_that_this_is_a_forked_child() {
             open_with(own.path(), kind, options()).expect("it opens").keep(1, 1).expect("room");
         });
         values.2.wait().expect("the parent goes on");
+    }
+}
+
+#[test]
+fn a_forked_child_that_lives_on_keeps_nobody_out_of_the_directory() {
+    for kind in [EngineKind::Ring, EngineKind::Threads] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let Some(ground) = open_by(directory.path(), kind) else { continue };
+        ground.keep(1, 1).expect("room");
+        let (mut ended, end) = std::io::pipe().expect("a pipe");
+        // SAFETY: the child takes no lock that another thread of the parent may hold, and ends below.
+        let child = match unsafe { libc::fork() } {
+            0 => {
+                drop(end);
+                // SAFETY: ends the child if it hangs.
+                unsafe { libc::alarm(60) };
+                let _ = ended.read(&mut [0]);
+                // SAFETY: ends this process, and runs nothing of the parent's.
+                unsafe { libc::_exit(0) }
+            }
+            child => child,
+        };
+        drop(ground);
+        let again = open_with(directory.path(), kind, options()).expect("the child has it not");
+        assert!(again.holds(&again.part(1), 1));
+        drop(end);
+        // SAFETY: our own child; no status is asked for.
+        assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
     }
 }
 

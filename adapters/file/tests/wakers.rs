@@ -4,7 +4,7 @@
 
 mod ground;
 
-use ground::{PIECE, open_with, options};
+use ground::{PIECE, open_by, open_with, options};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -154,7 +154,7 @@ impl<T: Send> Wake for Owner<T> {
 fn a_waker_of_a_stores_future_may_own_the_store() {
     for kind in [EngineKind::Ring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
-        let Ok(ground) = open_with(directory.path(), kind, options()) else { continue };
+        let Some(ground) = open_by(directory.path(), kind) else { continue };
         let frame = ground.frames.take(PIECE).expect("room");
         let mut put = ground.store.put(frame, PIECE);
         let (woken, wake) = mpsc::channel();
@@ -173,7 +173,7 @@ fn a_waker_of_a_stores_future_may_own_the_store() {
 fn a_waker_that_panics_at_the_end_of_a_task_takes_neither_the_task_nor_its_thread_along() {
     for kind in [EngineKind::Ring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
-        let Ok(ground) = open_with(directory.path(), kind, options()) else { continue };
+        let Some(ground) = open_by(directory.path(), kind) else { continue };
         let (woken, wake) = mpsc::channel();
         for _ in 0..40 {
             let woken = woken.clone();

@@ -58,7 +58,7 @@ pub struct Cache {
     pub spare: AtomicPtr<Cache>,
     /// Whether the thread is in a slow path: what signal handlers do then must not need it.
     pub busy: AtomicBool,
-    /// A frame of the innermost signal handler that the thread is in; 0: none.
+    /// A frame of the outermost signal handler that the thread is in; 0: none, or not known yet.
     pub handler: AtomicUsize,
     /// The thread's guards that are alive (see [`Handler`](crate::Handler)).
     pub guards: AtomicUsize,

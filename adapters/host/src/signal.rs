@@ -42,9 +42,6 @@ pub struct Handler {
     cache: *const Cache,
     /// The stay in which it counts; without a cache, 0 for the first guard.
     stay: usize,
-    /// Its frame, and that of the handler around it, if any.
-    here: usize,
-    outer: usize,
 }
 
 impl Handler {
@@ -61,15 +58,17 @@ impl Handler {
             // Nobody counts, and the thread gets no cache before the first of such guards is dropped.
             let stay = usize::from(core::ptr::addr_eq(word, &raw const IN_SIGNAL));
             tls::set((&raw const IN_SIGNAL).cast());
-            return Self { cache: null(), stay, here, outer: 0 };
+            return Self { cache: null(), stay };
         };
         // Counted before anything else: a signal from here on is inside of this one.
-        cache.guards.fetch_add(1, Relaxed);
+        let first = cache.guards.fetch_add(1, Relaxed) == 0;
         compiler_fence(SeqCst);
-        let outer = cache.handler.swap(here, Relaxed);
+        if first {
+            cache.handler.store(here, Relaxed);
+        }
         let stay = cache.stay.load(Relaxed);
         tls::set((&raw const IN_SIGNAL).cast());
-        Self { cache, stay, here, outer }
+        Self { cache, stay }
     }
 }
 
@@ -88,9 +87,6 @@ impl Drop for Handler {
         }
         let guards = cache.guards.load(Relaxed);
         if guards > 1 {
-            // Out of order: which frame is the innermost is not known any more, so that no jump is seen until the stay ends.
-            let innermost = cache.handler.load(Relaxed) == self.here;
-            cache.handler.store(if innermost { self.outer } else { usize::MAX }, Relaxed);
             cache.guards.store(guards - 1, Relaxed);
             return;
         }
@@ -117,14 +113,14 @@ pub fn is_inside() -> bool {
     core::ptr::addr_eq(tls::get(), &raw const IN_SIGNAL) && !was_left()
 }
 
-/// A jump out of a handler ends in a frame above it. (On a stack of the handler's own that lies above the thread's,
+/// A jump out of all handlers ends in a frame above the outermost. (On a stack of the handler's own that lies above the thread's,
 /// this is never seen, and the thread goes the slow way from then on.)
 #[cold]
 #[inline(never)]
 fn was_left() -> bool {
     let here = 0u8;
     match thread::kept() {
-        Some(cache) if (&raw const here).addr() > cache.handler.load(Relaxed) => {
+        Some(cache) if (1..(&raw const here).addr()).contains(&cache.handler.load(Relaxed)) => {
             cache.leave();
             tls::set(cache);
             true

@@ -45,6 +45,18 @@ fn a_guard_that_is_never_dropped_ends_with_its_handler() {
     assert_eq!(top(), own);
 }
 
+fn a_jump_into_a_handler_ends_only_what_is_inside_of_it() {
+    let own = top();
+    far_below(|| {
+        let outer = Handler::enter();
+        far_below(|| std::mem::forget(Handler::enter()));
+        assert_ne!(top(), own, "the outer handler was not left");
+        drop(outer);
+        assert_ne!(top(), own, "a guard is left, which nobody has seen to be gone");
+    });
+    assert_eq!(top(), own, "both were left");
+}
+
 fn a_guard_that_outlives_its_handler_does_not_end_another() {
     let own = top();
     let late = far_below(Handler::enter);
@@ -102,6 +114,7 @@ fn a_guard_that_outlives_its_threads_cache_gives_the_thread_no_other() {
 fn a_guard_changes_no_stay_and_no_cache_but_its_own() {
     guards_end_their_stay_in_any_order();
     a_guard_that_is_never_dropped_ends_with_its_handler();
+    a_jump_into_a_handler_ends_only_what_is_inside_of_it();
     a_guard_that_outlives_its_handler_does_not_end_another();
     a_guard_that_outlives_its_threads_cache_gives_the_thread_no_other();
 }

@@ -98,7 +98,8 @@ fn a_forked_child_reads_and_drops_leases_and_futures() {
         let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let (shared, exclusive, _) = in_child((shared, exclusive, future), |(shared, exclusive, future)| {
             assert_eq!((shared[0], exclusive[0]), (1, 0), "what the parent had then");
-            drop((shared, exclusive, future));
+            assert!(matches!(futures_lite::future::block_on(future), Err(Error::Forked)));
+            drop((shared, exclusive));
         });
         drop((shared, exclusive));
         assert!(matches!(wants.wait(), Ok(()) | Err(Error::Leased)));

@@ -274,6 +274,8 @@ impl Contents {
                 match record {
                     // seeded: part_number: entry.part >= PARTS => false
                     Record::Piece(entry) if entry.part >= PARTS => return None,
+                    // seeded: piece_of_nothing: entry.bytes == 0 => false
+                    Record::Piece(entry) if entry.bytes == 0 => return None,
                     // seeded: slab_number: entry.slab >= LAST => false
                     Record::Piece(entry) if entry.slab >= LAST => return None,
                     Record::Piece(entry) => {

@@ -11,6 +11,11 @@ use terrace_file::{
 
 pub const PIECE: usize = 10_000;
 
+/// A store by that engine. `None`: this user may not have the ring.
+pub fn open_by(directory: &Path, kind: EngineKind) -> Option<Ground> {
+    open_with(directory, kind, options()).map_err(|error| assert!(kind == EngineKind::Ring, "{error}")).ok()
+}
+
 pub fn options() -> StoreOptions {
     StoreOptions { cap: 8 << 20, slab_bytes: 1 << 20, log_bytes: 64 << 10 }
 }

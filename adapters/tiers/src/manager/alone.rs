@@ -24,6 +24,8 @@ struct State {
     due: bool,
     /// Of the seats that have been alone so far, the number of the last one.
     last: u64,
+    /// Steps that holders have waited for so far.
+    steps: u64,
 }
 
 /// Whether who leases goes on for sure.
@@ -46,9 +48,9 @@ impl Alone {
     }
 
     /// What this holder waited for has ended: should it not be polled, another need not wait for it.
-    fn is_due(&self, number: u64) {
+    fn is_due(&self, number: u64, step: u64) {
         let mut state = self.state();
-        if state.holder == Some(number) {
+        if state.holder == Some(number) && state.steps == step {
             state.due = true;
             drop(state);
             self.free.notify();
@@ -85,7 +87,7 @@ impl Seat {
             return false;
         }
         state.last += 1;
-        (state.holder, state.due) = (Some(state.last), false);
+        (state.holder, state.due, state.steps) = (Some(state.last), false, state.steps + 1);
         self.number = state.holder;
         true
     }
@@ -95,10 +97,11 @@ impl Seat {
         let step = match (self.number, self.going) {
             (Some(number), Going::MayStop) => {
                 let (alone, own) = (Arc::clone(&self.alone), tasks.clone());
+                let begun = alone.state().steps;
                 tasks.spawn(async move {
                     let ended = step.await;
                     // Afterwards: who waits for the step is woken first.
-                    drop(own.spawn(async move { alone.is_due(number) }));
+                    drop(own.spawn(async move { alone.is_due(number, begun) }));
                     ended
                 })
             }
@@ -115,7 +118,7 @@ impl Seat {
     fn stay(&mut self) {
         let mut state = self.alone.state();
         match self.number == state.holder {
-            true => state.due = false,
+            true => (state.due, state.steps) = (false, state.steps + 1),
             false => self.number = None,
         }
     }
@@ -157,6 +160,25 @@ mod tests {
         drop((first, second));
         assert!(alone.seat(going).try_take(), "nobody is left");
         (overtaken, !alone_still)
+    }
+
+    /// The word that a step has ended comes when its holder is at the next one.
+    #[test]
+    fn who_goes_on_keeps_the_place() {
+        let (alone, tasks) = (Arc::new(Alone::default()), Tasks::new());
+        let [mut first, mut second] = [(); 2].map(|()| alone.seat(Going::MayStop));
+        assert!(first.try_take());
+        let mut step = Box::pin(first.during(&tasks, tasks.spawn(async { Ok(()) })));
+        let mut context = Context::from_waker(Waker::noop());
+        // Run one at a time: the step, then who waits for it; the word is left.
+        while step.as_mut().poll(&mut context).is_pending() {
+            assert!(tasks.run_one(0));
+        }
+        drop(step);
+        let mut step = Box::pin(first.during(&tasks, tasks.spawn(std::future::pending())));
+        assert!(step.as_mut().poll(&mut context).is_pending());
+        assert!(tasks.run(Duration::MAX), "the word");
+        assert!(!second.try_take(), "the next step is under way");
     }
 
     #[test]

@@ -67,11 +67,11 @@ impl Meta {
 
     /// Whether each part is a chunk of it, and as long as that.
     fn fits(&self, object: &Object) -> bool {
-        let bytes = |part: u32| self.bytes.checked_sub(u64::from(part) * u64::from(self.chunk));
+        let left = |part: u32| self.bytes.checked_sub(u64::from(part) * u64::from(self.chunk)).filter(|left| *left > 0);
         object
             .parts
             .iter()
-            .all(|(part, piece)| bytes(*part).is_some_and(|left| piece.bytes() as u64 == left.min(self.chunk.into())))
+            .all(|(part, piece)| left(*part).is_some_and(|left| piece.bytes() as u64 == left.min(self.chunk.into())))
     }
 }
 

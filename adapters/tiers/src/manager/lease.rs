@@ -85,6 +85,7 @@ impl Buffer {
                     // Evicted again before it was leased, for others who may do the same without an end: one after the other.
                     if brought {
                         alone.take().await;
+                        self.shared.is_here()?;
                     }
                     brought = true;
                     bring()
