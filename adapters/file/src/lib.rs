@@ -8,7 +8,7 @@
 //! | `request` | what is asked of an engine, and what comes of it |
 //! | `engine` | the system's ring, or threads |
 //! | `task` | what goes on by itself |
-//! | `notify` | futures that wait to be told |
+//! | `notify` | a condition that futures wait for; it keeps and wakes their wakers |
 //! | `thread` | threads of ours |
 //! | `wait` | threads that wait, and when they are woken |
 //! | `disk` | what the store asks of the world: orders and answers |

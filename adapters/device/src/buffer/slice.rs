@@ -114,7 +114,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         BlockRef(self.block)
     }
 
-    /// The same for as long as the slice would have lived, in its place: for who uses the elements by address.
+    /// Converts the slice into its block reference, which lives as long as the slice could have: for interop by address.
     pub fn into_block(self) -> BlockRef<'a> {
         BlockRef(self.block)
     }

@@ -22,10 +22,17 @@ pub(super) struct Alone {
 struct State {
     holder: Option<u64>,
     due: bool,
-    /// Of the seats that have been alone so far, the number of the last one.
+    /// The last number that was given: a holder has another one for each step.
     last: u64,
-    /// Steps that holders have waited for so far.
-    steps: u64,
+}
+
+impl State {
+    /// Gives the place to a number that was never given before.
+    fn next_holder(&mut self) -> Option<u64> {
+        self.last += 1;
+        (self.holder, self.due) = (Some(self.last), false);
+        self.holder
+    }
 }
 
 /// Whether who leases goes on for sure.
@@ -48,9 +55,9 @@ impl Alone {
     }
 
     /// What this holder waited for has ended: should it not be polled, another need not wait for it.
-    fn is_due(&self, number: u64, step: u64) {
+    fn is_due(&self, number: u64) {
         let mut state = self.state();
-        if state.holder == Some(number) && state.steps == step {
+        if state.holder == Some(number) {
             state.due = true;
             drop(state);
             self.free.notify();
@@ -86,9 +93,7 @@ impl Seat {
         if state.holder.is_some() && !state.due {
             return false;
         }
-        state.last += 1;
-        (state.holder, state.due, state.steps) = (Some(state.last), false, state.steps + 1);
-        self.number = state.holder;
+        self.number = state.next_holder();
         true
     }
 
@@ -97,11 +102,10 @@ impl Seat {
         let step = match (self.number, self.going) {
             (Some(number), Going::MayStop) => {
                 let (alone, own) = (Arc::clone(&self.alone), tasks.clone());
-                let begun = alone.state().steps;
                 tasks.spawn(async move {
                     let ended = step.await;
                     // Afterwards: who waits for the step is woken first.
-                    drop(own.spawn(async move { alone.is_due(number, begun) }));
+                    drop(own.spawn(async move { alone.is_due(number) }));
                     ended
                 })
             }
@@ -117,10 +121,9 @@ impl Seat {
     /// Goes on: alone still, or not any more.
     fn stay(&mut self) {
         let mut state = self.alone.state();
-        match self.number == state.holder {
-            true => (state.due, state.steps) = (false, state.steps + 1),
-            false => self.number = None,
-        }
+        let alone = self.number.is_some() && self.number == state.holder;
+        // The word that the last step has ended may still come, with the old number.
+        self.number = if alone { state.next_holder() } else { None };
     }
 }
 
