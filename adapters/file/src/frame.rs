@@ -12,6 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Owner, Range, Request, Slot};
 use terrace_fork::Process;
@@ -35,8 +36,10 @@ struct Shared {
     base: NonNull<u8>,
     bytes: usize,
     range: Mutex<Range<Vec<Slot>, GoodFit>>,
-    /// Told when a frame comes back.
+    /// Told when a frame comes back, or never will.
     back: Notify,
+    /// Whether the kernel kept a frame for ever.
+    lost: AtomicBool,
     process: Process,
 }
 
@@ -80,6 +83,7 @@ impl Frames {
                 bytes,
                 range: Mutex::new(range),
                 back: Notify::new(),
+                lost: AtomicBool::new(false),
                 process: Process::current(),
             }),
         })
@@ -105,7 +109,8 @@ impl Frames {
     /// The same, when there is room: others must give frames back first.
     ///
     /// # Errors
-    /// Bytes of room in all, when that is less than was asked for; none in a forked child.
+    /// Bytes of room in all, when that is less than was asked for; none in a forked child, nor where there is no room now and
+    /// the kernel keeps a frame for ever.
     pub async fn wait(&self, bytes: usize) -> Result<Frame, usize> {
         self.shared.is_own().ok_or(0usize)?;
         if bytes > self.shared.bytes {
@@ -119,6 +124,9 @@ impl Frames {
             let back = self.shared.back.listen();
             if let Ok(frame) = self.take(bytes) {
                 return Ok(frame);
+            }
+            if self.shared.lost.load(Ordering::Acquire) {
+                return Err(0);
             }
             back.await;
             self.shared.is_own().ok_or(0usize)?;
@@ -174,6 +182,14 @@ impl Frame {
     /// Its first byte: for the system, and for who keeps the frame and hands its bytes out under a rule of its own.
     pub fn pointer(&self) -> *mut u8 {
         self.start.as_ptr()
+    }
+
+    /// Leaves it to the kernel, which may read or write it for ever. Nobody waits for it any more.
+    pub(crate) fn forsake(self) {
+        self.shared.lost.store(true, Ordering::Release);
+        self.shared.back.notify();
+        // With it the mapping stays.
+        std::mem::forget(self);
     }
 }
 
@@ -244,6 +260,20 @@ mod tests {
         let mut frame = Frames::new(1).expect("a mapping").take(1).expect("a page");
         frame.fill(7);
         assert_eq!(frame[ALIGN - 1], 7);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_frame_that_the_kernel_keeps() {
+        let frames = Frames::new(2 << 20).expect("a mapping");
+        let kept = frames.take(4096).expect("there is room");
+        let mut waits = Box::pin(frames.wait(2 << 20));
+        let mut poll = || futures_lite::future::block_on(futures_lite::future::poll_once(&mut waits));
+        assert!(poll().is_none(), "a frame may still come back");
+        kept.forsake();
+        assert_eq!(poll().map(|got| got.map(drop)), Some(Err(0)));
+        assert_eq!(frames.usage().0, 4096, "it is never dealt out again");
+        let rest = futures_lite::future::block_on(frames.wait(1 << 20)).expect("there is room beside it");
+        assert_eq!(rest.len(), 1 << 20);
     }
 
     #[test]

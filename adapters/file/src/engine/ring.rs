@@ -7,12 +7,14 @@
 //!
 //! Promises upward: as [`Engine`] says; a sink may submit more, which costs no wake-up; no more entries are on their way than
 //! the ring has room for; the thread sleeps in the kernel while nothing is on its way, and is gone when the engine is dropped;
-//! the kernel has no entry of it any more when the ring is closed.
+//! the kernel has no entry of it any more when the ring is closed, or may keep their memory for ever; where the kernel takes no
+//! more calls for the ring, every request ends with its error.
 //! Asks from below: a kernel that has the ring and lets this user have it; [`Ring::new`] fails where not.
 //!
 //! One thread submits and completes because the kernel completes a request in the name of the task that submitted it: were
 //! that another thread than the one that waits, each completion would wake both (measured: half the bytes a second).
 
+use crate::frame::Frame;
 use crate::request::{Completion, Engine, Op, Request, Sink};
 use crate::task::Driver;
 use crate::thread::Thread;
@@ -22,7 +24,7 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use terrace_fork::Process;
 
 /// What the entry carries that waits for the event.
@@ -39,8 +41,10 @@ pub struct Ring {
 
 struct Shared {
     inbox: Mutex<Inbox>,
-    /// Wakes the thread.
+    /// Wakes the thread while it sleeps in the kernel.
     event: OwnedFd,
+    /// Wakes it once the ring is refused: an entry that the kernel still has may swallow the event.
+    refused: Condvar,
 }
 
 #[derive(Default)]
@@ -55,6 +59,10 @@ struct Inbox {
 }
 
 impl Shared {
+    fn new(event: OwnedFd) -> Self {
+        Self { inbox: Mutex::default(), event, refused: Condvar::new() }
+    }
+
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,6 +74,7 @@ impl Shared {
         let wake = std::mem::take(&mut inbox.asleep);
         drop(inbox);
         if wake {
+            self.refused.notify_one();
             // Full only after 2^64 wake-ups that nobody saw.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
@@ -80,7 +89,7 @@ impl Ring {
     pub fn new(depth: u32, sink: Arc<dyn Sink>) -> std::io::Result<Self> {
         let depth = depth.clamp(1, 4096).next_power_of_two();
         let event = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let shared = Arc::new(Shared { inbox: Mutex::new(Inbox::default()), event });
+        let shared = Arc::new(Shared::new(event));
         let (told, tell) = mpsc::channel();
         let (of_thread, its_sink) = (Arc::clone(&shared), Arc::clone(&sink));
         let thread = Thread::begin("terrace-ring", move || {
@@ -136,14 +145,15 @@ impl Owned {
     fn run(mut self) {
         loop {
             self.push();
-            if self.may_sleep() {
-                if self.is_over() {
-                    return;
-                }
-                // Interrupted, or short of memory: what is there is looked at in any case.
-                let _ = self.ring.submit_and_wait(1);
-            } else {
-                let _ = self.ring.submit();
+            let sleeps = self.may_sleep();
+            if sleeps && self.is_over() {
+                return;
+            }
+            // Where the call may be made again, what is there is looked at in any case.
+            if let Err(error) = self.ring.submit_and_wait(usize::from(sleeps))
+                && !is_passing(&error)
+            {
+                return self.refuse(&error);
             }
             let mut inbox = self.shared.inbox();
             inbox.asleep = false;
@@ -209,12 +219,42 @@ impl Owned {
         while self.left() > 0 {
             // Then the entry for the event completes.
             let _ = rustix::io::write(&self.shared.event, &1u64.to_ne_bytes());
-            match self.ring.submit_and_wait(1).map_err(|error| error.kind()) {
-                // Interrupted, or short of memory.
-                Ok(_) | Err(ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::ResourceBusy) => {}
-                Err(_) => return,
+            if self.ring.submit_and_wait(1).is_err_and(|error| !is_passing(&error)) {
+                self.forsake();
             }
             self.take(&mut Vec::new());
+        }
+    }
+
+    /// Gives up entries that the kernel may work on for ever: what they name is never used again. Their requests.
+    fn forsake(&mut self) -> Vec<Request> {
+        if std::mem::take(&mut self.armed) {
+            Box::leak(std::mem::take(&mut self.count));
+        }
+        let mut requests: Vec<_> = self.flying.iter_mut().filter_map(Option::take).collect();
+        requests.iter_mut().filter_map(|request| request.frame.take()).for_each(Frame::forsake);
+        requests
+    }
+
+    /// Ends every request with the error, until the engine is closed: the kernel takes no more calls for the ring.
+    fn refuse(mut self, error: &std::io::Error) {
+        let code = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+        let mut over = std::mem::take(&mut self.over);
+        self.take(&mut over);
+        let mut requests = self.forsake();
+        loop {
+            over.extend(requests.into_iter().map(|request| completed(request, -code)));
+            let settled = self.tell(&mut over);
+            let mut inbox = self.shared.inbox();
+            while settled && inbox.queue.is_empty() && !inbox.nudged {
+                if inbox.closing {
+                    return;
+                }
+                inbox.asleep = true;
+                inbox = self.shared.refused.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+            }
+            (inbox.asleep, inbox.nudged) = (false, false);
+            requests = inbox.queue.drain(..).collect();
         }
     }
 
@@ -225,15 +265,20 @@ impl Owned {
         // Those that wait for room go first: the disk works while the sink does.
         self.push();
         let _ = self.ring.submit();
-        // A sink that panics must not take the ring down under requests that are on their way.
-        let (sink, any) = (&self.sink, nudged || !over.is_empty());
-        for completion in over.drain(..) {
-            let _ = catch_unwind(AssertUnwindSafe(|| sink.completed(completion)));
-        }
-        if any && !catch_unwind(AssertUnwindSafe(|| sink.settle())).unwrap_or(true) {
+        if (nudged || !over.is_empty()) && !self.tell(&mut over) {
             self.shared.inbox().nudged = true;
         }
         self.over = over;
+    }
+
+    /// Tells the sink what is over, and lets it settle; whether it has. Should it panic, the ring stays, whose requests are on
+    /// their way.
+    fn tell(&self, over: &mut Vec<Completion>) -> bool {
+        let sink = &self.sink;
+        for completion in over.drain(..) {
+            let _ = catch_unwind(AssertUnwindSafe(|| sink.completed(completion)));
+        }
+        catch_unwind(AssertUnwindSafe(|| sink.settle())).unwrap_or(true)
     }
 }
 
@@ -243,6 +288,11 @@ impl Drop for Owned {
         #[cfg(test)]
         tests::LEFT.with_borrow_mut(|left| left.push(self.left()));
     }
+}
+
+/// Whether the call may be made again: it was interrupted, the system is short of memory, or completions must be taken first.
+fn is_passing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::ResourceBusy)
 }
 
 /// Puts an entry on the ring. False when it is full.
@@ -309,25 +359,34 @@ impl Drop for Ring {
 mod tests {
     use super::*;
     use std::cell::RefCell;
+    use std::os::fd::{FromRawFd, IntoRawFd};
 
     thread_local! {
         /// Entries that the kernel still had when rings of this thread were closed.
         pub(super) static LEFT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     }
 
-    struct Deaf;
+    /// Keeps what it is told.
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Completion>>);
 
-    impl Sink for Deaf {
-        fn completed(&self, _: Completion) {}
+    impl Sink for Kept {
+        fn completed(&self, completion: Completion) {
+            self.0.lock().expect("no panic").push(completion);
+        }
+    }
+
+    /// A ring that this thread owns, where this user may have one.
+    fn owned(test: &str, depth: u32, sink: &Arc<Kept>) -> Option<Owned> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC).expect("an event");
+        let made = Owned::new(depth, Arc::new(Shared::new(event)), Arc::clone(sink) as Arc<dyn Sink>);
+        made.inspect_err(|_| println!("SKIP {test}: a kernel that lets this user have io_uring")).ok()
     }
 
     #[test]
     fn a_ring_is_closed_with_nothing_armed() {
-        let event = eventfd(0, EventfdFlags::CLOEXEC).expect("an event");
-        let shared = Arc::new(Shared { inbox: Mutex::new(Inbox::default()), event });
-        let Ok(mut owned) = Owned::new(4, Arc::clone(&shared), Arc::new(Deaf)) else {
-            return println!("SKIP a_ring_is_closed_with_nothing_armed: a kernel that lets this user have io_uring");
-        };
+        let Some(mut owned) = owned("a_ring_is_closed_with_nothing_armed", 4, &Arc::default()) else { return };
+        let shared = Arc::clone(&owned.shared);
         owned.push();
         owned.ring.submit().expect("it takes the entry for the event");
         owned.take(&mut Vec::new());
@@ -336,7 +395,56 @@ mod tests {
         assert_eq!(LEFT.take(), [0]);
         // As its thread ends.
         shared.inbox().closing = true;
-        Owned::new(4, shared, Arc::new(Deaf)).expect("another").run();
+        Owned::new(4, shared, Arc::<Kept>::default()).expect("another").run();
+        assert_eq!(LEFT.take(), [0]);
+    }
+
+    #[test]
+    fn a_ring_that_the_kernel_refuses_ends_every_request_and_closes() {
+        let sink = Arc::<Kept>::default();
+        let test = "a_ring_that_the_kernel_refuses_ends_every_request_and_closes";
+        let Some(mut owned) = owned(test, 2, &sink) else { return };
+        // Reads from it wait for ever: it has a writer, who writes nothing.
+        let directory = tempfile::tempdir().expect("a directory");
+        let pipe = directory.path().join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).expect("a pipe");
+        let slab = Arc::new(crate::Slab::open(&pipe).expect("it opens"));
+        let frames = crate::Frames::new(1).expect("a mapping");
+        let read = |token| {
+            let frame = frames.take(4096).expect("there is room");
+            Request { token, op: Op::Read, slab: Arc::clone(&slab), offset: 0, bytes: 4096, frame: Some(frame) }
+        };
+        let (shared, last) = (Arc::clone(&owned.shared), read(4));
+        // Two with the kernel, which waits for the pipe, and two that wait for room.
+        shared.inbox().queue.extend((0..4).map(read));
+        owned.push();
+        owned.ring.submit().expect("the kernel takes them");
+        let null = std::fs::File::open("/dev/null").expect("it is always there");
+        // SAFETY: `owned` keeps the descriptor open, and `into_raw_fd` below does not close it.
+        let mut of_ring = unsafe { OwnedFd::from_raw_fd(owned.ring.as_raw_fd()) };
+        rustix::io::dup2(&null, &mut of_ring).expect("now it is no ring");
+        let _ = of_ring.into_raw_fd();
+        let late = Arc::clone(&shared);
+        let closes = std::thread::spawn(move || {
+            while !late.inbox().asleep {
+                std::thread::yield_now();
+            }
+            late.put(|inbox| inbox.queue.push_back(last));
+            while !late.inbox().asleep {
+                std::thread::yield_now();
+            }
+            late.put(|inbox| inbox.closing = true);
+        });
+        owned.run();
+        closes.join().expect("no panic");
+        let over = std::mem::take(&mut *sink.0.lock().expect("no panic"));
+        let code = rustix::io::Errno::OPNOTSUPP.raw_os_error();
+        let ends: Vec<_> = over.iter().map(|over| (over.token, over.frame.is_some(), over.result.clone())).collect();
+        let told = |token, back| (token, back, Err(slab.fault("read", 0, code)));
+        assert_eq!(ends, [told(0, false), told(1, false), told(2, true), told(3, true), told(4, true)]);
+        drop(over);
+        assert_eq!(frames.usage().0, 2 * 4096, "what the kernel may still write is never dealt out again");
         assert_eq!(LEFT.take(), [0]);
     }
 }
