@@ -123,7 +123,8 @@ impl Directory {
     ///
     /// # Errors
     /// The system's; [`Reason::Busy`](crate::Reason::Busy) when another store has it; [`Reason::Untrusted`](crate::Reason::Untrusted)
-    /// when its lock file is a link, or another user's.
+    /// when its lock file is a link, has another name, or is another user's: so in a directory that was copied by hard links,
+    /// or lies on a file system that shows every file as another user's.
     pub fn open(path: &Path, kind: EngineKind, tasks: &Tasks) -> Result<Self, FileFault> {
         let name = path.display().to_string();
         let fault = |call, code: Option<i32>| FileFault::new(call, &name, 0, code.unwrap_or(0));

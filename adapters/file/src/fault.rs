@@ -27,7 +27,8 @@ pub enum Reason {
     Exists,
     /// There is none of that name, or the name is another file's now.
     Gone,
-    /// A link, no regular file, a file with other links, or another user's.
+    /// A link, no regular file, a file with other links (as a copy of a directory by hard links leaves them), or another user's
+    /// (as a file system shows them that is mounted for one user).
     Untrusted,
     /// It is no directory, or a link that leads nowhere.
     NoDirectory,

@@ -40,6 +40,11 @@
 //! ```
 #![no_std]
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "terrace-host reserves its window of addresses at once and counts milliseconds in a word: it needs 64 bits"
+);
+
 #[cfg(feature = "allocator-api2")]
 mod allocator;
 mod bits;
