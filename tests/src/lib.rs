@@ -29,6 +29,8 @@ pub mod device;
 pub mod disk;
 mod drive;
 mod failure;
+#[allow(unsafe_code)] // forks
+pub mod hung;
 #[allow(unsafe_code)] // the calls of a backend that take addresses are unsafe, also where there is no memory
 pub mod manual;
 mod model;
@@ -40,6 +42,8 @@ mod source;
 mod source_model;
 pub mod steps;
 mod ticking;
+#[allow(unsafe_code)] // a waker's table takes pointers
+pub mod waker;
 
 pub use allocator::{Contract, contract};
 pub use failure::{Broken, Failure};

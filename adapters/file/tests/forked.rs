@@ -5,34 +5,13 @@ mod ground;
 
 use ground::{Ground, PIECE, open_by, open_with, options};
 use std::io::Read;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use terrace_file::{
     Change, Completion, Disk, EngineKind, Frames, Join, Op, Put, Reason, Request, Sink, Slab, Store, StoreError, Tasks,
     Threads,
 };
 use terrace_file::{Engine, Ring};
-
-/// Forks. The child does `work` and is gone; a minute is far more than it takes. The parent has the values back.
-fn in_child<T>(values: T, work: impl FnOnce(T)) -> T {
-    // SAFETY: the child takes no lock that another thread of the parent may hold, and ends below.
-    match unsafe { libc::fork() } {
-        0 => {
-            // SAFETY: ends the child if it hangs.
-            unsafe { libc::alarm(60) };
-            let ended = catch_unwind(AssertUnwindSafe(|| work(values)));
-            // SAFETY: ends this process, and runs nothing of the parent's.
-            unsafe { libc::_exit(if ended.is_ok() { 0 } else { 1 }) }
-        }
-        child => {
-            let mut status = -1;
-            // SAFETY: our own child; the out parameter lives through the call.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            assert_eq!(status, 0, "the child hangs (14), aborts (6) or panics (256)");
-            values
-        }
-    }
-}
+use terrace_tests::hung::in_child;
 
 /// Puts and commits that have not ended.
 type UnderWay = (Vec<Join<Put>>, Vec<Join<Result<(), StoreError>>>);

@@ -9,67 +9,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
-use std::time::Duration;
+use std::task::{Context, Poll, Wake, Waker};
 use terrace_file::{EngineKind, Frames};
-
-/// What is done with a waker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
-    Clone,
-    Wake,
-    Drop,
-}
-
-/// A waker that does something at each act.
-struct Meddler(Box<dyn Fn(Act) + Send + Sync>);
-
-static TABLE: RawWakerVTable = RawWakerVTable::new(
-    |data| {
-        act(data, Act::Clone);
-        // SAFETY: `data` came from `Arc::into_raw`, and the waker that is cloned still counts.
-        unsafe { Arc::increment_strong_count(data.cast::<Meddler>()) };
-        RawWaker::new(data, &TABLE)
-    },
-    |data| {
-        // SAFETY: `data` came from `Arc::into_raw`; the waker is used up, and so is its count.
-        let meddler = unsafe { Arc::from_raw(data.cast::<Meddler>()) };
-        meddler.0(Act::Wake);
-    },
-    |data| act(data, Act::Wake),
-    |data| {
-        // SAFETY: as above.
-        let meddler = unsafe { Arc::from_raw(data.cast::<Meddler>()) };
-        meddler.0(Act::Drop);
-    },
-);
-
-fn act(data: *const (), act: Act) {
-    // SAFETY: `data` came from `Arc::into_raw`, and the waker that is used still counts.
-    unsafe { &*data.cast::<Meddler>() }.0(act);
-}
-
-fn meddler(does: impl Fn(Act) + Send + Sync + 'static) -> Waker {
-    let data = Arc::into_raw(Arc::new(Meddler(Box::new(does))));
-    // SAFETY: the table's functions take what `Arc::into_raw` gave, and keep its count.
-    unsafe { Waker::new(data.cast(), &TABLE) }
-}
+use terrace_tests::hung::bounded;
+use terrace_tests::waker::{Call, waker};
 
 fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
-}
-
-/// Runs a test that would wait for ever for a lock that its own thread holds.
-fn bounded(test: impl FnOnce() + Send + 'static) {
-    let (ended, end) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        test();
-        let _ = ended.send(());
-    });
-    if let Err(mpsc::RecvTimeoutError::Timeout) = end.recv_timeout(Duration::from_secs(60)) {
-        panic!("it waits for itself");
-    }
-    thread.join().expect("no panic");
 }
 
 /// A pool of which all is taken, and who waits for all of it.
@@ -83,7 +29,7 @@ fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
         let (pool, count) = (frames.clone(), Arc::clone(&acts));
         let waker = || {
             let (pool, count) = (pool.clone(), Arc::clone(&count));
-            meddler(move |act| {
+            waker(move |act| {
                 count[act as usize].fetch_add(1, Ordering::Relaxed);
                 let (used, all) = pool.usage();
                 // Given back at once: that wakes others.
@@ -108,7 +54,7 @@ fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
 
 #[test]
 fn a_waker_that_panics_is_the_only_one_that_is_not_woken() {
-    for bad in [Act::Wake, Act::Drop] {
+    for bad in [Call::Wake, Call::Drop] {
         bounded(move || {
             let frames = Frames::new(ALL).expect("memory");
             let held = frames.take(ALL).expect("all of it");
@@ -117,22 +63,22 @@ fn a_waker_that_panics_is_the_only_one_that_is_not_woken() {
             for (at, wait) in waits.iter_mut().enumerate() {
                 let woken = Arc::clone(&woken);
                 let armed = Arc::new(AtomicUsize::new(0));
-                let waker = meddler(move |act| match act {
-                    Act::Wake if bad == Act::Wake && at % 2 == 0 => panic!("in a waker, on purpose"),
-                    Act::Wake => _ = woken.fetch_add(1, Ordering::Relaxed),
+                let waker = waker(move |act| match act {
+                    Call::Wake if bad == Call::Wake && at % 2 == 0 => panic!("in a waker, on purpose"),
+                    Call::Wake => _ = woken.fetch_add(1, Ordering::Relaxed),
                     // The last one, which was left with the pool.
-                    Act::Drop if bad == Act::Drop && at == 4 && armed.fetch_add(1, Ordering::Relaxed) == 1 => {
+                    Call::Drop if bad == Call::Drop && at == 4 && armed.fetch_add(1, Ordering::Relaxed) == 1 => {
                         panic!("in a waker, on purpose")
                     }
                     _ => {}
                 });
                 assert!(poll(wait, &waker).is_pending());
             }
-            if bad == Act::Drop {
+            if bad == Call::Drop {
                 drop(waits.pop());
             }
             drop(held);
-            assert_eq!(woken.load(Ordering::Relaxed), if bad == Act::Wake { 2 } else { 4 });
+            assert_eq!(woken.load(Ordering::Relaxed), if bad == Call::Wake { 2 } else { 4 });
             for mut wait in waits {
                 assert!(matches!(poll(&mut wait, Waker::noop()), Poll::Ready(Ok(_))));
             }
@@ -177,8 +123,8 @@ fn a_waker_that_panics_at_the_end_of_a_task_takes_neither_the_task_nor_its_threa
         let (woken, wake) = mpsc::channel();
         for _ in 0..40 {
             let woken = woken.clone();
-            let waker = meddler(move |act| {
-                if act == Act::Wake {
+            let waker = waker(move |act| {
+                if act == Call::Wake {
                     let _ = woken.send(());
                     panic!("in a waker, on purpose");
                 }

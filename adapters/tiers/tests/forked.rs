@@ -1,35 +1,14 @@
 //! A forked child has its parent's manager, but none of its threads: nothing happens when it drops it, and calls say why not.
 #![cfg(target_os = "linux")]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Waker};
 use tempfile::TempDir;
 use terrace_file::{EngineKind, Join};
+use terrace_tests::hung::in_child;
 use terrace_tiers::manager::Options;
 use terrace_tiers::{Buffer, Error, Manager};
 
 const MIB: u64 = 1 << 20;
-
-/// Forks. The child does `work` and is gone; a minute is far more than it takes. The parent has the values back.
-fn in_child<T>(values: T, work: impl FnOnce(T)) -> T {
-    // SAFETY: the child takes no lock that another thread of the parent may hold, and ends below.
-    match unsafe { libc::fork() } {
-        0 => {
-            // SAFETY: ends the child if it hangs.
-            unsafe { libc::alarm(60) };
-            let ended = catch_unwind(AssertUnwindSafe(|| work(values)));
-            // SAFETY: ends this process, and runs nothing of the parent's.
-            unsafe { libc::_exit(if ended.is_ok() { 0 } else { 1 }) }
-        }
-        child => {
-            let mut status = -1;
-            // SAFETY: our own child; the out parameter lives through the call.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            assert_eq!(status, 0, "the child hangs (14), aborts (6) or panics (256)");
-            values
-        }
-    }
-}
 
 fn build(directory: &TempDir, kind: EngineKind) -> Option<Manager> {
     let builder = Manager::builder().memory(8 * MIB).directory_of(directory.path(), 128 * MIB).engine(kind);

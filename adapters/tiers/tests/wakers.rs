@@ -3,27 +3,16 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tempfile::TempDir;
 use terrace_file::{Directory, EngineKind, StoreOptions, Tasks};
+use terrace_tests::hung::bounded;
+use terrace_tests::waker::{Call, waker};
 use terrace_tiers::manager::Options;
 use terrace_tiers::{Buffer, Manager};
 
 const MIB: u64 = 1 << 20;
-
-/// Runs a test that would wait for ever for a lock that its own thread holds.
-fn bounded(test: impl FnOnce() + Send + 'static) {
-    let (ended, end) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        test();
-        let _ = ended.send(());
-    });
-    if let Err(mpsc::RecvTimeoutError::Timeout) = end.recv_timeout(Duration::from_secs(60)) {
-        panic!("it waits for itself");
-    }
-    thread.join().expect("no panic");
-}
 
 /// A manager whose tasks run when the test lets them, and a buffer of it that has a name.
 fn by_hand() -> (TempDir, Tasks, Manager, Buffer) {
@@ -47,32 +36,6 @@ fn drive<F: Future>(tasks: &Tasks, future: F) -> F::Output {
         tasks.run(Duration::MAX);
         std::thread::yield_now();
     }
-}
-
-/// What is done with a waker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
-    Wake,
-    Drop,
-}
-
-/// A waker that does something at each act.
-struct Meddler<F: Fn(Act)>(F);
-
-impl<F: Fn(Act) + Send + Sync + 'static> Wake for Meddler<F> {
-    fn wake(self: Arc<Self>) {
-        self.0(Act::Wake);
-    }
-}
-
-impl<F: Fn(Act)> Drop for Meddler<F> {
-    fn drop(&mut self) {
-        self.0(Act::Drop);
-    }
-}
-
-fn meddler(does: impl Fn(Act) + Send + Sync + 'static) -> Waker {
-    Waker::from(Arc::new(Meddler(does)))
 }
 
 /// Has a lease waited for that a copy stands in the way of, which began beside a reader; `waker` is replaced, and woken.
@@ -112,7 +75,7 @@ fn wakers_of_leases_may_use_the_manager_and_the_buffer() {
         });
         wait_for_a_copy(&world, || {
             let meddles = Arc::clone(&meddles);
-            meddler(move |act| meddles(act))
+            waker(move |act| meddles(act))
         });
         // Four were replaced, one was dropped with its future, one was woken and dropped.
         assert!(acts.load(Ordering::Relaxed) >= 7);
@@ -130,8 +93,8 @@ fn a_waker_of_a_lease_that_panics_strands_nobody() {
         let woken = Arc::new(AtomicUsize::new(0));
         let panics = || {
             let woken = Arc::clone(&woken);
-            meddler(move |act| {
-                if act == Act::Wake {
+            waker(move |act| {
+                if act == Call::Wake {
                     woken.fetch_add(1, Ordering::Relaxed);
                     panic!("in a waker, on purpose");
                 }
@@ -168,7 +131,10 @@ fn a_waker_may_own_the_manager_and_the_buffer_that_it_waits_for() {
         let mut sync = manager.sync_async(&buffer);
         let (woken, wake) = mpsc::channel();
         let own = Mutex::new(Some((manager, buffer)));
-        let waker = meddler(move |_| {
+        let waker = waker(move |call| {
+            if call == Call::Clone {
+                return;
+            }
             drop(own.lock().expect("no panic").take());
             let _ = woken.send(());
         });

@@ -1,8 +1,6 @@
 //! Wakers that use the pool, own what they wake, or panic: none finds the pool locked, and none keeps another from being
 //! woken.
 
-mod waker;
-
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::pin::Pin;
@@ -15,7 +13,7 @@ use terrace::pool::{Buckets, Steps};
 use terrace::shared::OwnedBlock;
 use terrace::waiting::{Allocation, WaitingPool};
 use terrace::{AllocError, Request};
-use waker::{Call, waker};
+use terrace_tests::waker::{Call, waker};
 
 type Blocks = Limit<Buckets<'static, 2>>;
 type Pool = WaitingPool<Blocks>;
