@@ -48,7 +48,7 @@ fn a_buffer_is_read_by_many() {
     });
 }
 
-/// Each thread has a half; what it can ask of the block under both touches neither.
+/// Two threads write one half of a buffer each. Both use the block under it, which has calls that read and write none of its bytes.
 #[test]
 fn halves_are_written_by_two() {
     let (device, stream, mut buffer) = ground();
