@@ -26,6 +26,7 @@ use std::time::Instant;
 
 pub(super) struct Lane {
     shared: Arc<Shared>,
+    /// The stream of both slots' pieces.
     stream: RawStream,
     /// For putting this stream behind others.
     mark: Option<RawEvent>,
@@ -210,9 +211,8 @@ impl Lane {
     fn settle(&mut self, turn: usize) {
         let slot = &mut self.slots[turn];
         let (Some(flight), Some(event)) = (slot.flight.take(), slot.event) else { return };
-        let arrived = self.backend().wait(event);
-        // An event that cannot be asked says nothing about the copies: the stream does.
-        if let Err(fault) = arrived.or_else(|_| wait(self.backend(), self.stream)) {
+        // The event alone says that the bytes arrived: a stream whose copies went into a capture is idle when that has ended.
+        if let Err(fault) = insist(|| self.backend().wait(event)) {
             return self.refused(turn, flight.load, Refusal { fault, begun: true });
         }
         let Route { way, direct } = flight.load.route;
@@ -232,10 +232,15 @@ impl Lane {
     /// Tells of a piece that was refused, when nothing of it is on its way, or nobody can say.
     fn refused(&mut self, turn: usize, load: Load, Refusal { mut fault, begun }: Refusal) {
         let Route { way, direct } = load.route;
-        // The other slot's piece is waited for as well, and still settled in its turn.
-        let last = wait(self.backend(), self.stream).err();
+        let asked = self.stream;
+        let last = wait(self.backend(), asked).err();
         if last.is_some_and(|last| last.reason == Reason::Capturing) {
-            self.renew();
+            // The other slot's piece is on the same stream: it is settled before the stream goes. Settling it may replace the
+            // stream, too.
+            self.settle(turn ^ 1);
+            if self.stream == asked {
+                self.renew();
+            }
         }
         let done = last.is_none() || !begun;
         match &mut self.slots[turn].stage {
@@ -249,7 +254,7 @@ impl Lane {
         self.shared.refused(load, fault, done || kept);
     }
 
-    /// Another stream in place of one that a capture has drawn in. Refused: the next piece fails like this one.
+    /// Replaces a stream that a capture has drawn in. No piece may be on it. Refused: the next piece fails like this one.
     fn renew(&mut self) {
         let Ok(stream) = self.backend().create_stream() else { return };
         let old = std::mem::replace(&mut self.stream, stream);
