@@ -16,7 +16,7 @@ use crate::backend::{Backend, CopyRange, RawEvent, RawStream};
 use crate::error::DeviceError;
 use crate::fault::{Fault, Reason};
 use crate::loss::insist;
-use crate::source::wait;
+use crate::source::{destroy, wait};
 use crate::stage::Stage;
 use crate::stream::{NO_ROUTE, StreamCore};
 use std::cell::Cell;
@@ -152,7 +152,9 @@ impl Lane {
         // the job keeps; where `settle` and `refused` cannot say that the driver is done, both are never let go. A caller who
         // waits keeps its own: its job goes directly only where copies are done at once.
         let copied = unsafe { backend.copy_batch(&joined(load, copies), self.stream) };
-        copied.and_then(|()| backend.record(event, self.stream)).map_err(|fault| Refusal { fault, begun: true })
+        // SAFETY: the lane's own stream and event.
+        let record = || unsafe { backend.record(event, self.stream) };
+        copied.and_then(|()| record()).map_err(|fault| Refusal { fault, begun: true })
     }
 
     /// The copies between the slot's memory and the device; bytes that go up are in there already.
@@ -173,8 +175,9 @@ impl Lane {
     fn sift(&self, load: Load) -> (Load, Load) {
         let Load { route, parts, .. } = load;
         // A driver that cannot say is asked again by `record`, which then fails.
-        let ask =
-            |home: &StreamCore| home.route() != NO_ROUTE || self.backend().is_capturing(home.raw).unwrap_or(false);
+        // SAFETY: a job keeps its streams.
+        let captured = |home: &StreamCore| unsafe { self.backend().is_capturing(home.raw) };
+        let ask = |home: &StreamCore| home.route() != NO_ROUTE || captured(home).unwrap_or(false);
         let mut asked = HashMap::new();
         let (captured, free): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| {
             self.unfollowed(part).any(|home| *asked.entry(home.owner.0).or_insert_with(|| ask(home)))
@@ -196,8 +199,10 @@ impl Lane {
             let homes: Vec<_> = self.unfollowed(part).map(|home| (home.owner.0, home.raw)).collect();
             for (owner, raw) in homes {
                 let mark = self.mark.ok_or(Fault::of("record", Reason::BadHandle))?;
-                self.backend().record(mark, raw)?;
-                self.backend().order(self.stream, mark)?;
+                // SAFETY: the lane's own event; the job keeps its streams.
+                unsafe { self.backend().record(mark, raw) }?;
+                // SAFETY: the lane's own stream and event.
+                unsafe { self.backend().order(self.stream, mark) }?;
                 if self.followed.len() >= FOLLOWED {
                     self.followed.clear();
                 }
@@ -212,7 +217,8 @@ impl Lane {
         let slot = &mut self.slots[turn];
         let (Some(flight), Some(event)) = (slot.flight.take(), slot.event) else { return };
         // The event alone says that the bytes arrived: a stream whose copies went into a capture is idle when that has ended.
-        if let Err(fault) = insist(|| self.backend().wait(event)) {
+        // SAFETY: the lane's own event, which goes with the lane.
+        if let Err(fault) = insist(|| unsafe { self.backend().wait(event) }) {
             return self.refused(turn, flight.load, Refusal { fault, begun: true });
         }
         let Route { way, direct } = flight.load.route;
@@ -259,7 +265,7 @@ impl Lane {
         let Ok(stream) = self.backend().create_stream() else { return };
         let old = std::mem::replace(&mut self.stream, stream);
         self.followed.clear();
-        let _ = insist(|| self.backend().destroy_stream(old));
+        destroy(self.backend(), old);
     }
 }
 
@@ -290,9 +296,10 @@ impl Drop for Lane {
         self.settle(self.turn ^ 1);
         let backend = self.shared.service.backend();
         for event in self.slots.iter().map(|slot| slot.event).chain([self.mark]).flatten() {
-            let _ = insist(|| backend.destroy_event(event));
+            // SAFETY: made by `new`; the lane ends here. A refused call destroyed nothing.
+            let _ = insist(|| unsafe { backend.destroy_event(event) });
         }
-        let _ = insist(|| backend.destroy_stream(self.stream));
+        destroy(backend, self.stream);
     }
 }
 

@@ -243,11 +243,11 @@ unsafe impl Backend for Late {
         Ok(RawStream(self.state().name()))
     }
 
-    fn destroy_stream(&self, _: RawStream) -> Result<(), Fault> {
+    unsafe fn destroy_stream(&self, _: RawStream) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
         self.wait_for(|work| work.stream == stream, |state| state.drawn.contains(&stream))
     }
 
@@ -259,11 +259,11 @@ unsafe impl Backend for Late {
         Ok(RawEvent(self.state().name()))
     }
 
-    fn destroy_event(&self, _: RawEvent) -> Result<(), Fault> {
+    unsafe fn destroy_event(&self, _: RawEvent) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
         let mut state = self.state();
         if state.mute {
             return Err(Fault::of("record", Reason::Other));
@@ -274,19 +274,19 @@ unsafe impl Backend for Late {
         Ok(())
     }
 
-    fn query(&self, event: RawEvent) -> Result<bool, Fault> {
+    unsafe fn query(&self, event: RawEvent) -> Result<bool, Fault> {
         let before = self.before(event);
         let state = self.state();
         state.deaf.map_or(Ok(()), |reason| Err(Fault::of("query", reason)))?;
         Ok(!state.left.iter().any(before))
     }
 
-    fn wait(&self, event: RawEvent) -> Result<(), Fault> {
+    unsafe fn wait(&self, event: RawEvent) -> Result<(), Fault> {
         self.wait_for(self.before(event), |state| state.captured.contains(&event.0))
     }
 
     /// What comes before is done first.
-    fn order(&self, _: RawStream, event: RawEvent) -> Result<(), Fault> {
+    unsafe fn order(&self, _: RawStream, event: RawEvent) -> Result<(), Fault> {
         let before = self.before(event);
         self.state().work(before);
         Ok(())
