@@ -63,7 +63,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             base / middle
         );
     }
-    bare.destroy_stream(own)?;
+    // SAFETY: made above; `one_by_one` waited for it.
+    unsafe { bare.destroy_stream(own) }?;
     // SAFETY: taken above; `one_by_one` waited for the stream.
     unsafe { bare.give_back(Kind::Pinned, pinned, (COPIES * BYTES) as u64) }?;
     Ok(())
@@ -75,7 +76,8 @@ fn one_by_one(bare: &Cuda, from: u64, to: u64, stream: RawStream) -> Result<(), 
         // SAFETY: both ranges are live; the stream is waited for below.
         unsafe { bare.copy(to + at, from + at, BYTES as u64, stream) }?;
     }
-    bare.synchronize_stream(stream)
+    // SAFETY: the caller's stream, which it keeps.
+    unsafe { bare.synchronize_stream(stream) }
 }
 
 fn waiting(there: &mut DeviceBuffer<u8>) -> Result<(), DeviceError> {

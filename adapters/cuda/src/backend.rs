@@ -117,8 +117,9 @@ unsafe impl Backend for Cuda {
         pages::create(self)
     }
 
-    fn release_page(&self, page: Page) -> Result<(), Fault> {
-        pages::release(self, page)
+    unsafe fn release_page(&self, page: Page) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { pages::release(self, page) }
     }
 
     unsafe fn map(&self, address: u64, page: Page) -> Result<(), Fault> {
@@ -140,11 +141,12 @@ unsafe impl Backend for Cuda {
         create_stream(&self.primary).map(RawStream)
     }
 
-    fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault> {
-        destroy_stream(&self.primary, stream.0)
+    unsafe fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { destroy_stream(&self.primary, stream.0) }
     }
 
-    fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+    unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
         if stream.0 == PER_THREAD {
             // Another stream on every thread: whoever polls would ask its own.
             return Err(Fault { code: 400, ..Fault::of("adopt the per-thread default stream", Reason::BadHandle) });
@@ -152,22 +154,23 @@ unsafe impl Backend for Cuda {
         if !self.description.capabilities.contains(Capabilities::STREAM_NAMES) {
             return Ok(None);
         }
-        stream_name(&self.primary, stream.0).map(Some)
+        // SAFETY: the caller's promise.
+        unsafe { stream_name(&self.primary, stream.0) }.map(Some)
     }
 
-    fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
+    unsafe fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
         let mut answer = 0;
         let done = self.primary.relaxed("cuStreamQuery", |core| {
-            // SAFETY: the handle is live: whoever calls holds the stream or event.
+            // SAFETY: the caller's promise: what is named is live.
             answer = unsafe { (core.cuStreamQuery)(handle(stream.0)) };
             if answer == NOT_READY { 0 } else { answer }
         });
         done.map(|()| answer != NOT_READY).map_err(of_handle)
     }
 
-    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
         let done = self.primary.relaxed("cuStreamSynchronize", |core| {
-            // SAFETY: the handle is live: whoever calls holds the stream or event.
+            // SAFETY: the caller's promise: what is named is live.
             unsafe { (core.cuStreamSynchronize)(handle(stream.0)) }
         });
         done.map_err(of_handle)
@@ -189,26 +192,26 @@ unsafe impl Backend for Cuda {
         Ok(RawEvent(number(event)))
     }
 
-    fn destroy_event(&self, event: RawEvent) -> Result<(), Fault> {
+    unsafe fn destroy_event(&self, event: RawEvent) -> Result<(), Fault> {
         let done = self.primary.call("cuEventDestroy_v2", |core| {
-            // SAFETY: the handle is live: whoever calls holds the stream or event.
+            // SAFETY: the caller's promise: what is named is live.
             unsafe { (core.cuEventDestroy_v2)(handle(event.0)) }
         });
         done.map_err(of_handle)
     }
 
-    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
         let done = self.primary.call("cuEventRecord", |core| {
-            // SAFETY: the handle is live: whoever calls holds the stream or event.
+            // SAFETY: the caller's promise: what is named is live.
             unsafe { (core.cuEventRecord)(handle(event.0), handle(stream.0)) }
         });
         done.map_err(of_handle)
     }
 
-    fn query(&self, event: RawEvent) -> Result<bool, Fault> {
+    unsafe fn query(&self, event: RawEvent) -> Result<bool, Fault> {
         let mut answer = 0;
         let done = self.primary.relaxed("cuEventQuery", |core| {
-            // SAFETY: the handle is live: whoever calls holds the stream or event.
+            // SAFETY: the caller's promise: what is named is live.
             answer = unsafe { (core.cuEventQuery)(handle(event.0)) };
             // Not yet is an answer, not a refusal.
             if answer == NOT_READY { 0 } else { answer }
@@ -216,28 +219,28 @@ unsafe impl Backend for Cuda {
         done.map(|()| answer != NOT_READY).map_err(of_handle)
     }
 
-    fn wait(&self, event: RawEvent) -> Result<(), Fault> {
+    unsafe fn wait(&self, event: RawEvent) -> Result<(), Fault> {
         let done = self.primary.relaxed("cuEventSynchronize", |core| {
-            // SAFETY: the handle is live: whoever calls holds the stream or event.
+            // SAFETY: the caller's promise: what is named is live.
             unsafe { (core.cuEventSynchronize)(handle(event.0)) }
         });
         done.map_err(of_handle)
     }
 
-    fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault> {
+    unsafe fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault> {
         let done = self.primary.call("cuStreamWaitEvent", |core| {
-            // SAFETY: the handle is live: whoever calls holds the stream or event.
+            // SAFETY: the caller's promise: what is named is live.
             unsafe { (core.cuStreamWaitEvent)(handle(stream.0), handle(event.0), 0) }
         });
         done.map_err(of_handle)
     }
 
-    fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
+    unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
         // A driver without the function has no captures.
         let Ok(capture) = &self.primary.functions.capture else { return Ok(false) };
         let mut state = 0;
         let done = self.primary.call("cuStreamIsCapturing", |_| {
-            // SAFETY: the handle is live: whoever calls holds the stream; the out parameter lives through the call.
+            // SAFETY: the caller's promise; the out parameter lives through the call.
             unsafe { (capture.cuStreamIsCapturing)(handle(stream.0), &raw mut state) }
         });
         // 0 is none; a capture that was spoiled is one until it ends.

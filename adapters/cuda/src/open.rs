@@ -76,7 +76,8 @@ impl Drop for Cuda {
         if let Some(pool) = self.pool.take() {
             regions::destroy_pool(self, pool);
         }
-        let _ = insist(|| destroy_stream(&self.primary, self.stream));
+        // SAFETY: made by `open` for this device alone, which ends here. A refused call destroyed nothing.
+        let _ = insist(|| unsafe { destroy_stream(&self.primary, self.stream) });
     }
 }
 
@@ -137,20 +138,26 @@ pub fn create_stream(primary: &Primary) -> Result<u64, Fault> {
 }
 
 /// Ends a stream. The driver still does what is on it.
-pub fn destroy_stream(primary: &Primary, stream: u64) -> Result<(), Fault> {
+///
+/// # Safety
+/// The stream is live, and no later call names it.
+pub unsafe fn destroy_stream(primary: &Primary, stream: u64) -> Result<(), Fault> {
     let done = primary.relaxed("cuStreamDestroy_v2", |core| {
-        // SAFETY: the driver knows its handles, and refuses others.
+        // SAFETY: the caller's promise.
         unsafe { (core.cuStreamDestroy_v2)(handle(stream)) }
     });
     done.map_err(codes::of_handle)
 }
 
 /// The driver's name for a stream.
-pub fn stream_name(primary: &Primary, stream: u64) -> Result<u64, Fault> {
+///
+/// # Safety
+/// The stream is live.
+pub unsafe fn stream_name(primary: &Primary, stream: u64) -> Result<u64, Fault> {
     let names = primary.functions.names.as_ref().map_err(regions::absent)?;
     let mut name = 0;
     let done = primary.call("cuStreamGetId", |_| {
-        // SAFETY: the out parameter lives through the call; the driver refuses handles that it does not know.
+        // SAFETY: the caller's promise; the out parameter lives through the call.
         unsafe { (names.cuStreamGetId)(handle(stream), &raw mut name) }
     });
     done.map(|()| name).map_err(codes::of_handle)

@@ -76,11 +76,13 @@ pub fn create(cuda: &Cuda) -> Result<Page, Fault> {
 }
 
 /// Gives a page back.
-pub fn release(cuda: &Cuda, page: Page) -> Result<(), Fault> {
+///
+/// # Safety
+/// [`create`] gave it, it is not given back yet, and no later call names it.
+pub unsafe fn release(cuda: &Cuda, page: Page) -> Result<(), Fault> {
     let pages = functions(cuda)?;
     let done = cuda.primary.relaxed("cuMemRelease", |_| {
-        // SAFETY: a page's memory lives on while it is mapped, so nothing that is in use goes away; the driver knows its
-        // handles, and refuses others.
+        // SAFETY: the caller's promise. A page's memory lives on while it is mapped, so nothing that is in use goes away.
         unsafe { (pages.cuMemRelease)(page.0) }
     });
     done.map_err(of_handle)

@@ -23,7 +23,8 @@ const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
 /// unset then.
 ///
 /// Calls that take addresses are `unsafe`: the caller names memory that the backend gave, whole, within its bounds, and used
-/// by no work in flight unless the call is ordered after that work.
+/// by no work in flight unless the call is ordered after that work. So are calls that take handles, all of which must be live
+/// ([`RawStream`] says what that is).
 ///
 /// # Safety
 /// Buffers turn a backend's answers into slices, and safe programs read and write through them. So the trait itself is
@@ -113,7 +114,10 @@ pub unsafe trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The driver's.
-    fn release_page(&self, page: Page) -> Result<(), Fault> {
+    ///
+    /// # Safety
+    /// The page is live, and no later call names it.
+    unsafe fn release_page(&self, page: Page) -> Result<(), Fault> {
         let _ = page;
         unsupported("release_page")
     }
@@ -164,13 +168,19 @@ pub unsafe trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The driver's.
-    fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault>;
+    ///
+    /// # Safety
+    /// The stream is live, and no later call names it.
+    unsafe fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault>;
 
     /// The driver's name for a stream, which it never uses twice; `None` where it has none.
     ///
     /// # Errors
     /// The driver's: of a stream that does not exist, [`Reason::BadHandle`].
-    fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+    ///
+    /// # Safety
+    /// The stream is live.
+    unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
         let _ = stream;
         Ok(None)
     }
@@ -179,7 +189,10 @@ pub unsafe trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The driver's.
-    fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
+    ///
+    /// # Safety
+    /// The stream is live.
+    unsafe fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
         let _ = stream;
         Ok(false)
     }
@@ -188,7 +201,10 @@ pub unsafe trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The driver's.
-    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault>;
+    ///
+    /// # Safety
+    /// The stream is live.
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault>;
 
     /// Waits until everything on the device is done.
     ///
@@ -206,38 +222,56 @@ pub unsafe trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The driver's.
-    fn destroy_event(&self, event: RawEvent) -> Result<(), Fault>;
+    ///
+    /// # Safety
+    /// The event is live, and no later call names it.
+    unsafe fn destroy_event(&self, event: RawEvent) -> Result<(), Fault>;
 
     /// Lets the event happen when everything put on the stream so far is done.
     ///
     /// # Errors
     /// The driver's.
-    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault>;
+    ///
+    /// # Safety
+    /// Both are live.
+    unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault>;
 
     /// Whether a recorded event has happened.
     ///
     /// # Errors
     /// The driver's.
-    fn query(&self, event: RawEvent) -> Result<bool, Fault>;
+    ///
+    /// # Safety
+    /// The event is live.
+    unsafe fn query(&self, event: RawEvent) -> Result<bool, Fault>;
 
     /// Waits until a recorded event has happened.
     ///
     /// # Errors
     /// The driver's.
-    fn wait(&self, event: RawEvent) -> Result<(), Fault>;
+    ///
+    /// # Safety
+    /// The event is live.
+    unsafe fn wait(&self, event: RawEvent) -> Result<(), Fault>;
 
     /// Lets what is put on the stream from now on begin after a recorded event. Does not wait itself.
     ///
     /// # Errors
     /// The driver's.
-    fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault>;
+    ///
+    /// # Safety
+    /// Both are live.
+    unsafe fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault>;
 
     /// Whether a graph is captured on a stream: it cannot wait for what is not in the graph, and asking it to would spoil the
     /// capture. The default knows of no captures.
     ///
     /// # Errors
     /// The driver's.
-    fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
+    ///
+    /// # Safety
+    /// The stream is live.
+    unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
         let _ = stream;
         Ok(false)
     }

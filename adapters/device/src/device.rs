@@ -89,8 +89,9 @@ impl Device {
     /// The driver's.
     ///
     /// # Safety
-    /// The handle is a live stream of this device, and stays one until every clone of the result is dropped; a stream that
-    /// was destroyed before costs a wait for the whole device, not more.
+    /// The handle is a live stream of this device, and stays one until every clone of the result and every block and transfer
+    /// of it is gone. Where a driver refuses handles that it does not know, one that was destroyed before costs a wait for
+    /// the whole device, not more.
     pub unsafe fn adopt_stream(&self, raw: RawStream) -> Result<Stream, DeviceError> {
         self.service.adopt_stream(raw, None).map(Stream::new)
     }

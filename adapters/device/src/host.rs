@@ -98,19 +98,19 @@ unsafe impl Backend for Host {
         Ok(RawStream(self.names.fetch_add(1, Ordering::Relaxed)))
     }
 
-    fn destroy_stream(&self, _: RawStream) -> Result<(), Fault> {
+    unsafe fn destroy_stream(&self, _: RawStream) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+    unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
         Ok(Some(stream.0))
     }
 
-    fn is_idle(&self, _: RawStream) -> Result<bool, Fault> {
+    unsafe fn is_idle(&self, _: RawStream) -> Result<bool, Fault> {
         Ok(true)
     }
 
-    fn synchronize_stream(&self, _: RawStream) -> Result<(), Fault> {
+    unsafe fn synchronize_stream(&self, _: RawStream) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -122,23 +122,23 @@ unsafe impl Backend for Host {
         Ok(RawEvent(self.names.fetch_add(1, Ordering::Relaxed)))
     }
 
-    fn destroy_event(&self, _: RawEvent) -> Result<(), Fault> {
+    unsafe fn destroy_event(&self, _: RawEvent) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn record(&self, _: RawEvent, _: RawStream) -> Result<(), Fault> {
+    unsafe fn record(&self, _: RawEvent, _: RawStream) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn query(&self, _: RawEvent) -> Result<bool, Fault> {
+    unsafe fn query(&self, _: RawEvent) -> Result<bool, Fault> {
         Ok(true)
     }
 
-    fn wait(&self, _: RawEvent) -> Result<(), Fault> {
+    unsafe fn wait(&self, _: RawEvent) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn order(&self, _: RawStream, _: RawEvent) -> Result<(), Fault> {
+    unsafe fn order(&self, _: RawStream, _: RawEvent) -> Result<(), Fault> {
         Ok(())
     }
 

@@ -71,7 +71,7 @@ unsafe impl Backend for Manual {
         Ok(Page(page))
     }
 
-    fn release_page(&self, page: Page) -> Result<(), Fault> {
+    unsafe fn release_page(&self, page: Page) -> Result<(), Fault> {
         let mut state = self.call("release_page")?;
         if state.ground.release(page.0) { Ok(()) } else { misuse(&mut state, "release_page") }
     }
@@ -103,7 +103,7 @@ unsafe impl Backend for Manual {
         Ok(RawStream(stream))
     }
 
-    fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault> {
         let mut state = self.call("destroy_stream")?;
         if state.disturbs(stream.0, "destroy_stream") || !state.lines.contains_key(&stream.0) {
             return misuse(&mut state, "destroy_stream");
@@ -114,7 +114,7 @@ unsafe impl Backend for Manual {
         Ok(())
     }
 
-    fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
+    unsafe fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
         let mut state = self.call("is_idle")?;
         if state.disturbs(stream.0, "is_idle") {
             return Err(Fault::of("is_idle", Reason::Capturing));
@@ -127,7 +127,7 @@ unsafe impl Backend for Manual {
         Ok(idle)
     }
 
-    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
         let mut state = self.call("synchronize_stream")?;
         if state.disturbs(stream.0, "synchronize_stream") {
             return Err(Fault::of("synchronize_stream", Reason::Capturing));
@@ -162,12 +162,12 @@ unsafe impl Backend for Manual {
         Ok(RawEvent(event))
     }
 
-    fn destroy_event(&self, event: RawEvent) -> Result<(), Fault> {
+    unsafe fn destroy_event(&self, event: RawEvent) -> Result<(), Fault> {
         let mut state = self.call("destroy_event")?;
         if state.events.remove(&event.0).is_some() { Ok(()) } else { misuse(&mut state, "destroy_event") }
     }
 
-    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
         let mut state = self.call("record")?;
         if state.disturbs(stream.0, "record") {
             return Err(Fault::of("record", Reason::Capturing));
@@ -181,7 +181,7 @@ unsafe impl Backend for Manual {
         Ok(())
     }
 
-    fn query(&self, event: RawEvent) -> Result<bool, Fault> {
+    unsafe fn query(&self, event: RawEvent) -> Result<bool, Fault> {
         let mut state = self.call("query")?;
         let Some(mark) = state.recorded(event) else { return misuse(&mut state, "query") };
         if state.disturbs(mark.stream, "query") {
@@ -197,7 +197,7 @@ unsafe impl Backend for Manual {
         Ok(done)
     }
 
-    fn wait(&self, event: RawEvent) -> Result<(), Fault> {
+    unsafe fn wait(&self, event: RawEvent) -> Result<(), Fault> {
         let mut state = self.call("wait")?;
         let Some(mark) = state.recorded(event) else { return misuse(&mut state, "wait") };
         if state.disturbs(mark.stream, "wait") {
@@ -211,7 +211,7 @@ unsafe impl Backend for Manual {
         Ok(())
     }
 
-    fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault> {
+    unsafe fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault> {
         let mut state = self.call("order")?;
         let Some(mark) = state.recorded(event) else { return misuse(&mut state, "order") };
         if state.disturbs(stream.0, "order") {
@@ -230,7 +230,7 @@ unsafe impl Backend for Manual {
         Ok(())
     }
 
-    fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
+    unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
         let state = self.call("is_capturing")?;
         Ok(state.lines.get(&stream.0).is_some_and(|line| line.capturing))
     }

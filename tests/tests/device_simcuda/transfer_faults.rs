@@ -244,14 +244,19 @@ fn a_torn_target_is_not_whole() {
     assert!(now[0] == 7 && now[19_999] == 0, "a part of it is new");
 }
 
-/// An event that cannot be asked says nothing about the copy: the stream does.
+/// A refused wait for an event says nothing about the copy: it is made again. Refused once more, the piece is.
 #[test]
-fn an_event_that_cannot_be_asked_is_no_failure() {
+fn an_event_that_cannot_be_waited_for_has_not_happened() {
     let (session, device, stream, engine) = ground(options());
-    session.fail("cuEventSynchronize", 1, PERMANENT);
-    let done = engine.upload(bytes(3, 1000), buffer(&device, &stream, 1000), 0).wait().expect("it is there");
-    assert_eq!(done.target.to_vec().expect("bytes"), bytes(3, 1000));
-    assert_eq!(engine.stats().up.retries, 0);
+    for refusals in [1, 2] {
+        (1..=refusals).for_each(|nth| session.fail("cuEventSynchronize", nth, TRANSIENT));
+        let done = engine.upload(bytes(3, 1000), buffer(&device, &stream, 1000), 0).wait().expect("it is there");
+        assert_eq!(done.target.to_vec().expect("bytes"), bytes(3, 1000));
+        assert_eq!(engine.stats().up.retries, refusals - 1);
+    }
+    (1..=2).for_each(|nth| session.fail("cuEventSynchronize", nth, PERMANENT));
+    let undone = engine.upload(bytes(3, 1000), buffer(&device, &stream, 1000), 0).wait().expect_err("nobody can say");
+    assert!(is_driver(&undone.error) && undone.buffers.is_some(), "{undone}");
 }
 
 /// When the driver cannot say whether a copy is still under way, its memory is never handed out again.

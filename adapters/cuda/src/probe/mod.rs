@@ -142,7 +142,8 @@ fn says(cuda: &Cuda, which: u32, name: &'static str) -> Result<(), Why> {
 
 fn stream_names(cuda: &mut Cuda) -> Result<(), Why> {
     cuda.primary.functions.names.as_ref()?;
-    stream_name(&cuda.primary, cuda.stream)?;
+    // SAFETY: the device's own stream.
+    unsafe { stream_name(&cuda.primary, cuda.stream) }?;
     Ok(())
 }
 
@@ -179,7 +180,8 @@ fn batches(cuda: &mut Cuda) -> Result<(), Why> {
     let stream = RawStream(cuda.stream);
     // SAFETY: four parts of the region, which stays until the stream is done.
     let tried = unsafe { batch(cuda, functions, &copies, stream) };
-    let done = insist(|| cuda.synchronize_stream(stream));
+    // SAFETY: the device's own stream.
+    let done = insist(|| unsafe { cuda.synchronize_stream(stream) });
     if done.is_ok() {
         // SAFETY: taken above; the stream that used it is done.
         insist(|| unsafe { give_back(cuda, Kind::Device, region) })?;

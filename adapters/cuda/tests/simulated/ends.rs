@@ -1,6 +1,7 @@
 //! How a device ends before the program does, or the program before the device: loss, forks, the end of the process.
 
 use crate::child;
+use crate::handles::Simulated;
 use std::sync::OnceLock;
 use terrace_cuda::{Cuda, OpenError};
 use terrace_device::{Backend, Fault, Kind, RawEvent, RawStream, Reason};
@@ -9,7 +10,7 @@ use terrace_tests::simcuda::Simulator;
 const DISCRETE: &str = r#"{"profile":"discrete"}"#;
 
 /// What each function of the backend is refused with, each with a name.
-fn every_refusal(cuda: &Cuda, address: u64) -> Vec<(&'static str, Option<Fault>)> {
+fn every_refusal(cuda: &Simulated, address: u64) -> Vec<(&'static str, Option<Fault>)> {
     let (stream, event) = (RawStream(0), RawEvent(16));
     vec![
         ("memory", cuda.memory().err()),
@@ -45,7 +46,7 @@ fn every_refusal(cuda: &Cuda, address: u64) -> Vec<(&'static str, Option<Fault>)
 fn a_lost_device_says_so_and_is_dropped_in_silence() {
     let mut session = Simulator::exclusive(DISCRETE);
     session.allow_leaks();
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     let address = cuda.take(Kind::Device, 64).expect("memory");
     session.lose(0, 700);
     for (call, fault) in every_refusal(&cuda, address) {
@@ -68,7 +69,7 @@ fn a_device_lost_while_it_is_opened_is_not_opened() {
 /// In a child: forks, and in the child of the child nothing may reach the driver.
 pub fn fork_and_tell() {
     let session = Simulator::exclusive(DISCRETE);
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     let address = cuda.take(Kind::Device, 64).expect("memory");
     // SAFETY: the child makes calls of the backend, which are refused before they reach a lock of another thread, and ends.
     match unsafe { libc::fork() } {
@@ -106,7 +107,7 @@ fn a_forked_child_is_refused_and_its_parent_goes_on() {
 }
 
 /// Alive when the process ends.
-static LEFT: OnceLock<(Cuda, u64)> = OnceLock::new();
+static LEFT: OnceLock<(Simulated, u64)> = OnceLock::new();
 
 /// Runs after the driver shut down: it was registered before the driver was started, and such functions run in reverse.
 extern "C" fn at_the_end() {
@@ -122,7 +123,7 @@ pub fn end_with_live_objects() {
     assert_eq!(unsafe { libc::atexit(at_the_end) }, 0);
     let mut session = Simulator::exclusive(DISCRETE);
     session.allow_leaks();
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     let address = cuda.take(Kind::Device, 64).expect("memory");
     cuda.create_stream().expect("a stream");
     std::mem::forget(session);
@@ -140,7 +141,7 @@ fn a_process_may_end_with_live_objects() {
 fn every_refusal_count() -> usize {
     let mut session = Simulator::exclusive(DISCRETE);
     session.allow_leaks();
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     let address = cuda.take(Kind::Device, 64).expect("memory");
     session.lose(0, 700);
     every_refusal(&cuda, address).len()
@@ -150,7 +151,7 @@ fn every_refusal_count() -> usize {
 pub fn end_lost() {
     let mut session = Simulator::exclusive(DISCRETE);
     session.allow_leaks();
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     session.lose(0, 714);
     std::mem::forget(session);
     assert!(LEFT.set((cuda, 256)).is_ok());

@@ -7,6 +7,7 @@
 mod child;
 mod contexts;
 mod ends;
+mod handles;
 mod interop;
 mod once;
 mod profiles;

@@ -1,5 +1,6 @@
 //! What is found on each kind of machine, and that what was found works.
 
+use crate::handles::Simulated;
 use crate::workout::{with_region, with_stream, workout};
 use terrace_cuda::{Cuda, OpenError, Version};
 use terrace_device::{Backend, Capabilities, Fault, Kind, Reason, meminfo};
@@ -169,7 +170,7 @@ fn the_drivers_pool_keeps_memory_until_it_is_trimmed() {
 #[test]
 fn two_devices_copy_and_reach() {
     let _session = Simulator::exclusive(&profile("two-peers"));
-    let (first, second) = (Cuda::open(0).expect("the first"), Cuda::open(1).expect("the second"));
+    let (first, second) = (Simulated::open(0), Simulated::open(1));
     assert!(first.can_reach(1).expect("it says") && second.can_reach(0).expect("it says"));
     for _ in 0..2 {
         first.reach(1).expect("twice is no error");
@@ -208,7 +209,7 @@ fn strangers_are_told_so() {
 #[test]
 fn pages_can_be_shared_with_a_peer() {
     let _session = Simulator::exclusive(&profile("two-peers"));
-    let (first, second) = (Cuda::open(0).expect("the first"), Cuda::open(1).expect("the second"));
+    let (first, second) = (Simulated::open(0), Simulated::open(1));
     let bytes = first.description().page_bytes;
     let space = first.reserve(bytes).expect("space");
     let page = first.create_page().expect("a page");

@@ -1,10 +1,10 @@
 //! What the driver says, as the layers above hear it; captures of other code, which must not be disturbed.
 
 use crate::contexts::Kept;
+use crate::handles::Simulated;
 use crate::workout::surely;
 use cudarc::driver::sys;
 use std::ptr::null_mut;
-use terrace_cuda::Cuda;
 use terrace_device::{Backend, Fault, Kind, RawEvent, RawStream, Reason};
 use terrace_tests::simcuda::{Session, Simulator};
 
@@ -26,7 +26,7 @@ fn refused<T: std::fmt::Debug>(
 #[test]
 fn codes_have_reasons() {
     let session = Simulator::exclusive(DISCRETE);
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     let expected = [
         (2, Reason::OutOfMemory),
         (800, Reason::Unsupported),
@@ -54,7 +54,7 @@ fn codes_have_reasons() {
 #[test]
 fn an_invalid_value_is_a_bad_handle_where_only_handles_are_passed() {
     let session = Simulator::exclusive(DISCRETE);
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     let stream = cuda.create_stream().expect("a stream");
     let event = cuda.create_event().expect("an event");
     let bad = Reason::BadHandle;
@@ -75,7 +75,7 @@ fn an_invalid_value_is_a_bad_handle_where_only_handles_are_passed() {
 fn handles_that_are_gone_are_refused() {
     let mut session = Simulator::exclusive(DISCRETE);
     session.allow_violations();
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     let (stream, event) = (cuda.create_stream().expect("a stream"), cuda.create_event().expect("an event"));
     cuda.destroy_stream(stream).expect("it is ours");
     cuda.destroy_event(event).expect("it is ours");
@@ -94,7 +94,7 @@ fn handles_that_are_gone_are_refused() {
 #[test]
 fn not_yet_is_an_answer() {
     let session = Simulator::exclusive(DISCRETE);
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     let (stream, event) = (cuda.create_stream().expect("a stream"), cuda.create_event().expect("an event"));
     let address = cuda.take(Kind::Device, 256).expect("memory");
     session.hold();
@@ -116,7 +116,7 @@ fn not_yet_is_an_answer() {
 #[test]
 fn a_capture_elsewhere_goes_on() {
     let _session = Simulator::exclusive(DISCRETE);
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     let (captured, stream) = (cuda.create_stream().expect("a stream"), cuda.create_stream().expect("a stream"));
     let event = cuda.create_event().expect("an event");
     let address = cuda.take(Kind::Device, 256).expect("memory");
@@ -147,7 +147,7 @@ fn a_capture_elsewhere_goes_on() {
 }
 
 /// Everything that an allocator does while somebody captures on another stream.
-fn disturb(cuda: &Cuda, stream: RawStream, event: RawEvent) {
+fn disturb(cuda: &Simulated, stream: RawStream, event: RawEvent) {
     for kind in crate::workout::kinds(cuda) {
         let address = cuda.take(kind, 4096).expect("allowed");
         // SAFETY: taken above, used by nobody.
@@ -166,7 +166,7 @@ fn disturb(cuda: &Cuda, stream: RawStream, event: RawEvent) {
 fn what_a_capture_forbids_is_told() {
     let mut session = Simulator::exclusive(DISCRETE);
     session.allow_violations();
-    let cuda = Cuda::open(0).expect("a good device");
+    let cuda = Simulated::open(0);
     let stream = cuda.create_stream().expect("a stream");
     let handle = stream.0 as sys::CUstream;
     let _kept = Kept::current(0);

@@ -19,7 +19,7 @@ pub fn workout(cuda: &Cuda) -> Result<(), Fault> {
         pages(cuda, stream)?;
         with_stream(cuda, |other| events(cuda, stream, other))?;
         peers(cuda, stream)?;
-        cuda.synchronize_stream(stream)
+        synchronize(cuda, stream)
     })?;
     cuda.trim()?;
     cuda.synchronize()
@@ -28,9 +28,16 @@ pub fn workout(cuda: &Cuda) -> Result<(), Fault> {
 pub fn with_stream(cuda: &Cuda, work: impl FnOnce(RawStream) -> Result<(), Fault>) -> Result<(), Fault> {
     let stream = cuda.create_stream()?;
     let done = work(stream);
-    let rest = surely(|| cuda.synchronize_stream(stream));
-    let back = surely(|| cuda.destroy_stream(stream));
+    let rest = surely(|| synchronize(cuda, stream));
+    // SAFETY: made above, and done with. A refused call destroyed nothing.
+    let back = surely(|| unsafe { cuda.destroy_stream(stream) });
     done.and(rest).and(back)
+}
+
+/// Waits for a stream of [`with_stream`].
+fn synchronize(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
+    // SAFETY: `with_stream` keeps it while there is work.
+    unsafe { cuda.synchronize_stream(stream) }
 }
 
 /// A region for some work, given back when the stream is done.
@@ -44,7 +51,7 @@ pub fn with_region(
     let address = cuda.take(kind, bytes)?;
     assert_eq!(address % 256, 0, "{kind:?} at {address:#x}");
     let done = work(address);
-    let rest = surely(|| cuda.synchronize_stream(stream));
+    let rest = surely(|| synchronize(cuda, stream));
     // SAFETY: taken above; the stream that used it is done.
     let back = surely(|| unsafe { cuda.give_back(kind, address, bytes) });
     done.and(rest).and(back)
@@ -71,7 +78,7 @@ fn regions(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
             let mut seen = [0_u8; 64];
             // SAFETY: the last bytes of the region, to bytes of our own; the stream is waited for before they go.
             let copied = unsafe { cuda.copy(seen.as_mut_ptr() as u64, address + 4032, 64, stream) };
-            surely(|| cuda.synchronize_stream(stream))?;
+            surely(|| synchronize(cuda, stream))?;
             copied?;
             assert_eq!(seen, [7; 64], "{kind:?}");
             Ok(())
@@ -146,32 +153,38 @@ fn mapped(cuda: &Cuda, address: u64, page_bytes: u64, stream: RawStream) -> Resu
         // SAFETY: inside the two pages, which stay until the stream is done.
         unsafe { cuda.fill(address + page_bytes - 8, 3, 16, stream) }
     })();
-    let rest = surely(|| cuda.synchronize_stream(stream));
+    let rest = surely(|| synchronize(cuda, stream));
     let unmapped = match mapped {
         0 => Ok(()),
         // SAFETY: what was mapped above; the stream is done.
         bytes => surely(|| unsafe { cuda.unmap(address, bytes) }),
     };
-    let back = pages.into_iter().try_for_each(|page| surely(|| cuda.release_page(page)));
+    // SAFETY: made above, and mapped nowhere any more. A refused call released nothing.
+    let back = pages.into_iter().try_for_each(|page| surely(|| unsafe { cuda.release_page(page) }));
     done.and(rest).and(unmapped).and(back)
 }
 
 /// An event on one stream, waited for on another and by the host.
 fn events(cuda: &Cuda, stream: RawStream, other: RawStream) -> Result<(), Fault> {
-    assert_eq!(
-        cuda.stream_name(stream)?.is_some(),
-        cuda.description().capabilities.contains(Capabilities::STREAM_NAMES)
-    );
+    // SAFETY: a stream of `with_stream`.
+    let name = unsafe { cuda.stream_name(stream) }?;
+    assert_eq!(name.is_some(), cuda.description().capabilities.contains(Capabilities::STREAM_NAMES));
     let event = cuda.create_event()?;
     let done = (|| {
-        cuda.record(event, stream)?;
-        cuda.order(other, event)?;
-        cuda.wait(event)?;
-        assert!(cuda.query(event)?, "it was waited for");
-        assert!(cuda.is_idle(stream)?, "nothing came after it");
+        // SAFETY: the event was made above; a stream of `with_stream`.
+        unsafe { cuda.record(event, stream) }?;
+        // SAFETY: as above.
+        unsafe { cuda.order(other, event) }?;
+        // SAFETY: as above.
+        unsafe { cuda.wait(event) }?;
+        // SAFETY: as above.
+        assert!(unsafe { cuda.query(event) }?, "it was waited for");
+        // SAFETY: as above.
+        assert!(unsafe { cuda.is_idle(stream) }?, "nothing came after it");
         Ok(())
     })();
-    let back = surely(|| cuda.destroy_event(event));
+    // SAFETY: made above, and done with. A refused call destroyed nothing.
+    let back = surely(|| unsafe { cuda.destroy_event(event) });
     done.and(back)
 }
 

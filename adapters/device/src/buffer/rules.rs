@@ -55,6 +55,12 @@
 //! struct Mine;
 //! impl terrace_device::Backend for Mine {}
 //! ```
+//! A handle is a number that anybody can make up, and a driver may follow it as a pointer:
+//! ```compile_fail,E0133
+//! use terrace_device::{Backend, Host, RawStream};
+//! Host::new().synchronize_stream(RawStream(0xdead))?;
+//! # Ok::<(), terrace_device::Fault>(())
+//! ```
 //! Pinned memory is nobody's while a copy is on its way:
 //! ```compile_fail,E0382
 //! # let device = terrace_device::Device::host();

@@ -110,14 +110,17 @@ impl<B: Backend> Fences<B> {
             self.record_event(lines, first)?;
             lines.bridge = Some((first, ticket));
         }
+        // SAFETY: a stream is opened here by who holds it.
+        let captured = || unsafe { self.0.backend.is_capturing(raw) };
         if let Some((owner, ticket)) = lines.bridge {
             match lines.by_owner.get(&owner).and_then(|line| line.event(ticket)) {
                 // A captured stream cannot wait for it: the host does.
-                Some(event) if self.0.backend.is_capturing(raw)? => {
-                    self.0.backend.wait(event).map_err(|fault| self.0.loss.note(fault))?;
+                Some(event) if captured()? => {
+                    self.wait_event(event)?;
                     lines.reached(owner, ticket);
                 }
-                Some(event) => self.0.backend.order(raw, event)?,
+                // SAFETY: as above; the event is one of `lines`, which destroy none.
+                Some(event) => unsafe { self.0.backend.order(raw, event) }?,
                 // No event stands for it: it is done, or the host waits.
                 None => self.wait_for(lines, owner, ticket)?,
             }
@@ -212,7 +215,8 @@ impl<B: Backend> Fences<B> {
             Some(event) => event,
             None => self.0.backend.create_event().map_err(|fault| self.0.loss.note(fault))?,
         };
-        if let Err(fault) = self.0.backend.record(event, raw) {
+        // SAFETY: a stream is closed here before it is destroyed, and this one is open; `Lines` destroy no event.
+        if let Err(fault) = unsafe { self.0.backend.record(event, raw) } {
             lines.spare.push(event);
             return self.without_event(lines, owner, self.0.loss.note(fault));
         }
@@ -223,10 +227,17 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
+    /// Waits for an event of the lines.
+    fn wait_event(&self, event: RawEvent) -> Result<(), Fault> {
+        // SAFETY: events of lines, spare and awaited ones among them, are destroyed with the last clone of the fence.
+        unsafe { self.0.backend.wait(event) }.map_err(|fault| self.0.loss.note(fault))
+    }
+
     /// Whether an open stream has done everything: then no event is needed. Refused: an event is asked, which says more.
     fn is_idle(&self, lines: &mut Lines, owner: u32) -> bool {
         let Some(line) = lines.by_owner.get_mut(&owner).filter(|line| line.open) else { return false };
-        let idle = self.0.backend.is_idle(line.raw).unwrap_or(false);
+        // SAFETY: a stream is closed here before it is destroyed, and this one is open.
+        let idle = unsafe { self.0.backend.is_idle(line.raw) }.unwrap_or(false);
         if idle {
             lines.spare.extend(line.idle());
         }
@@ -248,7 +259,8 @@ impl<B: Backend> Fences<B> {
             return;
         }
         while let Some((ticket, event)) = lines.by_owner.get(&owner).and_then(Line::oldest) {
-            match self.0.backend.query(event) {
+            // SAFETY: one of `lines`, which destroy none.
+            match unsafe { self.0.backend.query(event) } {
                 Ok(true) => lines.reached(owner, ticket),
                 Ok(false) => return,
                 Err(fault) => {
@@ -328,7 +340,8 @@ impl<B: Backend> Drop for Shared<B> {
         let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
         let waiting = lines.by_owner.values_mut().flat_map(|line| line.reached(u64::MAX));
         for event in waiting.chain(lines.spare.drain(..)) {
-            let _ = insist(|| self.backend.destroy_event(event));
+            // SAFETY: lines and spares hold each event once; nobody has this fence any more. A refused call destroyed nothing.
+            let _ = insist(|| unsafe { self.backend.destroy_event(event) });
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Promises upward: what was waited for is known to be done. Who must keep others out while it waits, since it moves memory
 //! or takes it away, waits with the lock; who only wants memory to come free waits without it.
-//! Asks from below: [`Backend::wait`], [`Backend::synchronize`].
+//! Asks from below: `Fences::wait_event`, [`Backend::synchronize`].
 
 use super::{Fences, Lines, NOBODY};
 use crate::backend::{Backend, RawEvent};
@@ -50,7 +50,7 @@ impl<B: Backend> Fences<B> {
     /// Waits for a stream with the lock held: nobody else learns of it meanwhile.
     pub(super) fn wait_for(&self, lines: &mut Lines, owner: u32, ticket: u64) -> Result<(), Fault> {
         let Some(event) = self.event_of(lines, owner, ticket)? else { return Ok(()) };
-        self.0.backend.wait(event).map_err(|fault| self.0.loss.note(fault))?;
+        self.wait_event(event)?;
         lines.reached(owner, ticket);
         Ok(())
     }
@@ -68,10 +68,10 @@ impl<B: Backend> Fences<B> {
         let Some(event) = self.event_of(&mut lines, owner, ticket)? else { return Ok(()) };
         lines.awaited.push(event);
         drop(lines);
-        let waited = self.0.backend.wait(event);
+        let waited = self.wait_event(event);
         let mut lines = self.lines();
         lines.let_go(event);
-        waited.map_err(|fault| self.0.loss.note(fault))?;
+        waited?;
         lines.reached(owner, ticket);
         Ok(())
     }

@@ -7,9 +7,9 @@ use crate::capability::{Capabilities, Description};
 use crate::error::DeviceError;
 use crate::fault::{Fault, Reason};
 use crate::fences::Fences;
-use crate::loss::{Loss, insist};
+use crate::loss::Loss;
 use crate::options::{Options, Origin};
-use crate::source::{DeviceSource, Ground, Pages, Regions};
+use crate::source::{DeviceSource, Ground, Pages, Regions, destroy};
 use crate::store::{Room, heap_parts};
 use crate::stream::{Closing, Handle, Keeper, StreamCore, Whose};
 use std::collections::{BTreeMap, HashMap};
@@ -83,7 +83,8 @@ impl<B: Backend> Pool<B> {
     /// its first keeper keeps it then, and the others are let go of, without a lock: what they do is theirs.
     pub(super) fn adopt(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<Handle>, DeviceError> {
         self.usable()?;
-        let name = self.ground.backend.stream_name(raw).map_err(|fault| self.driver(fault))?;
+        // SAFETY: the adopter promised that the stream is live.
+        let name = unsafe { self.ground.backend.stream_name(raw) }.map_err(|fault| self.driver(fault))?;
         let (mut whose, mut gone) = (Some(Whose::Theirs(keeper)), None);
         let one_at_a_time = self.adopting.lock().unwrap_or_else(PoisonError::into_inner);
         let adopted = self.adopt_alone((raw, name), &mut whose, &mut gone);
@@ -136,7 +137,7 @@ impl<B: Backend> Pool<B> {
         if self.ground.loss.check().is_ok() {
             inner.fences.close(owner);
             if owned {
-                let _ = insist(|| self.ground.backend.destroy_stream(raw));
+                destroy(&*self.ground.backend, raw);
             }
         }
         self.unlock(inner);

@@ -6,9 +6,9 @@ use crate::block::{DeviceBlock, Extra};
 use crate::capability::{Description, Memory};
 use crate::error::DeviceError;
 use crate::fault::Fault;
-use crate::loss::{Loss, insist};
+use crate::loss::Loss;
 use crate::options::Options;
-use crate::source::{settle, wait};
+use crate::source::{destroy, settle, wait};
 use crate::stage::Stage;
 use crate::stats::DeviceStats;
 use crate::stream::{Closing, Handle, Keeper, StreamCore, Whose};
@@ -245,9 +245,9 @@ impl<B: Backend> Service for Pool<B> {
 
     fn open_stream(&self) -> Result<Arc<Handle>, DeviceError> {
         self.usable()?;
-        let backend = &self.ground.backend;
+        let backend = &*self.ground.backend;
         let raw = backend.create_stream().map_err(|fault| self.driver(fault))?;
-        self.begin(raw, &mut Some(Whose::Ours)).inspect_err(|_| _ = insist(|| backend.destroy_stream(raw)))
+        self.begin(raw, &mut Some(Whose::Ours)).inspect_err(|_| destroy(backend, raw))
     }
 
     fn adopt_stream(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<Handle>, DeviceError> {
@@ -272,7 +272,8 @@ impl<B: Backend> Service for Pool<B> {
 
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
-        self.ground.backend.synchronize_stream(stream).map_err(|fault| self.driver(fault))
+        // SAFETY: the caller holds the stream.
+        unsafe { self.ground.backend.synchronize_stream(stream) }.map_err(|fault| self.driver(fault))
     }
 
     fn settle_stream(&self, stream: RawStream) -> Result<(), DeviceError> {
@@ -286,12 +287,12 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError> {
-        self.usable()?;
-        let backend = &self.ground.backend;
-        let event = backend.create_event().map_err(|fault| self.driver(fault))?;
-        let ordered = backend.record(event, first).and_then(|()| backend.order(later, event));
-        let _ = insist(|| backend.destroy_event(event));
-        ordered.map_err(|fault| self.driver(fault))
+        let event = self.make_mark()?;
+        // SAFETY: the caller holds the stream; the event is dropped below.
+        let order = || unsafe { self.ground.backend.order(later, event) };
+        let ordered = self.mark(event, first).and_then(|()| order().map_err(|fault| self.driver(fault)));
+        self.drop_mark(event);
+        ordered
     }
 
     fn copy_host(&self, host: Host<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError> {

@@ -56,27 +56,35 @@ impl<B: Backend> Ground<B> {
         // SAFETY: the caller's promise.
         let filled = unsafe { backend.fill(address, 0, bytes, stream) };
         let waited = settle(backend, stream).map_err(|fault| self.loss.note(fault));
-        let _ = insist(|| backend.destroy_stream(stream));
+        destroy(backend, stream);
         waited.and(filled)
     }
 }
 
-/// Waits for a stream. Who lets go of memory after it must not do so while work is in flight: a wait that fails for a
-/// reason that passes is made again, in the end for the whole device.
+/// Waits for a stream that the caller holds. Who lets go of memory after it must not do so while work is in flight: a wait
+/// that fails for a reason that passes is made again, in the end for the whole device.
 ///
 /// # Errors
 /// The driver's, each time.
 pub(crate) fn wait<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Result<(), Fault> {
     /// Waits for the stream alone.
     const TRIES: usize = 4;
-    let mut last = backend.synchronize_stream(stream);
+    // SAFETY: the caller holds the stream: a `StreamCore`'s, a lane's, or its own.
+    let ask = || unsafe { backend.synchronize_stream(stream) };
+    let mut last = ask();
     for _ in 1..TRIES {
         match last {
-            Err(fault) if !fault.is_fatal() => last = backend.synchronize_stream(stream),
+            Err(fault) if !fault.is_fatal() => last = ask(),
             last => return last,
         }
     }
     last.or_else(|fault| if fault.is_fatal() { Err(fault) } else { insist(|| backend.synchronize()) })
+}
+
+/// Destroys a stream that the caller made and nobody uses any more. Refused twice: it goes with the device.
+pub(crate) fn destroy<B: Backend + ?Sized>(backend: &B, stream: RawStream) {
+    // SAFETY: made by the caller, who lets go of it with this one call; a refused call destroyed nothing.
+    let _ = insist(|| unsafe { backend.destroy_stream(stream) });
 }
 
 /// As [`wait`], for memory that others may have afterwards: a driver that cannot say whether work is still under way on it is as

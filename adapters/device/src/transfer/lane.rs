@@ -16,7 +16,7 @@ use crate::backend::{Backend, CopyRange, RawEvent, RawStream};
 use crate::error::DeviceError;
 use crate::fault::{Fault, Reason};
 use crate::loss::insist;
-use crate::source::wait;
+use crate::source::{destroy, wait};
 use crate::stage::Stage;
 use crate::stream::{NO_ROUTE, StreamCore};
 use std::cell::Cell;
@@ -26,6 +26,7 @@ use std::time::Instant;
 
 pub(super) struct Lane {
     shared: Arc<Shared>,
+    /// The stream of both slots' pieces.
     stream: RawStream,
     /// For putting this stream behind others.
     mark: Option<RawEvent>,
@@ -151,7 +152,9 @@ impl Lane {
         // the job keeps; where `settle` and `refused` cannot say that the driver is done, both are never let go. A caller who
         // waits keeps its own: its job goes directly only where copies are done at once.
         let copied = unsafe { backend.copy_batch(&joined(load, copies), self.stream) };
-        copied.and_then(|()| backend.record(event, self.stream)).map_err(|fault| Refusal { fault, begun: true })
+        // SAFETY: the lane's own stream and event.
+        let record = || unsafe { backend.record(event, self.stream) };
+        copied.and_then(|()| record()).map_err(|fault| Refusal { fault, begun: true })
     }
 
     /// The copies between the slot's memory and the device; bytes that go up are in there already.
@@ -172,8 +175,9 @@ impl Lane {
     fn sift(&self, load: Load) -> (Load, Load) {
         let Load { route, parts, .. } = load;
         // A driver that cannot say is asked again by `record`, which then fails.
-        let ask =
-            |home: &StreamCore| home.route() != NO_ROUTE || self.backend().is_capturing(home.raw).unwrap_or(false);
+        // SAFETY: a job keeps its streams.
+        let captured = |home: &StreamCore| unsafe { self.backend().is_capturing(home.raw) };
+        let ask = |home: &StreamCore| home.route() != NO_ROUTE || captured(home).unwrap_or(false);
         let mut asked = HashMap::new();
         let (captured, free): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| {
             self.unfollowed(part).any(|home| *asked.entry(home.owner.0).or_insert_with(|| ask(home)))
@@ -195,8 +199,10 @@ impl Lane {
             let homes: Vec<_> = self.unfollowed(part).map(|home| (home.owner.0, home.raw)).collect();
             for (owner, raw) in homes {
                 let mark = self.mark.ok_or(Fault::of("record", Reason::BadHandle))?;
-                self.backend().record(mark, raw)?;
-                self.backend().order(self.stream, mark)?;
+                // SAFETY: the lane's own event; the job keeps its streams.
+                unsafe { self.backend().record(mark, raw) }?;
+                // SAFETY: the lane's own stream and event.
+                unsafe { self.backend().order(self.stream, mark) }?;
                 if self.followed.len() >= FOLLOWED {
                     self.followed.clear();
                 }
@@ -210,9 +216,9 @@ impl Lane {
     fn settle(&mut self, turn: usize) {
         let slot = &mut self.slots[turn];
         let (Some(flight), Some(event)) = (slot.flight.take(), slot.event) else { return };
-        let arrived = self.backend().wait(event);
-        // An event that cannot be asked says nothing about the copies: the stream does.
-        if let Err(fault) = arrived.or_else(|_| wait(self.backend(), self.stream)) {
+        // The event alone says that the bytes arrived: a stream whose copies went into a capture is idle when that has ended.
+        // SAFETY: the lane's own event, which goes with the lane.
+        if let Err(fault) = insist(|| unsafe { self.backend().wait(event) }) {
             return self.refused(turn, flight.load, Refusal { fault, begun: true });
         }
         let Route { way, direct } = flight.load.route;
@@ -232,10 +238,15 @@ impl Lane {
     /// Tells of a piece that was refused, when nothing of it is on its way, or nobody can say.
     fn refused(&mut self, turn: usize, load: Load, Refusal { mut fault, begun }: Refusal) {
         let Route { way, direct } = load.route;
-        // The other slot's piece is waited for as well, and still settled in its turn.
-        let last = wait(self.backend(), self.stream).err();
+        let asked = self.stream;
+        let last = wait(self.backend(), asked).err();
         if last.is_some_and(|last| last.reason == Reason::Capturing) {
-            self.renew();
+            // The other slot's piece is on the same stream: it is settled before the stream goes. Settling it may replace the
+            // stream, too.
+            self.settle(turn ^ 1);
+            if self.stream == asked {
+                self.renew();
+            }
         }
         let done = last.is_none() || !begun;
         match &mut self.slots[turn].stage {
@@ -249,12 +260,12 @@ impl Lane {
         self.shared.refused(load, fault, done || kept);
     }
 
-    /// Another stream in place of one that a capture has drawn in. Refused: the next piece fails like this one.
+    /// Replaces a stream that a capture has drawn in. No piece may be on it. Refused: the next piece fails like this one.
     fn renew(&mut self) {
         let Ok(stream) = self.backend().create_stream() else { return };
         let old = std::mem::replace(&mut self.stream, stream);
         self.followed.clear();
-        let _ = insist(|| self.backend().destroy_stream(old));
+        destroy(self.backend(), old);
     }
 }
 
@@ -285,9 +296,10 @@ impl Drop for Lane {
         self.settle(self.turn ^ 1);
         let backend = self.shared.service.backend();
         for event in self.slots.iter().map(|slot| slot.event).chain([self.mark]).flatten() {
-            let _ = insist(|| backend.destroy_event(event));
+            // SAFETY: made by `new`; the lane ends here. A refused call destroyed nothing.
+            let _ = insist(|| unsafe { backend.destroy_event(event) });
         }
-        let _ = insist(|| backend.destroy_stream(self.stream));
+        destroy(backend, self.stream);
     }
 }
 

@@ -6,7 +6,7 @@
 //! Asks from below: the global allocator.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use terrace_device::{Backend, Capabilities, Description, Fault, Kind, Memory, RawEvent, RawStream, Reason};
@@ -36,6 +36,12 @@ struct State {
     mute: bool,
     /// Whether waits take until [`Late::open`].
     shut: bool,
+    /// Waits that were begun while they take so long.
+    held: usize,
+    /// Streams that a capture has drawn in: waits for them are refused.
+    drawn: HashSet<RawStream>,
+    /// Events that were recorded in a capture: waits for them are refused until they are recorded again.
+    captured: HashSet<u64>,
     registered: Vec<(u64, u64)>,
     /// Regions that are out.
     out: usize,
@@ -96,6 +102,27 @@ impl Late {
         self.opened.notify_all();
     }
 
+    /// Waits that took until [`Late::open`], or take so long now.
+    pub fn held(&self) -> usize {
+        self.state().held
+    }
+
+    /// A capture draws in the streams that have work left; that work is done as before.
+    pub fn draw(&self) {
+        let mut state = self.state();
+        let State { left, events, drawn, captured, .. } = &mut *state;
+        drawn.extend(left.iter().map(|work| work.stream));
+        captured.extend(events.iter().filter(|(_, (_, stream))| drawn.contains(stream)).map(|(event, _)| event));
+    }
+
+    /// What is left was captured, and the capture has ended: nobody does it, and the streams are idle.
+    pub fn swallow(&self) {
+        self.draw();
+        let mut state = self.state();
+        state.left.clear();
+        state.drawn.clear();
+    }
+
     /// Does everything that is left: it was never stopped by a refusal.
     pub fn work(&self) {
         self.state().work(|_| true);
@@ -124,10 +151,12 @@ impl Late {
         if state.false_refusals { Err(Fault::of("copy", Reason::Other)) } else { Ok(()) }
     }
 
-    fn wait_for(&self, which: impl Fn(&Work) -> bool) -> Result<(), Fault> {
-        let state = self.state();
+    fn wait_for(&self, which: impl Fn(&Work) -> bool, captured: impl FnOnce(&State) -> bool) -> Result<(), Fault> {
+        let mut state = self.state();
+        state.held += usize::from(state.shut);
         let mut state = self.opened.wait_while(state, |state| state.shut).expect("no test panics in here");
-        if let Some(reason) = state.deaf {
+        let captured = captured(&state).then_some(Reason::Capturing);
+        if let Some(reason) = state.deaf.or(captured) {
             return Err(Fault::of("wait", reason));
         }
         state.work(which);
@@ -214,49 +243,50 @@ unsafe impl Backend for Late {
         Ok(RawStream(self.state().name()))
     }
 
-    fn destroy_stream(&self, _: RawStream) -> Result<(), Fault> {
+    unsafe fn destroy_stream(&self, _: RawStream) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
-        self.wait_for(|work| work.stream == stream)
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
+        self.wait_for(|work| work.stream == stream, |state| state.drawn.contains(&stream))
     }
 
     fn synchronize(&self) -> Result<(), Fault> {
-        self.wait_for(|_| true)
+        self.wait_for(|_| true, |state| !state.drawn.is_empty())
     }
 
     fn create_event(&self) -> Result<RawEvent, Fault> {
         Ok(RawEvent(self.state().name()))
     }
 
-    fn destroy_event(&self, _: RawEvent) -> Result<(), Fault> {
+    unsafe fn destroy_event(&self, _: RawEvent) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
         let mut state = self.state();
         if state.mute {
             return Err(Fault::of("record", Reason::Other));
         }
         let number = state.last;
         state.events.insert(event.0, (number, stream));
+        state.captured.remove(&event.0);
         Ok(())
     }
 
-    fn query(&self, event: RawEvent) -> Result<bool, Fault> {
+    unsafe fn query(&self, event: RawEvent) -> Result<bool, Fault> {
         let before = self.before(event);
         let state = self.state();
         state.deaf.map_or(Ok(()), |reason| Err(Fault::of("query", reason)))?;
         Ok(!state.left.iter().any(before))
     }
 
-    fn wait(&self, event: RawEvent) -> Result<(), Fault> {
-        self.wait_for(self.before(event))
+    unsafe fn wait(&self, event: RawEvent) -> Result<(), Fault> {
+        self.wait_for(self.before(event), |state| state.captured.contains(&event.0))
     }
 
     /// What comes before is done first.
-    fn order(&self, _: RawStream, event: RawEvent) -> Result<(), Fault> {
+    unsafe fn order(&self, _: RawStream, event: RawEvent) -> Result<(), Fault> {
         let before = self.before(event);
         self.state().work(before);
         Ok(())

@@ -4,6 +4,7 @@
 
 mod backend;
 mod calls;
+mod captured;
 mod owned;
 mod turns;
 
