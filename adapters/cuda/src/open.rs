@@ -14,7 +14,7 @@ use crate::probe;
 use crate::regions;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use terrace_device::{Capabilities, Description, Fault, fork, insist};
+use terrace_device::{Capabilities, Description, Fault, insist};
 
 impl Cuda {
     /// Opens a device: keeps its primary context, and finds out what it can do. Takes some hundred milliseconds where
@@ -23,7 +23,6 @@ impl Cuda {
     /// # Errors
     /// What kept it from being opened, and what to do about it.
     pub fn open(ordinal: u32) -> Result<Self, OpenError> {
-        fork::watch();
         let functions = functions::loaded()?;
         let (version, found) = start(functions)?;
         if ordinal >= found {

@@ -14,7 +14,8 @@ use crate::functions::{Code, Core, Functions};
 use crate::layouts::RELAXED;
 use cudarc::driver::sys::{CUcontext, CUdevice};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
-use terrace_device::{Fault, Reason, fork, insist};
+use terrace_device::{Fault, Reason, insist};
+use terrace_guard::Process;
 
 /// The result of a call.
 pub fn checked(call: &'static str, code: Code) -> Result<(), Fault> {
@@ -37,19 +38,19 @@ pub struct Primary {
     pub device: CUdevice,
     /// The context, as a number.
     context: u64,
-    /// Forks that lay behind when it was made: another number now means that this is a child.
-    generation: u32,
+    /// The process that took the reference.
+    process: Process,
 }
 
 impl Primary {
     /// Takes a reference to the primary context of a device.
     pub fn retain(functions: &'static Functions, device: CUdevice) -> Result<Self, Fault> {
-        let generation = fork::generation();
+        let process = Process::current();
         let mut context = null_mut();
         // SAFETY: the out parameter lives through the call.
         let code = unsafe { (functions.core.cuDevicePrimaryCtxRetain)(&raw mut context, device) };
         checked("cuDevicePrimaryCtxRetain", code)?;
-        Ok(Self { functions, device, context: number(context), generation })
+        Ok(Self { functions, device, context: number(context), process })
     }
 
     /// The context, as the driver names it.
@@ -59,7 +60,7 @@ impl Primary {
 
     /// Whether this is the process that opened the device.
     pub fn is_at_home(&self) -> bool {
-        fork::generation() == self.generation
+        self.process.is_current()
     }
 
     /// Refuses a call in a child.

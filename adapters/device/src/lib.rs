@@ -44,14 +44,12 @@
 mod backend;
 mod block;
 mod buffer;
-mod calm;
 mod capability;
 mod capture;
 mod device;
 mod error;
 mod fault;
 mod fences;
-pub mod fork;
 mod front;
 mod handles;
 mod hint;

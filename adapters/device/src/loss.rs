@@ -5,21 +5,20 @@
 //! Asks from below: faults that say so themselves ([`Fault::is_fatal`]).
 
 use crate::fault::{Fault, Reason};
-use crate::fork;
 use std::sync::OnceLock;
+use terrace_guard::Process;
 
 /// Seen by everything that belongs to one device.
 #[derive(Debug)]
 pub(crate) struct Loss {
     fault: OnceLock<Fault>,
-    /// Forks that had happened when the device was opened.
-    generation: u32,
+    /// The process that opened the device.
+    process: Process,
 }
 
 impl Loss {
     pub(crate) fn new() -> Self {
-        fork::watch();
-        Self { fault: OnceLock::new(), generation: fork::generation() }
+        Self { fault: OnceLock::new(), process: Process::current() }
     }
 
     /// Fails when the device is lost, or this process is a child of the one that opened it. A load or two.
@@ -33,7 +32,7 @@ impl Loss {
 
     /// Whether this process is a child of the one that opened the device.
     pub(crate) fn forked(&self) -> bool {
-        self.generation != fork::generation()
+        !self.process.is_current()
     }
 
     /// Remembers a fault that is for good. Gives it on.

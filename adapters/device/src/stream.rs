@@ -8,7 +8,6 @@
 //! kept as a bare count until the block is handed out again, so that a hit and its free count nothing.
 
 use crate::backend::RawStream;
-use crate::calm::calm;
 use crate::error::DeviceError;
 use crate::front::{Counts, Front};
 use crate::loss::Loss;
@@ -21,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Block, Owner, Request};
+use terrace_guard::calm;
 
 /// The route of a stream on which nothing is captured.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;

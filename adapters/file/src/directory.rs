@@ -21,7 +21,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use terrace_fork::Process;
+use terrace_guard::Process;
 
 /// The file whose lock says that a directory is in use, as the lock of the directory itself does: file systems over a network
 /// lock files only. The file is never removed: another process may wait for its lock.

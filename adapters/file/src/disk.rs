@@ -6,9 +6,9 @@
 
 use crate::fault::{FileFault, Reason};
 use crate::frame::Frame;
-use crate::notify::quietly;
 use futures_channel::oneshot;
 use std::fmt;
+use terrace_guard::calm;
 
 /// A file of the store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,7 +134,7 @@ pub trait Disk: Send + Sync + 'static {
 pub(crate) fn ask(disk: &dyn Disk, order: Order) -> impl Future<Output = Answer> + use<> {
     let (reply, answer) = oneshot::channel();
     // One that panics has answered already, or drops the reply: that is an answer too.
-    quietly(|| disk.submit(order, reply));
+    calm(|| disk.submit(order, reply));
     let gone = || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: Reason::Closed };
     async move { answer.await.unwrap_or_else(|_| Answer { result: Err(gone()), frame: None }) }
 }

@@ -15,7 +15,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Owner, Range, Request, Slot};
-use terrace_fork::Process;
+use terrace_guard::Process;
 
 /// Alignment of frames: what every disk takes.
 pub const ALIGN: usize = 4096;

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use terrace_fork::Process;
+use terrace_guard::Process;
 
 /// The end of a task. Dropped, the task goes on.
 #[must_use = "the task goes on, but nobody learns what came of it"]

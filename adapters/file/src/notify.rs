@@ -8,11 +8,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use terrace_fork::Process;
+use terrace_guard::{Process, calm};
 
 /// Tells all that listen.
 pub struct Notify {
@@ -27,14 +26,6 @@ struct List {
     /// The next listener's key.
     next: u64,
     wakers: BTreeMap<u64, Waker>,
-}
-
-/// Runs what belongs to somebody else. A panic of it ends here.
-pub(crate) fn quietly(work: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-        // Its destructor may panic as well.
-        std::mem::forget(panic);
-    }
 }
 
 impl Notify {
@@ -54,7 +45,7 @@ impl Notify {
         list.told += 1;
         let wakers = std::mem::take(&mut list.wakers);
         drop(list);
-        wakers.into_values().for_each(|waker| quietly(|| waker.wake()));
+        wakers.into_values().for_each(|waker| calm(|| waker.wake()));
     }
 
     /// Leaves a waker. What is not kept goes back, to be dropped by the caller: the one before it, or this one when the
@@ -126,7 +117,7 @@ impl<R: Deref<Target: AsRef<Notify>> + Unpin> Future for Notified<R> {
         let waker = context.waker().clone();
         let Self { to, since, key } = &mut *self;
         let (waits, spare) = (**to).as_ref().leave(*since, key, waker);
-        quietly(|| drop(spare));
+        calm(|| drop(spare));
         if waits { Poll::Pending } else { Poll::Ready(()) }
     }
 }
@@ -137,7 +128,7 @@ impl<R: Deref<Target: AsRef<Notify>>> Drop for Notified<R> {
         if let Some(key) = self.key.filter(|_| to.process.is_current()) {
             // Gone already after a notification: keys are never given twice.
             let waker = to.list().wakers.remove(&key);
-            quietly(|| drop(waker));
+            calm(|| drop(waker));
         }
     }
 }

@@ -8,7 +8,6 @@
 //! its own (`OWN`) only in [`Tasks::block_on`], and runs them before it does what blocks.
 
 use crate::join::Join;
-use crate::notify::quietly;
 use crate::wait::{Turn, wait};
 use async_task::Runnable;
 use std::cell::{Cell, RefCell};
@@ -18,7 +17,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
-use terrace_fork::Kept;
+use terrace_guard::{Kept, calm};
 
 /// Runs tasks, and moves what they wait for.
 pub trait Driver: Send + Sync {
@@ -243,7 +242,7 @@ impl Tasks {
 fn poll(task: Runnable) {
     let before = POLLS.replace(true);
     // What was polled, or a result that nobody takes, may panic when it is dropped.
-    quietly(|| _ = task.run());
+    calm(|| _ = task.run());
     POLLS.set(before);
 }
 

@@ -3,10 +3,9 @@
 //! Promises upward: an owner that goes on the thread itself does not wait; nor does one in a forked child, where the thread is not.
 //! Also where the thread-locals of who drops it are gone.
 
-use crate::notify::quietly;
 use std::cell::Cell;
 use std::thread::{Builder, JoinHandle, ThreadId};
-use terrace_fork::Process;
+use terrace_guard::{Process, calm};
 
 thread_local! {
     /// Of a thread that was begun here.
@@ -42,7 +41,7 @@ impl Drop for Thread {
             false => std::mem::forget(handle),
             // It ends by itself.
             true if OWN.get() == Some(handle.thread().id()) => {}
-            true => quietly(|| _ = handle.join()),
+            true => calm(|| _ = handle.join()),
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::filter::Filter;
 use crate::settings;
 use crate::table::{self, Live};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use terrace_device::{Options, fork};
+use terrace_device::Options;
+use terrace_guard::Process;
 
 /// PyTorch counts devices in a signed byte.
 const MOST: usize = 128;
@@ -21,8 +22,8 @@ type Slot = RwLock<Option<Arc<Card>>>;
 static CARDS: [Slot; MOST] = [const { RwLock::new(None) }; MOST];
 /// Read when the first device is opened.
 static OPTIONS: OnceLock<Result<Options, String>> = OnceLock::new();
-/// Forks before the first device was opened: another number means that this is a child.
-static HOME: OnceLock<u32> = OnceLock::new();
+/// The process that opened the first device.
+static HOME: OnceLock<Process> = OnceLock::new();
 
 /// What the environment asks for.
 pub fn options() -> Result<Options, Failure> {
@@ -32,7 +33,7 @@ pub fn options() -> Result<Options, Failure> {
 
 /// Whether this is a child of the process that opened the first device: there, locks may be held by nobody.
 pub fn forked() -> bool {
-    HOME.get().is_some_and(|generation| *generation != fork::generation())
+    HOME.get().is_some_and(|process| !process.is_current())
 }
 
 fn at_home() -> Result<(), Failure> {
@@ -72,7 +73,7 @@ pub fn card(device: i32) -> Result<Arc<Card>, Failure> {
         return Ok(Arc::clone(card));
     }
     let card = Arc::new(Card::open(ordinal, options()?)?);
-    HOME.get_or_init(fork::generation);
+    HOME.get_or_init(Process::current);
     *slot = Some(Arc::clone(&card));
     Ok(card)
 }

@@ -1,9 +1,9 @@
 //! Devices that are gone, and processes that forked.
 
 use super::{open, small};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_device::{DeviceBuffer, DeviceError, PinnedBuffer, Reason, TransferEngine};
+use terrace_tests::hung::in_child;
 use terrace_tests::simcuda::Simulator;
 
 /// CUDA's code for a kernel that touched memory it may not.
@@ -40,18 +40,14 @@ fn a_forked_child_gets_an_error_and_its_drops_do_nothing() {
     let stream = device.stream().expect("a stream");
     let block = device.allocate(&stream, 1 << 20).expect("a block");
     drop(device.allocate(&stream, 4096).expect("one that is cached"));
-    let ended = super::streams::in_child(|| {
+    let (device, ..) = in_child((device, stream, block), |(device, stream, block)| {
         let cached = device.allocate(&stream, 4096);
         let fresh = device.allocate(&stream, 8 << 20);
         let all = [cached.map(drop), fresh.map(drop), device.stream().map(drop), device.memory().map(drop)];
         let forked = |result: &Result<(), DeviceError>| matches!(result, Err(DeviceError::Lost { fault, .. }) if fault.reason == Reason::Forked);
-        let refused = all.iter().all(forked);
-        drop(block);
-        drop((stream.clone(), device.clone()));
-        refused
+        assert!(all.iter().all(forked), "the child was told that it is one");
+        drop((block, stream, device));
     });
-    assert!(ended, "the child was told that it is one");
-    // The parent goes on.
     let stream = device.stream().expect("the parent's device works");
     drop(device.allocate(&stream, 1 << 20).expect("a block"));
 }
@@ -91,9 +87,8 @@ fn a_forked_child_that_drops_all_of_a_device_calls_and_drops_nothing_of_others()
     wrapped.used_on(&stream).expect("the same device");
     drop(wrapped);
     assert_eq!((device.stats().held, DROPPED.load(Ordering::Relaxed)), (1, 0));
-    let all = Cell::new(Some((upload, copy, engine, buffer, stream, kept, other, device)));
-    let fine = super::streams::in_child(|| {
-        let Some((upload, copy, engine, mut buffer, stream, kept, other, device)) = all.take() else { return false };
+    let all = (upload, copy, engine, buffer, stream, kept, other, device);
+    let all = in_child(all, |(upload, copy, engine, mut buffer, stream, kept, other, device)| {
         let refused = [buffer.block().used_on(&other), buffer.block().lend(&other), buffer.to_vec().map(drop)];
         let mut refused: Vec<_> = refused.into_iter().filter_map(Result::err).collect();
         refused.extend(engine.write(&mut buffer, 0, &[1]).err());
@@ -104,10 +99,10 @@ fn a_forked_child_that_drops_all_of_a_device_calls_and_drops_nothing_of_others()
         drop((upload, copy, engine));
         drop((buffer, stream, kept, other));
         drop(device);
-        refused.len() == 5 && refused.iter().all(is_forked) && !said.is_empty() && DROPPED.load(Ordering::Relaxed) == 0
+        assert!(refused.len() == 5 && refused.iter().all(is_forked) && !said.is_empty(), "the child was told");
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 0, "it left alone what is the parent's");
     });
     session.release();
-    assert!(fine, "the child was told, and left alone what is the parent's");
     drop(all);
     assert_eq!(DROPPED.load(Ordering::Relaxed), 3, "the parent's drops are its own");
 }

@@ -38,24 +38,6 @@ pub fn enter() -> impl Drop {
     Leave
 }
 
-/// Runs a closure in a forked child; whether it returned true.
-pub fn in_child(work: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child calls nothing that needs another thread, and ends by `_exit`.
-    match unsafe { libc::fork() } {
-        0 => {
-            let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(i32::from(!fine)) }
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: waits for the child just made.
-            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-            waited == child && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-        }
-    }
-}
-
 /// Work in flight on one stream: another stream does not get the memory; once it is done, it does.
 #[test]
 fn memory_in_flight_goes_to_others_after_its_event() {

@@ -1,6 +1,5 @@
 //! Transfers over the driver: faults of any call, work in flight, few calls, ends.
 
-use super::streams::in_child;
 use super::{open, small};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use terrace_device::{
     Capabilities, Device, DeviceBuffer, DeviceError, Reason, Stream, TransferEngine, TransferOptions,
 };
 use terrace_tests::Random;
+use terrace_tests::hung::in_child;
 use terrace_tests::simcuda::{Session, Simulator};
 
 pub const DISCRETE: &str = r#"{"profile": "discrete"}"#;
@@ -153,17 +153,14 @@ fn a_forked_child_gets_errors() {
     let engine = TransferEngine::new(&device).expect("an engine");
     let (one, two) = (buffer(&device, &stream, 10), buffer(&device, &stream, 10));
     let before = engine.upload(vec![1; 10], one, 0);
-    let mut slot = Some((engine.clone(), two, before));
-    assert!(in_child(|| {
-        let Some((engine, two, before)) = slot.take() else { return false };
+    let (engine, two, before) = in_child((engine, two, before), |(engine, two, before)| {
         let forked =
             |error: &DeviceError| matches!(error, DeviceError::Lost { fault, .. } if fault.reason == Reason::Forked);
         let early = before.wait();
         let late = engine.upload(vec![1; 10], two, 0).wait();
         drop(engine);
-        early.is_err_and(|undone| forked(&undone.error)) && late.is_err_and(|undone| forked(&undone.error))
-    }));
-    let (engine, two, before) = slot.take().expect("it is the child's copy that was taken");
+        assert!(early.is_err_and(|undone| forked(&undone.error)) && late.is_err_and(|undone| forked(&undone.error)));
+    });
     drop(before.wait().expect("it is done here"));
     drop(engine.upload(vec![1; 10], two, 0).wait().expect("and so is this"));
 }

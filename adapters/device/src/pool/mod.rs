@@ -25,7 +25,6 @@ pub(crate) use service::Service;
 
 use crate::backend::Backend;
 use crate::block::Release;
-use crate::calm::calm;
 use crate::error::{DeviceError, OutOfMemory};
 use crate::fault::{Fault, Reason};
 use crate::fences::Fences;
@@ -38,6 +37,7 @@ use graphs::Graph;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use terrace_core::{Allocator, Arena, BestFit, Block, Branch, FenceState, Owner};
+use terrace_guard::calm;
 
 /// The arena of a device: best fit, records on the heap.
 type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<BestFit<Box<[Branch]>>>>;

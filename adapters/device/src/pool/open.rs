@@ -2,7 +2,6 @@
 
 use super::{DeviceArena, Inner, Place, Pool, SIDES};
 use crate::backend::{Backend, Kind, RawStream};
-use crate::calm::calm;
 use crate::capability::{Capabilities, Description};
 use crate::error::DeviceError;
 use crate::fault::{Fault, Reason};
@@ -16,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use terrace_core::arena::Settings;
 use terrace_core::{Arena, BestFit, Owner};
+use terrace_guard::calm;
 
 /// Segments the pool can take: 128 GiB of the smallest.
 const SEGMENTS: usize = 1 << 15;

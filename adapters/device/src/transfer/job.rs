@@ -7,7 +7,6 @@
 use super::options::Priority;
 use super::stats::Tally;
 use crate::backend::CopyRange;
-use crate::calm::calm;
 use crate::error::DeviceError;
 use crate::fault::Fault;
 use crate::stream::StreamCore;
@@ -15,6 +14,7 @@ use std::any::Any;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
+use terrace_guard::calm;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

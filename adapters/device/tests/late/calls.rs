@@ -8,20 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
-use std::time::Duration;
 use terrace_device::{Device, DeviceBuffer, HostSource, RawStream, Transfer, TransferEngine};
-
-/// Does something on a thread of its own that would never end if a lock were held around a call of a user's.
-fn ends(what: impl FnOnce() + Send + 'static) {
-    let (tell, hear) = channel();
-    let thread = std::thread::spawn(move || {
-        what();
-        tell.send(()).expect("it is heard");
-    });
-    let heard = hear.recv_timeout(Duration::from_secs(if cfg!(miri) { 600 } else { 60 }));
-    assert!(heard != Err(std::sync::mpsc::RecvTimeoutError::Timeout), "it waits for ever");
-    thread.join().expect("it went well");
-}
+use terrace_tests::hung::bounded;
 
 /// A transfer that was put on the lane's stream, whose wait takes until the device is open.
 fn flying(late: &Late, engine: &TransferEngine, to: DeviceBuffer<u8>) -> Transfer<Vec<u8>, DeviceBuffer<u8>> {
@@ -47,7 +35,7 @@ impl Wake for Panics {
 
 #[test]
 fn a_waker_that_panics_ends_neither_its_lane_nor_its_transfer() {
-    ends(|| {
+    bounded(|| {
         let (late, device, stream, buffer) = ground();
         let engine = engine(&device);
         let mut first = flying(&late, &engine, buffer);
@@ -79,7 +67,7 @@ fn a_waker_that_owns_what_it_wakes_may_ask_and_let_go() {
             drop(engine);
         }
     }
-    ends(|| {
+    bounded(|| {
         let (late, device, stream, buffer) = ground();
         let (tell, hear) = channel();
         let owner = Arc::new(Owner(Mutex::new(None), Mutex::new(tell)));
@@ -106,7 +94,7 @@ fn a_waker_whose_drop_panics_loses_no_end() {
         DROPS.fetch_add(1, Ordering::Relaxed);
         panic!("a waker whose drop panics");
     }
-    ends(|| {
+    bounded(|| {
         let (late, device, _stream, buffer) = ground();
         let engine = engine(&device);
         let mut transfer = flying(&late, &engine, buffer);
@@ -143,7 +131,7 @@ impl Drop for Falls {
 
 #[test]
 fn a_buffer_whose_drop_panics_does_not_end_the_lane_that_drops_it() {
-    ends(|| {
+    bounded(|| {
         let (late, device, stream, buffer) = ground();
         let engine = engine(&device);
         late.shut();
@@ -190,7 +178,7 @@ fn a_hook_is_dropped_without_a_lock_and_may_panic() {
             self.0.on_out_of_memory(|_| false);
         }
     }
-    ends(|| {
+    bounded(|| {
         let (_late, device, stream, _buffer) = ground();
         let another = Another(device.clone());
         device.on_out_of_memory(move |_| another.0.stats().held > 0);
@@ -220,7 +208,7 @@ impl Drop for Keeper {
 
 #[test]
 fn a_keeper_is_let_go_of_without_a_lock_and_may_panic() {
-    ends(|| {
+    bounded(|| {
         let (late, device, stream, _buffer) = ground();
         let gone = Arc::new(AtomicU32::new(0));
         let keeper = || Keeper(device.clone(), Arc::clone(&gone));

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use terrace_fork::Process;
+use terrace_guard::Process;
 
 /// What the entry carries that waits for the event.
 const WOKEN: u64 = u64::MAX;

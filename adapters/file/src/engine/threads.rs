@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use terrace_fork::Process;
+use terrace_guard::Process;
 
 thread_local! {
     /// What this thread does before it sleeps: a request of one that it [`drives`].

@@ -54,7 +54,7 @@ use map::Map;
 use space::Space;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_fork::Kept;
+use terrace_guard::Kept;
 
 /// How much a store may take, and in what files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_core::range::{RegionId, Use};
 use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Range, Request, Slot};
-use terrace_fork::Process;
+use terrace_guard::Process;
 
 /// A page: extents begin and end at multiples of it.
 const PAGE: u64 = ALIGN as u64;

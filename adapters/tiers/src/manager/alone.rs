@@ -8,7 +8,7 @@
 use super::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_file::{Join, Notify, Tasks};
-use terrace_fork::Process;
+use terrace_guard::Process;
 
 /// Who is alone.
 #[derive(Debug, Default)]

@@ -15,7 +15,7 @@ use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 use terrace_device::Device;
 use terrace_file::{ALIGN, Directory, Disk, EngineKind, Frames, Join, Store, StoreOptions, Tasks, Worker};
-use terrace_fork::{Kept, Process};
+use terrace_guard::{Kept, Process};
 
 /// What a program does with its buffers, mostly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

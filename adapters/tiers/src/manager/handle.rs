@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use terrace_file::{Join, is_in_task};
-use terrace_fork::Kept;
+use terrace_guard::Kept;
 
 /// Somebody outside who has a manager or a buffer. Dropped after the handle that it stands in.
 pub(super) struct User {

@@ -65,7 +65,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Frames, Join, Store, Tasks, Worker};
-use terrace_fork::{Kept, Process};
+use terrace_guard::{Kept, Process};
 use upkeep::Upkeep;
 
 /// What a tier is made of.

@@ -6,7 +6,13 @@ use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls it. A panic ends here: the hook of panics has told of it, and the thread that happens to be here owes others its work.
-pub(crate) fn calm(call: impl FnOnce()) {
+///
+/// # Example
+/// ```
+/// terrace_guard::calm(|| panic!("in a waker"));
+/// println!("the next waker is woken all the same");
+/// ```
+pub fn calm(call: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
         // What was thrown may panic when it is dropped.
         forget(payload);

@@ -1,11 +1,16 @@
-//! Whether this process is the one that made something.
+//! Forks and panics, as everything meets them that belongs to a process and calls what users brought.
 //!
 //! A forked child has its parent's memory, but neither its threads nor, for ever, the locks that those held. What belongs to
-//! threads, to files or to a driver is refused in the child, without looking at any lock, and is not dropped there.
+//! threads, to files or to a driver is refused in the child, without looking at any lock, and is not dropped there:
+//! [`Process`], [`Kept`]. A waker, a callback or a destructor of a user's may panic: [`calm`].
 //!
 //! Promises upward: a check costs one load, and is right in every child of a [`fork`](https://man7.org/linux/man-pages/man2/fork.2.html)
 //! by the C library.
 //! Asks from below: `pthread_atfork`, once.
+
+mod calm;
+
+pub use calm::calm;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -18,12 +23,12 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// How many forks lie between the process that called [`watch`] first and this one.
 #[inline]
-pub fn generation() -> u32 {
+fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
 /// Begins to count forks. Called before anything is made that a child must not use.
-pub fn watch() {
+fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
         // Miri has no forks.
@@ -61,7 +66,7 @@ impl Process {
 ///
 /// # Example
 /// ```
-/// let kept = terrace_fork::Kept::new(vec![1, 2, 3]);
+/// let kept = terrace_guard::Kept::new(vec![1, 2, 3]);
 /// assert!(kept.is_own() && kept.len() == 3);
 /// ```
 pub struct Kept<T> {

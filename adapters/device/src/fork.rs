@@ -1,3 +1,0 @@
-//! Whether this process is the one that opened a device.
-
-pub use terrace_fork::{generation, watch};
