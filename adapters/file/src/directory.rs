@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use terrace_guard::Process;
@@ -62,6 +63,8 @@ pub struct Directory {
     /// Of the directory itself: files are found from here, and names are synced.
     names: Locked,
     _lock: Locked,
+    /// Whether a store has it.
+    claimed: AtomicBool,
     process: Process,
 }
 
@@ -151,6 +154,7 @@ impl Directory {
             engine,
             names,
             _lock: lock,
+            claimed: AtomicBool::new(false),
             process: Process::current(),
         })
     }
@@ -238,11 +242,16 @@ impl Drop for Locked {
 /// Makes a directory and those that it is in, each of them durably; also the name of one that somebody just made.
 fn make(path: &Path) -> std::io::Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if path.is_dir() {
+    // Where this user may not look, what is above would tell no more.
+    let there = path.try_exists()?;
+    if there && path.is_dir() {
         // Refused where this user may not look: then it is the other's to sync.
         return std::fs::File::open(above).map_or(Ok(()), |above| above.sync_all().or(Ok(())));
     }
-    make(above)?;
+    // What has nothing above it cannot be made.
+    if above != path {
+        make(above)?;
+    }
     match std::fs::create_dir(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         outcome => outcome,
@@ -309,6 +318,14 @@ impl Disk for Directory {
         }
         files.sort_unstable();
         Ok(files)
+    }
+
+    fn claim(&self) -> bool {
+        !self.claimed.swap(true, Ordering::Acquire)
+    }
+
+    fn release(&self) {
+        self.claimed.store(false, Ordering::Release);
     }
 
     fn submit(&self, order: Order, reply: Reply) {

@@ -8,6 +8,8 @@ use crate::fault::{FileFault, Reason};
 use crate::frame::Frame;
 use futures_channel::oneshot;
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 use terrace_guard::calm;
 
 /// A file of the store's.
@@ -126,8 +128,44 @@ pub trait Disk: Send + Sync + 'static {
     /// The system's.
     fn files(&self) -> Result<Vec<(File, u64)>, FileFault>;
 
+    /// A store begins to use it. False: another one does, whose files it would overwrite. Without, whoever makes the disk gives it
+    /// to one store only.
+    fn claim(&self) -> bool {
+        true
+    }
+
+    /// The store that claimed it is gone.
+    fn release(&self) {}
+
     /// Takes an order. What it reads and writes may happen at any time until the answer, whether or not anybody still waits.
     fn submit(&self, order: Order, reply: Reply);
+}
+
+/// A disk that one store has. Dropped, another may have it.
+pub(crate) struct Claimed(Arc<dyn Disk>);
+
+impl Claimed {
+    /// # Errors
+    /// [`Reason::Busy`]: another store of this process has it.
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Result<Self, FileFault> {
+        let busy = FileFault { call: "claim", file: "the disk".into(), offset: 0, code: 0, reason: Reason::Busy };
+        // seeded: disk_claimed: disk.claim() => true
+        if disk.claim() { Ok(Self(disk)) } else { Err(busy) }
+    }
+}
+
+impl Deref for Claimed {
+    type Target = dyn Disk;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        self.0.release();
+    }
 }
 
 /// Asks at once; the answer can be waited for.

@@ -5,10 +5,11 @@ mod ground;
 
 use ground::{Ground, PIECE, open_by, open_with, options};
 use std::io::Read;
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use terrace_file::{
-    Change, Completion, Disk, EngineKind, Frames, Join, Op, Put, Reason, Request, Sink, Slab, Store, StoreError, Tasks,
-    Threads,
+    Change, Completion, Directory, Disk, EngineKind, Frames, Join, Op, Put, Reason, Request, Sink, Slab, Store,
+    StoreError, Tasks, Threads,
 };
 use terrace_file::{Engine, Ring};
 use terrace_tests::hung::in_child;
@@ -115,6 +116,22 @@ fn a_forked_child_that_lives_on_keeps_nobody_out_of_the_directory() {
         // SAFETY: our own child; no status is asked for.
         assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
     }
+}
+
+#[test]
+fn where_nothing_may_be_looked_at_a_directory_is_denied() {
+    let above = tempfile::tempdir().expect("a directory");
+    in_child(above, |above| {
+        std::env::set_current_dir(above.path()).expect("it is there");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0);
+        std::fs::set_permissions(above.path(), mode).expect("it is ours");
+        // SAFETY: this child is one thread, and ends as that user. Refused: it is no superuser's already.
+        unsafe { libc::setresuid(65534, 65534, 65534) };
+        for path in ["store", ".", "a/b", "../x/.."] {
+            let opened = Directory::open(Path::new(path), EngineKind::Threads, &Tasks::new());
+            assert_eq!(opened.map(drop).map_err(|fault| fault.reason), Err(Reason::Denied), "{path}");
+        }
+    });
 }
 
 struct Told(mpsc::Sender<Completion>);

@@ -6,7 +6,7 @@ mod ground;
 use ground::{Ground, PIECE, names, on_disk, open, open_with, options};
 use std::path::Path;
 use std::sync::Arc;
-use terrace_file::{Change, Directory, EngineKind, File, Frames, Reason, StoreError, StoreOptions, Tasks};
+use terrace_file::{Change, Directory, Disk, EngineKind, File, Frames, Reason, Store, StoreError, StoreOptions, Tasks};
 
 #[test]
 fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
@@ -279,4 +279,44 @@ fn a_bit_that_flips_in_a_slab_is_told_and_in_a_log_is_mended() {
     assert_eq!(ground.store.objects().len(), 20);
     let broken = (0..20).filter(|object| ground.store.get(&ground.part(*object)).wait().is_err()).count();
     assert_eq!(broken, 1);
+}
+
+#[test]
+fn a_piece_of_another_store_is_refused() {
+    let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+    let [ours, theirs] = directories.each_ref().map(|directory| open(directory.path()));
+    ours.keep(1, 1).expect("room");
+    theirs.keep(1, 2).expect("room");
+    // One that only lies there, one that is durable, and one that is lost.
+    let lost = File::Slab(1).to_string();
+    drop(theirs);
+    std::fs::write(directories[1].path().join(lost), [0; 8192]).expect("cut");
+    let theirs = open(directories[1].path());
+    for piece in [theirs.put(3).expect("room"), theirs.part(1)] {
+        let change = Change::Piece { object: 1, part: 0, piece: Arc::clone(&piece) };
+        assert_eq!(ours.store.commit(vec![change]).wait(), Err(StoreError::OtherPiece));
+        assert_eq!(ours.store.get(&piece).wait().map(drop), Err(StoreError::OtherPiece));
+    }
+    assert!(ours.holds(&ours.part(1), 1));
+    let old = ours.part(1);
+    drop(ours);
+    let ours = open(directories[0].path());
+    assert_eq!(ours.store.get(&old).wait().map(drop), Err(StoreError::OtherPiece), "its room may be another's by now");
+    assert!(ours.holds(&ours.part(1), 1));
+}
+
+#[test]
+fn a_disk_is_one_stores_at_a_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (tasks, frames) = (Tasks::new(), Frames::new(8 << 20).expect("memory"));
+    let disk: Arc<dyn Disk> = Arc::new(Directory::open(directory.path(), EngineKind::Best, &tasks).expect("it opens"));
+    let open = || Store::open(Arc::clone(&disk), &tasks, &frames, options()).wait();
+    let first = open().expect("it opens");
+    let busy = |refused: StoreError| matches!(refused, StoreError::Fault(fault) if fault.reason == Reason::Busy);
+    assert!(open().is_err_and(busy));
+    let second = first.clone();
+    drop(first);
+    assert!(open().is_err_and(busy));
+    drop(second);
+    open().expect("nobody has it");
 }

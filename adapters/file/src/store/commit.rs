@@ -30,8 +30,8 @@ const ROUNDS: usize = 2;
 impl Shared {
     /// Makes changes durable, all or none.
     pub(super) async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
-        // seeded: change_admitted: changes.iter().try_for_each(Change::admit)? => ()
-        changes.iter().try_for_each(Change::admit)?;
+        // seeded: change_admitted: changes.iter().try_for_each(|change| change.admit(&self.space))? => ()
+        changes.iter().try_for_each(|change| change.admit(&self.space))?;
         let (told, outcome) = oneshot::channel();
         self.pending().push(Pending { changes, told });
         let mut log = self.log.lock().await;

@@ -67,6 +67,8 @@ pub enum StoreError {
     },
     /// An option that cannot be.
     BadOptions(&'static str),
+    /// The piece was put into another store, or into this one before it was opened anew.
+    OtherPiece,
     /// Names are at most so long.
     MetaTooLong {
         /// Bytes of it.
@@ -157,6 +159,10 @@ impl fmt::Display for StoreError {
                 write!(f, "what is kept takes {needs} bytes on the disk, more than the cap of {cap}: raise the cap")
             }
             Self::BadOptions(what) => write!(f, "{what}"),
+            Self::OtherPiece => write!(
+                f,
+                "the piece was put into another store, or before this one was opened: put its bytes into this one"
+            ),
             Self::MetaTooLong { bytes, most } => write!(f, "a name of {bytes} bytes: {most} at most"),
             Self::TooLarge { asked, most } => write!(f, "a piece of {asked} bytes: {most} at most"),
         }

@@ -36,6 +36,11 @@ impl Extent {
         Self { space: Arc::clone(space), slab, block, stamp: 0, poisoned: false }
     }
 
+    /// Whether it is a stretch of that space's slabs.
+    pub(super) fn is_in(&self, space: &Arc<Space>) -> bool {
+        Arc::ptr_eq(&self.space, space)
+    }
+
     /// The file it is in.
     pub(super) fn file(&self) -> File {
         File::Slab(self.slab)

@@ -6,6 +6,7 @@ use super::block::Writer;
 use super::error::StoreError;
 use super::piece::Piece;
 use super::record::{META, Record};
+use super::space::Space;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -45,9 +46,11 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether a store with this space takes it.
+    ///
     /// # Errors
-    /// [`StoreError::MetaTooLong`].
-    pub(super) fn admit(&self) -> Result<(), StoreError> {
+    /// [`StoreError::MetaTooLong`], [`StoreError::BadOptions`], [`StoreError::OtherPiece`].
+    pub(super) fn admit(&self, space: &Arc<Space>) -> Result<(), StoreError> {
         match self {
             Self::Meta { meta, .. } if meta.len() > META => {
                 Err(StoreError::MetaTooLong { bytes: meta.len(), most: META })
@@ -55,6 +58,8 @@ impl Change {
             Self::Piece { part, .. } if *part >= PARTS => {
                 Err(StoreError::BadOptions("an object has 2^24 parts at most"))
             }
+            // seeded: piece_of_another_kept: !piece.is_in(space) => false
+            Self::Piece { piece, .. } if !piece.is_in(space) => Err(StoreError::OtherPiece),
             _ => Ok(()),
         }
     }

@@ -44,7 +44,7 @@ pub use map::{Change, Object, PARTS};
 pub use piece::{Piece, Put};
 pub use record::META;
 
-use crate::disk::Disk;
+use crate::disk::{Claimed, Disk};
 use crate::frame::{ALIGN, Frame, Frames};
 use crate::join::Join;
 use crate::task::Tasks;
@@ -121,7 +121,7 @@ pub struct Store {
 }
 
 struct Shared {
-    disk: Arc<dyn Disk>,
+    disk: Claimed,
     frames: Frames,
     /// Bytes of the largest frame that a get can wait for: the log keeps two.
     largest: usize,
@@ -136,7 +136,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(disk: Arc<dyn Disk>, frames: Frames, options: StoreOptions, space: Arc<Space>, map: Map) -> Self {
+    fn new(disk: Claimed, frames: Frames, options: StoreOptions, space: Arc<Space>, map: Map) -> Self {
         let (growing, log) = (async_lock::Mutex::new(()), async_lock::Mutex::new(None));
         let largest = frames.usage().1.saturating_sub(2 * log::FRAME);
         Self { disk, frames, largest, options, space, growing, map: Mutex::new(map), log, pending: Mutex::default() }
@@ -165,7 +165,7 @@ impl Store {
     ) -> Join<Result<Self, StoreError>> {
         let (own, frames) = (tasks.clone(), frames.clone());
         let opened = tasks.spawn(async move {
-            let shared = open::open(disk, frames, options).await?;
+            let shared = open::open(Claimed::new(disk)?, frames, options).await?;
             Ok(Self { shared: Kept::new(Arc::new(shared)), tasks: own })
         });
         opened.in_child(|| Err(StoreError::forked()))

@@ -14,7 +14,7 @@ use super::record::Entry;
 use super::space::{LAST, Space};
 use super::superblock::{self, Evidence, Superblock};
 use super::{Shared, StoreOptions};
-use crate::disk::{Disk, File, Order, ask};
+use crate::disk::{Claimed, Disk, File, Order, ask};
 use crate::frame::{ALIGN, Frame, Frames};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Found {
 }
 
 /// Opens what is there, or begins anew.
-pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOptions) -> Result<Shared, StoreError> {
+pub(super) async fn open(disk: Claimed, frames: Frames, options: StoreOptions) -> Result<Shared, StoreError> {
     // seeded: options: options.check()? => ()
     options.check()?;
     let found = find(&*disk)?;
@@ -256,5 +256,5 @@ fn recover(entry: &Entry, space: &Arc<Space>) -> Arc<Piece> {
         // Its number names what is lost: no new slab may have it.
         space.skip(entry.slab);
     }
-    Arc::new(Piece::recovered(entry, extent))
+    Arc::new(Piece::recovered(entry, extent, space))
 }

@@ -8,6 +8,7 @@ use super::Shared;
 use super::error::StoreError;
 use super::extent::{Extent, Safety};
 use super::record::Entry;
+use super::space::Space;
 use crate::disk::{File, Order, ask};
 use crate::frame::{ALIGN, Frame};
 use crate::request::MOST;
@@ -29,7 +30,7 @@ enum Place {
     /// Here.
     Held(Arc<Extent>),
     /// A log says it is here, but that is not in any slab, or is another's.
-    Lost { slab: u32, page: u32 },
+    Lost { space: Arc<Space>, slab: u32, page: u32 },
 }
 
 impl Piece {
@@ -43,17 +44,25 @@ impl Piece {
     }
 
     /// As a log says it; `extent` is `None` when it cannot be there.
-    pub(super) fn recovered(entry: &Entry, extent: Option<Extent>) -> Self {
-        let lost = Place::Lost { slab: entry.slab, page: entry.page };
-        let place = extent.map_or(lost, |extent| Place::Held(Arc::new(extent)));
+    pub(super) fn recovered(entry: &Entry, extent: Option<Extent>, space: &Arc<Space>) -> Self {
+        let lost = || Place::Lost { space: Arc::clone(space), slab: entry.slab, page: entry.page };
+        let place = extent.map_or_else(lost, |extent| Place::Held(Arc::new(extent)));
         Self { place: Mutex::new(place), bytes: entry.bytes, crc: entry.crc }
+    }
+
+    /// Whether it was put into the store that has this space, or found there.
+    pub(super) fn is_in(&self, space: &Arc<Space>) -> bool {
+        match &*self.place() {
+            Place::Held(extent) => extent.is_in(space),
+            Place::Lost { space: of, .. } => Arc::ptr_eq(of, space),
+        }
     }
 
     /// As a log should say it.
     pub(super) fn entry(&self, object: u64, part: u32) -> Entry {
         let (slab, page) = match &*self.place() {
             Place::Held(extent) => (extent.slab(), (extent.offset() / ALIGN as u64) as u32),
-            Place::Lost { slab, page } => (*slab, *page),
+            Place::Lost { slab, page, .. } => (*slab, *page),
         };
         Entry { object, part, slab, page, bytes: self.bytes, crc: self.crc }
     }
@@ -86,7 +95,9 @@ impl Piece {
     fn extent(&self) -> Result<Arc<Extent>, StoreError> {
         match &*self.place() {
             Place::Held(extent) => Ok(Arc::clone(extent)),
-            Place::Lost { slab, page } => Err(StoreError::corrupt(File::Slab(*slab), u64::from(*page) * ALIGN as u64)),
+            Place::Lost { slab, page, .. } => {
+                Err(StoreError::corrupt(File::Slab(*slab), u64::from(*page) * ALIGN as u64))
+            }
         }
     }
 
@@ -191,6 +202,10 @@ impl Shared {
     /// Reads a piece into a frame, and holds it against its checksum.
     pub(super) async fn get(&self, piece: &Piece) -> Result<Frame, StoreError> {
         let bytes = piece.rounded();
+        // seeded: piece_of_another_got: piece.is_in(&self.space) => true
+        if !piece.is_in(&self.space) {
+            return Err(StoreError::OtherPiece);
+        }
         // A piece that is lost, or that there can never be a frame for, is not waited for.
         let _here = piece.extent()?;
         // seeded: piece_frame: bytes > self.largest => false
