@@ -47,4 +47,4 @@ pub use request::{Completion, Engine, Op, Request, Sink};
 pub use slab::Slab;
 pub use store::{Change, Object, Piece, Put, Store, StoreError, StoreOptions, StoreStats};
 pub use task::{Driver, Tasks, is_in_task};
-pub use thread::Thread;
+pub use thread::{Thread, is_ours};

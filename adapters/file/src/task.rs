@@ -112,6 +112,11 @@ impl Tasks {
         }
     }
 
+    /// Whether somebody runs them.
+    pub fn is_driven(&self) -> bool {
+        self.driver().is_some()
+    }
+
     /// Whether this process made it. In a forked child nothing is begun, and nothing runs: see [`Join::in_child`].
     pub fn is_own(&self) -> bool {
         self.shared.state.is_own()

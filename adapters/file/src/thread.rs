@@ -34,6 +34,11 @@ impl Thread {
     }
 }
 
+/// Whether the calling thread is one of ours: it may be what its caller waits for.
+pub fn is_ours() -> bool {
+    OWN.get().is_some()
+}
+
 impl Drop for Thread {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };

@@ -1,13 +1,14 @@
 //! Who waits for whom in a manager, and who does not wait any more.
 #![cfg(target_os = "linux")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use terrace_device::Device;
 use terrace_file::{Directory, Disk, EngineKind, File, FileFault, Join, Order, Reply, StoreOptions, Tasks};
+use terrace_tests::hung::bounded;
 use terrace_tiers::ledger::Hint;
 use terrace_tiers::manager::Builder;
 use terrace_tiers::{Buffer, Error, Manager, Options};
@@ -293,4 +294,87 @@ fn a_disk_that_panics_is_one_that_refuses() {
     assert!(drive(&tasks, buffer.read_async(0, 1 << 20)).expect("it is there").iter().all(|byte| *byte == 7));
     assert_eq!(drive(&tasks, buffer.lease_best_async()).expect("brought up")[0], 7);
     manager.check().expect("sound");
+}
+
+#[test]
+fn a_disk_whose_tasks_were_not_given_is_driven_all_the_same() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let files = Directory::open(directory.path(), EngineKind::Best, &Tasks::new()).expect("it opens");
+    let builder = Manager::builder().memory(4 * MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
+    bounded(move || {
+        let manager = builder.build().expect("it is built");
+        let buffer = manager.allocate_named("a", MIB).expect("room");
+        buffer.write(0, &[7]).expect("written");
+        manager.sync(&buffer).expect("durable");
+        manager.demote(&buffer, 1).expect("moved");
+        assert_eq!(buffer.lease_best().expect("read")[0], 7);
+    });
+}
+
+#[test]
+fn a_buffer_of_another_manager_is_refused_and_nothing_is_touched() {
+    let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+    let build = |at: usize| {
+        let builder = Manager::builder().memory(4 * MIB).directory_of(directories[at].path(), 64 * MIB);
+        builder.build().expect("it is built")
+    };
+    let keep = |manager: &Manager, name: &str, byte| {
+        let buffer = manager.allocate_named(name, MIB).expect("room");
+        buffer.write(0, &[byte; 100]).expect("written");
+        manager.sync(&buffer).expect("durable");
+        buffer
+    };
+    let (one, two) = (build(0), build(1));
+    let mine: Vec<_> = ["a", "b"].into_iter().map(|name| keep(&one, name, 1)).collect();
+    let other = keep(&two, "c", 2);
+    other.write(0, &[3; 100]).expect("written");
+    two.demote(&other, 1).expect("moved");
+    let unsaved = two.allocate_named("d", MIB).expect("room");
+    for buffer in [&other, &unsaved] {
+        let refused = Err(Error::OtherManager);
+        assert_eq!(one.sync(buffer), refused);
+        assert_eq!(one.promote(buffer, 0), refused);
+        assert_eq!(one.demote(buffer, 1), refused);
+        assert_eq!(one.prefetch(buffer), refused);
+    }
+    assert_eq!(one.tiers()[0].view.used, 2 * MIB, "what has the same number did not move");
+    drop((mine, one));
+    let one = build(0);
+    for name in ["a", "b"] {
+        assert_eq!(one.open(name).expect("durable").lease_best().expect("read")[..100], [1; 100]);
+    }
+    two.sync(&other).expect("durable");
+    assert_eq!(other.lease_best().expect("read")[..100], [3; 100]);
+}
+
+#[test]
+fn the_last_manager_may_go_in_a_callback_of_maintenance() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let last = Arc::new(Mutex::new(None::<Manager>));
+    let (told, tell) = mpsc::channel();
+    let slot = Arc::clone(&last);
+    let builder = Manager::builder().memory(8 * MIB).directory_of(directory.path(), 64 * MIB);
+    let builder = builder.upkeep(Duration::from_millis(20)).on_pressure(move |_, _| {
+        if std::thread::current().name() == Some("terrace-upkeep") {
+            let last = slot.lock().expect("no panic").take();
+            let begun = Instant::now();
+            drop(last);
+            let _ = told.send(begun.elapsed());
+        }
+    });
+    let manager = builder.build().expect("it is built");
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    for name in names {
+        let buffer = manager.allocate_named(name, MIB).expect("room");
+        buffer.write(0, &[1; 4096]).expect("written");
+        manager.sync(&buffer).expect("durable");
+    }
+    *last.lock().expect("no panic") = Some(manager);
+    // Maintenance makes room ahead of need, which lowers the pressure; reading raises it again.
+    while let Some(manager) = &*last.lock().expect("no panic") {
+        let read = |name| assert_eq!(manager.open(name).expect("durable").lease_best().expect("read")[0], 1);
+        names.into_iter().for_each(read);
+    }
+    let took = tell.recv().expect("pressure is told of");
+    assert!(took < Duration::from_secs(10), "it waits for itself");
 }

@@ -39,6 +39,8 @@ pub struct Builder {
     directories: Vec<Named>,
     disks: Vec<(Arc<dyn Disk>, StoreOptions)>,
     tasks: Tasks,
+    /// Whether the user runs them.
+    by_hand: bool,
     policy: Kind,
     tenants: Vec<Share>,
     chunk: Option<usize>,
@@ -126,15 +128,16 @@ impl Builder {
         self
     }
 
-    /// A tier of files on a disk of one's own, below all directories, whose tasks are given by [`tasks`](Self::tasks).
+    /// A tier of files on a disk of one's own, below all directories. Where its engine runs tasks, they are given by
+    /// [`tasks`](Self::tasks), which spares a thread.
     pub fn disk(mut self, disk: Arc<dyn Disk>, options: StoreOptions) -> Self {
         self.disks.push((disk, options));
         self
     }
 
-    /// Where tasks go: to be driven by who made them.
+    /// Where tasks go. The caller runs them, or has given them to a [`Directory`].
     pub fn tasks(mut self, tasks: &Tasks) -> Self {
-        self.tasks = tasks.clone();
+        (self.tasks, self.by_hand) = (tasks.clone(), true);
         self
     }
 
@@ -205,8 +208,9 @@ impl Builder {
             return Err(Error::BadSetting("a chunk is a multiple of 4 KiB, below 2 GiB"));
         }
         let files = self.files()?;
-        // Somebody must run tasks, also where there are no files.
-        let worker = if files.is_empty() { Some(Worker::begin(&self.tasks)?) } else { None };
+        // Somebody must run tasks, also where there are no files, or those of a disk of one's own run others.
+        let lone = files.is_empty() || !(self.by_hand || self.tasks.is_driven());
+        let worker = if lone { Some(Worker::begin(&self.tasks)?) } else { None };
         let built = self.tasks.clone().spawn(self.make(chunk, files, worker));
         Ok(built.in_child(|| Err(Error::Forked)))
     }

@@ -24,6 +24,8 @@ pub enum Error {
     Memory(std::io::ErrorKind),
     /// The buffer was freed.
     Freed,
+    /// The buffer is another manager's.
+    OtherManager,
     /// A lease of the buffer is held that excludes this: give it back first.
     Leased,
     /// Bytes outside of the buffer.
@@ -129,6 +131,7 @@ impl fmt::Display for Error {
             Self::Setup(error) => error.fmt(f),
             Self::Memory(kind) => write!(f, "the system gives no memory for the buffer: {kind}"),
             Self::Freed => write!(f, "the buffer was freed"),
+            Self::OtherManager => write!(f, "the buffer is another manager's: ask the one that allocated it"),
             Self::Leased => write!(f, "a lease of the buffer is held that excludes this: give it back first"),
             Self::OutOfBounds { offset, bytes, of } => {
                 write!(f, "{bytes} bytes from {offset} on are not all in the buffer, which has {of}")

@@ -10,7 +10,7 @@ use crate::ledger::Event;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use terrace_file::{Join, is_in_task};
+use terrace_file::{Join, is_in_task, is_ours};
 use terrace_guard::Kept;
 
 /// Somebody outside who has a manager or a buffer. Dropped after the handle that it stands in.
@@ -25,8 +25,8 @@ impl Drop for User {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
         let begun = Instant::now();
-        // A task that drops the last handle cannot wait for itself: then the engine's thread ends all.
-        while !is_in_task() && Arc::strong_count(&shared) > 1 && begun.elapsed() < PATIENCE {
+        // A task, or a callback on a thread of ours, that drops the last handle cannot wait for itself: then that thread ends all.
+        while !is_in_task() && !is_ours() && Arc::strong_count(&shared) > 1 && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_micros(50));
         }
     }

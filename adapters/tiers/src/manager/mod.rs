@@ -180,6 +180,9 @@ impl Shared {
 /// Buffers in tiers. Clones are the same manager. When the last one and the last buffer are dropped, what is under way ends, and
 /// its threads and files are gone: another may be built on the directory then. In a forked child of the process that built it,
 /// calls say [`Error::Forked`], lists are empty, and nothing happens when it is dropped.
+///
+/// Calls that wait, of a manager and of its buffers, are for threads of the program's: in a task of [`Tasks`], in a waker that one
+/// wakes and in [`Builder::on_pressure`] they may wait for themselves. There the same calls whose names end in `_async` are awaited.
 #[derive(Clone)]
 pub struct Manager {
     shared: Kept<Arc<Shared>>,
@@ -262,24 +265,24 @@ impl Manager {
     /// Makes the bytes that a named buffer has now durable: they are there after a power cut.
     ///
     /// # Errors
-    /// [`Error::Unnamed`], [`Error::NoTier`], [`Error::NoRoom`], [`Error::Freed`]; [`Error::Leased`] while somebody has a
-    /// [`LeaseMut`]; those of the store: what was durable before still is.
+    /// [`Error::Unnamed`], [`Error::NoTier`], [`Error::NoRoom`], [`Error::Freed`], [`Error::OtherManager`]; [`Error::Leased`] while
+    /// somebody has a [`LeaseMut`]; those of the store: what was durable before still is.
     pub fn sync(&self, buffer: &Buffer) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.sync_async(buffer))
     }
 
     /// The same; begun at once, whether or not it is awaited.
     pub fn sync_async(&self, buffer: &Buffer) -> Join<Result<(), Error>> {
-        let (shared, buffer) = (Arc::clone(&self.shared), buffer.clone());
-        let synced = self.shared.tasks.spawn(async move { shared.sync(&buffer.handle.body).await });
+        let (own, buffer) = (self.own(buffer), buffer.clone());
+        let synced = self.shared.tasks.spawn(async move { own?.sync(&buffer.handle.body).await });
         synced.in_child(|| Err(Error::Forked))
     }
 
     /// Has a copy of a buffer in a better tier; others are evicted for it.
     ///
     /// # Errors
-    /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier, [`Error::Freed`], [`Error::Mapped`]; [`Error::Leased`] while
-    /// somebody has any lease; why the copy failed.
+    /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier, [`Error::Freed`], [`Error::Mapped`], [`Error::OtherManager`];
+    /// [`Error::Leased`] while somebody has any lease; why the copy failed.
     pub fn promote(&self, buffer: &Buffer, to: Tier) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.promote_async(buffer, to))
     }
@@ -302,18 +305,24 @@ impl Manager {
         self.wish(buffer, to, Event::Demote { id: buffer.handle.body.id, to })
     }
 
+    /// What has the buffer too: its number means another one elsewhere.
+    fn own(&self, buffer: &Buffer) -> Result<Arc<Shared>, Error> {
+        if Arc::ptr_eq(&self.shared, &buffer.shared) { Ok(Arc::clone(&self.shared)) } else { Err(Error::OtherManager) }
+    }
+
     fn wish(&self, buffer: &Buffer, to: Tier, event: Event) -> Join<Result<(), Error>> {
-        let (shared, buffer) = (Arc::clone(&self.shared), buffer.clone());
-        let wished = self.shared.tasks.spawn(async move { shared.wish(&buffer.handle.body, event, to).await });
+        let (own, buffer) = (self.own(buffer), buffer.clone());
+        let wished = self.shared.tasks.spawn(async move { own?.wish(&buffer.handle.body, event, to).await });
         wished.in_child(|| Err(Error::Forked))
     }
 
     /// Says that a buffer will be used soon: it is brought up if there is room, and nobody waits for any.
     ///
     /// # Errors
-    /// [`Error::Freed`].
+    /// [`Error::Freed`], [`Error::OtherManager`].
     pub fn prefetch(&self, buffer: &Buffer) -> Result<(), Error> {
         self.shared.is_here()?;
+        self.own(buffer)?;
         if buffer.handle.body.read_ahead()? {
             return Ok(());
         }
