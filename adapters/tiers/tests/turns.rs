@@ -378,3 +378,14 @@ fn the_last_manager_may_go_in_a_callback_of_maintenance() {
     let took = tell.recv().expect("pressure is told of");
     assert!(took < Duration::from_secs(10), "it waits for itself");
 }
+
+#[test]
+fn a_directory_that_is_named_twice_is_a_bad_setting() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, link) = (directory.path().join("a"), directory.path().join("b"));
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    for again in [path.clone(), link, directory.path().join("./a/../a")] {
+        let builder = Manager::builder().memory(4 * MIB).directory_of(&path, 64 * MIB).directory_of(again, 64 * MIB);
+        assert!(matches!(builder.build().map(drop), Err(Error::BadSetting(_))));
+    }
+}

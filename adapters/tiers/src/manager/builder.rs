@@ -218,12 +218,16 @@ impl Builder {
     /// The tiers of files, best first.
     fn files(&mut self) -> Result<Vec<Files>, Error> {
         let mut machine = None;
-        let mut files = Vec::new();
+        let (mut files, mut opened) = (Vec::new(), Vec::new());
         for Named { path, cap, kind } in std::mem::take(&mut self.directories) {
             if kind.is_some_and(|kind| !kind.is_disk()) {
                 return Err(Error::BadSetting("a directory is nvme, ssd or hdd: gpu and cpu are no disks"));
             }
+            if path.canonicalize().is_ok_and(|real| opened.contains(&real)) {
+                return Err(Error::BadSetting("a directory is one tier: it is named twice"));
+            }
             let disk = Directory::open(&path, self.engine, &self.tasks)?;
+            opened.extend(path.canonicalize());
             let options = StoreOptions::new(cap.unwrap_or_else(|| disk.free() / SHARE_OF_DISK));
             let machine = machine.get_or_insert_with(|| Machine::look(Vec::new()));
             let found = || machine.disk_of(&path).ok().and_then(|(found, _)| found.class.tier);
