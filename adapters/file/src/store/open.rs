@@ -230,11 +230,10 @@ async fn begin(shared: &Shared, found: &Found, log: &mut Log) -> Result<(), Stor
 /// Objects, with the room that their pieces take.
 fn map(contents: Contents, space: &Arc<Space>) -> Map {
     let mut map = Map::default();
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<Entry> = contents.parts.into_values().collect();
     let mut last: Option<(Entry, Arc<Piece>)> = None;
-    for (id, raw) in contents.objects {
-        entries.extend(raw.parts.into_values());
-        map.objects.insert(id, Object { meta: raw.meta.into(), parts: BTreeMap::new() });
+    for (id, meta) in contents.objects {
+        map.objects.insert(id, Object { meta: meta.into(), parts: BTreeMap::new() });
     }
     // From the last to the first in each slab, as the space wants them.
     entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.slab, entry.page, entry.bytes, entry.crc)));
