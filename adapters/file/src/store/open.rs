@@ -67,7 +67,7 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     space.count(superblock::BYTES);
     // A slab of less than a page was being made when the program was killed.
     // seeded: slab_stump: *bytes >= ALIGN as u64 => true
-    let (slabs, stumps): (Vec<_>, Vec<_>) = found.slabs.iter().partition(|(_, bytes)| *bytes >= ALIGN as u64);
+    let (slabs, mut stumps): (Vec<_>, Vec<_>) = found.slabs.iter().partition(|(_, bytes)| *bytes >= ALIGN as u64);
     for (slab, bytes) in slabs {
         space.add(slab, bytes, true)?;
     }
@@ -75,6 +75,9 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
         space.skip(*slab);
         space.count(*bytes);
     });
+    // One that the log names was whole once, and may be restored.
+    // seeded: stump_named: !contents.names_slab(*slab) => true
+    stumps.retain(|(slab, _)| !contents.names_slab(*slab));
     let log_files = |earlier: bool| {
         let others = found.logs.iter().filter(move |(log, _)| *log != generation && (*log < generation) == earlier);
         others.map(|(log, bytes)| (File::Log(*log), *bytes))
@@ -255,5 +258,5 @@ fn recover(entry: &Entry, space: &Arc<Space>) -> Arc<Piece> {
         // Its number names what is lost: no new slab may have it.
         space.skip(entry.slab);
     }
-    Arc::new(Piece::recovered(entry, extent))
+    Arc::new(Piece::recovered(entry, extent.ok_or(space.has(entry.slab))))
 }

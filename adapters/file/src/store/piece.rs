@@ -28,8 +28,8 @@ pub struct Piece {
 enum Place {
     /// Here.
     Held(Arc<Extent>),
-    /// A log says it is here, but that is not in any slab, or is another's.
-    Lost { slab: u32, page: u32 },
+    /// A log says it is here, but there is no such slab, or (`there`) this is not in it, or is another's.
+    Lost { slab: u32, page: u32, there: bool },
 }
 
 impl Piece {
@@ -42,10 +42,10 @@ impl Piece {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As a log says it; `extent` is `None` when it cannot be there.
-    pub(super) fn recovered(entry: &Entry, extent: Option<Extent>) -> Self {
-        let lost = Place::Lost { slab: entry.slab, page: entry.page };
-        let place = extent.map_or(lost, |extent| Place::Held(Arc::new(extent)));
+    /// As a log says it; without an extent, where it cannot be, and whether its slab is there.
+    pub(super) fn recovered(entry: &Entry, extent: Result<Extent, bool>) -> Self {
+        let lost = |there| Place::Lost { slab: entry.slab, page: entry.page, there };
+        let place = extent.map_or_else(lost, |extent| Place::Held(Arc::new(extent)));
         Self { place: Mutex::new(place), bytes: entry.bytes, crc: entry.crc }
     }
 
@@ -53,7 +53,7 @@ impl Piece {
     pub(super) fn entry(&self, object: u64, part: u32) -> Entry {
         let (slab, page) = match &*self.place() {
             Place::Held(extent) => (extent.slab(), (extent.offset() / ALIGN as u64) as u32),
-            Place::Lost { slab, page } => (*slab, *page),
+            Place::Lost { slab, page, .. } => (*slab, *page),
         };
         Entry { object, part, slab, page, bytes: self.bytes, crc: self.crc }
     }
@@ -86,7 +86,10 @@ impl Piece {
     fn extent(&self) -> Result<Arc<Extent>, StoreError> {
         match &*self.place() {
             Place::Held(extent) => Ok(Arc::clone(extent)),
-            Place::Lost { slab, page } => Err(StoreError::corrupt(File::Slab(*slab), u64::from(*page) * ALIGN as u64)),
+            &Place::Lost { slab, page, there } => {
+                // seeded: slab_gone: as u64, there => as u64, true
+                Err(StoreError::lost(File::Slab(slab), u64::from(page) * ALIGN as u64, there))
+            }
         }
     }
 

@@ -263,6 +263,11 @@ impl Contents {
         self.parts.values().map(|entry| entry.slab).max().unwrap_or(0)
     }
 
+    /// Whether a part lies in that slab.
+    pub(super) fn names_slab(&self, slab: u32) -> bool {
+        self.parts.values().any(|entry| entry.slab == slab)
+    }
+
     /// Takes a block of a whole group. `None` when it does not consist of records.
     fn apply(&mut self, mut records: &[u8]) -> Option<()> {
         while !records.is_empty() {
