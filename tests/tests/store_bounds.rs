@@ -5,8 +5,8 @@ use std::sync::Arc;
 use terrace_file::{ALIGN, Change, Disk, File, Frames, Store, StoreError, StoreOptions};
 use terrace_tests::disk::World;
 use terrace_tests::disk::hands::{
-    PAGES, RECORDS, SMALL, changed, close, first_byte, forge, frames, keep, kept, log, open, refusal,
-    refused_unchanged, remove, world,
+    PAGES, RECORDS, SMALL, block, changed, close, first_byte, forge, frames, keep, kept, log, open, refusal,
+    refused_unchanged, remove, seal, world,
 };
 
 #[test]
@@ -74,14 +74,53 @@ fn records_beyond_the_cap_are_refused_as_they_are_read() {
     close(&mut world, store);
     let options = StoreOptions { log_bytes: 32 << 10, ..SMALL };
     let options = StoreOptions { cap: options.least_cap(), ..options };
+    // In many groups, and then in one: the next log says everything anew.
+    for groups in ["many", "one"] {
+        let refused = try_open_with(&mut world, options);
+        // As much memory as a block too many costs, not as all of them do.
+        assert!(
+            matches!(refused, Err(StoreError::CapTooSmall { needs, cap }) if needs > cap && needs < cap + (32 << 10)),
+            "{groups}: {refused:?}"
+        );
+        let store = open(&mut world);
+        assert_eq!(store.objects().len(), 30, "everything is still there");
+        close(&mut world, store);
+    }
+}
+
+fn try_open_with(world: &mut World, options: StoreOptions) -> Result<(), StoreError> {
     let join = Store::open(Arc::clone(&world.disk) as Arc<dyn Disk>, &world.tasks, &world.frames, options);
-    let refused = world.run(join).expect("it ends").map(drop);
-    // As much memory as a record too many costs, not as all of them do.
-    assert!(
-        matches!(refused, Err(StoreError::CapTooSmall { needs, cap }) if needs > cap && needs < cap + (16 << 10)),
-        "{refused:?}"
-    );
-    assert_eq!(open(&mut world).objects().len(), 30, "everything is still there");
+    world.run(join).expect("it ends").map(drop)
+}
+
+/// A group whose records a store with this cap cannot have written is not kept in memory until its last block is read.
+#[test]
+fn a_group_beyond_the_cap_is_refused_before_its_end_is_read() {
+    let options = StoreOptions { cap: 4 << 20, ..SMALL };
+    let (blocks, file) = (500_u32, File::Log(99));
+    let world = kept(18);
+    let mut block = block(&world, log(&world), 0);
+    let mut copy = Vec::new();
+    for at in 0..blocks {
+        // Full of records that an object without meta data is there.
+        block[12..16].copy_from_slice(&99u32.to_le_bytes());
+        block[20..24].copy_from_slice(&u32::from(at + 1 == blocks).to_le_bytes());
+        block[24..32].copy_from_slice(&u64::from(at).to_le_bytes());
+        let records: Vec<u8> = (0..360).flat_map(|_| [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]).collect();
+        block[40..44].copy_from_slice(&(records.len() as u32).to_le_bytes());
+        block[RECORDS..RECORDS + records.len()].copy_from_slice(&records);
+        seal(file, &mut block);
+        copy.extend_from_slice(&block);
+    }
+    let mut contents = world.disk.contents();
+    contents.insert(file, copy.repeat(2));
+    let disk = terrace_tests::disk::SimDisk::holding(16 << 20, contents);
+    let mut world = World::new(disk, world.frames.clone(), world.random.clone());
+    let refused = try_open_with(&mut world, options);
+    assert!(matches!(refused, Err(StoreError::CapTooSmall { .. })), "{refused:?}");
+    let reads = world.disk.log().lines().filter(|line| line.contains("Read log 99")).count();
+    // The first block twice, and then 64 at once: as many as make a quarter of the cap.
+    assert!(reads <= 2 + 5, "{reads} reads");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::engine::{Ring, Threads};
 use crate::fault::FileFault;
 use crate::frame::Frame;
 use crate::request::{Completion, Engine, Op, Request, Sink};
-use crate::slab::{Slab, check_own};
+use crate::slab::{Slab, check_own, check_stat};
 use crate::task::{Driver, Tasks};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
@@ -313,7 +313,11 @@ impl Disk for Directory {
             let entry = entry.map_err(told)?;
             if let Some(file) = entry.file_name().to_str().ok().and_then(File::named) {
                 let stat = rustix::fs::statat(&self.names.0, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
-                files.push((file, u64::try_from(stat.map_err(told)?.st_size).unwrap_or(0)));
+                let stat = stat.map_err(told)?;
+                // The size of what is no file of ours means nothing.
+                // seeded: listed_own: check_stat(&stat, &self.path.join(file.to_string()))? => ()
+                check_stat(&stat, &self.path.join(file.to_string()))?;
+                files.push((file, u64::try_from(stat.st_size).unwrap_or(0)));
             }
         }
         files.sort_unstable();

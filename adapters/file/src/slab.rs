@@ -33,7 +33,7 @@ pub(crate) fn check_own(file: &OwnedFd, path: &Path) -> Result<(), FileFault> {
 }
 
 /// The same of what the system says of a file: it is a regular file, of this user's, and has one name.
-fn check_stat(told: &Stat, path: &Path) -> Result<(), FileFault> {
+pub(crate) fn check_stat(told: &Stat, path: &Path) -> Result<(), FileFault> {
     // seeded: file_regular: FileType::from_raw_mode(told.st_mode) == FileType::RegularFile => true
     let regular = FileType::from_raw_mode(told.st_mode) == FileType::RegularFile;
     // seeded: file_links: told.st_nlink == 1 => true

@@ -92,16 +92,15 @@ fn links_pipes_and_directories_are_not_opened() {
             std::fs::write(&victim, vec![b'v'; at.metadata().expect("it is there").len() as usize]).expect("written");
             std::fs::remove_file(&at).expect("removed");
             how(&at);
+            let before = names(directory.path());
             match refusal(directory.path()) {
                 Some(StoreError::Fault(fault)) => {
                     assert_eq!(fault.reason, Reason::Untrusted, "{what}, {which}: {fault}")
                 }
-                // What is no file has no bytes.
-                Some(StoreError::Damaged { .. }) => {}
-                // Opened without it: its piece is lost.
-                None if which.ends_with("slab") => {}
                 other => panic!("{what}, {which}: {other:?}"),
             }
+            assert_eq!(names(directory.path()), before, "{what}, {which}: nothing was made or removed");
+            assert!(at.symlink_metadata().is_ok(), "{what}, {which}: it is still there");
             let bytes = std::fs::read(&victim).expect("it is there");
             assert!(bytes.iter().all(|&byte| byte == b'v'), "{what}, {which}: the victim was written");
             assert!(!outside.path().join("nothing").exists(), "{what}, {which}: a file was made outside");
@@ -113,18 +112,40 @@ fn links_pipes_and_directories_are_not_opened() {
 fn a_slab_that_is_a_link_is_neither_read_nor_written() {
     let (directory, outside) = [(); 2].map(|()| tempfile::tempdir().expect("a directory")).into();
     has_kept_one(directory.path());
+    // It is opened when it is read for the first time.
+    let ground: Ground = open(directory.path());
     let slab = directory.path().join(File::Slab(1).to_string());
     let moved = outside.path().join("slab");
     std::fs::copy(&slab, &moved).expect("copied");
     std::fs::remove_file(&slab).expect("removed");
     std::fs::hard_link(&moved, &slab).expect("a link");
     let before = std::fs::read(&moved).expect("it is there");
-    let ground: Ground = open(directory.path());
     let refused = ground.store.get(&ground.part(1)).wait().map(drop);
     assert!(matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == Reason::Untrusted), "{refused:?}");
     let put = ground.put(3);
     assert!(put.is_err() || ground.holds(&put.expect("elsewhere"), 3));
     assert!(std::fs::read(&moved).expect("it is there") == before, "another file was written");
+}
+
+#[test]
+fn a_piece_in_a_slab_that_is_gone_says_so() {
+    for left in [None, Some(0), Some(100)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        has_kept_one(directory.path());
+        let slab = directory.path().join(File::Slab(1).to_string());
+        match left {
+            None => std::fs::remove_file(&slab).expect("removed"),
+            Some(bytes) => std::fs::write(&slab, vec![9; bytes]).expect("cut"),
+        }
+        for _ in 0..2 {
+            let ground = open(directory.path());
+            let refused = ground.store.get(&ground.part(1)).wait().map(drop);
+            let gone = matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == Reason::Gone);
+            assert!(gone, "{left:?}: {refused:?}");
+            assert_eq!(slab.exists(), left.is_some(), "{left:?}: what is left of it is not removed");
+            ground.keep(2, 2).expect("there is room elsewhere");
+        }
+    }
 }
 
 #[test]

@@ -88,8 +88,13 @@ pub enum StoreError {
 impl StoreError {
     /// What was read is not what was written.
     pub(super) fn corrupt(file: File, offset: u64) -> Self {
-        let file = file.to_string();
-        Self::Fault(FileFault { call: "read", file, offset, code: 0, reason: Reason::Corrupt })
+        Self::lost(file, offset, true)
+    }
+
+    /// What a log names is not in that file, or the file is not there.
+    pub(super) fn lost(file: File, offset: u64, there: bool) -> Self {
+        let (file, reason) = (file.to_string(), if there { Reason::Corrupt } else { Reason::Gone });
+        Self::Fault(FileFault { call: "read", file, offset, code: 0, reason })
     }
 
     /// A sync failed, and what it should have made durable is not to be trusted.

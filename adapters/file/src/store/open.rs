@@ -67,7 +67,7 @@ pub(super) async fn open(disk: Claimed, frames: Frames, options: StoreOptions) -
     space.count(superblock::BYTES);
     // A slab of less than a page was being made when the program was killed.
     // seeded: slab_stump: *bytes >= ALIGN as u64 => true
-    let (slabs, stumps): (Vec<_>, Vec<_>) = found.slabs.iter().partition(|(_, bytes)| *bytes >= ALIGN as u64);
+    let (slabs, mut stumps): (Vec<_>, Vec<_>) = found.slabs.iter().partition(|(_, bytes)| *bytes >= ALIGN as u64);
     for (slab, bytes) in slabs {
         space.add(slab, bytes, true)?;
     }
@@ -75,6 +75,9 @@ pub(super) async fn open(disk: Claimed, frames: Frames, options: StoreOptions) -
         space.skip(*slab);
         space.count(*bytes);
     });
+    // One that the log names was whole once, and may be restored.
+    // seeded: stump_named: !contents.names_slab(*slab) => true
+    stumps.retain(|(slab, _)| !contents.names_slab(*slab));
     let log_files = |earlier: bool| {
         let others = found.logs.iter().filter(move |(log, _)| *log != generation && (*log < generation) == earlier);
         others.map(|(log, bytes)| (File::Log(*log), *bytes))
@@ -230,11 +233,10 @@ async fn begin(shared: &Shared, found: &Found, log: &mut Log) -> Result<(), Stor
 /// Objects, with the room that their pieces take.
 fn map(contents: Contents, space: &Arc<Space>) -> Map {
     let mut map = Map::default();
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<Entry> = contents.parts.into_values().collect();
     let mut last: Option<(Entry, Arc<Piece>)> = None;
-    for (id, raw) in contents.objects {
-        entries.extend(raw.parts.into_values());
-        map.objects.insert(id, Object { meta: raw.meta.into(), parts: BTreeMap::new() });
+    for (id, meta) in contents.objects {
+        map.objects.insert(id, Object { meta: meta.into(), parts: BTreeMap::new() });
     }
     // From the last to the first in each slab, as the space wants them.
     entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.slab, entry.page, entry.bytes, entry.crc)));
@@ -256,5 +258,5 @@ fn recover(entry: &Entry, space: &Arc<Space>) -> Arc<Piece> {
         // Its number names what is lost: no new slab may have it.
         space.skip(entry.slab);
     }
-    Arc::new(Piece::recovered(entry, extent, space))
+    Arc::new(Piece::recovered(entry, extent.ok_or(space.has(entry.slab)), space))
 }

@@ -29,8 +29,8 @@ pub struct Piece {
 enum Place {
     /// Here.
     Held(Arc<Extent>),
-    /// A log says it is here, but that is not in any slab, or is another's.
-    Lost { space: Arc<Space>, slab: u32, page: u32 },
+    /// A log says it is here, but there is no such slab, or (`there`) this is not in it, or is another's.
+    Lost { space: Arc<Space>, slab: u32, page: u32, there: bool },
 }
 
 impl Piece {
@@ -43,9 +43,9 @@ impl Piece {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As a log says it; `extent` is `None` when it cannot be there.
-    pub(super) fn recovered(entry: &Entry, extent: Option<Extent>, space: &Arc<Space>) -> Self {
-        let lost = || Place::Lost { space: Arc::clone(space), slab: entry.slab, page: entry.page };
+    /// As a log says it; without an extent, where it cannot be, and whether its slab is there.
+    pub(super) fn recovered(entry: &Entry, extent: Result<Extent, bool>, space: &Arc<Space>) -> Self {
+        let lost = |there| Place::Lost { space: Arc::clone(space), slab: entry.slab, page: entry.page, there };
         let place = extent.map_or_else(lost, |extent| Place::Held(Arc::new(extent)));
         Self { place: Mutex::new(place), bytes: entry.bytes, crc: entry.crc }
     }
@@ -95,8 +95,9 @@ impl Piece {
     fn extent(&self) -> Result<Arc<Extent>, StoreError> {
         match &*self.place() {
             Place::Held(extent) => Ok(Arc::clone(extent)),
-            Place::Lost { slab, page, .. } => {
-                Err(StoreError::corrupt(File::Slab(*slab), u64::from(*page) * ALIGN as u64))
+            Place::Lost { slab, page, there, .. } => {
+                // seeded: slab_gone: as u64, *there => as u64, true
+                Err(StoreError::lost(File::Slab(*slab), u64::from(*page) * ALIGN as u64, *there))
             }
         }
     }

@@ -14,24 +14,13 @@ use crate::disk::{Disk, File, Order, ask};
 use crate::frame::Frame;
 use std::collections::BTreeMap;
 
-/// What a log says of an object.
-#[derive(Debug, Default)]
-pub(super) struct Raw {
-    pub meta: Vec<u8>,
-    pub parts: BTreeMap<u32, Entry>,
-}
-
-impl Raw {
-    /// Bytes of the records that say it.
-    fn bytes(&self) -> u64 {
-        META_BYTES + self.meta.len() as u64 + PIECE_BYTES * self.parts.len() as u64
-    }
-}
-
 /// What a log says.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    pub objects: BTreeMap<u64, Raw>,
+    /// Meta data of each object.
+    pub objects: BTreeMap<u64, Box<[u8]>>,
+    /// By object and part: a map for each object would cost several times as much.
+    pub parts: BTreeMap<(u64, u32), Entry>,
     /// Bytes of the records that say all of them.
     pub bytes: u64,
     /// Whether its first group is whole: before, it says nothing.
@@ -80,6 +69,10 @@ struct Reader<'a> {
     single: Option<Frame>,
 }
 
+/// A store under its cap never writes a group of more than so many times the bytes that its objects' records can have: a copy
+/// of its log has no more.
+const GROUP: u64 = 2;
+
 /// Blocks in a chunk.
 const CHUNK: u64 = (FRAME / BLOCK) as u64;
 
@@ -117,23 +110,30 @@ impl<'a> Reader<'a> {
 
     async fn contents(&mut self) -> Result<Contents, StoreError> {
         let mut contents = Contents { blocks: self.known.blocks, ..Contents::default() };
-        let (mut group, mut at) = (Vec::new(), 0);
+        let limit = self.known.limit;
+        let too_small = |bytes: u64| Err(StoreError::CapTooSmall { needs: bytes * FILES, cap: limit * FILES });
+        let (mut group, mut bytes, mut at) = (Vec::new(), 0, 0);
         while at < self.known.blocks {
             let Some((header, records)) = self.block(at).await? else { break };
+            bytes += records.len() as u64;
             group.push(records);
             at += 1;
+            // seeded: group_limit: bytes > limit * GROUP => false
+            if bytes > limit * GROUP {
+                return too_small(bytes / GROUP + 1);
+            }
             // seeded: group_whole: header.last => true
             if header.last {
-                // seeded: group_of_records: contents.apply(std::mem::take(&mut group)) => Some(_ = contents.apply(group.split_off(0)))
-                contents.apply(std::mem::take(&mut group)).ok_or(StoreError::Damaged { file: self.file })?;
-                (contents.next, contents.whole) = (at, true);
-                // seeded: log_limit: contents.bytes > self.known.limit => false
-                if contents.bytes > self.known.limit {
-                    return Err(StoreError::CapTooSmall {
-                        needs: contents.bytes * FILES,
-                        cap: self.known.limit * FILES,
-                    });
+                // Each block goes as soon as it is applied.
+                for block in std::mem::take(&mut group) {
+                    // seeded: group_of_records: contents.apply(&block) => Some(_ = contents.apply(&block))
+                    contents.apply(&block).ok_or(StoreError::Damaged { file: self.file })?;
+                    // seeded: log_limit: contents.bytes > limit => false
+                    if contents.bytes > limit {
+                        return too_small(contents.bytes);
+                    }
                 }
+                (contents.next, contents.whole, bytes) = (at, true, 0);
             }
         }
         // seeded: log_short: contents.next < self.known.durable => false
@@ -260,35 +260,54 @@ fn sound(block: &[u8], known: &Known, at: u64) -> Option<(Header, Vec<u8>)> {
 impl Contents {
     /// The last slab that is in use.
     pub(super) fn last_slab(&self) -> u32 {
-        self.objects.values().flat_map(|raw| raw.parts.values()).map(|entry| entry.slab).max().unwrap_or(0)
+        self.parts.values().map(|entry| entry.slab).max().unwrap_or(0)
     }
 
-    /// Takes a whole group. `None` when it does not consist of records.
-    fn apply(&mut self, group: Vec<Vec<u8>>) -> Option<()> {
-        for block in group {
-            let mut records = &block[..];
-            while !records.is_empty() {
-                let record = Record::decode(&mut records)?;
-                let id = record.object();
-                self.bytes -= self.objects.get(&id).map_or(0, Raw::bytes);
-                match record {
-                    // seeded: part_number: entry.part >= PARTS => false
-                    Record::Piece(entry) if entry.part >= PARTS => return None,
-                    // seeded: piece_of_nothing: entry.bytes == 0 => false
-                    Record::Piece(entry) if entry.bytes == 0 => return None,
-                    // seeded: slab_number: entry.slab >= LAST => false
-                    Record::Piece(entry) if entry.slab >= LAST => return None,
-                    Record::Piece(entry) => {
-                        _ = self.objects.entry(id).or_default().parts.insert(entry.part, entry);
+    /// Whether a part lies in that slab.
+    pub(super) fn names_slab(&self, slab: u32) -> bool {
+        self.parts.values().any(|entry| entry.slab == slab)
+    }
+
+    /// Takes a block of a whole group. `None` when it does not consist of records.
+    fn apply(&mut self, mut records: &[u8]) -> Option<()> {
+        while !records.is_empty() {
+            match Record::decode(&mut records)? {
+                // seeded: part_number: entry.part >= PARTS => false
+                Record::Piece(entry) if entry.part >= PARTS => return None,
+                // seeded: piece_of_nothing: entry.bytes == 0 => false
+                Record::Piece(entry) if entry.bytes == 0 => return None,
+                // seeded: slab_number: entry.slab >= LAST => false
+                Record::Piece(entry) if entry.slab >= LAST => return None,
+                Record::Piece(entry) => {
+                    if !self.objects.contains_key(&entry.object) {
+                        self.begin(entry.object, &[]);
                     }
-                    Record::Meta { meta, .. } => {
-                        _ = self.objects.insert(id, Raw { meta: meta.to_vec(), parts: BTreeMap::new() });
+                    if self.parts.insert((entry.object, entry.part), entry).is_none() {
+                        self.bytes += PIECE_BYTES;
                     }
-                    Record::Gone { .. } => _ = self.objects.remove(&id),
                 }
-                self.bytes += self.objects.get(&id).map_or(0, Raw::bytes);
+                Record::Meta { object, meta } => {
+                    self.forget(object);
+                    self.begin(object, meta);
+                }
+                Record::Gone { object } => self.forget(object),
             }
         }
         Some(())
+    }
+
+    /// An object without parts so far, where there is none.
+    fn begin(&mut self, object: u64, meta: &[u8]) {
+        self.objects.insert(object, meta.into());
+        self.bytes += META_BYTES + meta.len() as u64;
+    }
+
+    fn forget(&mut self, object: u64) {
+        let Some(meta) = self.objects.remove(&object) else { return };
+        self.bytes -= META_BYTES + meta.len() as u64;
+        while let Some((&part, _)) = self.parts.range((object, 0)..=(object, u32::MAX)).next() {
+            self.parts.remove(&part);
+            self.bytes -= PIECE_BYTES;
+        }
     }
 }

@@ -49,13 +49,6 @@ impl Entry {
 }
 
 impl<'a> Record<'a> {
-    /// The object's number.
-    pub(super) fn object(&self) -> u64 {
-        match self {
-            Self::Piece(Entry { object, .. }) | Self::Meta { object, .. } | Self::Gone { object } => *object,
-        }
-    }
-
     /// Bytes of it.
     pub(super) fn length(&self) -> usize {
         match self {
