@@ -156,7 +156,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::OtherStore`],
-    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: nothing was changed. [`StoreError::CapTooSmall`]: everything is still there. [`StoreError::BadOptions`]; the disk's.
+    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: nothing was changed. [`StoreError::CapTooSmall`]: everything is still there, and nothing was
+    /// changed unless free room is too scattered to move pieces to. [`StoreError::BadOptions`]; the disk's.
     pub fn open(
         disk: Arc<dyn Disk>,
         tasks: &Tasks,

@@ -109,6 +109,8 @@ pub(super) async fn open(disk: Arc<dyn Disk>, frames: Frames, options: StoreOpti
     let shared = Shared::new(disk, frames, options, space, map);
     log.ahead = shared.blocks_for(bytes);
     shared.space.keep_free(log.reserve(log.ahead));
+    // seeded: fit_first: shared.check_fit(&log)? => ()
+    shared.check_fit(&log)?;
     // Until a log is named: what was found may be in some cache only.
     // seeded: superblock_begun: superblock.evidence.generation == 0 => found.superblock.is_none()
     if superblock.evidence.generation == 0 {
