@@ -328,6 +328,13 @@ impl Disk for Directory {
                 return self.request(Op::Read, (file, offset, bytes), Some(frame), reply);
             }
             Order::Write { file, offset, bytes, frame } => {
+                // Written with each commit, and synced with each new log only.
+                // seeded: superblock_name: file == File::Superblock => false
+                if file == File::Superblock
+                    && let Err(fault) = self.has_name(file)
+                {
+                    return drop(reply.send(Answer { result: Err(fault), frame: Some(frame) }));
+                }
                 return self.request(Op::Write, (file, offset, bytes), Some(frame), reply);
             }
             Order::Sync { file } => match self.has_name(file) {
