@@ -275,6 +275,8 @@ fn take(lock: &OwnedFd) -> rustix::io::Result<()> {
     loop {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 200),
+            // Elsewhere this number says that the system has no more to give.
+            Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY),
             outcome => return outcome,
         }
     }
