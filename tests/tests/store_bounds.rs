@@ -93,6 +93,30 @@ fn try_open_with(world: &mut World, options: StoreOptions) -> Result<(), StoreEr
     world.run(join).expect("it ends").map(drop)
 }
 
+#[test]
+fn a_cap_that_is_too_small_changes_nothing() {
+    let mut world = world(19, &frames());
+    let store = open(&mut world);
+    let slab = SMALL.slab_bytes as usize;
+    for object in 1..=3 {
+        let frame = world.frames.take(slab).expect("room");
+        let piece = world.run(store.put(frame, slab)).expect("it ends").result.expect("room");
+        let changes = vec![Change::Piece { object, part: 0, piece }];
+        world.run(store.commit(changes)).expect("it ends").expect("durable");
+    }
+    close(&mut world, store);
+    let before = world.disk.contents();
+    let least = StoreOptions { cap: SMALL.least_cap(), ..SMALL };
+    for slabs in 1..3 {
+        let refused =
+            try_open_with(&mut world, StoreOptions { cap: least.cap + (slabs - 1) * least.slab_bytes, ..least });
+        let needs = least.cap + 2 * least.slab_bytes;
+        assert!(matches!(refused, Err(StoreError::CapTooSmall { needs: told, .. }) if told == needs), "{refused:?}");
+        assert!(world.disk.contents() == before, "{slabs}: something was changed");
+    }
+    try_open_with(&mut world, StoreOptions { cap: least.cap + 2 * least.slab_bytes, ..least }).expect("it fits");
+}
+
 /// A group whose records a store with this cap cannot have written is not kept in memory until its last block is read.
 #[test]
 fn a_group_beyond_the_cap_is_refused_before_its_end_is_read() {

@@ -284,6 +284,8 @@ fn take(lock: &OwnedFd) -> rustix::io::Result<()> {
     loop {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 200),
+            // Elsewhere this number says that the system has no more to give.
+            Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY),
             outcome => return outcome,
         }
     }
@@ -345,6 +347,13 @@ impl Disk for Directory {
                 return self.request(Op::Read, (file, offset, bytes), Some(frame), reply);
             }
             Order::Write { file, offset, bytes, frame } => {
+                // Written with each commit, and synced with each new log only.
+                // seeded: superblock_name: file == File::Superblock => false
+                if file == File::Superblock
+                    && let Err(fault) = self.has_name(file)
+                {
+                    return drop(reply.send(Answer { result: Err(fault), frame: Some(frame) }));
+                }
                 return self.request(Op::Write, (file, offset, bytes), Some(frame), reply);
             }
             Order::Sync { file } => match self.has_name(file) {

@@ -23,6 +23,8 @@ pub enum Reason {
     Unsupported,
     /// Somebody else has it.
     Busy,
+    /// The system has no more descriptors, threads or memory to give.
+    Exhausted,
     /// There is one already.
     Exists,
     /// There is none of that name, or the name is another file's now.
@@ -67,7 +69,8 @@ pub(crate) fn reason(code: i32) -> Reason {
         E::IO | E::NXIO | E::NODEV | E::STALE => Reason::Device,
         E::ACCESS | E::PERM | E::ROFS => Reason::Denied,
         E::NOSYS | E::OPNOTSUPP | E::INVAL => Reason::Unsupported,
-        E::WOULDBLOCK | E::BUSY => Reason::Busy,
+        E::BUSY => Reason::Busy,
+        E::AGAIN | E::MFILE | E::NFILE | E::NOMEM => Reason::Exhausted,
         E::EXIST => Reason::Exists,
         E::NOENT => Reason::Gone,
         E::LOOP | E::ISDIR => Reason::Untrusted,
@@ -101,7 +104,14 @@ impl fmt::Display for FileFault {
             Reason::Busy => "in use by another program",
             Reason::Exists => "there is one already",
             Reason::Gone => "there is no file of that name, or it is another one now",
-            Reason::Untrusted => "not a regular file of this user with a single link: move it away",
+            Reason::Untrusted => {
+                "not a regular file of this user with a single link: move a symbolic link, a pipe or a directory away; of a \
+                 file with other links, use a copy of the directory without hard links, or remove the other links; for \
+                 another user's, run as that user, or chown it"
+            }
+            Reason::Exhausted => {
+                "the system has no more of that to give: descriptors, threads or memory; raise the limit (ulimit -n, -u)"
+            }
             Reason::NoDirectory => "not a directory: use another path",
             Reason::Closed => "closed",
             Reason::Forked => "not usable in a forked child: open a directory of its own in the child",
@@ -116,3 +126,26 @@ impl fmt::Display for FileFault {
 }
 
 impl std::error::Error for FileFault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn what_the_system_has_no_more_of_is_not_in_use_by_another_program() {
+        for error in [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            let fault = FileFault::new("start a thread", "the system", 0, error.raw_os_error());
+            assert_eq!(fault.reason, Reason::Exhausted, "{fault}");
+            assert!(fault.to_string().contains("ulimit -n"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_untrusted_file_has_its_advice() {
+        let fault = FileFault { reason: Reason::Untrusted, ..FileFault::new("open", "a file", 0, 0) }.to_string();
+        for advice in ["move a symbolic link", "without hard links", "chown"] {
+            assert!(fault.contains(advice), "{fault}");
+        }
+    }
+}

@@ -144,16 +144,21 @@ impl Slab {
         &self.name
     }
 
-    /// Refuses a file that is not the one of that name any more: what is made durable would not be found.
+    /// Refuses a file that is not the one of that name any more, or that was cut: what is made durable would not be found.
     ///
     /// # Errors
-    /// [`Reason::Gone`](crate::Reason::Gone); the system's.
+    /// [`Reason::Gone`](crate::Reason::Gone); [`Reason::Untrusted`](crate::Reason::Untrusted) for one that has got another link;
+    /// the system's.
     pub(crate) fn has_name(&self, (at, short): (BorrowedFd<'_>, &Path)) -> Result<(), FileFault> {
         let refused = |error: rustix::io::Errno| self.fault("sync", 0, error.raw_os_error());
         let open = rustix::fs::fstat(&self.descriptor).map_err(refused)?;
         let named = rustix::fs::statat(at, short, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
-        match (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino) {
-            true => Ok(()),
+        let same = (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino);
+        // seeded: file_cut: u64::try_from(open.st_size).is_ok_and(|bytes| bytes >= self.bytes) => true
+        let whole = u64::try_from(open.st_size).is_ok_and(|bytes| bytes >= self.bytes);
+        match same && whole {
+            // seeded: file_linked: check_stat(&open, Path::new(&self.name)) => Ok(())
+            true => check_stat(&open, Path::new(&self.name)),
             false => Err(refused(rustix::io::Errno::NOENT)),
         }
     }

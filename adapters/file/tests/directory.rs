@@ -35,12 +35,12 @@ fn a_lock_file_that_was_removed_lets_no_second_store_in() {
     assert!((1..6).all(|object| again.holds(&again.part(object), object as u8)));
 }
 
-/// What another program may do to the log of a store that is open.
-fn lose_log(path: &Path, how: impl FnOnce(&Path)) {
+/// What another program may do to the superblock or to the log of a store that is open.
+fn lose(superblock: bool, path: &Path, how: impl FnOnce(&Path)) {
     let ground = open(path);
     ground.keep(1, 1).expect("room");
     let logs = names(path).into_iter().filter(|file| matches!(file, File::Log(_)));
-    let file = logs.min().expect("there is a log");
+    let file = if superblock { File::Superblock } else { logs.min().expect("there is a log") };
     how(&path.join(file.to_string()));
     for object in 2..6 {
         assert_eq!(ground.keep(object, 2), Err(StoreError::LogGone { file }), "nothing is made durable any more");
@@ -50,8 +50,13 @@ fn lose_log(path: &Path, how: impl FnOnce(&Path)) {
 }
 
 #[test]
-fn a_log_that_is_not_the_one_of_its_name_any_more_ends_durability() {
-    let ways: [&dyn Fn(&Path); 4] = [
+fn a_log_or_superblock_that_is_not_the_one_of_its_name_any_more_ends_durability() {
+    let cut = |file: &Path, bytes| {
+        std::fs::File::options().write(true).open(file).expect("it is there").set_len(bytes).expect("cut");
+    };
+    let ways: [&dyn Fn(&Path); 6] = [
+        &|log| cut(log, 0),
+        &|log| cut(log, 60 << 10),
         &|log| std::fs::remove_file(log).expect("removed"),
         &|log| std::fs::rename(log, log.with_extension("old")).expect("renamed"),
         &|log| {
@@ -64,8 +69,10 @@ fn a_log_that_is_not_the_one_of_its_name_any_more_ends_durability() {
         },
     ];
     for how in ways {
-        let directory = tempfile::tempdir().expect("a directory");
-        lose_log(directory.path(), how);
+        for superblock in [false, true] {
+            let directory = tempfile::tempdir().expect("a directory");
+            lose(superblock, directory.path(), how);
+        }
     }
 }
 
@@ -106,6 +113,24 @@ fn links_pipes_and_directories_are_not_opened() {
             assert!(!outside.path().join("nothing").exists(), "{what}, {which}: a file was made outside");
         }
     }
+}
+
+#[test]
+fn nothing_is_made_durable_in_a_file_that_has_got_another_link() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ground = open(directory.path());
+    ground.keep(1, 1).expect("room");
+    let at = directory.path().join(File::Superblock.to_string());
+    std::fs::hard_link(&at, directory.path().join("other")).expect("a link");
+    let log = directory.path().join(File::Log(1).to_string());
+    std::fs::hard_link(&log, directory.path().join("another")).expect("a link");
+    let refused = ground.keep(2, 2);
+    assert!(matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == Reason::Untrusted), "{refused:?}");
+    std::fs::remove_file(directory.path().join("other")).expect("removed");
+    ground.keep(3, 3).expect("the next log has one link");
+    drop(ground);
+    let again = open(directory.path());
+    assert!(again.holds(&again.part(3), 3));
 }
 
 #[test]

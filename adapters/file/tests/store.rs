@@ -248,6 +248,7 @@ fn options_that_cannot_be_are_refused() {
         StoreOptions { slab_bytes: 4097, ..good },
         StoreOptions { slab_bytes: 1 << 33, cap: 1 << 40, ..good },
         StoreOptions { log_bytes: 4096, ..good },
+        StoreOptions { log_bytes: (1 << 63) - 4096, cap: u64::MAX, ..good },
     ] {
         let refused = open_with(directory.path(), EngineKind::Best, bad).map(drop);
         assert!(matches!(refused, Err(StoreError::BadOptions(_))), "{bad:?}");

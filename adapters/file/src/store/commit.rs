@@ -60,9 +60,9 @@ impl Shared {
 
     /// Makes changes durable while nobody else does.
     pub(super) async fn commit_group(&self, log: &mut Log, group: &[Change]) -> Result<(), StoreError> {
-        // seeded: log_gone_for_good: log.gone => false
-        if log.gone {
-            return Err(StoreError::LogGone { file: log.file() });
+        // seeded: log_gone_for_good: log.gone => None::<File>
+        if let Some(file) = log.gone {
+            return Err(StoreError::LogGone { file });
         }
         self.settle(group).await?;
         let (touched, bytes) = self.foresee(group);

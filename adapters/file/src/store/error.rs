@@ -40,7 +40,7 @@ pub enum StoreError {
         /// Which.
         file: File,
     },
-    /// The log was removed, renamed or replaced by another program while the store was open. What was durable before stands in the
+    /// The log, or the superblock, was removed, renamed, replaced or cut by another program while the store was open. What was durable before stands in the
     /// file that is gone; nothing is made durable any more.
     LogGone {
         /// Which.
@@ -148,7 +148,7 @@ impl fmt::Display for StoreError {
             Self::LogGone { file } => {
                 write!(
                     f,
-                    "{file} was removed, renamed or replaced while the store was open: nothing is made durable any more; copy what you need elsewhere"
+                    "{file} was removed, renamed, replaced or cut while the store was open: nothing is made durable any more; copy what you need elsewhere"
                 )
             }
             Self::BadNumber { file } => {

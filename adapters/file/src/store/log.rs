@@ -13,7 +13,7 @@
 //!   would need more; a file that is laid by for it has as much
 //! - a log that is not `whole` is `broken`; there is an `anchor` only while the log is not whole
 //! - a log is `whole` once the superblock names it: before, what it says was never relied on
-//! - a log that is `gone` lost its name to another program: nothing is written or removed any more
+//! - a log that is `gone` lost its name to another program, or the superblock did: nothing is written or removed any more
 
 use super::Shared;
 use super::block::{BLOCK, Header, Writer, blocks_for};
@@ -49,7 +49,8 @@ pub(super) struct Log {
     /// Whether its first group is durable.
     pub whole: bool,
     pub broken: bool,
-    pub gone: bool,
+    /// The file that lost its name, this log or the superblock.
+    pub gone: Option<File>,
     pub limbo: Vec<Vec<Change>>,
     /// The generation that a power cut would bring back, while this one is not whole yet, with its bytes.
     pub anchor: Option<(File, u64)>,
@@ -77,12 +78,12 @@ impl Log {
         file_bytes(ahead) + file_bytes(ahead).saturating_sub(self.bytes())
     }
 
-    /// What a refused write or sync of it means: one that lost its name is lost for good.
-    fn lost(&mut self, error: StoreError) -> StoreError {
+    /// What a refused write or sync of it, or of the superblock, means: one that lost its name is lost for good.
+    fn lost(&mut self, file: File, error: StoreError) -> StoreError {
         match error {
             StoreError::Fault(fault) if fault.reason == Reason::Gone => {
-                (self.gone, self.broken) = (true, true);
-                StoreError::LogGone { file: self.file() }
+                (self.gone, self.broken) = (Some(file), true);
+                StoreError::LogGone { file }
             }
             other => other,
         }
@@ -135,12 +136,14 @@ impl Shared {
     async fn append(&self, log: &mut Log, writer: Writer) -> Result<(), StoreError> {
         let blocks = writer.blocks();
         let bytes = writer.finish(log.header());
-        self.write(log, log.next, &bytes).await.map_err(|error| log.lost(error))?;
+        let file = log.file();
+        self.write(log, log.next, &bytes).await.map_err(|error| log.lost(file, error))?;
         // seeded: log_sync: self.sync(log.file()).await => Ok(())
-        self.sync(log.file()).await.map_err(|error| log.lost(error))?;
+        self.sync(log.file()).await.map_err(|error| log.lost(file, error))?;
         log.next += blocks;
         if log.whole {
-            log.superblock.note(&*self.disk, &mut log.frames[0], log.next).await;
+            let noted = log.superblock.note(&*self.disk, &mut log.frames[0], log.next).await;
+            noted.map_err(|error| log.lost(File::Superblock, error))?;
         }
         Ok(())
     }
@@ -310,7 +313,8 @@ impl Shared {
     /// Names the log, which is durable, in the superblock: from now on it is damage when it says less.
     async fn name(&self, log: &mut Log) -> Result<(), StoreError> {
         let evidence = Evidence { generation: log.generation, blocks: log.blocks, durable: log.next };
-        log.superblock.raise(&*self.disk, &mut log.frames[0], evidence).await
+        let raised = log.superblock.raise(&*self.disk, &mut log.frames[0], evidence).await;
+        raised.map_err(|error| log.lost(File::Superblock, error))
     }
 
     /// Lets names survive a power cut.
@@ -346,7 +350,7 @@ impl Shared {
     /// Removes files that are not needed any more. What cannot be removed is tried again later.
     pub(super) async fn sweep(&self, log: &mut Log) {
         // Another program is at work in the directory: its files may have our names.
-        if log.gone {
+        if log.gone.is_some() {
             return;
         }
         log.garbage.extend(self.space.take_stumps());

@@ -56,6 +56,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_guard::Kept;
 
+/// Bytes of the largest step by which a log grows: sums of a few logs stay far below 2^64.
+const LOG: u64 = 1 << 40;
+
 /// How much a store may take, and in what files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
@@ -90,7 +93,8 @@ impl StoreOptions {
         match self {
             _ if self.slab_bytes == 0 || self.slab_bytes > u64::from(u32::MAX) => bad("slabs have 1 page to 4 GiB"),
             _ if !(self.slab_bytes | self.log_bytes).is_multiple_of(page) => bad("slabs and logs are whole pages"),
-            _ if self.log_bytes < 8 * page => bad("a log has 8 pages at least"),
+            // seeded: log_step: self.log_bytes > LOG => false
+            _ if self.log_bytes < 8 * page || self.log_bytes > LOG => bad("a log grows by 8 pages to 1 TiB"),
             _ if self.cap < self.least_cap() => bad("the cap has room for a slab, two logs and 64 KiB at least"),
             _ => Ok(()),
         }
@@ -156,7 +160,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::OtherStore`],
-    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: nothing was changed. [`StoreError::CapTooSmall`]: everything is still there. [`StoreError::BadOptions`]; the disk's.
+    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: nothing was changed. [`StoreError::CapTooSmall`]: everything is still there, and nothing was
+    /// changed unless free room is too scattered to move pieces to. [`StoreError::BadOptions`]; the disk's.
     pub fn open(
         disk: Arc<dyn Disk>,
         tasks: &Tasks,

@@ -93,7 +93,7 @@ pub(super) async fn open(disk: Claimed, frames: Frames, options: StoreOptions) -
         // Never written on: what a killed program wrote may be in some cache only, and one that was not synced is
         // not made durable by a later sync that says so. The next log says everything anew.
         broken: true,
-        gone: false,
+        gone: None,
         limbo: Vec::new(),
         anchor: None,
         spare: None,
@@ -109,6 +109,8 @@ pub(super) async fn open(disk: Claimed, frames: Frames, options: StoreOptions) -
     let shared = Shared::new(disk, frames, options, space, map);
     log.ahead = shared.blocks_for(bytes);
     shared.space.keep_free(log.reserve(log.ahead));
+    // seeded: fit_first: shared.check_fit(&log)? => ()
+    shared.check_fit(&log)?;
     // Until a log is named: what was found may be in some cache only.
     // seeded: superblock_begun: superblock.evidence.generation == 0 => found.superblock.is_none()
     if superblock.evidence.generation == 0 {

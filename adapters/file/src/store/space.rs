@@ -337,6 +337,15 @@ impl Space {
         Some(slab)
     }
 
+    /// Bytes of the slabs that are left when the thinnest ones are emptied into others, one after the other.
+    pub(super) fn least(&self) -> u64 {
+        let state = self.state();
+        let mut areas: Vec<_> = state.areas.values().map(|area| (area.range.stats().in_use, area.bytes)).collect();
+        areas.sort_unstable();
+        let [live, all] = areas.iter().fold([0; 2], |[live, all], (used, bytes)| [live + used, all + bytes]);
+        areas.iter().fold(all, |left, (_, bytes)| if left - bytes >= live { left - bytes } else { left })
+    }
+
     /// Puts a slab that was retired by [`retire_thinnest`](Self::retire_thinnest) back to use.
     pub(super) fn reopen(&self, slab: u32) {
         if let Some(area) = self.state().areas.get_mut(&slab) {

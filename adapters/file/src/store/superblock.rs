@@ -21,6 +21,7 @@
 use super::block::{BLOCK, Identity, VERSION, checksum, recognise};
 use super::error::StoreError;
 use crate::disk::{Disk, File, Order, ask};
+use crate::fault::Reason;
 use crate::frame::Frame;
 
 /// The first bytes of every page.
@@ -202,10 +203,21 @@ impl Superblock {
     }
 
     /// Notes that so many blocks of the log are durable. A note that cannot be written only says less.
-    pub(super) async fn note(&mut self, disk: &dyn Disk, frame: &mut Option<Frame>, durable: u64) {
+    ///
+    /// # Errors
+    /// That the file is gone: without it, nothing that is durable is found.
+    pub(super) async fn note(
+        &mut self,
+        disk: &dyn Disk,
+        frame: &mut Option<Frame>,
+        durable: u64,
+    ) -> Result<(), StoreError> {
         self.evidence.durable = durable;
-        // seeded: superblock_marks: self.write(disk, frame, FLOORS, PAGES - FLOORS).await => Ok(())
-        let _ = self.write(disk, frame, FLOORS, PAGES - FLOORS).await;
+        // seeded: superblock_marks: self.write(disk, frame, FLOORS, PAGES - FLOORS).await => Ok::<(), StoreError>(())
+        match self.write(disk, frame, FLOORS, PAGES - FLOORS).await {
+            Err(StoreError::Fault(fault)) if fault.reason == Reason::Gone => Err(fault.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Writes the same page so many times, from floor or mark `first` on.

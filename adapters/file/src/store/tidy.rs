@@ -4,7 +4,7 @@
 //! below it, or says how much it needs.
 
 use super::error::StoreError;
-use super::log::Log;
+use super::log::{Log, file_bytes};
 use super::map::Change;
 use super::{Piece, Shared, superblock};
 use crate::disk::File;
@@ -34,6 +34,16 @@ impl Shared {
             }
             None => Ok(()),
         }
+    }
+
+    /// Refuses what [`fit`](Self::fit) would not get below the cap, before anything is changed.
+    ///
+    /// # Errors
+    /// [`StoreError::CapTooSmall`].
+    pub(super) fn check_fit(&self, log: &Log) -> Result<(), StoreError> {
+        let needs = self.space.least() + 2 * file_bytes(log.ahead) + superblock::BYTES;
+        let [.., cap] = self.space.usage();
+        if needs > cap { Err(StoreError::CapTooSmall { needs, cap }) } else { Ok(()) }
     }
 
     /// Gets below the cap.
