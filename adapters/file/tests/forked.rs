@@ -123,7 +123,7 @@ fn where_nothing_may_be_looked_at_a_directory_is_denied() {
     let above = tempfile::tempdir().expect("a directory");
     in_child(above, |above| {
         std::env::set_current_dir(above.path()).expect("it is there");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o000);
         std::fs::set_permissions(above.path(), mode).expect("it is ours");
         // SAFETY: this child is one thread, and ends as that user. Refused: it is no superuser's already.
         unsafe { libc::setresuid(65534, 65534, 65534) };
