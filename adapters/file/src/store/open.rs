@@ -260,5 +260,6 @@ fn recover(entry: &Entry, space: &Arc<Space>) -> Arc<Piece> {
         // Its number names what is lost: no new slab may have it.
         space.skip(entry.slab);
     }
-    Arc::new(Piece::recovered(entry, extent.ok_or(space.has(entry.slab)), space))
+    let there = space.state().areas.contains_key(&entry.slab);
+    Arc::new(Piece::recovered(entry, extent.ok_or(there), space))
 }

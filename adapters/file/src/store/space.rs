@@ -145,11 +145,6 @@ impl Space {
         Some(Extent::new(self, slab, block))
     }
 
-    /// Whether there is such a slab.
-    pub(super) fn has(&self, slab: u32) -> bool {
-        self.state().areas.contains_key(&slab)
-    }
-
     /// The number of a slab to be made, whose bytes are counted from now on. `None`: the cap is reached, or no number is left.
     pub(super) fn plan(&self, bytes: u64) -> Option<u32> {
         let mut state = self.state();
