@@ -1,7 +1,8 @@
 //! Futures that wait until they are told, and what wakes them.
 //!
 //! Promises upward: a waker is cloned, replaced, dropped and run with no lock held, so that it may do whatever it likes with what
-//! it waits for; in a forked child nobody waits, and a listener is dropped without a word; one that panics keeps nobody else from being woken, and its panic goes no further.
+//! it waits for; a waker that panics keeps no other from being woken, and its panic goes no further; in a forked child a future ends
+//! at once, and a listener is dropped without a word.
 //!
 //! Invariant: `wakers` are of listeners that began to wait since the last notification.
 

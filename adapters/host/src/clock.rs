@@ -32,8 +32,8 @@ const END: Ordering = Ordering::Relaxed;
 /// See the file's comment.
 #[derive(Debug)]
 pub struct Clock {
-    /// When the next tick is due, in milliseconds, which 64 bits count for ever; [`NEVER`] when nothing waits for one. It orders nothing by itself: a thread
-    /// that reads an old one looks at the time once too often, or at its next call.
+    /// When the next tick is due, in milliseconds, which 64 bits count for ever; [`NEVER`] when nothing waits for one. It orders
+    /// nothing by itself: a thread that reads an old one looks at the time once too often, or at its next call.
     deadline: AtomicUsize,
     /// Whether a thread ticks now: a lock that nobody sleeps on.
     ticking: AtomicU32,

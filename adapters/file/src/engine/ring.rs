@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use terrace_guard::Process;
+use terrace_guard::{Process, calm};
 
 /// What the entry carries that waits for the event.
 const WOKEN: u64 = u64::MAX;
@@ -275,9 +275,7 @@ impl Owned {
     /// their way.
     fn tell(&self, over: &mut Vec<Completion>) -> bool {
         let sink = &self.sink;
-        for completion in over.drain(..) {
-            let _ = catch_unwind(AssertUnwindSafe(|| sink.completed(completion)));
-        }
+        over.drain(..).for_each(|completion| calm(|| sink.completed(completion)));
         catch_unwind(AssertUnwindSafe(|| sink.settle())).unwrap_or(true)
     }
 }

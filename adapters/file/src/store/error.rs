@@ -40,8 +40,8 @@ pub enum StoreError {
         /// Which.
         file: File,
     },
-    /// The log, or the superblock, was removed, renamed, replaced or cut by another program while the store was open. What was durable before stands in the
-    /// file that is gone; nothing is made durable any more.
+    /// Another program removed, renamed, replaced or cut the log, or the superblock, while the store was open. What was durable
+    /// before stands in the file that is gone; nothing is made durable any more.
     LogGone {
         /// Which.
         file: File,
