@@ -239,7 +239,7 @@ impl Drop for Locked {
     }
 }
 
-/// Makes a directory and those that it is in, each of them durably; also the name of one that somebody just made.
+/// Makes a directory and those above it, and syncs the name of each, also of one that another program has just made.
 fn make(path: &Path) -> std::io::Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Where this user may not look, what is above would tell no more.

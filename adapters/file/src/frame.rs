@@ -36,7 +36,7 @@ struct Shared {
     base: NonNull<u8>,
     bytes: usize,
     range: Mutex<Range<Vec<Slot>, GoodFit>>,
-    /// Told when a frame comes back, or never will.
+    /// Wakes those who wait for a frame when one comes back, and when the kernel keeps one for ever.
     back: Notify,
     /// Whether the kernel kept a frame for ever.
     lost: AtomicBool,

@@ -60,12 +60,11 @@ use gpu::Gpu;
 use handle::User;
 use state::State;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Frames, Join, Store, Tasks, Worker};
-use terrace_guard::{Kept, Process};
+use terrace_guard::{Kept, Process, calm};
 use upkeep::Upkeep;
 
 /// What a tier is made of.
@@ -139,7 +138,7 @@ impl Shared {
         drop(state);
         if let Some(told) = &self.on_pressure {
             for (tier, level) in levels {
-                let _ = catch_unwind(AssertUnwindSafe(|| told(tier, level)));
+                calm(|| told(tier, level));
             }
         }
     }
