@@ -42,6 +42,9 @@ pub enum Reason {
     Other,
 }
 
+/// What errors call the reservation of a file's space.
+pub(crate) const RESERVE: &str = "fallocate";
+
 /// A refused call on a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFault {
@@ -100,6 +103,9 @@ impl fmt::Display for FileFault {
             Reason::End => "the file ends there",
             Reason::Corrupt => "what was read is not what was written",
             Reason::Denied => "not allowed: look at the rights and at how it is mounted",
+            Reason::Unsupported if *call == RESERVE => {
+                "this file system cannot reserve space: use a directory on ext4, xfs, btrfs or tmpfs"
+            }
             Reason::Unsupported => "not supported here",
             Reason::Busy => "in use by another program",
             Reason::Exists => "there is one already",

@@ -39,7 +39,7 @@ pub use directory::{Directory, EngineKind, Worker};
 pub use disk::{Answer, Disk, File, Order, Reply};
 pub use engine::{Ring, Threads, perform};
 pub use fault::{FileFault, Reason};
-pub use frame::{ALIGN, Frame, Frames};
+pub use frame::{ALIGN, Frame, Frames, LINE};
 pub use join::Join;
 pub use mapped::{Mapped, Stream, Usage};
 pub use notify::{Notified, Notify};

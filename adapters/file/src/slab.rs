@@ -4,7 +4,7 @@
 //! aligned as the device wants it; a file of a store's directory is a regular file of this user's, and has no other name.
 //! Asks from below: `fallocate`, `statx`, `O_DIRECT`.
 
-use crate::fault::{FileFault, Reason};
+use crate::fault::{FileFault, RESERVE, Reason};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxFlags};
 use std::path::Path;
@@ -64,10 +64,11 @@ impl Slab {
     pub(crate) fn create_in(place: (BorrowedFd<'_>, &Path), path: &Path, bytes: u64) -> Result<Self, FileFault> {
         let slab = Self::with(place, path, bytes, OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW)?;
         check_own(&slab.descriptor, path)?;
-        let allocated = rustix::fs::fallocate(&slab.descriptor, FallocateFlags::empty(), 0, bytes);
+        let reserve = || rustix::fs::fallocate(&slab.descriptor, FallocateFlags::empty(), 0, bytes);
+        let allocated = rustix::io::retry_on_intr(reserve);
         if let Err(error) = allocated {
             let _ = rustix::fs::unlinkat(place.0, place.1, AtFlags::empty());
-            return Err(slab.fault("fallocate", 0, error.raw_os_error()));
+            return Err(slab.fault(RESERVE, 0, error.raw_os_error()));
         }
         Ok(slab)
     }

@@ -26,7 +26,7 @@ struct Manager {
 impl Manager {
     /// As many buffers of one byte as the best tier holds.
     fn new(kind: Kind, buffers: u64) -> Self {
-        let tier = |kind, capacity| TierSpec { kind, capacity };
+        let tier = |kind, capacity| TierSpec { kind, capacity, unit: 1 };
         let tiers = vec![tier(TierKind::Memory, buffers), tier(TierKind::File, buffers + 3 * TIMES)];
         let ledger = Ledger::new(Settings { policy: kind, ..Settings::new(tiers) }).expect("sound settings");
         let mut manager = Self { ledger, live: Vec::new(), leased: Vec::new(), ticket: 0 };

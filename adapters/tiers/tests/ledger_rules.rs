@@ -234,3 +234,24 @@ fn users_promotions_pass_a_request_that_only_others_can_help() {
     settle(&mut world);
     assert_eq!((valid(&world, world.granted[&4]), valid(&world, fetched)), (vec![0], vec![1]));
 }
+
+#[test]
+fn a_copy_counts_as_what_it_takes_in_each_tier() {
+    let mut settings = settings(1, &[200, 10_000]);
+    (settings.tiers[0].unit, settings.tiers[1].unit) = (64, 4096);
+    let mut world = World::new(settings);
+    let first = take(&mut world, 0, 100);
+    let used = |world: &World| [0, 1].map(|tier| world.ledger.tier(tier).expect("a tier").used);
+    assert_eq!(used(&world), [128, 0]);
+    // 72 bytes are left, and a unit of them.
+    ask(&mut world, 1, 72, 0, false, Hint { keep: true, ..Hint::default() });
+    settle(&mut world);
+    assert_eq!((used(&world), valid(&world, first)), ([128, 4096], vec![1]), "the first made room");
+    take(&mut world, 2, 64);
+    assert_eq!(used(&world), [192, 4096], "what fits evicts nobody");
+    ask(&mut world, 3, 4097, 0, false, Hint::default());
+    assert_eq!(world.refused[&3], Refusal { why: Why::NoRoom, asked: 4097, largest: 4096 });
+    world.tell(Event::Resize { tier: 1, capacity: 5000 }).expect("a tier");
+    ask(&mut world, 4, 4097, 0, true, Hint::default());
+    assert_eq!(world.refused[&4], Refusal { why: Why::TooLarge, asked: 4097, largest: 4096 });
+}

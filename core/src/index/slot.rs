@@ -35,7 +35,7 @@ pub enum State {
 
 /// The record of one block and of the free gap behind it, 32 bytes.
 #[derive(Clone, Copy, Debug, Default)]
-#[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
+#[cfg_attr(feature = "bytemuck", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C, align(32))]
 pub struct Slot {
     /// Granule after the last of what stands here: the gap starts there. Where it starts itself is where the gap

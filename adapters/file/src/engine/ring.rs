@@ -67,6 +67,15 @@ impl Shared {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The kernel is done with a request. One that a signal interrupted is put on the ring again, first of all.
+    fn ended(&self, request: Request, result: i32, over: &mut Vec<Completion>) {
+        if result == -rustix::io::Errno::INTR.raw_os_error() {
+            self.inbox().queue.push_front(request);
+        } else {
+            over.push(completed(request, result));
+        }
+    }
+
     /// Changes the inbox, and wakes the thread if it sleeps.
     fn put(&self, change: impl FnOnce(&mut Inbox)) {
         let mut inbox = self.inbox();
@@ -204,7 +213,7 @@ impl Owned {
             let number = completion.user_data() as u32;
             if let Some(request) = self.flying.get_mut(number as usize).and_then(Option::take) {
                 self.free.push(number);
-                over.push(completed(request, completion.result()));
+                self.shared.ended(request, completion.result(), over);
             }
         }
     }

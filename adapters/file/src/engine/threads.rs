@@ -96,13 +96,14 @@ pub fn perform(mut request: Request) -> Completion {
     if !request.is_sound() {
         return request.refuse();
     }
-    let moved = match (request.op, &mut request.frame) {
+    // Network file systems and FUSE let signals in.
+    let moved = rustix::io::retry_on_intr(|| match (request.op, &mut request.frame) {
         (Op::Read, Some(frame)) => rustix::io::pread(&*request.slab, &mut frame[..request.bytes], request.offset),
         (Op::Write, Some(frame)) => rustix::io::pwrite(&*request.slab, &frame[..request.bytes], request.offset),
         (Op::Sync, _) => rustix::fs::fdatasync(&*request.slab).map(|()| 0),
         // Refused above.
         (Op::Read | Op::Write, None) => Err(rustix::io::Errno::INVAL),
-    };
+    });
     let fault = |error: rustix::io::Errno| request.slab.fault(request.op.call(), request.offset, error.raw_os_error());
     let result = moved.map_err(fault);
     Completion { token: request.token, result, frame: request.frame.take() }

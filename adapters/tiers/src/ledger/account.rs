@@ -27,6 +27,8 @@ pub(super) enum Left {
 pub(super) struct TierState {
     pub kind: TierKind,
     pub capacity: u64,
+    /// A copy counts in multiples of it.
+    pub unit: u64,
     /// Bytes of copies present, and of motions for which room was taken. At most `capacity`, unless `over`.
     pub used: u64,
     /// Bytes of motions that will free them here. At most `used`.
@@ -55,6 +57,7 @@ impl TierState {
         Self {
             kind: spec.kind,
             capacity,
+            unit: spec.unit.max(1),
             used: 0,
             leaving: 0,
             coming: 0,
@@ -69,14 +72,24 @@ impl TierState {
         }
     }
 
+    /// Bytes that a copy of so many takes here.
+    pub(super) fn held(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.unit).saturating_mul(self.unit)
+    }
+
+    /// The most bytes of a copy that takes no more than so many here.
+    pub(super) fn largest(&self, room: u64) -> u64 {
+        room - room % self.unit
+    }
+
     /// Bytes that can be taken now.
     pub(super) fn room(&self) -> u64 {
         self.capacity.saturating_sub(self.used)
     }
 
-    /// Bytes that must leave, beyond those that are about to, before `bytes` more fit.
-    pub(super) fn lacks(&self, bytes: u64) -> u64 {
-        (self.used - self.leaving).saturating_add(bytes).saturating_sub(self.capacity)
+    /// Bytes that must leave, beyond those that are about to, before so many more can be taken.
+    pub(super) fn lacks(&self, held: u64) -> u64 {
+        (self.used - self.leaving).saturating_add(held).saturating_sub(self.capacity)
     }
 }
 
@@ -126,21 +139,28 @@ pub(super) fn examine(tiers: &[TierState], shares: &[Share]) -> Result<(), Setup
 }
 
 impl Ledger {
+    /// Bytes that a copy of so many takes in a tier.
+    pub(super) fn held(&self, tier: Tier, bytes: u64) -> u64 {
+        self.tiers[usize::from(tier)].held(bytes)
+    }
+
     /// Takes room for a copy in a tier.
     pub(super) fn reserve(&mut self, tier: Tier, tenant: u16, bytes: u64) {
-        self.tiers[usize::from(tier)].used += bytes;
-        self.tenants[usize::from(tenant)].held[usize::from(tier)] += bytes;
+        let held = self.held(tier, bytes);
+        self.tiers[usize::from(tier)].used += held;
+        self.tenants[usize::from(tenant)].held[usize::from(tier)] += held;
     }
 
     /// Gives the room of a copy back, which may still hold its bytes.
     pub(super) fn release(&mut self, tier: Tier, tenant: u16, bytes: u64) {
+        let held = self.held(tier, bytes);
         let whose = &mut self.tenants[usize::from(tenant)];
-        whose.held[usize::from(tier)] -= bytes;
+        whose.held[usize::from(tier)] -= held;
         whose.over &= whose.is_above();
         // Copies above have somewhere to go.
         self.tiers[..usize::from(tier)].iter_mut().for_each(|above| above.dry = None);
         let state = &mut self.tiers[usize::from(tier)];
-        state.used -= bytes;
+        state.used -= held;
         state.over &= state.used > state.capacity;
         state.left = match state.left {
             Left::Nobody => Left::One(tenant),
@@ -151,10 +171,11 @@ impl Ledger {
 
     /// A copy is about to leave a tier, or is not any more.
     pub(super) fn leave(&mut self, tier: Tier, tenant: u16, bytes: u64, leaves: bool) {
+        let held = self.held(tier, bytes);
         let whole = &mut self.tiers[usize::from(tier)].leaving;
         let part = &mut self.tenants[usize::from(tenant)].leaving[usize::from(tier)];
         for sum in [whole, part] {
-            *sum = if leaves { *sum + bytes } else { *sum - bytes };
+            *sum = if leaves { *sum + held } else { *sum - held };
         }
     }
 
@@ -168,13 +189,13 @@ impl Ledger {
     /// tenant's cap allows it, or there is an old copy already.
     pub(super) fn is_open(&self, tier: Tier, buffer: &Buffer) -> bool {
         let state = &self.tiers[usize::from(tier)];
-        let may = state.capacity.min(self.cap_room(tier, buffer.tenant)) >= buffer.bytes;
+        let may = state.capacity.min(self.cap_room(tier, buffer.tenant)) >= state.held(buffer.bytes);
         state.rests_until.is_none() && (may || buffer.residence.present(tier))
     }
 
-    /// Whether a copy of a buffer fits into a tier now, beside `others` bytes that will come into it.
+    /// Whether a copy of a buffer fits into a tier now, beside `others` bytes that will be taken in it.
     pub(super) fn fits(&self, buffer: &Buffer, tier: Tier, others: u64) -> bool {
         let room = self.tiers[usize::from(tier)].room().min(self.cap_room(tier, buffer.tenant));
-        buffer.residence.present(tier) || room >= buffer.bytes + others
+        buffer.residence.present(tier) || room >= self.held(tier, buffer.bytes).saturating_add(others)
     }
 }

@@ -37,16 +37,17 @@ impl Ledger {
         self.check_queues()
     }
 
-    fn sum(&self, of: impl Fn(&Buffer) -> bool) -> u64 {
-        self.buffers.iter().filter(|buffer| of(buffer)).map(|buffer| buffer.bytes).sum()
+    /// What copies of these buffers take in a tier.
+    fn sum(&self, tier: Tier, of: impl Fn(&Buffer) -> bool) -> u64 {
+        self.buffers.iter().filter(|buffer| of(buffer)).map(|buffer| self.held(tier, buffer.bytes)).sum()
     }
 
     fn check_tier(&self, tier: Tier) -> Result<(), Violation> {
         let at = usize::from(tier);
         let state = &self.tiers[at];
-        let used = self.sum(|buffer| counts(buffer, tier));
+        let used = self.sum(tier, |buffer| counts(buffer, tier));
         ensure(state.used == used, "ledger: used = copies here and under way to here", at)?;
-        let leaving = self.sum(|buffer| leaves(buffer, tier));
+        let leaving = self.sum(tier, |buffer| leaves(buffer, tier));
         ensure(state.leaving == leaving, "ledger: leaving = copies whose motion frees them here", at)?;
         let comes = |buffer: &&Buffer| matches!(buffer.motion, Some(Motion::Copy { to, .. }) if to == tier);
         ensure(state.coming == self.buffers.iter().filter(comes).count(), "ledger: coming = copies to here", at)?;
@@ -62,13 +63,14 @@ impl Ledger {
     fn check_tenant(&self, at: usize) -> Result<(), Violation> {
         let tenant = &self.tenants[at];
         let own = |buffer: &Buffer| usize::from(buffer.tenant) == at;
-        ensure(tenant.bytes == self.sum(own), "ledger: a tenant's bytes = its buffers, each once", at)?;
+        let bytes: u64 = self.buffers.iter().filter(|buffer| own(buffer)).map(|buffer| buffer.bytes).sum();
+        ensure(tenant.bytes == bytes, "ledger: a tenant's bytes = its buffers, each once", at)?;
         ensure(tenant.over == tenant.is_above(), "ledger: no tenant is above its caps, but for what it adopted", at)?;
         self.all().try_for_each(|tier| {
             let held = tenant.held[usize::from(tier)];
-            let copies = self.sum(|buffer| own(buffer) && counts(buffer, tier));
+            let copies = self.sum(tier, |buffer| own(buffer) && counts(buffer, tier));
             ensure(held == copies, "ledger: held = the tenant's copies in a tier", at)?;
-            let leaving = self.sum(|buffer| own(buffer) && leaves(buffer, tier));
+            let leaving = self.sum(tier, |buffer| own(buffer) && leaves(buffer, tier));
             let known = tenant.leaving[usize::from(tier)];
             ensure(known == leaving, "ledger: leaving = the tenant's copies about to leave a tier", at)
         })

@@ -53,7 +53,7 @@ use account::{Tenant, TierState};
 use queue::Waiting;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use table::{Table, What, Wish};
+use table::{ENTRY, Table, What, Wish};
 use terrace_core::residence::{Change, TIERS, Tier};
 
 /// The state. What it promises stands at the top of this file.
@@ -61,8 +61,8 @@ use terrace_core::residence::{Change, TIERS, Tier};
 /// # Example
 /// ```
 /// use terrace_tiers::ledger::{Action, Event, Hint, Ledger, Look, Settings, TierKind, TierSpec};
-/// let memory = TierSpec { kind: TierKind::Memory, capacity: 1000 };
-/// let file = TierSpec { kind: TierKind::File, capacity: 5000 };
+/// let memory = TierSpec { kind: TierKind::Memory, capacity: 1000, unit: 1 };
+/// let file = TierSpec { kind: TierKind::File, capacity: 5000, unit: 1 };
 /// let mut ledger = Ledger::new(Settings::new(vec![memory, file]))?;
 /// let mut actions = Vec::new();
 /// let ask = |ticket| Event::Allocate { ticket, bytes: 600, tenant: 0, wait: true, hint: Hint::default() };
@@ -97,6 +97,9 @@ pub struct Ledger {
     budget: u64,
     rest: u64,
 }
+
+/// Bytes that a ledger has for each buffer: in its table and in the tables of two policies, mostly.
+pub(crate) const DESCRIPTION: usize = ENTRY + 2 * crate::policy::NODE;
 
 /// What one call of [`Ledger::handle`] has at hand.
 struct Turn<'a> {

@@ -76,8 +76,8 @@ impl Ledger {
     /// Grants what is there already, whatever capacity and caps say.
     pub(super) fn adopt(&mut self, request: Waiting, tier: Tier, turn: &mut Turn<'_>) -> Result<(), Rejected> {
         self.admit(&request)?;
-        let used = self.tiers.get(usize::from(tier)).ok_or(Rejected::NoSuchTier)?.used;
-        let largest = MOST.saturating_sub(used);
+        let state = self.tiers.get(usize::from(tier)).ok_or(Rejected::NoSuchTier)?;
+        let largest = state.largest(MOST.saturating_sub(state.used));
         if request.bytes == 0 || request.bytes > largest {
             let why = if request.bytes == 0 { Why::Empty } else { Why::TooLarge };
             let error = Refusal { why, asked: request.bytes, largest };
@@ -95,7 +95,8 @@ impl Ledger {
     fn hopeless(&self, request: &Waiting) -> Option<Refusal> {
         let tenant = &self.tenants[usize::from(request.tenant)];
         let largest = |tier: Tier| {
-            self.tiers[usize::from(tier)].capacity.min(tenant.share.caps[usize::from(tier)]).min(tenant.share.cap)
+            let state = &self.tiers[usize::from(tier)];
+            state.largest(state.capacity.min(tenant.share.caps[usize::from(tier)])).min(tenant.share.cap)
         };
         let largest = self.all().map(largest).max().unwrap_or(0);
         let why = match request.bytes {
@@ -159,7 +160,10 @@ impl Ledger {
     }
 
     fn no_room(&self, request: &Waiting) -> Refusal {
-        let room = |tier: Tier| self.tiers[usize::from(tier)].room().min(self.cap_room(tier, request.tenant));
+        let room = |tier: Tier| {
+            let state = &self.tiers[usize::from(tier)];
+            state.largest(state.room().min(self.cap_room(tier, request.tenant)))
+        };
         let largest = self.all().filter(|tier| !self.rests(*tier)).map(room).max().unwrap_or(0);
         // More than was asked may be free, for whoever came before.
         Refusal { why: Why::NoRoom, asked: request.bytes, largest }
@@ -181,14 +185,15 @@ impl Ledger {
     fn place(&mut self, request: &Waiting, turn: &mut Turn<'_>) -> Place {
         for tier in self.candidates(request) {
             let state = &self.tiers[usize::from(tier)];
-            let closed = state.capacity < request.bytes || state.rests_until.is_some();
-            if closed || self.cap_room(tier, request.tenant) < request.bytes {
+            let held = state.held(request.bytes);
+            let closed = state.capacity < held || state.rests_until.is_some();
+            if closed || self.cap_room(tier, request.tenant) < held {
                 continue;
             }
-            if state.room() >= request.bytes {
+            if state.room() >= held {
                 return Place::Here(tier);
             }
-            let lacks = state.lacks(request.bytes);
+            let lacks = state.lacks(held);
             if self.make_room(tier, lacks, Some(request.tenant), turn) {
                 return Place::Coming;
             }

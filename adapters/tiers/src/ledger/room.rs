@@ -65,18 +65,19 @@ impl Plan {
         self.by_tenant.iter().find(|(one, _)| *one == tenant).map_or(0, |(_, bytes)| *bytes)
     }
 
-    fn add(&mut self, index: u32, buffer: &Buffer, way: Way) {
+    /// `leaves`, `comes`: what it takes in the tier that it leaves, and in the one it goes to.
+    fn add(&mut self, index: u32, buffer: &Buffer, way: Way, [leaves, comes]: [u64; 2]) {
         self.victims.push((index, way));
-        self.bytes += buffer.bytes;
+        self.bytes += leaves;
         match way {
             Way::Drop => {}
             Way::Copy(to) if buffer.residence.present(to) => {}
-            Way::Copy(to) => self.down[usize::from(to)] += buffer.bytes,
-            Way::Later(to) => self.later[usize::from(to)] += buffer.bytes,
+            Way::Copy(to) => self.down[usize::from(to)] += comes,
+            Way::Later(to) => self.later[usize::from(to)] += comes,
         }
         match self.by_tenant.iter_mut().find(|(one, _)| *one == buffer.tenant) {
-            Some((_, bytes)) => *bytes += buffer.bytes,
-            None => self.by_tenant.push((buffer.tenant, buffer.bytes)),
+            Some((_, bytes)) => *bytes += leaves,
+            None => self.by_tenant.push((buffer.tenant, leaves)),
         }
     }
 }
@@ -118,7 +119,7 @@ impl Ledger {
         let need = most.map_or(need, |most| need.min(most));
         let search = Search { tier, need, who: None, defer: false, mercy: most.is_some(), alone: false };
         let mut plan = self.search(search, turn.look);
-        let last = plan.victims.last().map_or(0, |(index, _)| self.buffers[*index].bytes);
+        let last = plan.victims.last().map_or(0, |(index, _)| self.held(tier, self.buffers[*index].bytes));
         if most.is_some_and(|most| plan.bytes > most) && plan.victims.len() > 1 {
             let surplus = Plan { victims: plan.victims.split_off(plan.victims.len() - 1), ..Plan::default() };
             plan.bytes -= last;
@@ -168,7 +169,12 @@ impl Ledger {
             }
             let Some(index) = victim else { break };
             let Some(way) = self.way_out(&self.buffers[index], search, &plan) else { break };
-            plan.add(index, &self.buffers[index], way);
+            let buffer = &self.buffers[index];
+            let comes = match way {
+                Way::Drop => 0,
+                Way::Copy(to) | Way::Later(to) => self.held(to, buffer.bytes),
+            };
+            plan.add(index, buffer, way, [self.held(search.tier, buffer.bytes), comes]);
             self.buffers[index].picked = true;
         }
         plan
@@ -177,7 +183,8 @@ impl Ledger {
     /// Whether a member may be a victim.
     fn judge(&self, buffer: &Buffer, search: Search, plan: &Plan, look: &mut dyn FnMut(Id) -> Look) -> Answer {
         let busy = buffer.motion.is_some() || buffer.resting || buffer.picked;
-        let spared = (search.mercy && buffer.hint.keep) || (search.alone && buffer.bytes < search.need);
+        let spared =
+            (search.mercy && buffer.hint.keep) || (search.alone && self.held(search.tier, buffer.bytes) < search.need);
         if busy || spared || self.is_promised(buffer, search, plan) || self.way_out(buffer, search, plan).is_none() {
             return Answer::Pass;
         }
@@ -191,7 +198,7 @@ impl Ledger {
     fn is_promised(&self, buffer: &Buffer, search: Search, plan: &Plan) -> bool {
         let Tenant { share, held, leaving, .. } = &self.tenants[usize::from(buffer.tenant)];
         let at = usize::from(search.tier);
-        let goes = leaving[at] + plan.taken(buffer.tenant) + buffer.bytes;
+        let goes = leaving[at] + plan.taken(buffer.tenant) + self.held(search.tier, buffer.bytes);
         search.who != Some(buffer.tenant) && held[at] < share.promised[at].saturating_add(goes)
     }
 

@@ -193,3 +193,6 @@ impl IndexMut<u32> for Table {
         self.entries[index as usize].as_mut().expect("a number in a list of the ledger is that of a buffer")
     }
 }
+
+/// Bytes of the table for each buffer.
+pub(super) const ENTRY: usize = size_of::<Option<Buffer>>() + size_of::<u32>();

@@ -164,7 +164,7 @@ impl Ledger {
             self.begin_copy(index, buffer.residence.best(), to, demoted, turn);
             return Step::Set;
         }
-        let (lacks, tenant) = (self.tiers[usize::from(to)].lacks(buffer.bytes), buffer.tenant);
+        let (lacks, tenant) = (self.tiers[usize::from(to)].lacks(self.held(to, buffer.bytes)), buffer.tenant);
         // It is no victim of its own.
         self.buffers[index].picked = true;
         let made = what != What::Prefetch && self.make_room(to, lacks, Some(tenant), turn);

@@ -47,6 +47,8 @@ pub struct TierSpec {
     pub kind: TierKind,
     /// Bytes it may hold; 0 for absent. More than 2^60 count as 2^60.
     pub capacity: u64,
+    /// What a copy takes here is counted in multiples of so many bytes: 1 counts them as they are. At least 1.
+    pub unit: u64,
 }
 
 /// What one tenant may have.

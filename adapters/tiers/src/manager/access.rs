@@ -98,7 +98,7 @@ impl Shared {
                 return Ok(found);
             }
             // Listened for before looking again, so that nothing is missed.
-            let changed = body.changed.listen();
+            let changed = body.changed().listen();
             if let Some(found) = attempt()? {
                 return Ok(found);
             }
@@ -112,7 +112,7 @@ impl Shared {
         let (tier, parts) = loop {
             let turn = body.turn.read().await;
             // Listened for before looking, so that nothing is missed.
-            let changed = body.changed.listen();
+            let changed = body.changed().listen();
             if self.read_memory(body, offset, to)?.is_some() {
                 return Ok(());
             }
@@ -150,7 +150,7 @@ impl Shared {
     fn there(&self, body: &Body) -> Option<Arc<There>> {
         let residence = self.state().ledger.view(body.id).ok()?.residence;
         let tier = self.newest(&residence, TierKind::Device)?;
-        body.copies().devices[usize::from(tier)].clone()
+        body.copies().device(tier).cloned()
     }
 
     /// Copies from a device, by frames. A lease is held.
@@ -167,7 +167,7 @@ impl Shared {
     /// The pieces of these chunks in a tier. `None`: they are not there any more.
     fn parts(&self, body: &Body, tier: Tier, chunks: Range<usize>) -> Option<Vec<Part>> {
         let copies = body.copies();
-        let pieces = copies.pieces[usize::from(tier)].as_ref()?;
+        let pieces = copies.pieces(tier)?;
         let part = |chunk: usize| Part { chunk, piece: pieces[chunk].as_ref().map(|(piece, _)| Arc::clone(piece)) };
         Some(chunks.map(part).collect())
     }
@@ -180,7 +180,7 @@ impl Shared {
         }
         let tier = loop {
             let turn = body.turn.write().await;
-            let (copies, changed) = (body.copies_beside(), body.changed.listen());
+            let (copies, changed) = (body.copies_beside(), body.changed().listen());
             match self.write_memory(body, offset, from) {
                 Ok(None) => {}
                 Err(Error::Leased) if body.was_copied(copies) => {
@@ -206,17 +206,14 @@ impl Shared {
             let mut copies = body.copies();
             copies.wrote(body.chunks(offset, from.len() as u64));
             for (chunk, piece) in pieces {
-                let version = copies.versions[*chunk];
-                if let Some(all) = &mut copies.pieces[usize::from(tier)] {
-                    all[*chunk] = Some((Arc::clone(piece), version));
-                }
+                copies.put_piece(tier, *chunk, piece);
             }
             drop(copies);
             let _ = state.handle(self, Event::Wrote { id: body.id, tier });
         }
         state.busy.remove(&body.id);
         let _ = state.handle(self, Event::Released { id: body.id });
-        body.changed.notify();
+        body.has_changed();
         self.unlock(state);
         written.map(drop)
     }

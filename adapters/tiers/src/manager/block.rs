@@ -14,7 +14,7 @@ use terrace_file::Frame;
 pub(super) enum Block {
     Frame(Frame),
     /// Where the device has no memory of its own: one copy for both.
-    Pinned(DeviceBlock),
+    Pinned(Box<DeviceBlock>),
 }
 
 impl Block {

@@ -12,10 +12,11 @@ use super::block::Block;
 use super::gpu::There;
 use crate::ledger::Id;
 use async_lock::RwLock;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_core::lease::Lease;
-use terrace_core::residence::{TIERS, Tier};
+use terrace_core::residence::Tier;
 use terrace_file::{Mapped, Notify, Piece};
 
 /// A buffer, whoever holds it.
@@ -23,12 +24,12 @@ use terrace_file::{Mapped, Notify, Piece};
 pub(super) struct Body {
     pub id: Id,
     pub bytes: u64,
-    /// What it is called, and its number in the store. `None`: it cannot be made durable.
-    pub name: Option<(String, u64)>,
+    /// `None`: it cannot be made durable.
+    pub named: Option<Box<Named>>,
     /// Bytes of a chunk; the last one may have fewer.
     pub chunk: usize,
     /// The file whose bytes they are: then no ledger knows it, and it has no copies.
-    pub mapped: Option<Mapped>,
+    pub mapped: Option<Box<Mapped>>,
     pub lease: Lease,
     pub best: AtomicPtr<u8>,
     pub freed: AtomicBool,
@@ -42,46 +43,62 @@ pub(super) struct Body {
     /// Copies that were begun beside somebody who reads, and so have a lease as those do, and those of them that have ended:
     /// odd while one is under way. Changed under the manager's lock, before such a lease is taken and after it is given back.
     beside: AtomicUsize,
+    /// Told when a motion has ended, under the manager's lock: listened to by tasks only. There once one listened.
+    changed: OnceLock<Box<Notify>>,
+}
+
+/// What a buffer with a name has more.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub name: String,
+    /// Its number in the store.
+    pub object: u64,
     /// Held by who makes it durable, or removes it: a later state is never followed by an earlier one.
     pub keeping: async_lock::Mutex<()>,
     /// The tier that keeps what is durable of it, once there may be something.
     pub keeper: OnceLock<Tier>,
-    /// Told when a motion has ended, under the manager's lock: listened to by tasks only.
-    pub changed: Notify,
 }
 
 /// What there is of a buffer in file tiers: a piece for each chunk, of some version.
 pub(super) type Pieces = Vec<Option<(Arc<Piece>, u64)>>;
 
+/// Of each chunk; most buffers have one.
+pub(super) type Versions = SmallVec<[u64; 2]>;
+
+/// What a tier has of a buffer.
+#[derive(Debug)]
+pub(super) enum Copied {
+    Memory(Block),
+    Device(Arc<There>),
+    Pieces(Pieces),
+}
+
 /// Its copies, by tier.
 #[derive(Debug)]
 pub(super) struct Copies {
-    pub memory: [Option<Block>; TIERS as usize],
-    pub devices: [Option<Arc<There>>; TIERS as usize],
-    pub pieces: [Option<Pieces>; TIERS as usize],
+    /// One in each of some tiers: mostly in one.
+    copies: SmallVec<[(Tier, Copied); 1]>,
     /// Of each chunk.
-    pub versions: Vec<u64>,
+    pub versions: Versions,
     /// What the log has: versions of chunks. `None`: nothing of it.
-    pub durable: Option<Vec<u64>>,
+    pub durable: Option<Box<Versions>>,
     latest: u64,
 }
 
 impl Body {
     /// A buffer of which nothing is anywhere.
     pub(super) fn new(id: Id, bytes: u64, chunk: usize, name: Option<(String, u64)>) -> Self {
-        let chunks = bytes.div_ceil(chunk as u64) as usize;
-        let copies = Copies {
-            memory: Default::default(),
-            devices: Default::default(),
-            pieces: Default::default(),
-            versions: vec![0; chunks],
-            durable: None,
-            latest: 0,
+        let named = |(name, object)| {
+            let (keeping, keeper) = (async_lock::Mutex::new(()), OnceLock::new());
+            Box::new(Named { name, object, keeping, keeper })
         };
+        let chunks = bytes.div_ceil(chunk as u64) as usize;
+        let copies =
+            Copies { copies: SmallVec::new(), versions: SmallVec::from_elem(0, chunks), durable: None, latest: 0 };
         Self {
             id,
             bytes,
-            name,
+            named: name.map(named),
             chunk,
             mapped: None,
             lease: Lease::closed(),
@@ -92,9 +109,7 @@ impl Body {
             begun: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
             beside: AtomicUsize::new(0),
-            keeping: async_lock::Mutex::new(()),
-            keeper: OnceLock::new(),
-            changed: Notify::new(),
+            changed: OnceLock::new(),
         }
     }
 
@@ -117,8 +132,8 @@ impl Body {
     /// Lets leases in to the newest bytes in a tier of memory, or else on a device, where they are there. The word is closed.
     pub(super) fn open(&self, memory: Option<Tier>, device: Option<Tier>) {
         let copies = self.copies();
-        let start = memory.and_then(|tier| copies.memory[usize::from(tier)].as_ref()).map(Block::pointer);
-        let there = device.is_some_and(|tier| copies.devices[usize::from(tier)].is_some());
+        let start = memory.and_then(|tier| copies.memory(tier)).map(Block::pointer);
+        let there = device.is_some_and(|tier| copies.device(tier).is_some());
         if start.is_some() || there {
             // A shared lease may be held, of who reads on a device: its holder may see the bytes behind the address.
             self.best.store(start.unwrap_or(std::ptr::null_mut()), Ordering::Release);
@@ -194,10 +209,27 @@ impl Body {
         since % 2 == 1 || self.copies_beside() != since
     }
 
+    /// Listens for the end of a motion.
+    pub(super) fn changed(&self) -> &Notify {
+        self.changed.get_or_init(Box::default)
+    }
+
+    /// A motion has ended. Who listens looked under the manager's lock since, or sees what comes after this.
+    pub(super) fn has_changed(&self) {
+        if let Some(changed) = self.changed.get() {
+            changed.notify();
+        }
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.named.as_ref().map(|named| named.name.as_str())
+    }
+
     /// Waits until none is.
     pub(super) async fn copy_over(&self) {
         // Listened for before looking, so that nothing is missed.
-        let changed = self.changed.listen();
+        let changed = self.changed().listen();
         if self.is_copied() {
             changed.await;
         }
@@ -209,6 +241,44 @@ impl Body {
 }
 
 impl Copies {
+    fn get(&self, tier: Tier) -> Option<&Copied> {
+        self.copies.iter().find(|(at, _)| *at == tier).map(|(_, copied)| copied)
+    }
+
+    pub(super) fn memory(&self, tier: Tier) -> Option<&Block> {
+        if let Some(Copied::Memory(block)) = self.get(tier) { Some(block) } else { None }
+    }
+
+    pub(super) fn device(&self, tier: Tier) -> Option<&Arc<There>> {
+        if let Some(Copied::Device(there)) = self.get(tier) { Some(there) } else { None }
+    }
+
+    pub(super) fn pieces(&self, tier: Tier) -> Option<&Pieces> {
+        if let Some(Copied::Pieces(pieces)) = self.get(tier) { Some(pieces) } else { None }
+    }
+
+    /// A piece of a copy in files that is there.
+    pub(super) fn put_piece(&mut self, tier: Tier, chunk: usize, piece: &Arc<Piece>) {
+        let version = self.versions[chunk];
+        if let Some((_, Copied::Pieces(pieces))) = self.copies.iter_mut().find(|(at, _)| *at == tier) {
+            pieces[chunk] = Some((Arc::clone(piece), version));
+        }
+    }
+
+    pub(super) fn put(&mut self, tier: Tier, copied: Copied) {
+        drop(self.take(tier));
+        self.copies.push((tier, copied));
+    }
+
+    pub(super) fn take(&mut self, tier: Tier) -> Option<Copied> {
+        let at = self.copies.iter().position(|(at, _)| *at == tier)?;
+        Some(self.copies.swap_remove(at).1)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.copies.clear();
+    }
+
     /// Whether nobody has written anything yet: all is zeros.
     pub(super) fn is_untouched(&self) -> bool {
         self.latest == 0

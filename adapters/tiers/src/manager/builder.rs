@@ -14,7 +14,7 @@ use std::time::Duration;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 use terrace_device::Device;
-use terrace_file::{ALIGN, Directory, Disk, EngineKind, Frames, Join, Store, StoreOptions, Tasks, Worker};
+use terrace_file::{ALIGN, Directory, Disk, EngineKind, Frames, Join, Notify, Store, StoreOptions, Tasks, Worker};
 use terrace_guard::{Kept, Process};
 
 /// What a program does with its buffers, mostly.
@@ -268,7 +268,7 @@ impl Builder {
         if capacity > 0 {
             let (device, place) = match joint {
                 Some(gpu) => (format!("cpu and {}", gpu.name()), Place::Joint(gpu)),
-                None => ("cpu".into(), Place::Memory(frames(capacity)?)),
+                None => ("cpu".into(), Place::Memory(frames(capacity, Frames::spread)?)),
             };
             made.push(Made { place, kind: Some(detect::TierKind::Cpu), device, capacity });
         }
@@ -276,7 +276,7 @@ impl Builder {
     }
 
     async fn make(self, chunk: usize, files: Vec<Files>, worker: Option<Worker>) -> Result<Manager, Error> {
-        let frames = frames(chunk as u64 * STAGE as u64 + LOG * files.len() as u64)?;
+        let frames = frames(chunk as u64 * STAGE as u64 + LOG * files.len() as u64, Frames::new)?;
         let mut places = self.addressed()?;
         // Of one that was durable before.
         let mut most_of_chunk = (chunk * STAGE) as u64;
@@ -289,7 +289,7 @@ impl Builder {
             let store = Store::open(disk, &self.tasks, &frames, options).await?;
             places.push(Made { place: Place::File(store), kind, device, capacity: room(&options) });
         }
-        let spec = |made: &Made| TierSpec { kind: made.place.kind(), capacity: made.capacity };
+        let spec = |made: &Made| TierSpec { kind: made.place.kind(), capacity: made.capacity, unit: made.place.unit() };
         let most = places.iter().map(|made| made.capacity).collect();
         let mut settings = Settings::new(places.iter().map(spec).collect());
         settings.policy = self.policy;
@@ -308,6 +308,7 @@ impl Builder {
             over_cap: AtomicBool::new(false),
             on_pressure: self.on_pressure,
             leasing: Arc::default(),
+            moved: Notify::new(),
             process: Process::current(),
             _worker: worker,
             upkeep: OnceLock::new(),
@@ -322,9 +323,9 @@ impl Builder {
     }
 }
 
-fn frames(bytes: u64) -> Result<Frames, Error> {
+fn frames(bytes: u64, made: fn(usize) -> std::io::Result<Frames>) -> Result<Frames, Error> {
     let bytes = usize::try_from(bytes).map_err(|_| Error::BadSetting("more memory than there are addresses"))?;
-    Frames::new(bytes).map_err(|error| Error::Memory(error.kind()))
+    made(bytes).map_err(|error| Error::Memory(error.kind()))
 }
 
 /// Bytes of buffers that a store takes: seven eighths of its slabs. The rest is for versions that are durable while newer ones

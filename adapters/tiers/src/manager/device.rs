@@ -216,7 +216,7 @@ impl Shared {
         let Some(tier) = tiers.iter().copied().find(|tier| residence.valid(*tier)) else { return Ok(None) };
         let lent = Mutex::default();
         if self.kind(tier) == TierKind::Device {
-            let there = body.copies().devices[usize::from(tier)].clone();
+            let there = body.copies().device(tier).cloned();
             let Some(there) = there else { return Ok(None) };
             there.check()?;
             let (address, home) = (there.address, there.stream.clone());
@@ -229,7 +229,7 @@ impl Shared {
 
     /// Has a buffer brought to one of these tiers, or waits until what is under way with it has ended.
     async fn bring_to_device(self: &Arc<Self>, body: &Arc<Body>, tiers: &[Tier]) -> Result<(), Error> {
-        let changed = body.changed.listen();
+        let changed = body.changed().listen();
         let seat = self.seat(body)?;
         if matches!(seat, Seat::Moving) {
             changed.await;

@@ -5,11 +5,11 @@
 //!
 //! What the store keeps of a buffer, as its object's meta data: version 1 | 0 | tenant 2 | chunk 4 | bytes 8 | name (UTF-8).
 
-use super::body::Body;
+use super::body::{Body, Named, Versions};
 use super::error::Error;
 use super::state::Asker;
 use super::{Options, Shared};
-use crate::ledger::{Event, Refusal, Rejected, Why};
+use crate::ledger::{Event, Refusal, Rejected, TierKind, Why};
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const HEADER: usize = 16;
 pub const NAME: usize = META - HEADER;
 
 /// What to commit, the versions of chunks that are durable then, and how often the buffer was written before.
-type Saved = (Vec<Change>, Vec<u64>, u64);
+type Saved = (Vec<Change>, Versions, u64);
 
 /// What comes of a wish.
 type Outcome = oneshot::Receiver<Result<bool, Error>>;
@@ -123,19 +123,20 @@ impl Shared {
     ///
     /// # Errors
     /// [`Error::NoTier`].
-    fn keeper(&self, body: &Body, name: &str) -> Result<(Tier, &Store), Error> {
-        let kept = body.keeper.get().copied().or_else(|| self.state().ghosts.tier(name));
+    fn keeper(&self, named: &Named) -> Result<(Tier, &Store), Error> {
+        let kept = named.keeper.get().copied().or_else(|| self.state().ghosts.tier(&named.name));
         let tier = kept.or_else(|| self.tiers().find(|tier| self.store(*tier).is_ok()));
-        let tier = *body.keeper.get_or_init(|| tier.unwrap_or_default());
+        let tier = *named.keeper.get_or_init(|| tier.unwrap_or_default());
         Ok((tier, self.store(tier)?))
     }
 
     /// Makes the bytes of a buffer durable.
     pub(super) async fn sync(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
         body.is_own()?;
-        let (name, object) = body.name.as_ref().ok_or(Error::Unnamed)?;
-        let _keeping = body.keeping.lock().await;
-        let (tier, store) = self.keeper(body, name)?;
+        let named = body.named.as_ref().ok_or(Error::Unnamed)?;
+        let (name, object) = (&named.name, &named.object);
+        let _keeping = named.keeping.lock().await;
+        let (tier, store) = self.keeper(named)?;
         let (changes, versions, written) = loop {
             // Not while it is written in files.
             self.until(body, || Ok((!self.state().busy.contains(&body.id)).then_some(()))).await?;
@@ -148,7 +149,7 @@ impl Shared {
         store.commit(changes).await?;
         let mut state = self.state();
         state.ghosts.removed(name, &ghosts);
-        body.copies().durable = Some(versions);
+        body.copies().durable = Some(Box::new(versions));
         // Written meanwhile: what is durable is older than the copy.
         if state.ledger.view(body.id).is_ok_and(|view| view.version == written) {
             let _ = state.handle(self, Event::Synced { id: body.id, tier });
@@ -165,7 +166,7 @@ impl Shared {
             return Ok(None);
         }
         let copies = body.copies();
-        let Some(pieces) = &copies.pieces[usize::from(tier)] else { return Ok(None) };
+        let Some(pieces) = copies.pieces(tier) else { return Ok(None) };
         let mut changes = Vec::new();
         if copies.durable.is_none() {
             changes.extend(state.ghosts.removals(name));
@@ -258,16 +259,14 @@ impl Shared {
         let ticket = state.ticket(asker);
         state.handle(self, Event::Adopt { ticket, bytes: meta.bytes, tenant, tier })?;
         let body = outcome.try_recv().ok().flatten().ok_or(Error::NoRoom { tier })??;
-        let _ = body.keeper.set(tier);
+        let _ = body.named.as_ref().map(|named| named.keeper.set(tier));
         let mut copies = body.copies();
-        let Some(mut pieces) = copies.pieces[usize::from(tier)].take() else { return Err(Error::NoRoom { tier }) };
         for (part, piece) in &object.parts {
             let chunk = *part as usize;
             copies.wrote(chunk..chunk + 1);
-            pieces[chunk] = Some((Arc::clone(piece), copies.versions[chunk]));
+            copies.put_piece(tier, chunk, piece);
         }
-        copies.pieces[usize::from(tier)] = Some(pieces);
-        copies.durable = Some(copies.versions.clone());
+        copies.durable = Some(Box::new(copies.versions.clone()));
         drop(copies);
         state.handle(self, Event::Synced { id: body.id, tier })?;
         self.unlock(state);
@@ -276,17 +275,21 @@ impl Shared {
 
     /// Frees a buffer for good.
     pub(super) async fn remove(self: &Arc<Self>, body: &Body) -> Result<(), Error> {
-        let _keeping = body.keeping.lock().await;
+        let named = body.named.as_ref();
+        let _keeping = match named {
+            Some(named) => Some(named.keeping.lock().await),
+            None => None,
+        };
         // Without files nothing is durable.
-        let keeper = body.name.as_ref().and_then(|(name, _)| self.keeper(body, name).ok());
+        let keeper = named.and_then(|named| self.keeper(named).ok());
         loop {
-            let (ended, copies, changed) = (body.ended(), body.copies_beside(), body.changed.listen());
+            let (ended, copies, changed) = (body.ended(), body.copies_beside(), body.changed().listen());
             let freed = {
                 let mut state = self.state();
                 // Being made, or written in files. Looked at first: who tries and is refused tells those who listen, as this does.
                 let freed = if state.busy.contains(&body.id) { None } else { Some(state.free(self, body)) };
-                if let (Some(Ok(())), Some((name, object)), Some((tier, _))) = (freed, &body.name, keeper) {
-                    state.ghosts.add(name, tier, *object);
+                if let (Some(Ok(())), Some(named), Some((tier, _))) = (freed, named, keeper) {
+                    state.ghosts.add(&named.name, tier, named.object);
                 }
                 self.unlock(state);
                 freed
@@ -300,7 +303,7 @@ impl Shared {
         }
         // A copy that was under way ends first: then the name is free.
         self.until(body, || Ok(body.is_freed().then_some(()))).await?;
-        let (Some((name, _)), Some((_, store))) = (&body.name, keeper) else { return Ok(()) };
+        let (Some(Named { name, .. }), Some((_, store))) = (named.map(Box::as_ref), keeper) else { return Ok(()) };
         let changes: Vec<Change> = self.state().ghosts.removals(name).collect();
         let ghosts = removed(&changes);
         store.commit(changes).await?;
@@ -308,15 +311,21 @@ impl Shared {
         Ok(())
     }
 
-    /// A new buffer. A device that has less than was thought rests then, and the next tier is asked.
+    /// A new buffer. A tier that has less than was thought rests then, or is smaller, and the next one is asked.
     pub(super) async fn allocate(self: &Arc<Self>, bytes: u64, options: Options) -> Result<Arc<Body>, Error> {
-        for _ in self.tiers().filter(|tier| self.gpu(*tier).is_some()) {
-            match self.allocate_once(bytes, options.clone()).await {
-                Err(Error::Device(_) | Error::Memory(_)) => {}
+        let (mut short, mut others) = (None, self.tiers().filter(|tier| self.kind(*tier) != TierKind::File));
+        loop {
+            let answered = self.allocate_once(bytes, options.clone()).await;
+            match answered {
+                Err(Error::Device(_) | Error::Memory(_)) if others.next().is_some() => {}
+                Err(error @ Error::NoRoom { .. }) if others.next().is_some() => short = Some(error),
+                // Not more than a tier may hold, but more than it has room for in one piece.
+                Err(refused @ Error::Refused(Refusal { why: Why::TooLarge | Why::NoRoom, .. })) => {
+                    return Err(short.unwrap_or(refused));
+                }
                 answered => return answered,
             }
         }
-        self.allocate_once(bytes, options).await
     }
 
     async fn allocate_once(self: &Arc<Self>, bytes: u64, options: Options) -> Result<Arc<Body>, Error> {
@@ -328,6 +337,9 @@ impl Shared {
         let (told, outcome) = oneshot::channel();
         let ticket = {
             let mut state = self.state();
+            if !state.has_description(self) {
+                return Err(Error::TooMany { buffers: state.bodies.len() });
+            }
             let name = match name {
                 Some(name) => Some(state.claim_name(name)?),
                 None => None,
@@ -336,7 +348,7 @@ impl Shared {
             let ticket = state.ticket(asker);
             if let Err(rejected) = state.handle(self, Event::Allocate { ticket, bytes, tenant, wait, hint }) {
                 state.askers.remove(&ticket);
-                state.forget_name(&name);
+                state.forget_name(name.as_ref().map(|(name, _)| name.as_str()));
                 return Err(rejected.into());
             }
             self.unlock(state);

@@ -22,6 +22,12 @@ pub enum Error {
     Setup(SetupError),
     /// The system has no memory for it.
     Memory(std::io::ErrorKind),
+    /// So many buffers are there that what describes them fills the tier of memory, wherever their bytes are: free some, or
+    /// raise [`memory`](super::Builder::memory).
+    TooMany {
+        /// How many there are.
+        buffers: usize,
+    },
     /// The buffer was freed.
     Freed,
     /// The buffer is another manager's.
@@ -130,6 +136,10 @@ impl fmt::Display for Error {
             Self::Device(error) => error.fmt(f),
             Self::Setup(error) => error.fmt(f),
             Self::Memory(kind) => write!(f, "the system gives no memory for the buffer: {kind}"),
+            Self::TooMany { buffers } => write!(
+                f,
+                "{buffers} buffers: what describes them fills the memory of the manager; free some, or raise `memory`"
+            ),
             Self::Freed => write!(f, "the buffer was freed"),
             Self::OtherManager => write!(f, "the buffer is another manager's: ask the one that allocated it"),
             Self::Leased => write!(f, "a lease of the buffer is held that excludes this: give it back first"),

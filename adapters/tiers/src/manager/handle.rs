@@ -48,7 +48,7 @@ pub(super) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.body.name.is_none() {
+        if self.body.named.is_none() {
             let mut state = self.shared.state();
             // Refused when it was freed already. A user's lease cannot be held: it borrows a handle. A copy ends first.
             let _ = state.handle(&self.shared, Event::Free { id: self.body.id });
@@ -70,7 +70,7 @@ impl Buffer {
 
     /// What it is called.
     pub fn name(&self) -> Option<&str> {
-        self.handle.body.name.as_ref().map(|(name, _)| name.as_str())
+        self.handle.body.name()
     }
 
     /// Copies bytes out of it.

@@ -171,7 +171,7 @@ impl Buffer {
 impl Shared {
     /// Has a buffer brought into memory, or waits until what is under way with it has ended.
     pub(super) async fn raise_up(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
-        let changed = body.changed.listen();
+        let changed = body.changed().listen();
         match self.seat(body)? {
             Seat::Memory => Ok(()),
             Seat::Moving => {

@@ -49,7 +49,7 @@ impl Body {
         let bytes = file.len();
         let mut body = Self::new(Id::NONE, bytes as u64, bytes.max(1), None);
         (body.best, body.lease) = (AtomicPtr::new(file.as_ptr().cast_mut()), Lease::open());
-        body.mapped = Some(file);
+        body.mapped = Some(Box::new(file));
         body
     }
 

@@ -36,6 +36,7 @@ mod handle;
 mod hold;
 mod lease;
 mod mapped;
+mod memory;
 mod motion;
 mod state;
 mod upkeep;
@@ -63,7 +64,7 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
-use terrace_file::{Frames, Join, Store, Tasks, Worker};
+use terrace_file::{Frames, Join, Notify, Store, Tasks, Worker};
 use terrace_guard::{Kept, Process, calm};
 use upkeep::Upkeep;
 
@@ -110,6 +111,8 @@ struct Shared {
     /// Whether calls have counted more than that: they take it off again.
     over_cap: AtomicBool,
     on_pressure: Option<OnPressure>,
+    /// Told when a copy or a drop has ended, under the lock: listened to by tasks only.
+    moved: Notify,
     /// Taken by who leases what others had evicted before.
     leasing: Arc<Alone>,
     state: Mutex<State>,
@@ -347,7 +350,8 @@ impl Manager {
     pub fn resize(&self, tier: Tier, capacity: u64) -> Result<(), Error> {
         self.shared.is_here()?;
         let mut state = self.shared.state();
-        let resized = state.handle(&self.shared, Event::Resize { tier, capacity });
+        let allowed = state.allowed(&self.shared, tier, capacity);
+        let resized = state.handle(&self.shared, Event::Resize { tier, capacity: allowed });
         if let Some(most) = state.most.get_mut(usize::from(tier)).filter(|_| resized.is_ok()) {
             *most = capacity;
         }

@@ -5,7 +5,7 @@
 //! Asks from below: stores, and frames to go through.
 
 use super::block::{Block, InPlace, Lent};
-use super::body::{Body, Pieces};
+use super::body::{Body, Copied, Pieces};
 use super::error::Error;
 use super::gpu::{Gpu, There};
 use super::window::Window;
@@ -19,17 +19,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_device::DeviceError;
-use terrace_file::{Frame, Frames, Store, StoreError};
+use terrace_file::{Frame, Store, StoreError};
 
 /// Chunks on their way at once: 8 of 1 MiB keep a disk of 7 GB/s busy for a millisecond.
 const CHUNKS: usize = 8;
-
-/// What a copy brings, to be put in under the lock.
-enum Brought {
-    Memory(Block),
-    Device(Arc<There>),
-    Pieces(Pieces),
-}
 
 /// Where a copy begins.
 #[derive(Clone)]
@@ -58,8 +51,10 @@ impl Shared {
             let mut state = shared.state();
             state.busy.remove(&body.id);
             let failed = made.is_err();
+            // Where there is no room the ledger knows.
+            let refused = failed && !matches!(made, Err(Error::NoRoom { .. }));
             let outcome = made.map(|brought| {
-                shared.put_in(&body, tier, brought);
+                body.copies().put(tier, brought);
                 state.ended(&shared, body.id);
                 Arc::clone(&body)
             });
@@ -68,7 +63,7 @@ impl Shared {
                 true => state.free(&shared, &body),
                 false => state.handle(&shared, Event::Released { id: body.id }),
             };
-            if failed {
+            if refused {
                 let _ = state.handle(&shared, Event::Refused { tier });
             }
             shared.unlock(state);
@@ -76,33 +71,44 @@ impl Shared {
     }
 
     /// A copy of a buffer that nobody wrote.
-    async fn zeros(&self, body: &Body, tier: Tier) -> Result<Brought, Error> {
+    async fn zeros(self: &Arc<Self>, body: &Body, tier: Tier) -> Result<Copied, Error> {
         if let Some(Place::Device(gpu)) = self.place(tier) {
             let there = gpu.take(body.bytes, &self.tasks)?;
             there.zero().await?;
-            return Ok(Brought::Device(there));
+            return Ok(Copied::Device(there));
         }
-        let block = self.block(tier, body.bytes)?;
+        let block = self.block(tier, body.bytes).await?;
         let window = block.window();
         // SAFETY: the block was just taken, and is nobody else's.
         unsafe { window.zero(0, body.bytes as usize) };
-        Ok(Brought::Memory(block))
+        Ok(Copied::Memory(block))
     }
 
-    /// Memory in a tier. The ledger has counted it: should the tier's own memory be in pieces, it is taken beside it.
-    fn block(&self, tier: Tier, bytes: u64) -> Result<Block, Error> {
-        let memory = |kind| Error::Memory(kind);
+    /// Memory in a tier, which the ledger has counted. Where what is free is in pieces, buffers leave until it fits.
+    async fn block(self: &Arc<Self>, tier: Tier, bytes: u64) -> Result<Block, Error> {
         let frames = match self.place(tier) {
             Some(Place::Memory(frames)) => frames,
-            Some(Place::Joint(gpu)) => return gpu.pinned(bytes).map(Block::Pinned),
+            Some(Place::Joint(gpu)) => return gpu.pinned(bytes).map(|block| Block::Pinned(Box::new(block))),
             _ => return Err(Error::NoTier("in memory")),
         };
-        let bytes = usize::try_from(bytes).map_err(|_| memory(ErrorKind::OutOfMemory))?;
-        if let Ok(frame) = frames.take(bytes) {
+        let len = usize::try_from(bytes).map_err(|_| Error::Memory(ErrorKind::OutOfMemory))?;
+        if let Ok(frame) = frames.take_packed(len) {
             return Ok(Block::Frame(frame));
         }
-        let own = Frames::new(bytes).map_err(|error| memory(error.kind()))?;
-        own.take(bytes).map(Block::Frame).map_err(|_| memory(ErrorKind::OutOfMemory))
+        loop {
+            // Listened for before looking, so that nothing is missed.
+            let moved = self.moved.listen();
+            if let Ok(frame) = frames.take_packed(len) {
+                self.cleared(tier);
+                return Ok(Block::Frame(frame));
+            }
+            if !self.clear(tier, bytes) {
+                // From now on it is known how much there really is.
+                self.settle_memory();
+                return Err(Error::NoRoom { tier });
+            }
+            moved.await;
+        }
     }
 
     /// Copies a buffer whose word is closed, or shared for the copy.
@@ -113,7 +119,7 @@ impl Shared {
             let outcome = match &brought {
                 Ok(_) => Outcome::Done,
                 // Nothing is wrong with the target.
-                Err(Error::Freed) => Outcome::Busy,
+                Err(Error::Freed | Error::NoRoom { .. }) => Outcome::Busy,
                 // Where it came from: the target need not rest for that.
                 Err(Error::Device(_)) if shared.gpu(to).is_none() => Outcome::Unread,
                 Err(Error::Store(_)) if shared.kind(to) != TierKind::File => Outcome::Unread,
@@ -123,7 +129,7 @@ impl Shared {
             };
             let mut state = shared.state();
             match brought {
-                Ok(brought) => shared.put_in(&body, to, brought),
+                Ok(brought) => body.copies().put(to, brought),
                 // Who waits for it learns why, instead of waiting until it is tried again.
                 Err(error) => state.settled(body.id, &Err(error)),
             }
@@ -132,21 +138,12 @@ impl Shared {
         }));
     }
 
-    fn put_in(&self, body: &Body, tier: Tier, brought: Brought) {
-        let (mut copies, index) = (body.copies(), usize::from(tier));
-        match brought {
-            Brought::Memory(block) => copies.memory[index] = Some(block),
-            Brought::Device(there) => copies.devices[index] = Some(there),
-            Brought::Pieces(pieces) => copies.pieces[index] = Some(pieces),
-        }
-    }
-
-    async fn bring(self: &Arc<Self>, body: &Arc<Body>, from: Tier, to: Tier) -> Result<Brought, Error> {
+    async fn bring(self: &Arc<Self>, body: &Arc<Body>, from: Tier, to: Tier) -> Result<Copied, Error> {
         let source = self.source(body, from)?;
         match self.place(to) {
-            Some(Place::Memory(_) | Place::Joint(_)) => self.to_memory(body, source, to).await.map(Brought::Memory),
-            Some(Place::Device(gpu)) => self.to_device(body, source, (gpu, to)).await.map(Brought::Device),
-            Some(Place::File(store)) => self.to_files(body, source, (store, to)).await.map(Brought::Pieces),
+            Some(Place::Memory(_) | Place::Joint(_)) => self.to_memory(body, source, to).await.map(Copied::Memory),
+            Some(Place::Device(gpu)) => self.to_device(body, source, (gpu, to)).await.map(Copied::Device),
+            Some(Place::File(store)) => self.to_files(body, source, (store, to)).await.map(Copied::Pieces),
             None => Err(Error::NoTier("to copy to")),
         }
     }
@@ -158,21 +155,24 @@ impl Shared {
             TierKind::Device => self.newest(&residence, TierKind::Memory).unwrap_or(from),
             _ => from,
         };
-        let (copies, index) = (body.copies(), usize::from(from));
-        if let Some(block) = &copies.memory[index] {
+        let copies = body.copies();
+        if let Some(block) = copies.memory(from) {
             return Ok(Source::Memory(block.window()));
         }
-        if let Some(there) = &copies.devices[index] {
+        if let Some(there) = copies.device(from) {
             return Ok(Source::Device(Arc::clone(there)));
         }
-        let pieces = copies.pieces[index].clone().ok_or(Error::NoTier("to copy from"))?;
+        let pieces = copies.pieces(from).cloned().ok_or(Error::NoTier("to copy from"))?;
         Ok(Source::Pieces(Arc::new(pieces), self.store(from)?.clone()))
     }
 
     /// To memory. What the tier has of older bytes is written over.
     async fn to_memory(self: &Arc<Self>, body: &Arc<Body>, source: Source, to: Tier) -> Result<Block, Error> {
-        let old = body.copies().memory[usize::from(to)].take();
-        let block = old.map_or_else(|| self.block(to, body.bytes), Ok)?;
+        let old = body.copies().take(to);
+        let block = match old {
+            Some(Copied::Memory(block)) => block,
+            _ => self.block(to, body.bytes).await?,
+        };
         let window = block.window();
         if body.copies().is_untouched() {
             // SAFETY: the block is this copy's alone until it has ended.
@@ -203,8 +203,11 @@ impl Shared {
         source: Source,
         (gpu, to): (&Gpu, Tier),
     ) -> Result<Arc<There>, Error> {
-        let old = body.copies().devices[usize::from(to)].take();
-        let there = old.map_or_else(|| gpu.take(body.bytes, &self.tasks), Ok)?;
+        let old = body.copies().take(to);
+        let there = match old {
+            Some(Copied::Device(there)) => there,
+            _ => gpu.take(body.bytes, &self.tasks)?,
+        };
         if body.copies().is_untouched() {
             there.zero().await?;
             return Ok(there);
@@ -237,7 +240,7 @@ impl Shared {
     ) -> Result<Pieces, Error> {
         let (versions, old) = {
             let copies = body.copies();
-            (copies.versions.clone(), copies.pieces[usize::from(to)].clone())
+            (copies.versions.clone(), copies.pieces(to).cloned())
         };
         let chunks = versions.into_iter().enumerate().map(|(chunk, version)| {
             let kept = old.as_ref().and_then(|old| old[chunk].clone()).filter(|(_, has)| *has == version);

@@ -8,7 +8,7 @@
 //! in files. The ledger is told that they are leased.
 
 use super::Shared;
-use super::body::Body;
+use super::body::{Body, Copied};
 use super::durable::{Ghosts, NAME};
 use super::error::Error;
 use super::words::Moves;
@@ -58,6 +58,11 @@ pub(super) struct State {
     pub moves: Moves,
     /// Bytes that each tier may have at most.
     pub most: Vec<u64>,
+    /// What describes buffers, as far as memory's capacity follows it.
+    pub described: u64,
+    /// What lies unused between buffers in memory, as far as its capacity follows that; and whether that is to be looked at.
+    pub unused: u64,
+    pub crowded: bool,
 }
 
 impl State {
@@ -80,6 +85,9 @@ impl State {
             levels: Vec::new(),
             moves: Moves::default(),
             most,
+            described: 0,
+            unused: 0,
+            crowded: false,
         }
     }
 
@@ -110,7 +118,9 @@ impl State {
             if let Event::Moved { id, .. } | Event::Dropped { id, .. } = event {
                 self.moves.count(&event, self.bodies.get(&id).map_or(0, |body| body.bytes));
                 self.ended(shared, id);
+                shared.moved.notify();
             }
+            events.extend(self.describe(shared));
         }
         first.unwrap_or(Ok(()))
     }
@@ -121,7 +131,7 @@ impl State {
             Action::Grant { ticket, id, tier, .. } => self.grant(shared, ticket, id, tier),
             Action::Refuse { ticket, error } => {
                 let asker = self.askers.remove(&ticket)?;
-                self.forget_name(&asker.name);
+                self.forget_name(asker.name.as_ref().map(|(name, _)| name.as_str()));
                 let _ = asker.told.send(Err(Error::Refused(error)));
                 None
             }
@@ -152,13 +162,13 @@ impl State {
         let bytes = self.ledger.view(id).map_or(0, |view| view.bytes);
         let Some(asker) = self.askers.remove(&ticket) else { return Some(Event::Free { id }) };
         let body = Arc::new(Body::new(id, bytes, asker.chunk, asker.name));
-        if let Some((name, _)) = &body.name {
-            self.names.insert(name.clone(), Some(id));
+        if let Some(name) = body.name() {
+            self.names.insert(name.into(), Some(id));
         }
         self.bodies.insert(id, Arc::clone(&body));
         match shared.kind(tier) {
             TierKind::File => {
-                body.copies().pieces[usize::from(tier)] = Some(vec![None; body.chunks(0, bytes).len()]);
+                body.copies().put(tier, Copied::Pieces(vec![None; body.chunks(0, bytes).len()]));
                 // Nobody waits any more: it is freed.
                 asker.told.send(Ok(body)).err().map(|_| Event::Free { id })
             }
@@ -258,7 +268,7 @@ impl State {
         }
         let newest = |kind| shared.newest(&view.residence, kind);
         body.open(newest(TierKind::Memory), newest(TierKind::Device));
-        body.changed.notify();
+        body.has_changed();
     }
 
     /// Gives up a copy. False: it is in use.
@@ -268,8 +278,7 @@ impl State {
             return false;
         }
         let mut copies = body.copies();
-        let index = usize::from(tier);
-        drop((copies.memory[index].take(), copies.devices[index].take(), copies.pieces[index].take()));
+        drop(copies.take(tier));
         drop(copies);
         body.best.store(std::ptr::null_mut(), Ordering::Relaxed);
         true
@@ -281,12 +290,12 @@ impl State {
         self.close(&body);
         body.freed.store(true, Ordering::Release);
         let mut copies = body.copies();
-        (copies.memory, copies.devices, copies.pieces) = Default::default();
+        copies.clear();
         drop(copies);
         self.busy.remove(&id);
-        self.forget_name(&body.name);
+        self.forget_name(body.name());
         self.settled(id, &Err(Error::Freed));
-        body.changed.notify();
+        body.has_changed();
     }
 
     /// Takes a name, and a number in the store for it.
@@ -305,8 +314,8 @@ impl State {
         Ok((name, self.next_object - 1))
     }
 
-    pub(super) fn forget_name(&mut self, name: &Option<(String, u64)>) {
-        if let Some((name, _)) = name {
+    pub(super) fn forget_name(&mut self, name: Option<&str>) {
+        if let Some(name) = name {
             self.names.remove(name);
         }
     }

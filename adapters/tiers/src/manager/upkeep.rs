@@ -49,6 +49,7 @@ impl Shared {
         state.ticks += 1;
         let tidy = state.ticks.is_multiple_of(TIDY);
         self.unlock(state);
+        self.settle_memory();
         if tidy {
             self.follow();
             // What could not be done is tried again next time.
@@ -67,7 +68,7 @@ impl Shared {
             let mut state = self.state();
             let Some(view) = state.ledger.tier(tier) else { continue };
             let most = state.most[usize::from(tier)];
-            let capacity = (view.used + free + kept).saturating_sub(most / SPARE).min(most);
+            let capacity = (view.used + free + kept).saturating_sub(most / SPARE).min(state.allowed(self, tier, most));
             // Not for a few bytes.
             if capacity.abs_diff(view.capacity) > most / 64 {
                 let _ = state.handle(self, Event::Resize { tier, capacity });

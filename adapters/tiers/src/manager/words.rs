@@ -99,7 +99,7 @@ impl Manager {
         let listed = |body: &Arc<Body>| {
             let view = state.ledger.view(body.id).ok()?;
             Some(Listed {
-                name: body.name.as_ref().map(|(name, _)| name.clone()),
+                name: body.name().map(Into::into),
                 file: None,
                 bytes: body.bytes,
                 tier: view.residence.best(),

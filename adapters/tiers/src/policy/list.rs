@@ -24,6 +24,9 @@ struct Node {
     asked: u32,
 }
 
+/// Bytes of a policy for each member.
+pub(crate) const NODE: usize = size_of::<Node>();
+
 const EMPTY: Node = Node { newer: NONE, older: NONE, bytes: 0, list: NOWHERE, uses: 0, asked: 0 };
 
 #[derive(Clone, Copy, Debug)]

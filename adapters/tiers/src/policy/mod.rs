@@ -18,6 +18,7 @@
 //! need for cache eviction", SOSP 2023.
 
 mod list;
+pub(crate) use list::NODE;
 mod lru;
 mod s3fifo;
 mod sieve;

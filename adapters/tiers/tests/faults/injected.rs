@@ -21,8 +21,9 @@ fn injected(test: &str, what: &str) -> bool {
     true
 }
 
+/// Which of an engine's threads syncs first is chance: it may be refused while it is built, too.
 fn by_threads(path: &Path) -> Manager {
-    builder(path, CAP).engine(EngineKind::Threads).build().expect("it is built")
+    in_the_end(|| builder(path, CAP).engine(EngineKind::Threads).build())
 }
 
 #[test]
@@ -66,6 +67,36 @@ fn a_write_that_finds_no_room_is_made_good_elsewhere_or_told() {
         return;
     };
     sometimes(&path, Reason::Full);
+}
+
+/// Of each thread's calls, every second is interrupted by a signal, as on network file systems.
+#[test]
+fn what_a_signal_interrupts_is_called_again() {
+    let test = "injected::what_a_signal_interrupts_is_called_again";
+    let Some(path) = given() else {
+        for call in ["pwrite64", "fdatasync", "fallocate"] {
+            if !injected(test, &format!("{call}:error=EINTR:when=1+2")) {
+                return;
+            }
+        }
+        return;
+    };
+    let first = builder(&path, CAP).engine(EngineKind::Threads).build().expect("it is built");
+    (0..10).for_each(|which| _ = keep(&first, which).expect("durable"));
+    drop(first);
+    let second = builder(&path, CAP).engine(EngineKind::Threads).build().expect("it is built");
+    (0..10).for_each(|which| holds(&second, which));
+}
+
+#[test]
+fn a_file_system_that_cannot_reserve_space_is_named_as_such() {
+    let test = "injected::a_file_system_that_cannot_reserve_space_is_named_as_such";
+    let Some(path) = given() else {
+        injected(test, "fallocate:error=EOPNOTSUPP");
+        return;
+    };
+    let refused = builder(&path, CAP).engine(EngineKind::Threads).build().map(drop).expect_err("it cannot");
+    assert!(refused.to_string().contains("cannot reserve space"), "{refused}");
 }
 
 /// Keeps buffers while calls fail now and then: each is durable, or not and why.

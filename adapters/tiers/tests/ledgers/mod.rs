@@ -10,6 +10,6 @@ use terrace_tiers::ledger::{Settings, TierKind, TierSpec};
 /// Tiers of such capacities: the first `memory` of them memory, the rest files.
 pub fn settings(memory: usize, capacities: &[u64]) -> Settings {
     let kind = |at: usize| if at < memory { TierKind::Memory } else { TierKind::File };
-    let specs = capacities.iter().enumerate().map(|(at, &capacity)| TierSpec { kind: kind(at), capacity });
+    let specs = capacities.iter().enumerate().map(|(at, &capacity)| TierSpec { kind: kind(at), capacity, unit: 1 });
     Settings::new(specs.collect())
 }

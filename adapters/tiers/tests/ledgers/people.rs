@@ -14,6 +14,7 @@ pub fn world(numbers: &mut Random) -> World {
         capacities[numbers.below(tiers as u64) as usize] = 0;
     }
     let mut settings = settings(1 + numbers.below(tiers as u64) as usize, &capacities);
+    settings.tiers.iter_mut().for_each(|tier| tier.unit = [1, 1, 7, 32][numbers.below(4) as usize]);
     settings.policy = [Kind::Lru, Kind::Sieve, Kind::S3Fifo][numbers.below(3) as usize];
     settings.tenants = (0..=numbers.below(3)).map(|_| share(numbers, &capacities)).collect();
     (settings.window, settings.budget, settings.rest) = (50, 20 + numbers.below(200), numbers.below(30));

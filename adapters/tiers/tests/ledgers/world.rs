@@ -37,6 +37,7 @@ pub struct Asked {
 pub struct World {
     pub ledger: Ledger,
     pub capacities: Vec<u64>,
+    units: Vec<u64>,
     shares: Vec<Share>,
     /// Version by buffer and tier; `None` while a copy is under way to new room.
     pub copies: BTreeMap<(Id, u8), Option<u64>>,
@@ -68,6 +69,7 @@ impl World {
         Self {
             policy: settings.policy,
             capacities: settings.tiers.iter().map(|tier| tier.capacity).collect(),
+            units: settings.tiers.iter().map(|tier| tier.unit).collect(),
             shares: settings.tenants.clone(),
             ledger: Ledger::new(settings).expect("sound settings"),
             copies: BTreeMap::new(),
@@ -251,7 +253,12 @@ impl World {
     }
 
     pub fn in_tier(&self, tier: u8) -> u64 {
-        self.copies.keys().filter(|(_, at)| *at == tier).map(|(id, _)| self.buffers[id].bytes).sum()
+        self.copies.keys().filter(|(_, at)| *at == tier).map(|(id, _)| self.held(tier, self.buffers[id].bytes)).sum()
+    }
+
+    /// What a copy of so many bytes takes.
+    fn held(&self, tier: u8, bytes: u64) -> u64 {
+        bytes.next_multiple_of(self.units[usize::from(tier)])
     }
 
     fn fits(&self, tier: u8) {
@@ -349,8 +356,9 @@ impl World {
                 let cap = self.shares[usize::from(asked.tenant)].caps[usize::from(tier)];
                 let own = |id: &Id| self.buffers[id].tenant == asked.tenant;
                 let copies = self.copies.keys().filter(|(id, at)| *at == tier && own(id));
-                let held: u64 = copies.map(|(id, _)| self.buffers[id].bytes).sum();
-                let fits = view.used + asked.bytes <= view.capacity && held + asked.bytes <= cap && !view.rests;
+                let held: u64 = copies.map(|(id, _)| self.held(tier, self.buffers[id].bytes)).sum();
+                let more = self.held(tier, asked.bytes);
+                let fits = view.used + more <= view.capacity && held + more <= cap && !view.rests;
                 assert!(!fits || !self.pending.is_empty(), "{asked:?} waits while tier {tier} has room");
             }
             return;

@@ -43,6 +43,18 @@ fn a_ring_is_closed_with_nothing_armed() {
 }
 
 #[test]
+fn a_request_that_a_signal_interrupted_is_put_on_the_ring_again() {
+    let slab = Arc::new(crate::Slab::open(std::path::Path::new("/dev/null")).expect("it opens"));
+    let request = |token| Request { token, op: Op::Sync, slab: Arc::clone(&slab), offset: 0, bytes: 0, frame: None };
+    let (shared, mut over) = (Shared::new(eventfd(0, EventfdFlags::CLOEXEC).expect("an event")), Vec::new());
+    shared.inbox().queue.push_back(request(1));
+    shared.ended(request(2), -rustix::io::Errno::INTR.raw_os_error(), &mut over);
+    shared.ended(request(3), -rustix::io::Errno::IO.raw_os_error(), &mut over);
+    let tokens: Vec<u64> = shared.inbox().queue.iter().map(|request| request.token).collect();
+    assert_eq!((tokens, over.len(), over[0].token), (vec![2, 1], 1, 3));
+}
+
+#[test]
 fn a_ring_that_the_kernel_refuses_ends_every_request_and_closes() {
     let sink = Arc::<Kept>::default();
     let test = "a_ring_that_the_kernel_refuses_ends_every_request_and_closes";

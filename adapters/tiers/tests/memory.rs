@@ -1,0 +1,156 @@
+//! `memory` is what the process takes: buffers of all sizes, and what describes them.
+
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use terrace_tests::Random;
+use terrace_tiers::{Buffer, Error, Manager};
+
+/// One test after the other: they look at the memory of the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Bytes of memory that this process has.
+fn resident() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").expect("Linux says");
+    let pages: u64 = statm.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a number");
+    pages * 4096
+}
+
+/// What a manager may take: a tenth more than it was told, and what bytes go through on their way to files.
+fn allowed(memory: u64) -> u64 {
+    memory + memory / 10 + (32 << 20)
+}
+
+#[test]
+fn small_buffers_share_pages_and_what_describes_them_counts() {
+    const MEMORY: u64 = 16 << 20;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = resident();
+    let manager = Manager::builder().memory(MEMORY).build().expect("it is built");
+    let mut buffers: Vec<Buffer> = Vec::new();
+    let full = loop {
+        match manager.allocate(100) {
+            Ok(buffer) => {
+                buffer.write(0, &(buffers.len() as u64).to_le_bytes()).expect("it is there");
+                buffers.push(buffer);
+            }
+            Err(error) => break error,
+        }
+    };
+    // 128 bytes and some 470 of description each.
+    assert!(buffers.len() > 25_000, "{} {full}", buffers.len());
+    let taken = resident() - before;
+    assert!(taken <= allowed(MEMORY), "{} KiB for {} buffers", taken >> 10, buffers.len());
+    let mut bytes = [0; 8];
+    for (at, buffer) in buffers.iter().enumerate() {
+        buffer.read(0, &mut bytes).expect("it is there");
+        assert_eq!(u64::from_le_bytes(bytes), at as u64);
+    }
+    drop(buffers);
+    assert_eq!(manager.tiers()[0].view.used, 0);
+    drop(manager.allocate(MEMORY - (1 << 20)).expect("memory is for bytes again"));
+}
+
+#[test]
+fn more_buffers_than_memory_describes_are_refused_whatever_files_hold() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().expect("a directory");
+    let builder = Manager::builder().memory(2 << 20).chunk(64 << 10).directory_of(directory.path(), 256 << 20);
+    let manager = builder.build().expect("it is built");
+    let mut buffers = Vec::new();
+    let full = loop {
+        match manager.allocate(1) {
+            Ok(buffer) => buffers.push(buffer),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full, Error::TooMany { buffers: buffers.len() });
+    assert!((2000..5000).contains(&buffers.len()), "{}", buffers.len());
+    buffers.pop();
+    drop(manager.allocate(1).expect("one is described"));
+}
+
+#[test]
+fn buffers_of_all_sizes_stay_within_memory() {
+    const MEMORY: u64 = 64 << 20;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (before, directory) = (resident(), tempfile::tempdir().expect("a directory"));
+    let builder = Manager::builder().memory(MEMORY).directory_of(directory.path(), 1 << 30);
+    let manager = builder.build().expect("it is built");
+    let (mut rng, mut buffers, mut worst) = (Random::new(3), Vec::<Buffer>::new(), 0);
+    for step in 0..3000 {
+        if buffers.len() < 60 && rng.below(2) == 0 {
+            let most = 1 << rng.below(23);
+            buffers.push(manager.allocate(1 + rng.below(most)).expect("files have room"));
+        } else if buffers.len() > 8 && rng.below(4) == 0 {
+            buffers.swap_remove(rng.below(buffers.len() as u64) as usize);
+        } else if !buffers.is_empty() {
+            let buffer = &buffers[rng.below(buffers.len() as u64) as usize];
+            // Refused where others are leased by copies, which ends.
+            if let Ok(mut lease) = buffer.lease_mut() {
+                let last = lease.len() - 1;
+                (lease[0], lease[last]) = (1, 1);
+            }
+        }
+        if step % 50 == 0 {
+            worst = worst.max(resident().saturating_sub(before));
+        }
+    }
+    assert!(worst <= allowed(MEMORY), "{} KiB", worst >> 10);
+}
+
+#[test]
+fn where_free_memory_is_in_pieces_buffers_leave_until_one_fits() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().expect("a directory");
+    let build = |files: bool| {
+        let builder = Manager::builder().memory(8 << 20).chunk(64 << 10).upkeep(Duration::ZERO);
+        let builder = if files { builder.directory_of(directory.path(), 256 << 20) } else { builder };
+        builder.build().expect("it is built")
+    };
+    // One small buffer is left in each page: most memory is free, and nothing larger fits.
+    let in_pieces = |manager: &Manager| {
+        let small = || manager.allocate(4000).expect("room");
+        let mut buffers: Vec<Option<Buffer>> = (0..1700).map(|_| Some(small())).collect();
+        for (at, buffer) in buffers.iter_mut().enumerate() {
+            *buffer = buffer.take_if(|_| at % 16 == 7);
+        }
+        let kept: Vec<Buffer> = buffers.into_iter().flatten().collect();
+        kept.iter().for_each(|buffer| buffer.write(0, b"kept").expect("it is there"));
+        kept
+    };
+    let manager = build(true);
+    let kept = in_pieces(&manager);
+    let large = manager.allocate(4 << 20).expect("the small ones make way");
+    assert_eq!(manager.list().iter().filter(|listed| listed.bytes == 4 << 20 && listed.tier == 0).count(), 1);
+    assert!(manager.moves().down > 0);
+    for buffer in &kept {
+        let mut bytes = [0; 4];
+        buffer.read(0, &mut bytes).expect("it is somewhere");
+        assert_eq!(&bytes, b"kept");
+    }
+    drop((large, kept));
+    manager.tick(1000);
+    assert!(manager.tiers()[0].view.capacity > 7 << 20, "nothing lies unused any more");
+    manager.check().expect("sound");
+
+    // While they are leased it goes where there is room.
+    drop(manager);
+    let manager = build(true);
+    let kept = in_pieces(&manager);
+    let leases: Vec<_> = kept.iter().map(|buffer| buffer.lease_best().expect("in memory")).collect();
+    let large = manager.allocate(4 << 20).expect("files have room");
+    assert_eq!(manager.list().iter().filter(|listed| listed.bytes == 4 << 20 && listed.tier == 1).count(), 1);
+    drop(leases);
+    drop((large, kept));
+
+    // Where they have nowhere to go it is said, and what is there stays.
+    drop(manager);
+    let manager = build(false);
+    let kept = in_pieces(&manager);
+    assert_eq!(manager.allocate(4 << 20).map(drop), Err(Error::NoRoom { tier: 0 }));
+    drop(manager.allocate(4000).expect("small ones fit"));
+    drop(kept);
+    manager.tick(1000);
+    drop(manager.allocate(4 << 20).expect("all are gone"));
+}
