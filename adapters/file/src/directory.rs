@@ -8,7 +8,7 @@
 
 use crate::disk::{Answer, Disk, File, Order, Reply};
 use crate::engine::{Ring, Threads};
-use crate::fault::FileFault;
+use crate::fault::{FileFault, Reason};
 use crate::frame::Frame;
 use crate::request::{Completion, Engine, Op, Request, Sink};
 use crate::slab::{Slab, check_own, check_stat};
@@ -332,6 +332,15 @@ impl Disk for Directory {
 
     fn release(&self) {
         self.claimed.store(false, Ordering::Release);
+    }
+
+    fn has_recovered(&self, fault: &FileFault, bytes: u64) -> bool {
+        match fault.reason {
+            Reason::Full => self.free() >= bytes,
+            // Descriptors, for one.
+            Reason::Exhausted => rustix::io::fcntl_dupfd_cloexec(&self.names.0, 0).is_ok(),
+            _ => false,
+        }
     }
 
     fn submit(&self, order: Order, reply: Reply) {

@@ -137,6 +137,13 @@ pub trait Disk: Send + Sync + 'static {
     /// The store that claimed it is gone.
     fn release(&self) {}
 
+    /// Whether what made it refuse an order is gone, as far as that is seen at once: then the order is tried again before its time.
+    /// `bytes`: what an order takes at most.
+    fn has_recovered(&self, fault: &FileFault, bytes: u64) -> bool {
+        let _ = (fault, bytes);
+        false
+    }
+
     /// Takes an order. What it reads and writes may happen at any time until the answer, whether or not anybody still waits.
     fn submit(&self, order: Order, reply: Reply);
 }

@@ -132,7 +132,7 @@ fn a_device_that_others_have_filled_is_passed_over() {
     let manager = builder(&device, directory.path()).build().expect("it is built");
     // The tier may have 4 MiB, and the device has 1.
     let buffer = manager.allocate_named("large", 2 * MIB).expect("room in memory");
-    assert_eq!((manager.list()[0].tier, manager.tiers()[0].view.rests), (MEMORY, true));
+    assert_eq!((manager.list()[0].tier, manager.tiers()[0].view.rests_until.is_some()), (MEMORY, true));
     buffer.write(0, &pattern(5, 2 * MIB)).expect("written");
     assert!(buffer.lease_device().is_err());
     holds(&buffer, 5);

@@ -101,7 +101,10 @@ fn a_failed_copy_loses_nothing_and_is_not_tried_again_before_its_time() {
         world.tell(Event::Tick { now: tick }).expect("time passes");
         assert_eq!(copies(&world), begun, "at {tick}");
         world.settle(|| Outcome::Failed);
-        assert_eq!((valid(&world, id), world.ledger.tier(1).expect("a tier").rests), (vec![0], tick < 1000));
+        assert_eq!(
+            (valid(&world, id), world.ledger.tier(1).expect("a tier").rests_until.is_some()),
+            (vec![0], tick < 1000)
+        );
     }
     world.tell(Event::Tick { now: 700 }).expect("time passes");
     settle(&mut world);

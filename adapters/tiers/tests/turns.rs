@@ -124,7 +124,7 @@ fn a_buffer_that_is_freed_before_its_copy_begins_is_no_fault_of_the_tier() {
     let asked = begin_to_evict(&tasks, &manager);
     drop(evicted);
     let _got = drive(&tasks, asked).expect("room");
-    assert!(!manager.tiers()[1].view.rests, "nothing is wrong with it");
+    assert!(manager.tiers()[1].view.rests_until.is_none(), "nothing is wrong with it");
     assert_eq!(manager.list().len(), 1);
 }
 

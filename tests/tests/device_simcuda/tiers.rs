@@ -144,7 +144,7 @@ fn when_the_driver_refuses_a_read_is_right_or_an_error_and_nothing_is_lost() {
                 Ok(()) => {}
                 Err(Error::Device(_)) => refused += 1,
                 // A tier into which a copy failed rests.
-                Err(Error::NoRoom { .. } | Error::NoTier(_)) => {}
+                Err(Error::NoRoom { .. } | Error::Resting { .. } | Error::NoTier(_)) => {}
                 Err(error) => panic!("seed {seed}, step {now}: {error:?}"),
             }
             twins.manager.tick(now * 1_000);

@@ -45,7 +45,7 @@ impl Session<'_> {
             Error::Freed => {
                 just(buffer.is_none_or(|buffer| buffer.fate != Fate::Live), "freed", "the buffer was not freed")
             }
-            Error::NoRoom { .. } => Ok("no room in the tier"),
+            Error::NoRoom { .. } | Error::Resting { .. } => Ok("no room in the tier"),
             Error::NameTaken(taken) => {
                 // It may have been removed since.
                 let named = self.model.values().any(|buffer| buffer.name.as_ref() == Some(taken));

@@ -45,6 +45,7 @@ pub use piece::{Piece, Put};
 pub use record::META;
 
 use crate::disk::{Claimed, Disk};
+use crate::fault::FileFault;
 use crate::frame::{ALIGN, Frame, Frames};
 use crate::join::Join;
 use crate::task::Tasks;
@@ -232,6 +233,11 @@ impl Store {
     /// A durable object.
     pub fn object(&self, object: u64) -> Option<Object> {
         if self.shared.is_own() { self.shared.map().objects.get(&object).cloned() } else { None }
+    }
+
+    /// Whether what made the disk refuse is gone, as far as that is seen at once.
+    pub fn has_recovered(&self, fault: &FileFault) -> bool {
+        self.shared.is_own() && self.shared.disk.has_recovered(fault, self.shared.options.slab_bytes)
     }
 
     /// How full it is.

@@ -191,6 +191,7 @@ impl Ledger {
             Event::Dropped { id, tier, done } => self.dropped(id, tier, done, turn),
             Event::Synced { id, tier } => self.synced(id, tier),
             Event::Refused { tier } => self.refused(tier),
+            Event::Recovered { tier } => self.recovered(tier),
             Event::Resize { tier, capacity } => self.resize(tier, capacity, turn),
             Event::Tick { now } => {
                 self.tick(now, turn);
@@ -268,8 +269,8 @@ impl Ledger {
     /// What is known of a tier.
     pub fn tier(&self, tier: Tier) -> Option<TierView> {
         let state = self.tiers.get(usize::from(tier))?;
-        let &TierState { kind, capacity, used, leaving, told: level, .. } = state;
-        Some(TierView { kind, capacity, used, leaving, level, rests: state.rests_until.is_some() })
+        let &TierState { kind, capacity, used, leaving, told: level, rests_until, .. } = state;
+        Some(TierView { kind, capacity, used, leaving, level, rests_until })
     }
 
     /// Bytes of a tenant's buffers, each counted once.

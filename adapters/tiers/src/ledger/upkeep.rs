@@ -49,6 +49,12 @@ impl Ledger {
         Ok(())
     }
 
+    pub(super) fn recovered(&mut self, tier: Tier) -> Result<(), Rejected> {
+        let state = self.tiers.get_mut(usize::from(tier)).ok_or(Rejected::NoSuchTier)?;
+        (state.rests_until, state.failures) = (None, 0);
+        Ok(())
+    }
+
     pub(super) fn resize(&mut self, tier: Tier, capacity: u64, turn: &mut Turn<'_>) -> Result<(), Rejected> {
         let state = self.tiers.get_mut(usize::from(tier)).ok_or(Rejected::NoSuchTier)?;
         state.capacity = capacity.min(MOST);

@@ -31,6 +31,8 @@ impl Ledger {
         }
         self.used(index);
         self.settle(index, false, turn);
+        // Whoever asks learns at once what comes of it, not at the next tick, which may never be.
+        self.buffers[index].resting = false;
         self.set_wish(index, wish);
         Ok(())
     }

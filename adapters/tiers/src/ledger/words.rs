@@ -246,6 +246,11 @@ pub enum Event {
         /// Which.
         tier: Tier,
     },
+    /// What made a tier refuse is gone: it rests no more.
+    Recovered {
+        /// Which.
+        tier: Tier,
+    },
     /// A tier has another capacity.
     Resize {
         /// Which.
@@ -353,6 +358,6 @@ pub struct TierView {
     pub leaving: u64,
     /// How full that is.
     pub level: Level,
-    /// Whether copies into it failed, and it takes nothing for a while.
-    pub rests: bool,
+    /// Copies into it failed: it takes nothing until then, in the unit of [`Event::Tick`], or until [`Event::Recovered`].
+    pub rests_until: Option<u64>,
 }

@@ -221,7 +221,7 @@ impl Shared {
     /// Has what is on a device only in memory too; where that has no room, in files instead.
     async fn fetch(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
         match self.raise_up(body).await {
-            Err(Error::NoRoom { .. } | Error::NoTier(_)) => {
+            Err(Error::NoRoom { .. } | Error::Resting { .. } | Error::NoTier(_)) => {
                 let to = self.tiers().find(|tier| self.kind(*tier) == TierKind::File);
                 let to = to.ok_or(Error::NoTier("that a processor writes in"))?;
                 self.wish(body, Event::Demote { id: body.id, to }, to).await

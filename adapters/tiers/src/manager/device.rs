@@ -247,7 +247,9 @@ impl Shared {
                 _ => Event::Promote { id: body.id, to },
             };
             match self.wish(body, event, to).await {
-                Err(error @ (Error::NoRoom { .. } | Error::Device(_) | Error::Memory(_))) => refused = error,
+                Err(error @ (Error::NoRoom { .. } | Error::Resting { .. } | Error::Device(_) | Error::Memory(_))) => {
+                    refused = error
+                }
                 outcome => return outcome,
             }
         }

@@ -199,7 +199,7 @@ impl Shared {
                 _ if !mine => {}
                 Ok(true) => return Ok(()),
                 Ok(false) if body.is_freed() => return Err(Error::Freed),
-                Ok(false) => return Err(Error::NoRoom { tier }),
+                Ok(false) => return Err(self.state().no_room(tier)),
                 Err(error) => return Err(error),
             }
         }

@@ -58,6 +58,15 @@ pub enum Error {
         /// Which.
         tier: Tier,
     },
+    /// A tier takes nothing for a while, since it refused: until the time is over, or what made it refuse is gone.
+    Resting {
+        /// Which.
+        tier: Tier,
+        /// Milliseconds that are left, by the last [`tick`](super::Manager::tick).
+        left: u64,
+        /// Why it refused.
+        why: Box<Error>,
+    },
     /// There is no such tier here.
     NoTier(&'static str),
     /// No tier is one of these.
@@ -156,6 +165,9 @@ impl fmt::Display for Error {
                     "no room in tier {tier}, and none can be made: give leases back, free buffers, raise its capacity"
                 )
             }
+            Self::Resting { tier, left, why } => {
+                write!(f, "tier {tier} refused, and is tried again in {left} ms, or when it may succeed: {why}")
+            }
             Self::NoTier(what) => write!(f, "there is no tier {what} here: name one when the manager is built"),
             Self::Absent(kind) => {
                 write!(f, "there is no {kind} here: name one when the manager is built; `terrace tiers` lists them")
@@ -195,6 +207,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Device(error) => error.source(),
+            Self::Resting { why, .. } => Some(why),
             _ => None,
         }
     }

@@ -15,6 +15,8 @@
 //! | `state` | what is known; how it does what the ledger says |
 //! | `body`, `block`, `gpu` | one buffer: its lease word, its copies; memory; devices |
 //! | `motion` | copies between tiers |
+//! | `memory` | what buffers take of memory beside their bytes |
+//! | `resting` | tiers that refused: why, and when they are tried again |
 //! | `access`, `hold`, `window` | reading and writing; the lease word; addresses |
 //! | `handle`, `lease`, `device` | what users hold; the right to an address, of a processor and of a device |
 //! | `alone` | leases one after the other, where they evict each other |
@@ -38,6 +40,7 @@ mod lease;
 mod mapped;
 mod memory;
 mod motion;
+mod resting;
 mod state;
 mod upkeep;
 mod window;

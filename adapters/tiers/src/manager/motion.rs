@@ -52,7 +52,7 @@ impl Shared {
             state.busy.remove(&body.id);
             let failed = made.is_err();
             // Where there is no room the ledger knows.
-            let refused = failed && !matches!(made, Err(Error::NoRoom { .. }));
+            let refused = made.as_ref().err().filter(|error| !matches!(error, Error::NoRoom { .. })).cloned();
             let outcome = made.map(|brought| {
                 body.copies().put(tier, brought);
                 state.ended(&shared, body.id);
@@ -63,7 +63,8 @@ impl Shared {
                 true => state.free(&shared, &body),
                 false => state.handle(&shared, Event::Released { id: body.id }),
             };
-            if refused {
+            if let Some(why) = refused {
+                state.refused.insert(tier, why);
                 let _ = state.handle(&shared, Event::Refused { tier });
             }
             shared.unlock(state);
@@ -131,7 +132,12 @@ impl Shared {
             match brought {
                 Ok(brought) => body.copies().put(to, brought),
                 // Who waits for it learns why, instead of waiting until it is tried again.
-                Err(error) => state.settled(body.id, &Err(error)),
+                Err(error) => {
+                    if matches!(outcome, Outcome::Full | Outcome::Failed) {
+                        state.refused.insert(to, error.clone());
+                    }
+                    state.settled(body.id, &Err(error));
+                }
             }
             let _ = state.handle(&shared, Event::Moved { id: body.id, from, to, outcome });
             shared.unlock(state);

@@ -58,6 +58,10 @@ pub(super) struct State {
     pub moves: Moves,
     /// Bytes that each tier may have at most.
     pub most: Vec<u64>,
+    /// Why tiers rest that do.
+    pub refused: BTreeMap<Tier, Error>,
+    /// The time of the last tick.
+    pub now: u64,
     /// What describes buffers, as far as memory's capacity follows it.
     pub described: u64,
     /// What lies unused between buffers in memory, as far as its capacity follows that; and whether that is to be looked at.
@@ -85,6 +89,8 @@ impl State {
             levels: Vec::new(),
             moves: Moves::default(),
             most,
+            refused: BTreeMap::new(),
+            now: 0,
             described: 0,
             unused: 0,
             crowded: false,
@@ -132,7 +138,7 @@ impl State {
             Action::Refuse { ticket, error } => {
                 let asker = self.askers.remove(&ticket)?;
                 self.forget_name(asker.name.as_ref().map(|(name, _)| name.as_str()));
-                let _ = asker.told.send(Err(Error::Refused(error)));
+                let _ = asker.told.send(Err(self.none_has_room(shared, error)));
                 None
             }
             Action::Copy { id, from, to } => self.begin_copy(shared, id, from, to),

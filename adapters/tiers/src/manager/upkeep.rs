@@ -44,7 +44,9 @@ fn run(shared: &Weak<Shared>, stopped: &mpsc::Receiver<()>, interval: Duration) 
 impl Shared {
     /// Lets the ledger do what is due, and now and then stores.
     pub(super) fn tick(self: &Arc<Self>, now: u64) {
+        self.try_again();
         let mut state = self.state();
+        state.now = state.now.max(now);
         let _ = state.handle(self, Event::Tick { now });
         state.ticks += 1;
         let tidy = state.ticks.is_multiple_of(TIDY);

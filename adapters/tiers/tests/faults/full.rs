@@ -14,7 +14,7 @@ fn fill(manager: &Manager) -> usize {
         if let Err(error) = keep(manager, which) {
             let full = match &error {
                 Error::Store(StoreError::Fault(fault)) => fault.reason == Reason::Full,
-                other => matches!(other, Error::NoRoom { .. } | Error::Refused(_)),
+                other => matches!(other, Error::Resting { .. } | Error::NoRoom { .. } | Error::Refused(_)),
             };
             assert!(full, "{error}");
             return which;

@@ -107,7 +107,12 @@ fn sometimes(path: &Path, why: Reason) {
         match keep(&manager, which) {
             Ok(_) => kept.push(which),
             Err(Error::Store(StoreError::Fault(fault))) => assert_eq!(fault.reason, why, "{fault}"),
-            Err(Error::NoRoom { .. } | Error::Refused(_) | Error::Store(StoreError::Full { .. })) => {}
+            Err(
+                Error::Resting { .. }
+                | Error::NoRoom { .. }
+                | Error::Refused(_)
+                | Error::Store(StoreError::Full { .. }),
+            ) => {}
             Err(other) => panic!("{other}"),
         }
     }

@@ -15,6 +15,36 @@ fn fault(built: Result<Manager, Error>) -> Reason {
     }
 }
 
+/// What refused is named, also to those who come while the tier rests for it; and it rests no longer than that lasts.
+#[test]
+fn descriptors_that_run_out_are_named_and_a_tier_is_tried_again_when_there_are_some() {
+    let test = "places::descriptors_that_run_out_are_named_and_a_tier_is_tried_again_when_there_are_some";
+    let Some(path) = given() else {
+        let directory = tempfile::tempdir().expect("a directory");
+        let wrapped = ["sh", "-c", "ulimit -n 40 && exec \"$0\" \"$@\""];
+        return passes(again(test, &wrapped, directory.path()));
+    };
+    let manager = builder(&path, CAP).upkeep(Duration::ZERO).build().expect("it is built");
+    let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    let is_named = |error: &Error| match error {
+        Error::Store(StoreError::Fault(fault)) => fault.reason == Reason::Exhausted,
+        _ => false,
+    };
+    let refused = (0..100).find_map(|which| keep(&manager, which).err()).expect("slabs are files");
+    assert!(is_named(&refused), "{refused}");
+    // It rests: whether a copy or a new buffer is wanted, that is why.
+    for _ in 0..3 {
+        let refused = (0..100).find_map(|which| keep(&manager, which).err()).expect("there are none still");
+        let Error::Resting { tier: 1, left, why } = &refused else { panic!("{refused}") };
+        assert!(*left <= 1000 && is_named(why), "{refused}");
+        assert!(refused.to_string().contains("ulimit -n"), "{refused}");
+        manager.tick(1);
+    }
+    drop(held);
+    manager.tick(2);
+    (0..10).for_each(|which| _ = keep(&manager, which).expect("there is no need to wait"));
+}
+
 #[test]
 fn another_process_has_the_directory_until_it_is_killed() {
     let test = "places::another_process_has_the_directory_until_it_is_killed";

@@ -358,7 +358,7 @@ impl World {
                 let copies = self.copies.keys().filter(|(id, at)| *at == tier && own(id));
                 let held: u64 = copies.map(|(id, _)| self.held(tier, self.buffers[id].bytes)).sum();
                 let more = self.held(tier, asked.bytes);
-                let fits = view.used + more <= view.capacity && held + more <= cap && !view.rests;
+                let fits = view.used + more <= view.capacity && held + more <= cap && view.rests_until.is_none();
                 assert!(!fits || !self.pending.is_empty(), "{asked:?} waits while tier {tier} has room");
             }
             return;
