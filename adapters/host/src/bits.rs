@@ -5,7 +5,7 @@
 
 use crate::class::{PAGE, SLICE};
 use crate::space::Tables;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Sets or clears the bits of `count` slices.
 pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
@@ -33,6 +33,28 @@ pub fn soil(tables: &Tables, slice: u32, bytes: usize) {
             pages.fetch_or(mask, Relaxed);
         }
     }
+}
+
+/// Says that the bytes from `from` to before `to` from a slice on, whole pages, are zeros.
+pub fn clean(tables: &Tables, slice: u32, from: usize, to: usize) {
+    for at in from / SLICE..to.div_ceil(SLICE) {
+        let start = at * SLICE;
+        let kept = pages_below(from.saturating_sub(start)) | !pages_below(to - start);
+        tables.pages(slice + at as u32).fetch_and(kept, Relaxed);
+    }
+}
+
+/// Bytes of the pages among the first `bytes` bytes from a slice on that hold zeros.
+pub fn clean_bytes(tables: &Tables, slice: u32, bytes: usize) -> usize {
+    let dirty = tables.dirty[slice as usize..].iter().take(bytes.div_ceil(SLICE)).enumerate();
+    let count =
+        |(at, pages): (usize, &AtomicU16)| (pages_below(bytes - at * SLICE) & !pages.load(Relaxed)).count_ones();
+    dirty.map(count).sum::<u32>() as usize * PAGE
+}
+
+/// Bytes of the pages of one slice that may hold something.
+pub fn dirty_bytes(tables: &Tables, slice: u32) -> usize {
+    tables.pages(slice).load(Relaxed).count_ones() as usize * PAGE
 }
 
 /// The bits of the pages that the first `bytes` bytes of a slice touch.

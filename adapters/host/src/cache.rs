@@ -60,6 +60,8 @@ pub struct Cache {
     pub busy: AtomicBool,
     /// A frame of the outermost signal handler that the thread is in; 0: none, or not known yet.
     pub handler: AtomicUsize,
+    /// The stack of its own that this handler runs on: its first address and the one behind its last; both 0: the thread's.
+    pub stack: [AtomicUsize; 2],
     /// The thread's guards that are alive (see [`Handler`](crate::Handler)).
     pub guards: AtomicUsize,
     /// How many stays in handlers ended otherwise than by the drop of their last guard.

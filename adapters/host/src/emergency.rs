@@ -37,7 +37,7 @@ fn pool(size: usize) -> Option<(Pool<'static>, usize)> {
 
 /// Takes the reserve's slices, once: 32, of which nothing is touched.
 pub fn start() {
-    if let (Some(slice), Some(tables)) = (ground::take(BYTES.div_ceil(SLICE), SLICE), tables()) {
+    if let (Some(slice), Some(tables)) = (ground::take(BYTES.div_ceil(SLICE), SLICE, 0), tables()) {
         MEMORY.store(tables.address(slice).as_ptr(), Release);
     }
 }

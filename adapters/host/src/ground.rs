@@ -8,11 +8,11 @@
 //! - a slice's `idle` bit is set only while it is free; a free slice without it has no memory under it
 //! - everything from the window's start to `mapped` is mapped, but for the range's holes
 
-use crate::bits::{mark, settle_moved, soil};
+use crate::bits::{self, mark, settle_moved, soil};
 use crate::class::{self, PAGE, SLICE};
 use crate::lock::Lock;
 use crate::space::{self, Tables, tables};
-use crate::{os, settings};
+use crate::{large, os, settings, usage};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicUsize};
 use terrace_core::range::Use;
@@ -32,13 +32,7 @@ pub struct Ground {
 /// `None` before the start.
 static GROUND: Lock<Option<Ground>> = Lock::new(None);
 
-/// Bytes of slices that are out: what the limit counts.
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of slices that were freed and not purged since, about: all of these counters change under the lock.
-static UNPURGED: AtomicUsize = AtomicUsize::new(0);
-/// The most that `IN_USE` ever was.
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// Calls that gave memory back to the system, and its bytes.
+/// Calls that gave memory back to the system, and its bytes: these counters change under the lock, about.
 static PURGES: AtomicUsize = AtomicUsize::new(0);
 static PURGED: AtomicUsize = AtomicUsize::new(0);
 /// Settings that the system would not follow (huge pages, NUMA policies).
@@ -57,11 +51,9 @@ pub fn lock() -> &'static Lock<Option<Ground>> {
     &GROUND
 }
 
-/// What the ground counts: bytes out, the most ever out, bytes mapped, purges, bytes purged, settings not followed.
+/// What the ground counts: bytes mapped, purges, bytes purged, settings not followed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    pub in_use: usize,
-    pub peak: usize,
     pub backed: usize,
     pub purges: usize,
     pub purged: usize,
@@ -71,41 +63,7 @@ pub struct Counts {
 /// See [`Counts`].
 pub fn counts() -> Counts {
     let backed = GROUND.lock().as_ref().map_or(0, |ground| ground.range.backed() as usize);
-    Counts {
-        in_use: IN_USE.load(Relaxed),
-        peak: PEAK.load(Relaxed),
-        backed,
-        purges: PURGES.load(Relaxed),
-        purged: PURGED.load(Relaxed),
-        fallbacks: FALLBACKS.load(Relaxed),
-    }
-}
-
-/// Bytes of slices that are out.
-#[inline]
-pub fn in_use() -> usize {
-    IN_USE.load(Relaxed)
-}
-
-/// What the process may have: the setting, and the control group's limit once it is known; 0: not asked yet.
-static GROUP: AtomicUsize = AtomicUsize::new(0);
-
-/// The limit of setting and control group. The group is asked once, when 32 MiB are mapped: small processes need not know.
-pub fn limit() -> usize {
-    /// Below it no limit that lets a process start is near.
-    const ASKED: usize = 32 << 20;
-    let mut group = GROUP.load(Relaxed);
-    if group == 0 && space::mapped() >= ASKED {
-        group = os::memory_limit().max(1);
-        GROUP.store(group, Relaxed);
-    }
-    settings::limit().min(if group == 0 { usize::MAX } else { group })
-}
-
-/// Whether slices that are out, and those that were freed and not yet given back, come near the limit: seven eighths.
-pub fn is_tight() -> bool {
-    let limit = limit();
-    limit != usize::MAX && IN_USE.load(Relaxed) + UNPURGED.load(Relaxed) >= limit / 8 * 7
+    Counts { backed, purges: PURGES.load(Relaxed), purged: PURGED.load(Relaxed), fallbacks: FALLBACKS.load(Relaxed) }
 }
 
 /// Makes window and tables; once. `false` when the system gives no address space.
@@ -123,12 +81,38 @@ pub fn start() -> bool {
     ground.is_some()
 }
 
-/// Takes `count` slices that start at a multiple of `align` bytes. The first of them; its record says how many there are.
-pub fn take(count: usize, align: usize) -> Option<u32> {
+/// Takes `count` slices that start at a multiple of `align` bytes, of which `bytes` will be used. The first of them; its
+/// record says how many there are.
+pub fn take(count: usize, align: usize, bytes: usize) -> Option<u32> {
     let tables = tables()?;
+    let bytes = bytes.next_multiple_of(PAGE);
+    if !usage::claim(bytes) {
+        return None;
+    }
+    let Some(slice) = find(tables, count, align) else {
+        usage::release(bytes);
+        return None;
+    };
+    usage::soiled(bits::clean_bytes(tables, slice, bytes));
+    keep_within(tables, Some((slice, count, bytes)));
+    Some(slice)
+}
+
+/// Takes one slice for a span. What of it was written to before is in use from now on.
+pub fn take_span() -> Option<u32> {
+    let tables = tables()?;
+    if !usage::has_room(SLICE) {
+        return None;
+    }
+    let slice = find(tables, 1, SLICE)?;
+    usage::take_over(bits::dirty_bytes(tables, slice));
+    Some(slice)
+}
+
+/// Takes slices out of the range.
+fn find(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     let bytes = count.checked_mul(SLICE)?;
     let mut guard = GROUND.lock();
-    let in_use = IN_USE.load(Relaxed).checked_add(bytes).filter(|&after| after <= settings::limit())?;
     let ground = guard.as_mut()?;
     let request = Request::new(bytes as u64).align(align.max(SLICE) as u64);
     let mut block = ground.range.allocate(request);
@@ -137,10 +121,6 @@ pub fn take(count: usize, align: usize) -> Option<u32> {
     }
     let block = block.ok()?;
     let slice = tables.slice_of(block.address as usize)?;
-    IN_USE.store(in_use, Relaxed);
-    // What is taken was free, with memory or without: at most all that waits.
-    UNPURGED.store(UNPURGED.load(Relaxed).saturating_sub(bytes), Relaxed);
-    PEAK.fetch_max(in_use, Relaxed);
     mark(tables.idle, slice, count, false);
     let span = tables.span(slice);
     span.set_block(Some(block));
@@ -150,27 +130,27 @@ pub fn take(count: usize, align: usize) -> Option<u32> {
     Some(slice)
 }
 
-/// Takes slices back. `dirty`: how many bytes at their start may have been written to; what is above keeps its state.
+/// Takes slices back. `dirty`: how many bytes at their start were in use and may have been written to; what is above keeps
+/// its state. What was in use of a span is told to [`usage`] by whoever gives it.
 pub fn give(slice: u32, dirty: usize) {
     let Some(tables) = tables() else { return };
     let span = tables.span(slice);
     let Some(block) = span.block() else { return };
     let count = block.bytes as usize / SLICE;
     soil(tables, slice, dirty.min(count * SLICE));
+    usage::release(dirty);
     let mut guard = GROUND.lock();
     let Some(ground) = guard.as_mut() else { return };
     if ground.range.free(block, Owner(0)).is_err() {
         return;
     }
     span.set_block(None);
-    IN_USE.fetch_sub(count * SLICE, Relaxed);
-    UNPURGED.fetch_add(count * SLICE, Relaxed);
     mark(tables.idle, slice, count, true);
     mark(tables.young, slice, count, true);
 }
 
 /// Makes slices that are out `count` long where they lie. `false`, and nothing changed, when there is no room behind them.
-/// When they become fewer, `dirty` is as for [`give`].
+/// The first `dirty` bytes may have been written to. What is in use of them the caller tells [`usage`].
 pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
     let Some(tables) = tables() else { return false };
     let span = tables.span(slice);
@@ -180,10 +160,6 @@ pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
     let mut guard = GROUND.lock();
     let Some(ground) = guard.as_mut() else { return false };
     let wanted = count * SLICE;
-    let room = IN_USE.load(Relaxed).saturating_sub(before * SLICE).saturating_add(wanted) <= settings::limit();
-    if count > before && !room {
-        return false;
-    }
     let mut resized = ground.range.resize(block, wanted as u64);
     let at_end = tables.base() + ground.mapped == (block.address + block.bytes) as usize;
     if resized.is_err() && at_end && count > before && ground.grow(tables, wanted - before * SLICE, SLICE) {
@@ -196,11 +172,6 @@ pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
     mark(tables.idle, slice + low as u32, high - low, fewer);
     if fewer {
         mark(tables.young, slice + low as u32, high - low, true);
-        UNPURGED.fetch_add((high - low) * SLICE, Relaxed);
-        IN_USE.fetch_sub((high - low) * SLICE, Relaxed);
-    } else {
-        let in_use = IN_USE.fetch_add((high - low) * SLICE, Relaxed) + (high - low) * SLICE;
-        PEAK.fetch_max(in_use, Relaxed);
     }
     true
 }
@@ -277,6 +248,68 @@ fn release_probe(at: core::ptr::NonNull<u8>) -> bool {
     true
 }
 
+/// Gives free memory back while more is held than may be. From half of that on, blocks that are taken (first slice, slices,
+/// bytes in use) keep nothing behind them: it could not go back before they do.
+pub fn keep_within(tables: &Tables, block: Option<(u32, usize, usize)>) {
+    if !usage::is_half() {
+        return;
+    }
+    if let Some((slice, count, bytes)) = block {
+        purge_behind(tables, slice, count, bytes);
+    }
+    if usage::excess() > 0 {
+        make_room(tables);
+        if usage::excess() > 0 {
+            large::empty();
+            make_room(tables);
+        }
+    }
+}
+
+/// Where the next search for free memory begins: a word of the bits of slices.
+static CURSOR: AtomicUsize = AtomicUsize::new(0);
+
+/// Gives free memory back until no more is held than may be, and 256 KiB more, so that few calls must do so.
+fn make_room(tables: &Tables) {
+    const MORE: usize = 256 << 10;
+    let _guard = GROUND.lock();
+    let words = (space::mapped() / SLICE).div_ceil(64).max(1);
+    let first = CURSOR.load(Relaxed);
+    let wanted = usage::held().saturating_sub(usage::excess() + MORE);
+    for word in (0..words).map(|at| (first + at) % words) {
+        let mut bits = tables.idle.get(word).map_or(0, |bits| bits.load(Relaxed));
+        while bits != 0 {
+            if usage::held() <= wanted {
+                CURSOR.store(word, Relaxed);
+                return;
+            }
+            // Runs within a word: 4 MiB at most at a time.
+            let low = bits.trailing_zeros();
+            let end = low + (bits >> low).trailing_ones();
+            purge_slices(tables, (word * 64) as u32 + low, (word * 64) as u32 + end);
+            bits &= u64::MAX.checked_shl(end).unwrap_or(0);
+        }
+    }
+}
+
+/// Gives back what was written to behind the bytes in use of a block that is not handed out yet.
+fn purge_behind(tables: &Tables, slice: u32, count: usize, bytes: usize) {
+    let start = bytes.next_multiple_of(crate::start::page_bytes());
+    let (all, kept) = (count * SLICE, bits::clean_bytes(tables, slice, start));
+    let dirty = (all - start) - (bits::clean_bytes(tables, slice, all) - kept);
+    if dirty == 0 {
+        return;
+    }
+    // SAFETY: inside the block.
+    let at = unsafe { tables.address(slice).add(start) };
+    // SAFETY: whole pages of a block that nobody has yet.
+    if unsafe { os::purge(at, all - start) } {
+        bits::clean(tables, slice, start, all);
+        usage::cleaned(dirty);
+        purged(dirty);
+    }
+}
+
 /// Gives the memory under free slices back to the system: of those whose bits are set in `which`. In pieces, the lock free
 /// between them, so that nobody waits for more than a millisecond or two.
 pub fn purge(which: impl Fn(usize) -> u64) {
@@ -319,7 +352,7 @@ fn purge_slices(tables: &Tables, first: u32, end: u32) {
     if done {
         dirty.iter().for_each(|pages: &AtomicU16| pages.store(0, Relaxed));
         mark(tables.idle, first, (end - first) as usize, false);
-        UNPURGED.store(UNPURGED.load(Relaxed).saturating_sub(bytes), Relaxed);
+        usage::cleaned(pages as usize * PAGE);
         purged(pages as usize * PAGE);
     }
 }

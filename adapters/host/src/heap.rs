@@ -6,7 +6,7 @@
 //! Asks from below: [`Shelves`], [`large`]. It has no thread caches: a call takes a lock and a bit, about 100 instructions.
 
 use crate::bits;
-use crate::class::{self, SLICE};
+use crate::class::{self, PAGE, SLICE};
 use crate::lock::Lock;
 use crate::shelf::{Shelf, Shelves};
 use crate::space::{Span, tables};
@@ -17,6 +17,8 @@ use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Orderi
 
 /// Heaps at a time.
 const HEAPS: usize = 1024;
+/// Bytes of a heap's own records, in pages.
+const OWN: usize = size_of::<Shelves>().next_multiple_of(PAGE);
 
 /// Held while a heap comes or goes, and by forks and purges, which visit all.
 static REGISTRY: Lock<()> = Lock::new(());
@@ -58,12 +60,12 @@ impl Heap {
     pub fn new() -> Option<Self> {
         crate::start::ready().then_some(())?;
         let _busy = thread::busy();
-        let slice = ground::take(1, SLICE)?;
+        let slice = ground::take(1, SLICE, OWN)?;
         let tables = tables()?;
         let memory = tables.address(slice).cast::<Shelves>();
         let _registry = REGISTRY.lock();
         let Some(at) = ALL.iter().position(|place| place.load(Relaxed).is_null()) else {
-            ground::give(slice, 0);
+            ground::give(slice, OWN);
             return None;
         };
         // SAFETY: a slice of ours, larger than the shelves and aligned to more.
@@ -121,7 +123,7 @@ impl Drop for Heap {
             let _registry = REGISTRY.lock();
             ALL[self.at].store(null_mut(), Release);
             self.shelves.drop_all();
-            ground::give(self.slice, 0);
+            ground::give(self.slice, OWN);
         }
         purge::note();
         purge::poll();

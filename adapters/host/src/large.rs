@@ -7,7 +7,7 @@ use crate::bits;
 use crate::class::{self, PAGE, SLICE};
 use crate::report::fatal;
 use crate::space::{Span, Tables, tables};
-use crate::{emergency, ground, heap, os, purge, signal, slow, start, thread};
+use crate::{emergency, ground, heap, os, purge, signal, slow, start, thread, usage};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::Exchange;
@@ -45,9 +45,9 @@ pub fn take(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
         return None;
     }
     let count = bytes.div_ceil(SLICE).max(1);
-    let slice = stashed(count, align).or_else(|| ground::take(count, align)).or_else(|| {
+    let slice = stashed(count, align, bytes).or_else(|| ground::take(count, align, bytes)).or_else(|| {
         purge::everything();
-        ground::take(count, align)
+        ground::take(count, align, bytes)
     })?;
     let tables = tables()?;
     let span = tables.span(slice);
@@ -172,20 +172,39 @@ fn stash(tables: &Tables, slice: u32, span: &Span) -> bool {
     bits::soil(tables, slice, held(span));
     // No block any more: a second free is found out.
     span.heap.store(STASH, Relaxed);
-    exchange.give(&[slice as usize])
+    usage::release(held(span));
+    if !exchange.give(&[slice as usize]) {
+        ground::give(slice, 0);
+    }
+    true
 }
 
-/// A block put aside of exactly so many slices.
-fn stashed(count: usize, align: usize) -> Option<u32> {
+/// A block put aside of exactly so many slices, of which `bytes` will be used.
+fn stashed(count: usize, align: usize, bytes: usize) -> Option<u32> {
+    let slice = if align <= SLICE { unstash(count)? } else { return None };
+    let bytes = bytes.next_multiple_of(PAGE);
+    if !usage::claim(bytes) {
+        ground::give(slice, 0);
+        return None;
+    }
+    let tables = tables()?;
+    let fresh = bits::clean_bytes(tables, slice, bytes);
+    usage::soiled(fresh);
+    ground::keep_within(tables, Some((slice, count, bytes)));
+    Some(slice)
+}
+
+/// The slices of a block put aside.
+fn unstash(count: usize) -> Option<u32> {
     let mut slice = [0];
-    exchange(count).filter(|_| align <= SLICE)?.take(&mut slice)?;
+    exchange(count)?.take(&mut slice)?;
     Some(slice[0] as u32)
 }
 
 /// Gives what was put aside to the ground.
 pub fn empty() {
     for count in 1..=STASHED {
-        while let Some(slice) = stashed(count, SLICE) {
+        while let Some(slice) = unstash(count) {
             ground::give(slice, 0);
         }
     }
@@ -233,25 +252,38 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
         return core::ptr::null_mut();
     };
     let count = bytes.div_ceil(SLICE);
-    let before = held(span);
+    let (before, after) = (held(span), bytes.next_multiple_of(PAGE));
+    let more = after.saturating_sub(before);
+    if !usage::claim(more) {
+        return core::ptr::null_mut();
+    }
+    // All that it holds may have been written to, also what it will hold no longer.
+    bits::soil(tables, slice, before);
     if count == name.bytes as usize / SLICE || ground::resize(slice, count, before) {
         span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
+        usage::release(before.saturating_sub(after));
+        usage::soiled(bits::clean_bytes(tables, slice, after));
+        ground::keep_within(tables, None);
         purge::waiting(before as isize - bytes as isize);
-        // Pages that it no longer holds may have been written to.
-        bits::soil(tables, slice, before.min(count * SLICE));
         if bytes < before {
             purge::note();
         }
         return block;
     }
+    usage::release(more);
     if span.heap.load(Relaxed) == 0 { relocate(tables, slice, bytes) } else { core::ptr::null_mut() }
 }
 
 /// Slices for a block that grows, and will again: half as many more lie free behind them, as long as nobody else needs them.
 fn take_growing(tables: &Tables, bytes: usize) -> Option<u32> {
     let Some(to) = take(bytes + bytes / 2, SLICE, false) else { return take(bytes, SLICE, false) };
+    let (more, after) = (held(tables.span(to)), bytes.next_multiple_of(PAGE));
+    // Nobody wrote there: what was clean is.
+    let fresh = bits::clean_bytes(tables, to, more) - bits::clean_bytes(tables, to, after);
     if ground::resize(to, bytes.div_ceil(SLICE), 0) {
         tables.span(to).next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
+        usage::release(more - after);
+        usage::cleaned(fresh);
         purge::waiting((bytes / 2) as isize);
     }
     Some(to)
@@ -272,7 +304,13 @@ fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
         bits::never_move();
         return core::ptr::null_mut();
     };
+    // Pages larger than ours take some along that were not asked for.
+    let asked = usize::max(self::held(tables.span(to)), moved);
+    usage::soiled(bits::clean_bytes(tables, to, asked) - bits::clean_bytes(tables, to, self::held(tables.span(to))));
     bits::soil(tables, to, moved);
+    bits::soil(tables, slice, held);
+    usage::cleaned(moved - bits::clean_bytes(tables, slice, moved));
+    usage::release(held);
     bits::moved(tables, slice, to);
     // What moved was taken from nothing that waits.
     purge::waiting(moved as isize);

@@ -25,6 +25,7 @@
 //! | `tls`, `cache`, `slow`, `thread` | a thread's cache: the word that finds it, the fast paths, the slow ones, start and end |
 //! | `depot`, `shelf`, `ground`, `large` | what is behind it |
 //! | `space`, `place`, `bits`, `purge`, `clock` | the window and its tables, where they lie, bits of slices and pages; giving memory back, and when |
+//! | `usage` | what is held of memory, and how much may be |
 //! | `fork`, `signal`, `emergency`, `lock`, `word`, `start` | what must hold when a process forks, a signal interrupts, threads wait, nothing is there yet |
 //! | `os` | all that is asked of a system, one file for each |
 //!
@@ -73,6 +74,7 @@ mod start;
 mod stats;
 mod thread;
 mod tls;
+mod usage;
 mod word;
 
 pub use global::Global;

@@ -17,7 +17,7 @@ use crate::class;
 use crate::clock::{Clock, NEVER};
 use crate::shelf::SHELVES;
 use crate::space::{Tables, mapped, tables};
-use crate::{class::SLICE, depot, fork, ground, heap, large, os, settings, signal, slow, thread};
+use crate::{class::SLICE, depot, fork, ground, heap, large, os, settings, signal, slow, thread, usage};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicIsize};
@@ -46,8 +46,6 @@ pub fn note() {
         return;
     }
     let Some(delay) = settings::purge_delay() else { return };
-    // Near the limit nothing waits.
-    let delay = if ground::is_tight() { 0 } else { delay };
     let wanted = settings::background() && !signal::is_inside();
     let starts = wanted && !THREAD.swap(true, Relaxed);
     set(now() + delay as usize);
@@ -83,7 +81,7 @@ pub fn waiting(bytes: isize) {
 /// Whether so much waits for the clock, a quarter of what is in use and 32 MiB, that every call should look at it: the next
 /// may be the last for a long time. It costs some ten nanoseconds a call, for two delays at most.
 pub fn is_watched() -> bool {
-    CLOCK.deadline() != NEVER && WAITING.load(Relaxed) > WATCHED + (ground::in_use() / 4) as isize
+    CLOCK.deadline() != NEVER && WAITING.load(Relaxed) > WATCHED + (usage::used() / 4) as isize
 }
 
 #[cold]
@@ -123,7 +121,6 @@ fn tick(now: usize, all: bool) {
     }
     let due = CLOCK.take();
     let delay = settings::purge_delay().unwrap_or(0) as usize;
-    let all = all || ground::is_tight();
     everything();
     if let Some(tables) = tables() {
         let left = ripen(tables, all || now >= due.saturating_add(delay));

@@ -11,7 +11,7 @@
 //! | `TERRACE_HUGE_PAGES` | `default`, `always`, `never` | `default`: what the system does anyway |
 //! | `TERRACE_NUMA` | `default`, `local`, `interleave`, `bind:0,2` | `default`: the policy of the process |
 //! | `TERRACE_CACHE` | `0` to `32K` | `32K`: bytes of one size class that a thread keeps |
-//! | `TERRACE_LIMIT` | `2G`, `none` | `none`: what live blocks and caches may take |
+//! | `TERRACE_LIMIT` | `2G`, `none` | `none`: pages that may be held |
 //! | `TERRACE_STATS` | `0`, `1` | `0`: statistics on standard error when the process ends |
 
 use crate::{class, os};
@@ -31,7 +31,7 @@ pub enum Setting {
     Numa(Numa),
     /// The most bytes of one size class in a thread's cache, at most 32 KiB; two blocks are always kept.
     Cache(usize),
-    /// The most bytes of slices in use, `usize::MAX` for no limit: allocations beyond it fail.
+    /// The most bytes of pages held, `usize::MAX` for no limit: free memory goes back sooner near it, allocations beyond it fail.
     Limit(usize),
     /// Whether statistics are printed when the process ends (by libterrace_malloc only).
     Stats(bool),

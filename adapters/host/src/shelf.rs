@@ -21,7 +21,7 @@ use crate::lock::Lock;
 use crate::os;
 use crate::report::fatal;
 use crate::space::{Span, Tables, tables};
-use crate::{emergency, ground};
+use crate::{emergency, ground, usage};
 use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::pool::Slab;
 
@@ -74,8 +74,14 @@ impl Shelves {
         while taken < most {
             let fullest = shelf.lists.iter().rev().find(|&&first| first != NONE).copied();
             let Some(slice) = fullest.or_else(|| shelf.add(tables, class, self.heap)) else { break };
+            // As if every page of it were used: near the limit a slice counts whole.
+            if !usage::has_room(SLICE - bits::dirty_bytes(tables, slice)) {
+                break;
+            }
             taken += shelf.take_from(tables, slice, facts, most - taken, &mut each);
         }
+        drop(shelf);
+        ground::keep_within(tables, None);
         taken
     }
 
@@ -178,7 +184,7 @@ impl Shelf {
     /// A fresh span, all free, in the list of the emptiest.
     #[cold]
     fn add(&mut self, tables: &Tables, class: usize, heap: u16) -> Option<u32> {
-        let slice = ground::take(1, SLICE)?;
+        let slice = ground::take_span()?;
         let span = tables.span(slice);
         span.used.store(0, Relaxed);
         span.hint.store(0, Relaxed);
@@ -223,7 +229,11 @@ impl Shelf {
             let below = bits::pages_below(((last + 1) * facts.size) as usize);
             // The page that the first block starts in is touched too.
             let above = !bits::pages_below((first * facts.size) as usize & !(PAGE - 1));
-            pages.store(pages.load(Relaxed) | (below & above), Relaxed);
+            let before = pages.load(Relaxed);
+            let fresh = (below & above & !before).count_ones() as usize * PAGE;
+            usage::soiled(fresh);
+            usage::take_over(fresh);
+            pages.store(before | (below & above), Relaxed);
         }
         let used = span.used.load(Relaxed) + taken as u16;
         span.used.store(used, Relaxed);
@@ -271,6 +281,7 @@ impl Shelf {
         }
         debug_assert!(class < class::COUNT);
         self.spans -= 1;
+        usage::release(bits::dirty_bytes(tables, slice));
         ground::give(slice, 0);
     }
 
@@ -375,7 +386,11 @@ fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
             // SAFETY: every block on these pages is free, and without the lock that the caller holds nobody takes one.
             if unsafe { os::purge(at, bytes) } {
                 let run = ((1u32 << page) - (1u32 << first)) as u16;
-                pages.store(pages.load(Relaxed) & !run, Relaxed);
+                let before = pages.load(Relaxed);
+                pages.store(before & !run, Relaxed);
+                let dirty = (before & run).count_ones() as usize * PAGE;
+                usage::release(dirty);
+                usage::cleaned(dirty);
                 ground::purged(bytes);
             }
         } else {

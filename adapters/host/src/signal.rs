@@ -6,14 +6,15 @@
 //! Asks from below: [`tls`], [`emergency`].
 //!
 //! `libterrace_malloc` puts a `Handler` around every handler that is installed through the C library. A handler that is left by
-//! `siglongjmp` never drops it: the first slow call from a frame above the handler's sees that. What cannot be mended is a
+//! `siglongjmp` never drops it: the first slow call from a frame above the handler's, or from outside the stack that handlers
+//! have of their own, sees that. What cannot be mended is a
 //! jump out of a call of the allocator itself (POSIX forbids it): the locks that call held stay locked.
 //!
 //! A *stay* is the time from a thread's first guard to the drop of its last; a jump and the thread's end also end it. A
 //! guard counts in its own stay and does nothing in any other: by then its cache may be another thread's.
 
 use crate::cache::{Cache, EMPTY, IN_SIGNAL, is_own};
-use crate::{emergency, slow, thread, tls};
+use crate::{emergency, os, slow, thread, tls};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, compiler_fence};
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
@@ -64,6 +65,9 @@ impl Handler {
         let first = cache.guards.fetch_add(1, Relaxed) == 0;
         compiler_fence(SeqCst);
         if first {
+            let (low, end) = os::handler_stack(here).unwrap_or_default();
+            cache.stack[0].store(low, Relaxed);
+            cache.stack[1].store(end, Relaxed);
             cache.handler.store(here, Relaxed);
         }
         let stay = cache.stay.load(Relaxed);
@@ -113,20 +117,22 @@ pub fn is_inside() -> bool {
     core::ptr::addr_eq(tls::get(), &raw const IN_SIGNAL) && !was_left()
 }
 
-/// A jump out of all handlers ends in a frame above the outermost. (On a stack of the handler's own that lies above the thread's,
-/// this is never seen, and the thread goes the slow way from then on.)
+/// A jump out of all handlers ends in a frame above the outermost, or, when that has a stack of its own, on any other.
 #[cold]
 #[inline(never)]
 fn was_left() -> bool {
-    let here = 0u8;
-    match thread::kept() {
-        Some(cache) if (1..(&raw const here).addr()).contains(&cache.handler.load(Relaxed)) => {
-            cache.leave();
-            tls::set(cache);
-            true
-        }
-        _ => false,
+    let frame = 0u8;
+    let here = (&raw const frame).addr();
+    let Some(cache) = thread::kept() else { return false };
+    let handler = cache.handler.load(Relaxed);
+    let own_stack = cache.stack[0].load(Relaxed)..cache.stack[1].load(Relaxed);
+    let is_gone = handler < here || !own_stack.is_empty() && !own_stack.contains(&here);
+    if handler == 0 || !is_gone {
+        return false;
     }
+    cache.leave();
+    tls::set(cache);
+    true
 }
 
 /// Whether the handler interrupted a slow path, so that locks may be held by its own thread. A thread that has no cache yet may

@@ -6,7 +6,7 @@
 
 use crate::class::{self, PAGE, SLICE};
 use crate::space::{mapped, tables};
-use crate::{depot, ground, large, os, settings, start, thread};
+use crate::{depot, ground, large, os, settings, start, thread, usage};
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -17,11 +17,12 @@ pub struct Stats {
     pub in_use: usize,
     /// In caches of threads and between them: free for some thread.
     pub cached: usize,
-    /// In slices that are out: spans, large blocks, caches. What [`Setting::Limit`](crate::Setting::Limit) limits.
+    /// In pages that are in use: what was asked for in large blocks, written to in spans, caches. What
+    /// [`Setting::Limit`](crate::Setting::Limit) limits.
     pub reserved: usize,
     /// The most `reserved` ever was.
     pub peak_reserved: usize,
-    /// Pages that may have memory under them, tables not counted: at least what the program's blocks keep resident.
+    /// Pages that may have memory under them, tables not counted: `reserved`, and what is free and was not given back.
     pub dirty: usize,
     /// Addresses mapped.
     pub mapped: usize,
@@ -49,7 +50,6 @@ pub fn stats() -> Stats {
     let _busy = thread::busy();
     let Some(tables) = tables().filter(|_| start::ready()) else { return stats };
     for slice in 0..(mapped() / SLICE) as u32 {
-        stats.dirty += tables.pages(slice).load(Relaxed).count_ones() as usize * PAGE;
         let span = tables.span(slice);
         let class = usize::from(span.class.load(Relaxed));
         if span.block().is_none() {
@@ -71,7 +71,8 @@ pub fn stats() -> Stats {
     }
     count_caches(&mut stats);
     let counts = ground::counts();
-    (stats.reserved, stats.peak_reserved, stats.mapped) = (counts.in_use, counts.peak, counts.backed);
+    (stats.reserved, stats.peak_reserved, stats.mapped) = (usage::used(), usage::peak(), counts.backed);
+    stats.dirty = usage::held();
     (stats.purges, stats.purged, stats.fallbacks) = (counts.purges, counts.purged, counts.fallbacks);
     stats.limit = settings::limit().min(os::memory_limit());
     stats

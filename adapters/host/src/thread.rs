@@ -145,7 +145,7 @@ fn spare() -> Option<&'static Cache> {
 
 /// A new cache.
 fn make() -> Option<&'static Cache> {
-    let slice = ground::take(SLICES, SLICE)?;
+    let slice = ground::take(SLICES, SLICE, size_of::<Cache>())?;
     let tables = tables()?;
     let mut memory = tables.address(slice).cast::<Cache>();
     // Slices that were in use before may hold anything; fresh ones are not touched.

@@ -5,6 +5,7 @@
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use terrace_host::{Global, Handler};
 
@@ -68,6 +69,54 @@ fn a_guard_that_outlives_its_handler_does_not_end_another() {
     assert_eq!(top(), own);
 }
 
+/// Bytes of the stack of a thread that lies just below its stack for handlers.
+const STACK: usize = 1 << 20;
+
+/// What the handler came to: the address of a block while it ran.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// Leaves a guard behind, as a handler does that is left by a jump.
+extern "C" fn on_signal(_: i32) {
+    std::mem::forget(Handler::enter());
+    INSIDE.store(top(), Relaxed);
+}
+
+/// A thread whose stack for handlers begins at `above`.
+extern "C" fn below(above: *mut c_void) -> *mut c_void {
+    let own = top();
+    let handlers = libc::stack_t { ss_sp: above, ss_flags: 0, ss_size: 1 << 16 };
+    // SAFETY: memory of the test's that nobody else uses until this thread has ended.
+    assert_eq!(unsafe { libc::sigaltstack(&handlers, std::ptr::null_mut()) }, 0);
+    // SAFETY: the handler is installed.
+    assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+    assert_ne!(INSIDE.load(Relaxed), own, "in the handler");
+    assert_eq!(top(), own, "the handler is gone: its stack is not the thread's");
+    std::ptr::null_mut()
+}
+
+fn a_handler_on_a_stack_above_the_thread_s_is_left() {
+    // SAFETY: zeros are an action without flags.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_signal as *const () as usize;
+    action.sa_flags = libc::SA_ONSTACK;
+    // SAFETY: the handler is a function of a signal.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) }, 0);
+    let mut memory = vec![0u128; (STACK + (1 << 16)) / 16];
+    let stack = memory.as_mut_ptr().cast::<c_void>();
+    // SAFETY: zeros until the next call fills them in.
+    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    // SAFETY: ours to be written.
+    assert_eq!(unsafe { libc::pthread_attr_init(&mut attributes) }, 0);
+    // SAFETY: the memory outlives the thread.
+    assert_eq!(unsafe { libc::pthread_attr_setstack(&mut attributes, stack, STACK) }, 0);
+    let mut thread = 0;
+    let above = stack.wrapping_byte_add(STACK);
+    // SAFETY: the body takes the address of the memory behind its stack.
+    assert_eq!(unsafe { libc::pthread_create(&mut thread, &attributes, below, above) }, 0);
+    // SAFETY: just made, joined once.
+    assert_eq!(unsafe { libc::pthread_join(thread, std::ptr::null_mut()) }, 0);
+}
+
 static BARRIER: Barrier = Barrier::new(2);
 
 /// What a thread leaves under its key: a guard, and a block to free afterwards.
@@ -117,4 +166,5 @@ fn a_guard_changes_no_stay_and_no_cache_but_its_own() {
     a_jump_into_a_handler_ends_only_what_is_inside_of_it();
     a_guard_that_outlives_its_handler_does_not_end_another();
     a_guard_that_outlives_its_threads_cache_gives_the_thread_no_other();
+    a_handler_on_a_stack_above_the_thread_s_is_left();
 }

@@ -191,6 +191,17 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     !failed
 }
 
+/// The stack for handlers that the running thread is on, if an address lies in it: its first address and the one behind it.
+pub fn handler_stack(address: usize) -> Option<(usize, usize)> {
+    let mut stack = core::mem::MaybeUninit::<libc::stack_t>::zeroed();
+    // SAFETY: asks only; `stack` is ours to be written.
+    let failed = unsafe { libc::sigaltstack(core::ptr::null(), stack.as_mut_ptr()) } != 0;
+    // SAFETY: zeros, or what the call wrote.
+    let stack = unsafe { stack.assume_init() };
+    let (low, end) = (stack.ss_sp.addr(), stack.ss_sp.addr().saturating_add(stack.ss_size));
+    (!failed && (low..end).contains(&address)).then_some((low, end))
+}
+
 /// The thread's error number.
 pub fn errno() -> i32 {
     // SAFETY: the C library's place for this thread.

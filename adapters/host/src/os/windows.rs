@@ -247,3 +247,8 @@ pub fn set_errno(value: i32) {
     // SAFETY: asks for nothing.
     unsafe { SetLastError(value as u32) };
 }
+
+/// Handlers have no stacks of their own here.
+pub fn handler_stack(_: usize) -> Option<(usize, usize)> {
+    None
+}
