@@ -310,28 +310,23 @@ fn purge_behind(tables: &Tables, slice: u32, count: usize, bytes: usize) {
     }
 }
 
-/// Gives the memory under free slices back to the system: of those whose bits are set in `which`. In pieces, the lock free
-/// between them, so that nobody waits for more than a millisecond or two.
-pub fn purge(which: impl Fn(usize) -> u64) {
-    /// 128 slices, 8 MiB: 2048 pages at half a microsecond.
-    const PIECE: u32 = 128;
-    let Some(tables) = tables() else { return };
-    let count = (space::mapped() / SLICE) as u32;
-    let ready = |word: usize| tables.idle.get(word).map_or(0, |bits| bits.load(Relaxed) & which(word));
-    for piece in (0..count).step_by(PIECE as usize) {
-        let words = piece as usize / 64..(piece + PIECE) as usize / 64;
-        if words.clone().all(|word| ready(word) == 0) {
-            continue;
-        }
-        let _guard = GROUND.lock();
-        let end = count.min(piece + PIECE);
-        let is_ready = |slice: u32| ready(slice as usize / 64) >> (slice % 64) & 1 != 0;
-        let mut at = piece;
-        while let Some(first) = (at..end).find(|&slice| is_ready(slice)) {
-            at = (first..end).find(|&slice| !is_ready(slice)).unwrap_or(end);
-            purge_slices(tables, first, at);
-        }
+/// Gives the memory under those of `count` slices back that are free.
+pub fn purge(tables: &Tables, first: u32, count: u32) {
+    let _guard = GROUND.lock();
+    let is_idle = |slice: u32| {
+        let bits = tables.idle.get(slice as usize / 64);
+        bits.is_some_and(|bits| bits.load(Relaxed) >> (slice % 64) & 1 != 0)
+    };
+    let (mut at, end) = (first, first + count);
+    while let Some(low) = (at..end).find(|&slice| is_idle(slice)) {
+        at = (low..end).find(|&slice| !is_idle(slice)).unwrap_or(end);
+        purge_slices(tables, low, at);
     }
+}
+
+/// Bytes that went back to the system so far.
+pub fn purged_bytes() -> usize {
+    PURGED.load(Relaxed)
 }
 
 /// Free slices from `first` to before `end` lose their memory.

@@ -148,9 +148,7 @@ pub extern "C" fn free_any(block: *mut u8) {
     }
     purge::note();
     purge::poll();
-    if purge::is_watched() {
-        thread::put_aside();
-    }
+    purge::watch();
 }
 
 /// Blocks of up to 16 slices, 1 MiB, that were freed last: two of each number of slices wait for the next request of that

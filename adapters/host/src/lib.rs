@@ -25,6 +25,7 @@
 //! | `tls`, `cache`, `slow`, `thread` | a thread's cache: the word that finds it, the fast paths, the slow ones, start and end |
 //! | `depot`, `shelf`, `ground`, `large` | what is behind it |
 //! | `space`, `place`, `bits`, `purge`, `clock` | the window and its tables, where they lie, bits of slices and pages; giving memory back, and when |
+//! | `background` | the thread that gives memory back where no call should |
 //! | `usage` | what is held of memory, and how much may be |
 //! | `fork`, `signal`, `emergency`, `lock`, `word`, `start` | what must hold when a process forks, a signal interrupts, threads wait, nothing is there yet |
 //! | `os` | all that is asked of a system, one file for each |
@@ -48,6 +49,7 @@ compile_error!(
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
+mod background;
 mod bits;
 mod cache;
 pub mod calls;
@@ -80,7 +82,7 @@ mod word;
 pub use global::Global;
 pub use heap::Heap;
 pub use purge::trim;
-pub use settings::{BadSetting, HugePages, Numa, Setting, stats_at_exit};
+pub use settings::{Background, BadSetting, HugePages, Numa, Setting, stats_at_exit};
 pub use signal::Handler;
 pub use start::{read_environment, ready};
 pub use stats::{Stats, stats};

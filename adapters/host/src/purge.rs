@@ -11,33 +11,40 @@
 //! ```
 //!
 //! The deadline is set when something becomes free and there was none. A tick that comes a delay too late takes young and
-//! old slices alike: nobody touched anything in between.
+//! old slices alike: nobody touched anything in between. No call pays for everybody: a tick gives back 1 MiB at most, the next
+//! call goes on, and where more than 32 MiB wait the [`background`] thread does.
 
-use crate::class;
+use crate::class::{self, SLICE};
 use crate::clock::{Clock, NEVER};
+use crate::settings::{self, Background};
 use crate::shelf::SHELVES;
 use crate::space::{Tables, mapped, tables};
-use crate::{class::SLICE, depot, fork, ground, heap, large, os, settings, signal, slow, thread, usage};
-use core::ffi::c_void;
+use crate::{background, depot, fork, ground, heap, large, os, signal, slow, thread, usage};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicIsize};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
 
 static CLOCK: Clock = Clock::new();
-/// Whether the background thread runs, or is about to. Made so before the bell is rung, and read after: who does not see it
-/// rang before the thread began, which then reads the deadline.
-static THREAD: AtomicBool = AtomicBool::new(false);
+
+/// The clock, for the background thread.
+pub fn clock() -> &'static Clock {
+    &CLOCK
+}
 
 /// Milliseconds since some moment, as the clock counts them.
-fn now() -> usize {
+pub fn now() -> usize {
     os::milliseconds() as usize
 }
 
 /// Sets the deadline, and wakes the background thread, which may sleep without one.
 fn set(deadline: usize) {
     CLOCK.set(deadline);
-    if THREAD.load(Relaxed) {
-        os::wake(CLOCK.bell().0, 1);
-    }
+    background::wake(&CLOCK);
+}
+
+/// Sets a deadline that is due.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn ring() {
+    CLOCK.set(0);
 }
 
 /// Says that something became free, after it did.
@@ -46,11 +53,9 @@ pub fn note() {
         return;
     }
     let Some(delay) = settings::purge_delay() else { return };
-    let wanted = settings::background() && !signal::is_inside();
-    let starts = wanted && !THREAD.swap(true, Relaxed);
     set(now() + delay as usize);
-    if starts && !os::spawn(background) {
-        THREAD.store(false, Relaxed);
+    if settings::background() == Background::Always {
+        background::start();
     }
 }
 
@@ -79,65 +84,118 @@ pub fn waiting(bytes: isize) {
 }
 
 /// Whether so much waits for the clock, a quarter of what is in use and 32 MiB, that every call should look at it: the next
-/// may be the last for a long time. It costs some ten nanoseconds a call, for two delays at most.
+/// may be the last for a long time. It costs some ten nanoseconds a call, for two delays at most. Never while the
+/// background thread looks.
 pub fn is_watched() -> bool {
+    !background::runs() && is_much()
+}
+
+/// Has what waits looked at when it is so much: by the background thread, or by each call of this one.
+pub fn watch() {
+    if is_much() && (settings::background() == Background::Never || !background::start()) {
+        thread::put_aside();
+    }
+}
+
+fn is_much() -> bool {
     CLOCK.deadline() != NEVER && WAITING.load(Relaxed) > WATCHED + (usage::used() / 4) as isize
 }
 
 #[cold]
 fn poll_clock() {
     let now = now();
-    if now >= CLOCK.deadline() {
-        tick(now, false);
+    if now < CLOCK.deadline() || background::runs() {
+        return;
     }
+    // Where no thread will, a call does three times as much: a thousand of them give 3 GiB back.
+    let is_alone = settings::background() == Background::Never || background::is_refused();
+    tick(now, if is_alone { 3 * PIECE } else { PIECE });
+    if !is_alone && WORD.load(Relaxed) != DONE && WAITING.load(Relaxed) > WATCHED {
+        background::start();
+    }
+}
+
+/// What the background thread does between two looks at the clock.
+pub fn tick_in_background(now: usize) {
+    tick(now, 4 * PIECE);
 }
 
 /// Gives back all that is free now. `true` when anything was.
 pub fn trim() -> bool {
     let _busy = thread::busy();
-    let before = ground::counts().purged;
-    tick(now(), true);
-    ground::counts().purged > before
+    let before = ground::purged_bytes();
+    tick(now(), ALL);
+    ground::purged_bytes() > before
 }
 
 /// Everything that caches hold goes back to the spans, and empty spans to the ground.
 pub fn everything() {
+    empty_caches(usize::MAX);
+}
+
+/// The same, but of caches that no thread has at most `spares`. Whether any are left.
+fn empty_caches(spares: usize) -> bool {
     if let Some(cache) = thread::current() {
         slow::empty(cache);
     }
-    thread::empty_spare();
     depot::empty();
     large::empty();
+    thread::empty_spare(spares)
 }
 
-/// Gives back what has been free long enough, or all of it. Where somebody else does so just now, all means after him.
-fn tick(now: usize, all: bool) {
+/// What a call gives back at most: 256 pages, at half a microsecond each.
+const PIECE: usize = 1 << 20;
+/// All at once, also what is young.
+const ALL: usize = usize::MAX;
+/// Caches without threads that one tick empties, at some ten microseconds each.
+const SPARES: usize = 8;
+
+/// The word of ripe slices at which the next tick goes on; [`DONE`]: it begins a round. Written by the thread that ticks.
+static WORD: AtomicUsize = AtomicUsize::new(DONE);
+const DONE: usize = usize::MAX;
+/// Whether another round is to follow. Written as `WORD` is.
+static LEFT: AtomicBool = AtomicBool::new(false);
+
+/// Begins to give back what has been free long enough, or goes on with it: `most` bytes, or [`ALL`]. Where another thread
+/// does so just now, all means after it.
+fn tick(now: usize, most: usize) {
     while !CLOCK.begin() {
         // Before a fork nobody ticks, and the thread that forks would wait for itself.
-        if !all || fork::is_forking_here() {
+        if most != ALL || fork::is_forking_here() {
             return;
         }
         os::yield_now();
     }
     let due = CLOCK.take();
-    let delay = settings::purge_delay().unwrap_or(0) as usize;
-    everything();
-    if let Some(tables) = tables() {
-        let left = ripen(tables, all || now >= due.saturating_add(delay));
-        ground::purge(|word| tables.ripe.get(word).map_or(0, |bits| bits.load(Relaxed)));
-        purge_spans(tables);
-        if left && settings::purge_delay().is_some() {
-            set(now + delay);
-        } else {
-            WAITING.store(0, Relaxed);
-        }
+    let delay = settings::purge_delay().map(|delay| delay as usize);
+    let begins = most == ALL || WORD.load(Relaxed) == DONE;
+    if begins {
+        begin_round(most == ALL, now >= due.saturating_add(delay.unwrap_or(0)));
+    }
+    // Beginning is work enough for one call.
+    if most == ALL || !begins {
+        purge_ripe(most);
+    }
+    match delay {
+        Some(_) if WORD.load(Relaxed) != DONE => set(now),
+        Some(delay) if LEFT.load(Relaxed) => set(now + delay),
+        _ => WAITING.store(0, Relaxed),
     }
     CLOCK.end();
 }
 
-/// Young slices become old ones, and old ones ripe; with `late` both ripe. Whether any are old now.
-fn ripen(tables: &Tables, late: bool) -> bool {
-    let mut left = false;
+/// Empties caches, and lets slices ripen; `late` as for [`ripen`].
+fn begin_round(all: bool, late: bool) {
+    let has_spares = empty_caches(if all { usize::MAX } else { SPARES });
+    let Some(tables) = tables() else { return };
+    let (is_ripe, left) = ripen(tables, all || late);
+    LEFT.store(left || has_spares, Relaxed);
+    WORD.store(if is_ripe { 0 } else { DONE }, Relaxed);
+}
+
+/// Young slices become old ones, and old ones ripe; with `late` both ripe. Whether any are ripe now, and any old.
+fn ripen(tables: &Tables, late: bool) -> (bool, bool) {
+    let (mut is_ripe, mut left) = (false, false);
     let words = (mapped() / SLICE).div_ceil(64);
     for ((young, old), ripe) in tables.young.iter().zip(tables.old).zip(tables.ripe).take(words) {
         let fresh = if young.load(Relaxed) == 0 { 0 } else { young.swap(0, Relaxed) };
@@ -147,48 +205,64 @@ fn ripen(tables: &Tables, late: bool) -> bool {
         if before != kept {
             old.store(kept, Relaxed);
         }
-        if ripe.load(Relaxed) != ready {
+        // A round that was not ended leaves some.
+        let ready = ready | ripe.load(Relaxed);
+        if ready != 0 {
             ripe.store(ready, Relaxed);
         }
+        is_ripe |= ready != 0;
         left |= kept != 0;
     }
-    left
+    (is_ripe, left)
 }
 
-/// Free pages of ripe slices that are spans go back. Not where huge pages were asked for, which that would split.
-fn purge_spans(tables: &Tables) {
+/// Gives back what is free in ripe slices, until it is `most` bytes.
+fn purge_ripe(most: usize) {
+    /// Slices that go back under one lock at most: 1 MiB, so that nobody waits for long.
+    const RUN: usize = 16;
+    /// What a look at a span costs, in bytes that could go back meanwhile.
+    const LOOK: usize = 2048;
+    let Some(tables) = tables() else { return };
+    let words = (mapped() / SLICE).div_ceil(64);
+    let mut spent = 0;
+    for word in WORD.load(Relaxed)..words {
+        let Some(ripe) = tables.ripe.get(word) else { break };
+        while ripe.load(Relaxed) != 0 {
+            if spent >= most {
+                return WORD.store(word, Relaxed);
+            }
+            let bits = ripe.load(Relaxed);
+            let idle = bits & tables.idle.get(word).map_or(0, |idle| idle.load(Relaxed));
+            let before = ground::purged_bytes();
+            if idle == 0 {
+                let low = bits.trailing_zeros();
+                ripe.store(bits & (bits - 1), Relaxed);
+                purge_span(tables, (word * 64) as u32 + low);
+            } else {
+                let low = idle.trailing_zeros();
+                let room = ((most - spent) / SLICE).clamp(1, RUN);
+                let count = (idle >> low).trailing_ones().min(room as u32);
+                ripe.store(bits & !(u64::MAX >> (64 - count) << low), Relaxed);
+                ground::purge(tables, (word * 64) as u32 + low, count);
+            }
+            let given = ground::purged_bytes() - before;
+            waiting(-(given as isize));
+            spent += given.max(LOOK);
+        }
+    }
+    WORD.store(DONE, Relaxed);
+}
+
+/// Free pages of a slice that is a span go back. Not where huge pages were asked for, which that would split.
+fn purge_span(tables: &Tables, slice: u32) {
     if settings::huge_pages() == Some(true) {
         return;
     }
-    let words = (mapped() / SLICE).div_ceil(64);
-    for (word, ripe) in tables.ripe.iter().enumerate().take(words) {
-        let mut bits = ripe.load(Relaxed);
-        while bits != 0 {
-            let slice = (word * 64) as u32 + bits.trailing_zeros();
-            bits &= bits - 1;
-            let span = tables.span(slice);
-            if usize::from(tables.class(slice).load(Relaxed)) != class::NONE {
-                SHELVES.purge(slice);
-            } else if span.heap.load(Relaxed) != 0 && usize::from(span.class.load(Relaxed)) != class::NONE {
-                heap::purge_span(slice, span);
-            }
-        }
-    }
-}
-
-/// Sleeps until something is free, then until it is time.
-extern "C" fn background(_: *mut c_void) -> *mut c_void {
-    loop {
-        let (bell, seen) = CLOCK.bell();
-        let deadline = CLOCK.deadline();
-        let now = now();
-        if deadline == NEVER {
-            os::wait(bell, seen, 0);
-        } else if now >= deadline {
-            tick(now, false);
-        } else {
-            os::wait(bell, seen, (deadline - now).min(60_000) as u32);
-        }
+    let span = tables.span(slice);
+    if usize::from(tables.class(slice).load(Relaxed)) != class::NONE {
+        SHELVES.purge(slice);
+    } else if span.heap.load(Relaxed) != 0 && usize::from(span.class.load(Relaxed)) != class::NONE {
+        heap::purge_span(slice, span);
     }
 }
 
@@ -202,7 +276,7 @@ pub fn hold() {
 /// Lets ticks happen again; in the child the background thread is gone.
 pub fn release(is_child: bool) {
     if is_child {
-        THREAD.store(false, Relaxed);
+        background::forked();
         CLOCK.forget();
     }
     CLOCK.end();

@@ -7,7 +7,7 @@
 //! | name | values | default |
 //! | --- | --- | --- |
 //! | `TERRACE_PURGE_DELAY` | `250ms`, `2s`, `0`, `never` | `250ms`: free memory goes back to the system after one to two of these |
-//! | `TERRACE_BACKGROUND` | `0`, `1` | `0`: a thread that does it when no call comes |
+//! | `TERRACE_BACKGROUND` | `auto`, `0`, `1` | `auto`: a thread does it once more than 32 MiB wait; with `1` from the first on |
 //! | `TERRACE_HUGE_PAGES` | `default`, `always`, `never` | `default`: what the system does anyway |
 //! | `TERRACE_NUMA` | `default`, `local`, `interleave`, `bind:0,2` | `default`: the policy of the process |
 //! | `TERRACE_CACHE` | `0` to `32K` | `32K`: bytes of one size class that a thread keeps |
@@ -23,8 +23,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 pub enum Setting {
     /// How long free memory stays before the system gets it, in milliseconds; `None`: for ever. It takes one to two of these.
     PurgeDelay(Option<u32>),
-    /// Whether a thread gives memory back when no call does. It starts with the next call that needs more than its cache.
-    Background(bool),
+    /// Whether a thread gives memory back where no call does. It starts with a call that needs more than its cache.
+    Background(Background),
     /// Huge pages under what is mapped from now on.
     HugePages(HugePages),
     /// Where the memory of what is mapped from now on is placed.
@@ -35,6 +35,17 @@ pub enum Setting {
     Limit(usize),
     /// Whether statistics are printed when the process ends (by libterrace_malloc only).
     Stats(bool),
+}
+
+/// When a thread gives memory back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// Once more than 32 MiB, and a quarter of what is in use, wait, or a call leaves more than 32 MiB to others.
+    Auto,
+    /// Never: calls do it all.
+    Never,
+    /// As soon as anything is free.
+    Always,
 }
 
 /// Huge pages: 2 MiB of memory at a time, fewer misses of the address cache, more memory held.
@@ -80,7 +91,8 @@ impl core::error::Error for BadSetting {}
 
 /// Milliseconds; `u32::MAX`: for ever.
 static PURGE_DELAY: AtomicU32 = AtomicU32::new(250);
-static BACKGROUND: AtomicBool = AtomicBool::new(false);
+/// 0 auto, 1 never, 2 always.
+static BACKGROUND: AtomicU32 = AtomicU32::new(0);
 static STATS: AtomicBool = AtomicBool::new(false);
 /// 0 default, 1 always, 2 never.
 static HUGE_PAGES: AtomicU32 = AtomicU32::new(0);
@@ -93,7 +105,7 @@ static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Every name, and what it takes.
 const NAMES: [(&str, &str); 7] = [
     ("TERRACE_PURGE_DELAY", "milliseconds (250, 250ms), seconds (2s), or `never`"),
-    ("TERRACE_BACKGROUND", "0 or 1"),
+    ("TERRACE_BACKGROUND", "`auto`, 0 or 1"),
     ("TERRACE_HUGE_PAGES", "`default`, `always` or `never`"),
     ("TERRACE_NUMA", "`default`, `local`, `interleave` or `bind:` with node numbers below 64 (bind:0,2)"),
     ("TERRACE_CACHE", "bytes up to 32K"),
@@ -117,7 +129,8 @@ impl Setting {
         let (name, expected) = NAMES[at];
         let parsed = match at {
             0 => duration(value).map(Self::PurgeDelay),
-            1 => switch(value).map(Self::Background),
+            1 if value == "auto" => Some(Self::Background(Background::Auto)),
+            1 => switch(value).map(|on| Self::Background(if on { Background::Always } else { Background::Never })),
             2 => huge(value).map(Self::HugePages),
             3 => numa(value).map(Self::Numa),
             4 => bytes(value).map(Self::Cache),
@@ -141,7 +154,7 @@ impl Setting {
         }
         match self {
             Self::PurgeDelay(delay) => PURGE_DELAY.store(delay.unwrap_or(u32::MAX), Relaxed),
-            Self::Background(on) => BACKGROUND.store(on, Relaxed),
+            Self::Background(when) => BACKGROUND.store(when as u32, Relaxed),
             Self::HugePages(wanted) => HUGE_PAGES.store(wanted as u32, Relaxed),
             Self::Numa(wanted) => {
                 let (policy, nodes) = match wanted {
@@ -193,8 +206,8 @@ pub(crate) fn purge_delay() -> Option<u64> {
     Some(PURGE_DELAY.load(Relaxed)).filter(|&delay| delay != u32::MAX).map(u64::from)
 }
 
-pub(crate) fn background() -> bool {
-    BACKGROUND.load(Relaxed)
+pub(crate) fn background() -> Background {
+    [Background::Auto, Background::Never, Background::Always][BACKGROUND.load(Relaxed) as usize % 3]
 }
 
 /// Whether statistics are wanted at the end.

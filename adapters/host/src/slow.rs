@@ -121,9 +121,7 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
     }
     if spilled {
         purge::note();
-        if purge::is_watched() {
-            thread::put_aside();
-        }
+        purge::watch();
     }
 }
 

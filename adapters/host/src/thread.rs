@@ -183,13 +183,18 @@ extern "C" fn end(value: *mut c_void) {
     LIVE.fetch_sub(1, Relaxed);
 }
 
-/// Empties the caches that no thread has: a page of each stays.
-pub fn empty_spare() {
+/// Empties up to `most` of the caches that no thread has: a page of each stays. Whether others hold something.
+pub fn empty_spare(most: usize) -> bool {
     let caches = CACHES.lock();
     let mut at = caches.spare;
+    let mut count = 0;
     // SAFETY: null, or a cache; they live as long as the process.
     while let Some(cache) = unsafe { at.as_ref() } {
         if cache.is_touched() {
+            if count == most {
+                return true;
+            }
+            count += 1;
             slow::empty(cache);
             cache.reset();
             let (arrays, bytes) = cache.arrays();
@@ -200,6 +205,7 @@ pub fn empty_spare() {
         }
         at = cache.spare.load(Relaxed);
     }
+    false
 }
 
 /// Calls `each` with every cache. Counts in caches of running threads are about right.

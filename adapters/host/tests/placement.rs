@@ -2,7 +2,7 @@
 //! stand in one test, one after the other.
 
 use std::alloc::{GlobalAlloc, Layout};
-use terrace_host::{Global, HugePages, Numa, Setting, stats, trim};
+use terrace_host::{Background, Global, HugePages, Numa, Setting, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -91,7 +91,7 @@ fn settings_are_read_as_people_write_them() {
     assert_eq!(parse("TERRACE_LIMIT", "none"), Some(Setting::Limit(usize::MAX)));
     assert_eq!(parse("TERRACE_NUMA", "bind:0,2"), Some(Setting::Numa(Numa::Bind(5))));
     assert_eq!(parse("TERRACE_HUGE_PAGES", "always"), Some(Setting::HugePages(HugePages::Always)));
-    assert_eq!(parse("TERRACE_BACKGROUND", "1"), Some(Setting::Background(true)));
+    assert_eq!(parse("TERRACE_BACKGROUND", "1"), Some(Setting::Background(Background::Always)));
     assert_eq!(parse("TERRACE_CACHE", "16K"), Some(Setting::Cache(16 << 10)));
     assert_eq!(parse("TERRACE_STATS", "0"), Some(Setting::Stats(false)));
     for (name, value) in [

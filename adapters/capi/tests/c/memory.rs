@@ -47,3 +47,12 @@ fn new_throws() {
         limited(&program, 100);
     }
 }
+
+#[test]
+fn a_spike_goes_back_by_a_thread() {
+    if have("memory::a_spike_goes_back_by_a_thread", &[CC]) {
+        let program = Program::new("spike.c").build();
+        Job::new(&program).preload(&library::shared()).run().passed();
+        Job::new(&program).args(["never"]).preload(&library::shared()).env("TERRACE_BACKGROUND", "0").run().passed();
+    }
+}

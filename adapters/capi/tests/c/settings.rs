@@ -25,11 +25,12 @@ const BAD: [(&str, &str); 16] = [
     ("TERRACE_STATS", "yes"),
 ];
 
-const GOOD: [(&str, &str); 17] = [
+const GOOD: [(&str, &str); 18] = [
     ("TERRACE_PURGE_DELAY", "0"),
     ("TERRACE_PURGE_DELAY", "never"),
     ("TERRACE_PURGE_DELAY", "250ms"),
     ("TERRACE_PURGE_DELAY", "2s"),
+    ("TERRACE_BACKGROUND", "auto"),
     ("TERRACE_BACKGROUND", "0"),
     ("TERRACE_BACKGROUND", "1"),
     ("TERRACE_HUGE_PAGES", "default"),

@@ -167,28 +167,40 @@ pub fn at_fork(prepare: unsafe extern "C" fn(), parent: unsafe extern "C" fn(), 
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) == 0 }
 }
 
-/// Starts a thread of its own that nobody waits for, with every signal blocked.
-pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
+/// Starts a thread of its own with every signal blocked: its name, for [`join`]. Its stack is small, since limits on addresses
+/// count it.
+pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
+    /// Room for the thread-local variables of every library, which lie there too.
+    const STACK: usize = 256 << 10;
     let errno = errno();
     let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut attributes = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: `attributes` is ours to be written.
+    unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
+    // SAFETY: made by the call above; a size that it refuses leaves the default.
+    unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK) };
     // SAFETY: `all` is ours to be written.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
     // SAFETY: both sets are ours, `all` was filled.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
     let mut thread = core::mem::MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: `thread` is ours to be written; the body lives as long as the program.
-    let failed = unsafe { libc::pthread_create(thread.as_mut_ptr(), core::ptr::null(), body, null_mut()) } != 0;
+    let failed = unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), body, null_mut()) } != 0;
     // SAFETY: `before` was written by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut()) };
-    if !failed {
-        // SAFETY: written by the call that made the thread.
-        let thread = unsafe { thread.assume_init() };
-        // SAFETY: it was just made and is joined by nobody.
-        unsafe { libc::pthread_detach(thread) };
-    }
+    // SAFETY: made above.
+    unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
     set_errno(errno);
-    !failed
+    // SAFETY: written by the call that made the thread.
+    (!failed).then(|| unsafe { thread.assume_init() } as usize)
+}
+
+/// Waits for the end of a thread.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn join(thread: usize) {
+    // SAFETY: `spawn` made it in this process, and nobody joined it before.
+    unsafe { libc::pthread_join(thread as libc::pthread_t, null_mut()) };
 }
 
 /// The stack for handlers that the running thread is on, if an address lies in it: its first address and the one behind it.

@@ -235,11 +235,12 @@ unsafe extern "system" fn run(argument: *mut c_void) -> u32 {
     0
 }
 
-/// Starts a thread of its own that nobody waits for.
-pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
+/// Starts a thread of its own: its handle.
+pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
     BODY.store(body as *mut (), core::sync::atomic::Ordering::Release);
     // SAFETY: `run` lives as long as the program.
-    !unsafe { CreateThread(null(), 0, Some(run), null(), 0, null_mut()) }.is_null()
+    let thread = unsafe { CreateThread(null(), 0, Some(run), null(), 0, null_mut()) };
+    (!thread.is_null()).then(|| thread.addr())
 }
 
 /// Sets it.

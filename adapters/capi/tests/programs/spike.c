@@ -1,0 +1,82 @@
+/* 200 MB in small blocks, all freed, and no call after that: a thread of the library's own gives them back, in a child
+ * too. Little things start no thread. Argument: "never" when the library was told to start none. */
+#include "check.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+
+enum { block = 1000, count = 200000, most_seconds = 30 };
+static void *blocks[count];
+
+static long resident_pages(void) {
+    long all = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld %ld", &all, &resident) != 2) die("no statm");
+    fclose(file);
+    return resident;
+}
+
+static int threads(void) {
+    DIR *folder = opendir("/proc/self/task");
+    int found = 0;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) found += entry->d_name[0] != '.';
+    closedir(folder);
+    return found;
+}
+
+static void fill_and_free(size_t how_many) {
+    for (size_t i = 0; i < how_many; i++)
+        if (!(blocks[i] = malloc(block))) die("no memory");
+        else memset(blocks[i], 1, block);
+    for (size_t i = 0; i < how_many; i++) free(blocks[i]);
+}
+
+/* Whether the memory is gone within half a minute, by no call of ours that the library sees. */
+static bool comes_back(long before) {
+    double start = now();
+    char line[100];
+    while (now() - start < most_seconds) {
+        int file = open("/proc/self/statm", O_RDONLY);
+        ssize_t length = read(file, line, sizeof line - 1);
+        close(file);
+        line[length > 0 ? length : 0] = 0;
+        char *second = strchr(line, ' ');
+        if (second && strtol(second, NULL, 10) - before < count / 4096 * block / 10) return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+int main(int arguments, char **argument) {
+    begin();
+    bool never = arguments > 1 && strcmp(argument[1], "never") == 0;
+    fill_and_free(10000);
+    long before = resident_pages();
+    CHECK(threads() == 1, "10 MB start no thread");
+    fill_and_free(count);
+    if (never) {
+        CHECK(threads() == 1, "no thread where none is wanted");
+        return finish();
+    }
+    CHECK(threads() == 2, "200 MB do");
+    CHECK(comes_back(before), "memory comes back without a call");
+    int good = 0;
+    for (int child = 0; child < 5; child++) {
+        if (child == 2) fill_and_free(count); /* the thread is at work while the process forks */
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(60);
+            if (threads() != 1) _exit(4);
+            fill_and_free(count);
+            _exit(threads() == 2 && comes_back(before) ? 0 : 5);
+        }
+        int status = -1;
+        waitpid(pid, &status, 0);
+        good += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    }
+    CHECK(good == 5, "in five children too, each with a thread of its own");
+    CHECK(threads() == 2, "the parent has one still");
+    return finish();
+}
