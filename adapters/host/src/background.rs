@@ -7,14 +7,15 @@
 use crate::clock::{Clock, NEVER};
 use crate::{fork, os, purge, signal};
 use core::ffi::c_void;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32 as Word, AtomicUsize};
 use terrace_core::sync::AtomicU32;
 
-/// No thread yet; it runs, or is about to; the system refused one; the library ends.
+/// No thread yet; it runs, or is about to; the system refused one; the library ends (known on Linux only).
 const NONE: u32 = 0;
 const RUNS: u32 = 1;
 const REFUSED: u32 = 2;
+#[cfg(any(target_os = "linux", target_os = "android"))]
 const STOPPED: u32 = 3;
 
 /// Made [`RUNS`] before the bell is rung, and read after: a caller that does not see it rang before the thread began, which
@@ -75,7 +76,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
             os::wait(bell, seen, (deadline - now).min(60_000) as u32);
         }
     }
-    GONE.store(1, core::sync::atomic::Ordering::Release);
+    GONE.store(1, Release);
     os::wake(&GONE, 1);
     core::ptr::null_mut()
 }
@@ -89,6 +90,7 @@ pub fn forked() {
 /// interrupted, whose handler ends the process: then it stays.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn stop() {
+    use core::sync::atomic::Ordering::Acquire;
     const MILLISECONDS: u32 = 100;
     if STATE.swap(STOPPED, Relaxed) != RUNS || signal::is_in_the_way() {
         return;
@@ -97,7 +99,7 @@ pub fn stop() {
     os::wake(purge::clock().bell().0, 1);
     os::wait(&GONE, 0, MILLISECONDS);
     let handle = HANDLE.load(Acquire);
-    if GONE.load(core::sync::atomic::Ordering::Acquire) == 1 && handle != 0 {
+    if GONE.load(Acquire) == 1 && handle != 0 {
         os::join(handle);
     }
 }

@@ -1,6 +1,6 @@
 //! A thread's cache: an array of free blocks for each size class, and the two paths that almost every call takes.
 //!
-//! Promises upward: [`allocate`] and [`free`] take about six instructions when the class is a constant: no atomic
+//! Promises upward: [`allocate`] and [`free`] take about seven instructions when the class is a constant: no atomic
 //! read-modify-write, no lock, no owner to look up, free memory not touched. What they cannot do goes to [`slow`].
 //! Asks from below: [`tls`] for the running thread's cache.
 //!
@@ -21,7 +21,10 @@
 //! - a class without room (cap 0) has the top of [`EMPTY`]: it looks empty and full, and its array is not touched. Class 0
 //!   always is one, so large blocks and sizes of 0 need no test of their own
 
+use crate::array;
 use crate::class::{self, CAP, COUNT};
+use crate::lock::Lock;
+use crate::reclaim::ClassArray;
 use crate::{slow, tls};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
@@ -32,26 +35,31 @@ const PLACES: usize = ARRAY / size_of::<*mut u8>();
 const _: () = assert!(PLACES == CAP + 1, "the largest cap leaves one place for the null");
 
 /// One place of an array.
-type Place = AtomicPtr<u8>;
+pub type Place = AtomicPtr<u8>;
+
+/// Bytes before the arrays: three times an array's.
+const HEAD: usize = 3 * ARRAY;
 
 /// What the fast paths use, and every kind of cache begins with.
 #[derive(Debug)]
 #[repr(C)]
-struct Head {
+pub struct Head {
     /// Where the next freed block goes. Written by the owner only; others read it to count.
     tops: [AtomicPtr<Place>; COUNT],
+    /// The top that the owner's last pop found; null: of no pop that may still be under way (see [`array`]).
+    pub announced: AtomicPtr<Place>,
     /// [`class::SMALL`], here because a load relative to the cache is one instruction less.
     small: [u8; class::SMALL.len()],
 }
 
-/// A cache as it lies in memory: the header takes the place of the array of class 0, which has none. 73 KiB, of which
-/// a program touches the header and what its sizes need.
+/// A cache as it lies in memory: the header, and an array for each class but 0, which has none. 75 KiB, of which a program
+/// touches the header and what its sizes need.
 #[derive(Debug)]
 #[repr(C, align(1024))]
 pub struct Cache {
-    head: Head,
+    pub head: Head,
     /// How many blocks a class may hold now; its null stands so many places below the end, and one.
-    caps: [AtomicU8; COUNT],
+    pub caps: [AtomicU8; COUNT],
     /// The next of all caches, of threads and of none; guarded by the lock of [`thread`](crate::thread).
     pub next: AtomicPtr<Cache>,
     /// The next of the caches that no thread has.
@@ -66,6 +74,15 @@ pub struct Cache {
     pub guards: AtomicUsize,
     /// How many stays in handlers ended otherwise than by the drop of their last guard.
     pub stay: AtomicUsize,
+    /// Held by the owner in its slow paths, and by a thread that takes blocks away.
+    pub lock: Lock<()>,
+    /// What another thread saw of the tops when it last looked.
+    pub seen: AtomicUsize,
+    /// Blocks in doubt, by class (see [`array::settle`]); null: none. And the places they are of.
+    pub doubts: [AtomicPtr<u8>; COUNT],
+    pub doubted: [AtomicU8; COUNT],
+    /// Whether there is any.
+    pub has_doubts: AtomicBool,
     arrays: Arrays,
 }
 
@@ -74,14 +91,14 @@ pub struct Cache {
 #[repr(C, align(1024))]
 struct Arrays([[Place; PLACES]; COUNT - 1]);
 
-const _: () = assert!(core::mem::offset_of!(Cache, arrays) == ARRAY, "array c lies c * 1024 bytes into the cache");
+const _: () = assert!(core::mem::offset_of!(Cache, arrays) == HEAD, "the arrays begin where the header ends");
 
 /// The cache of threads that have none: every class is empty and full.
 #[derive(Debug)]
 #[repr(C, align(1024))]
 pub struct Empty {
     head: Head,
-    rest: [u8; ARRAY - size_of::<Head>()],
+    rest: [u8; HEAD - size_of::<Head>()],
     /// What the tops point behind: its last word is the null that says empty, its end is a multiple of 1024.
     array: [Place; PLACES],
 }
@@ -89,7 +106,7 @@ pub struct Empty {
 impl Empty {
     /// The empty cache that lies at `own`, where all its tops point.
     const fn new(own: *const Self) -> Self {
-        let end = own.cast::<Place>().cast_mut().wrapping_add(2 * PLACES);
+        let end = own.cast::<Place>().cast_mut().wrapping_add((HEAD + ARRAY) / size_of::<Place>());
         let mut tops = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
         let mut class = 0;
         while class < COUNT {
@@ -97,7 +114,8 @@ impl Empty {
             class += 1;
         }
         let array = [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES];
-        Self { head: Head { tops, small: class::SMALL }, rest: [0; ARRAY - size_of::<Head>()], array }
+        let announced = AtomicPtr::new(core::ptr::null_mut());
+        Self { head: Head { tops, announced, small: class::SMALL }, rest: [0; HEAD - size_of::<Head>()], array }
     }
 }
 
@@ -113,7 +131,7 @@ pub fn is_own(cache: *mut Cache) -> bool {
     !core::ptr::addr_eq(cache, &raw const EMPTY) && !core::ptr::addr_eq(cache, &raw const IN_SIGNAL)
 }
 
-const _: () = assert!(size_of::<Empty>() == 2 * ARRAY && core::mem::offset_of!(Empty, array) == ARRAY);
+const _: () = assert!(size_of::<Empty>() == HEAD + ARRAY && core::mem::offset_of!(Empty, array) == HEAD);
 
 /// The running thread's head.
 #[inline(always)]
@@ -124,7 +142,7 @@ fn head<'a>() -> &'a Head {
 
 /// The top of a class, below `COUNT`.
 #[inline(always)]
-fn top(head: &Head, class: usize) -> &AtomicPtr<Place> {
+pub fn top(head: &Head, class: usize) -> &AtomicPtr<Place> {
     debug_assert!(class < COUNT);
     // SAFETY: classes come from `class::of` and from the table of classes, which hold none above the last.
     unsafe { head.tops.get_unchecked(class) }
@@ -142,32 +160,16 @@ pub fn allocate(class: usize) -> *mut u8 {
 /// The block freed last; `None` when the cache has none. Of class 0 there is never one.
 #[inline(always)]
 pub fn pop(class: usize) -> Option<*mut u8> {
-    pop_from(top(head(), class))
+    array::pop(&ClassArray { head: head(), class })
 }
 
-/// A block of at most 1 KiB, by the number of 16-byte steps; the class comes from the table in the cache.
+/// A block of at most 1 KiB; the class comes from the table in the cache.
 #[inline(always)]
-pub fn allocate_steps(steps: usize) -> *mut u8 {
-    debug_assert!(steps < class::SMALL.len());
-    let head = head();
+pub fn allocate_small(bytes: usize) -> *mut u8 {
+    debug_assert!(bytes <= class::TABLED);
     // SAFETY: the caller's bound.
-    let class = usize::from(unsafe { *head.small.get_unchecked(steps) });
-    match pop_from(top(head, class)) {
-        Some(block) => block,
-        None => slow::refill(class),
-    }
-}
-
-#[inline(always)]
-fn pop_from(top: &AtomicPtr<Place>) -> Option<*mut u8> {
-    let at = top.load(Relaxed).wrapping_sub(1);
-    // SAFETY: above the floor, or the floor itself, which holds a null: both lie in the array.
-    let block = unsafe { (*at).load(Relaxed) };
-    if block.is_null() {
-        return None;
-    }
-    top.store(top.load(Relaxed).wrapping_sub(1), Relaxed);
-    Some(block)
+    let class = usize::from(unsafe { *head().small.get_unchecked(bytes) });
+    allocate(class)
 }
 
 /// Takes a block of a class back; with class 0, any block.
@@ -217,8 +219,8 @@ impl Cache {
     }
 
     /// The end of a class's array.
-    fn end(&self, class: usize) -> *const Place {
-        (&raw const *self).cast::<Place>().wrapping_add((class + 1) * PLACES)
+    pub fn end(&self, class: usize) -> *const Place {
+        (&raw const *self).cast::<Place>().wrapping_add(HEAD / size_of::<Place>() + class * PLACES)
     }
 
     /// Blocks of a class. Of another thread's cache: about so many.
@@ -236,7 +238,7 @@ impl Cache {
     }
 
     /// The place of a class's array `below` places under its end.
-    fn place(&self, class: usize, below: usize) -> &Place {
+    pub fn place(&self, class: usize, below: usize) -> &Place {
         &self.arrays.0[(class + COUNT - 2) % (COUNT - 1)][(PLACES - below) % PLACES]
     }
 

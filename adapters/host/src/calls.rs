@@ -22,7 +22,7 @@ pub(crate) fn allocate_of(class: usize, bytes: usize, align: usize) -> *mut u8 {
 /// The same as [`allocate`] at the alignment of every block, 16; classes of sizes up to 1 KiB come from a table.
 #[inline(always)]
 pub fn allocate_small(bytes: usize) -> *mut u8 {
-    if bytes <= 1024 { cache::allocate_steps((bytes + 15) >> 4) } else { allocate_larger(bytes) }
+    if bytes <= class::TABLED { cache::allocate_small(bytes) } else { allocate_larger(bytes) }
 }
 
 /// Out of line, so that the path of small sizes saves no register.
@@ -101,8 +101,8 @@ pub fn allocate_aligned(bytes: usize, align: usize) -> *mut u8 {
     let align = align.max(16);
     // Rounded up as `class::padded` does; sizes up to 1 KiB are in the table. 0 bytes, and sums that wrap around, go on below.
     let padded = bytes.wrapping_add(align - 1) & align.wrapping_neg();
-    if padded.wrapping_sub(1) < 1024 {
-        cache::allocate_steps(padded >> 4)
+    if padded.wrapping_sub(1) < class::TABLED {
+        cache::allocate_small(padded)
     } else {
         allocate_aligned_larger(bytes, align)
     }

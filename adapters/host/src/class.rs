@@ -87,13 +87,16 @@ const fn of_aligned(bytes: usize, align: usize) -> usize {
     if padded <= LARGEST && align <= LARGEST { of(padded) } else { NONE }
 }
 
-/// Classes of requests up to 1 KiB, by the number of 16-byte steps: 65 bytes, two cache lines.
-pub static SMALL: [u8; 65] = {
-    let mut table = [0; 65];
-    let mut step = 0;
-    while step < 65 {
-        table[step] = of(step * 16) as u8;
-        step += 1;
+/// The largest request whose class is in [`SMALL`].
+pub const TABLED: usize = 1024;
+
+/// Classes of requests up to 1 KiB, by their bytes: a byte each, so that the path of small sizes computes nothing.
+pub static SMALL: [u8; TABLED + 1] = {
+    let mut table = [0; TABLED + 1];
+    let mut bytes = 0;
+    while bytes <= TABLED {
+        table[bytes] = of(bytes) as u8;
+        bytes += 1;
     }
     table
 };
@@ -206,8 +209,8 @@ mod tests {
 
     #[test]
     fn the_table_of_small_sizes_is_the_formula() {
-        for bytes in 0..=1024 {
-            assert_eq!(usize::from(SMALL[(bytes + 15) >> 4]), of(bytes));
+        for (bytes, &class) in SMALL.iter().enumerate() {
+            assert_eq!(usize::from(class), of(bytes));
         }
     }
 }

@@ -5,7 +5,7 @@
 //!        │ size -> class (a constant in Rust)                  │ address -> class: classes[(p - base) >> 16]
 //!        v                                                     v
 //!   ┌─────────────────────────── cache ────────────────────────────┐   of a thread: an array of free blocks a class;
-//!   │ [null b b b b ..] [null b ..] [null ..]                      │   pop or push, about 6 instructions, no atomics
+//!   │ [null b b b b ..] [null b ..] [null ..]                      │   pop or push, about 7 instructions, no atomics
 //!   └──────┬────────────────────────────────────────────────▲──────┘
 //!     empty│ a batch                                    full│ a batch
 //!   ┌──────v────────────── depot (lock-free) ───────────────┴──────┐   batches between threads
@@ -23,6 +23,7 @@
 //! | --- | --- |
 //! | `class` | sizes and classes |
 //! | `tls`, `cache`, `slow`, `thread` | a thread's cache: the word that finds it, the fast paths, the slow ones, start and end |
+//! | `array`, `reclaim` | what passes between a thread's cache and another that takes an idle one's blocks back |
 //! | `depot`, `shelf`, `ground`, `large` | what is behind it |
 //! | `space`, `place`, `bits`, `purge`, `clock` | the window and its tables, where they lie, bits of slices and pages; giving memory back, and when |
 //! | `background` | the thread that gives memory back where no call should |
@@ -49,6 +50,7 @@ compile_error!(
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
+mod array;
 mod background;
 mod bits;
 mod cache;
@@ -66,6 +68,7 @@ mod lock;
 mod os;
 mod place;
 mod purge;
+mod reclaim;
 pub mod report;
 mod settings;
 mod shelf;

@@ -19,6 +19,7 @@ use crate::clock::{Clock, NEVER};
 use crate::settings::{self, Background};
 use crate::shelf::SHELVES;
 use crate::space::{Tables, mapped, tables};
+use crate::thread::Search;
 use crate::{background, depot, fork, ground, heap, large, os, signal, slow, thread, usage};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
@@ -109,8 +110,7 @@ fn poll_clock() {
     }
     // Where no thread will, a call does three times as much: a thousand of them give 3 GiB back.
     let is_alone = settings::background() == Background::Never || background::is_refused();
-    tick(now, if is_alone { 3 * PIECE } else { PIECE });
-    if !is_alone && WORD.load(Relaxed) != DONE && WAITING.load(Relaxed) > WATCHED {
+    if tick(now, if is_alone { 3 * PIECE } else { PIECE }) && !is_alone {
         background::start();
     }
 }
@@ -157,19 +157,22 @@ const DONE: usize = usize::MAX;
 static LEFT: AtomicBool = AtomicBool::new(false);
 
 /// Begins to give back what has been free long enough, or goes on with it: `most` bytes, or [`ALL`]. Where another thread
-/// does so just now, all means after it.
-fn tick(now: usize, most: usize) {
+/// does so just now, all means after it. Whether so much is left that the background thread should go on.
+fn tick(now: usize, most: usize) -> bool {
     while !CLOCK.begin() {
         // Before a fork nobody ticks, and the thread that forks would wait for itself.
         if most != ALL || fork::is_forking_here() {
-            return;
+            return false;
         }
         os::yield_now();
     }
     let due = CLOCK.take();
     let delay = settings::purge_delay().map(|delay| delay as usize);
     let begins = most == ALL || WORD.load(Relaxed) == DONE;
-    if begins {
+    // What idle threads hold comes first, so that it ripens with the rest.
+    let search = if begins && most != ALL { thread::reclaim() } else { Search::Done };
+    let goes_on = matches!(search, Search::Looking | Search::Taking);
+    if begins && !goes_on {
         begin_round(most == ALL, now >= due.saturating_add(delay.unwrap_or(0)));
     }
     // Beginning is work enough for one call.
@@ -177,11 +180,13 @@ fn tick(now: usize, most: usize) {
         purge_ripe(most);
     }
     match delay {
-        Some(_) if WORD.load(Relaxed) != DONE => set(now),
-        Some(delay) if LEFT.load(Relaxed) => set(now + delay),
+        Some(_) if goes_on || WORD.load(Relaxed) != DONE => set(now),
+        Some(delay) if search == Search::Again || LEFT.load(Relaxed) => set(now + delay),
         _ => WAITING.store(0, Relaxed),
     }
+    let is_much = search == Search::Taking || WORD.load(Relaxed) != DONE && WAITING.load(Relaxed) > WATCHED;
     CLOCK.end();
+    is_much
 }
 
 /// Empties caches, and lets slices ripen; `late` as for [`ripen`].

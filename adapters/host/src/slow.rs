@@ -22,6 +22,7 @@ pub extern "C" fn refill(class: usize) -> *mut u8 {
     let _busy = thread::busy();
     purge::poll();
     let Some(cache) = own else { return refill_one(class) };
+    let held = cache.hold();
     // It has some when it was put aside.
     if let Some(block) = cache.pop(class) {
         return block;
@@ -34,7 +35,10 @@ pub extern "C" fn refill(class: usize) -> *mut u8 {
     let batch = usize::from(class::facts(class).batch).min(cap / 2 + 1);
     let taken = take(class, &mut blocks[..batch]);
     // The lowest address goes out first: what is used together lies together.
-    let Some((&first, rest)) = blocks[..taken].split_first() else { return exhausted(class) };
+    let Some((&first, rest)) = blocks[..taken].split_first() else {
+        drop(held);
+        return exhausted(class);
+    };
     cache.push(class, rest.iter().rev().copied());
     first
 }
@@ -108,6 +112,7 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
         let _busy = thread::busy();
         purge::poll();
         let Some(cache) = own else { return SHELVES.give(class, &[block]) };
+        let _held = cache.hold();
         // The thread may just have got its cache, or a tick emptied it.
         if cache.count(class) == cache.cap(class) {
             let cap = raised(cache, class);
@@ -138,8 +143,15 @@ fn spill(cache: &Cache, class: usize, most: usize) -> bool {
     true
 }
 
+/// Gives blocks that were taken away from an idle thread back to the spans.
+pub fn give_taken(class: usize, blocks: &[*mut u8]) {
+    SHELVES.give(class, blocks);
+    purge::waiting(bytes(class, blocks.len()));
+}
+
 /// Gives all that a cache holds back to the spans.
 pub fn empty(cache: &Cache) {
+    let _held = cache.hold();
     for class in (1..class::COUNT).filter(|&class| cache.cap(class) > 0) {
         while cache.count(class) > 0 {
             let mut blocks = [core::ptr::null_mut(); BATCH];

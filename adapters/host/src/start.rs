@@ -1,7 +1,7 @@
 //! The first call: window, tables, settings, fork handlers, in an order in which each step may allocate.
 
 use crate::lock::Lock;
-use crate::{background, emergency, fork, ground, os, settings, thread};
+use crate::{emergency, fork, ground, os, settings, thread};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Nothing done yet; memory can be handed out; the system refused.
@@ -38,6 +38,7 @@ fn start() -> bool {
         }
     }
     // What follows may allocate: the window is there.
+    os::register_barrier();
     emergency::start();
     thread::start();
     fork::start();
@@ -59,7 +60,7 @@ pub fn page_bytes() -> usize {
 /// The library is unloaded, or the process ends: threads that end later must not call what is gone.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 extern "C" fn end() {
-    background::stop();
+    crate::background::stop();
     thread::stop();
 }
 

@@ -26,12 +26,16 @@ pub struct Caches {
     all: *mut Cache,
     /// Of none, through `spare`; what they hold is theirs still.
     spare: *mut Cache,
+    /// Where the search for idle ones goes on, in `all`; null: at its beginning.
+    next: *mut Cache,
+    /// Whether that search saw any that may be idle when it comes by again.
+    again: bool,
 }
 
 // SAFETY: caches live as long as the process; lists are changed under the lock only.
 unsafe impl Send for Caches {}
 
-static CACHES: Lock<Caches> = Lock::new(Caches { all: null_mut(), spare: null_mut() });
+static CACHES: Lock<Caches> = Lock::new(Caches { all: null_mut(), spare: null_mut(), next: null_mut(), again: false });
 
 /// The key's number plus one; 0: none.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -71,6 +75,7 @@ pub fn lock() -> &'static Lock<Caches> {
 pub fn forked(caches: &mut Caches) {
     caches.spare = null_mut();
     caches.all = null_mut();
+    caches.next = null_mut();
     let own = kept();
     if let Some(cache) = own {
         caches.all = (&raw const *cache).cast_mut();
@@ -206,6 +211,54 @@ pub fn empty_spare(most: usize) -> bool {
         at = cache.spare.load(Relaxed);
     }
     false
+}
+
+/// What a search for idle caches came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// It goes on at the next call, with more to look at.
+    Looking,
+    /// The same, and it took back as much as one call may.
+    Taking,
+    /// Some were in use: another is worth while.
+    Again,
+    /// No other thread holds anything.
+    Done,
+}
+
+/// Takes back what the caches of threads hold that made no call since the last search: eight caches, and a look at 256.
+pub fn reclaim() -> Search {
+    const LOOKS: usize = 256;
+    const TAKEN: usize = 8;
+    if is_alone() {
+        return Search::Done;
+    }
+    let own = kept().map_or(null_mut(), |cache| (&raw const *cache).cast_mut());
+    let (mut looks, mut taken) = (0, 0);
+    let mut caches = CACHES.lock();
+    if caches.next.is_null() {
+        (caches.next, caches.again) = (caches.all, false);
+    }
+    // SAFETY: null, or a cache; they live as long as the process.
+    while let Some(cache) = unsafe { caches.next.as_ref() } {
+        if taken == TAKEN {
+            return Search::Taking;
+        }
+        if looks == LOOKS {
+            return Search::Looking;
+        }
+        looks += 1;
+        if caches.next != own {
+            if cache.is_idle() {
+                let give = |class, blocks: &[*mut u8]| slow::give_taken(class, blocks);
+                taken += usize::from(cache.take_away(give));
+            } else {
+                caches.again = true;
+            }
+        }
+        caches.next = cache.next.load(Relaxed);
+    }
+    if caches.again { Search::Again } else { Search::Done }
 }
 
 /// Calls `each` with every cache. Counts in caches of running threads are about right.

@@ -35,3 +35,11 @@ pub unsafe fn bind(_: NonNull<u8>, _: usize, _: i32, _: u64) -> bool {
 pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> Relocation {
     Relocation::Refused
 }
+
+/// There is no barrier that other threads take part in.
+pub fn register_barrier() {}
+
+/// See [`register_barrier`].
+pub fn barrier() -> bool {
+    false
+}

@@ -107,6 +107,29 @@ pub fn wake(word: &AtomicU32, count: i32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, count) };
 }
 
+/// Commands of `linux/membarrier.h`.
+const PRIVATE_EXPEDITED: i32 = 1 << 3;
+const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+
+/// Says that [`barrier`] will be called: at the start, when a process has one thread, this costs nothing.
+pub fn register_barrier() {
+    membarrier(REGISTER_PRIVATE_EXPEDITED);
+}
+
+/// Has every thread of this process pass a full memory barrier, wherever it is. `false`: this kernel cannot.
+pub fn barrier() -> bool {
+    // A child of a fork, or a process whose start was refused, registers now.
+    membarrier(PRIVATE_EXPEDITED) || membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED)
+}
+
+fn membarrier(command: i32) -> bool {
+    let errno = errno();
+    // SAFETY: orders memory, changes none.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
+    set_errno(errno);
+    done
+}
+
 /// Milliseconds since some moment before the process began; as fine as the kernel's tick, which is what costs least.
 pub fn milliseconds() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -3,7 +3,7 @@
 //! Promises upward, for every system:
 //! - [`map`], [`map_at`], [`reserve`], [`commit`], [`unmap`], [`purge`], [`replace`], [`relocate`],
 //!   [`advise_huge`], [`bind`]: address space and the memory under it
-//! - [`wait`], [`wake`]: a thread sleeps until a word changes
+//! - [`wait`], [`wake`]: a thread sleeps until a word changes; [`register_barrier`], [`barrier`]: one for all threads
 //! - [`milliseconds`]: a clock that costs a few nanoseconds and never goes back
 //! - [`errno`], [`set_errno`]; [`say`], [`abort`]: a line on standard error without an allocation; the end
 //! - [`physical_bytes`], [`address_limit`], [`memory_limit`], [`page_bytes`], [`random`]: what this machine and process are

@@ -1,0 +1,143 @@
+//! Blocks that come back from the caches of idle threads: an owner's array as [`array`] sees it, and what takes from it.
+//!
+//! Promises upward: [`Cache::take_away`] empties the cache of a thread that sleeps, however long it does, and does nothing wrong
+//! with one that does not; owners hold their cache in slow paths ([`Cache::hold`]) and know nothing of it in the fast ones.
+//! Asks from below: [`os::barrier`]; without one nothing is taken away.
+
+use crate::array::{self, Array, Taken};
+use crate::cache::{Cache, Head, Place, top};
+use crate::class::{CAP, COUNT};
+use crate::{fork, os};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::compiler_fence;
+
+/// The array of a class, below `COUNT`, of a cache.
+pub struct ClassArray<'a> {
+    pub head: &'a Head,
+    pub class: usize,
+}
+
+impl array::Array for ClassArray<'_> {
+    type At = *mut Place;
+    type Block = *mut u8;
+
+    #[inline(always)]
+    fn top(&self) -> *mut Place {
+        top(self.head, self.class).load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn lower(&self) {
+        let top = top(self.head, self.class);
+        top.store(top.load(Relaxed).wrapping_sub(1), Relaxed);
+    }
+
+    #[inline(always)]
+    fn below(at: *mut Place) -> *mut Place {
+        at.wrapping_sub(1)
+    }
+
+    #[inline(always)]
+    fn announce(&self, top: *mut Place) {
+        self.head.announced.store(top, Release);
+    }
+
+    fn announced(&self) -> *mut Place {
+        self.head.announced.load(Acquire)
+    }
+
+    #[inline(always)]
+    fn load(&self, at: *mut Place) -> Option<*mut u8> {
+        // SAFETY: above the floor, or the floor itself, which holds a null: both lie in the array.
+        Some(unsafe { (*at).load(Relaxed) }).filter(|block| !block.is_null())
+    }
+
+    fn store(&self, at: *mut Place, block: *mut u8) {
+        // SAFETY: as above.
+        unsafe { (*at).store(block, Relaxed) };
+    }
+
+    fn take(&self, at: *mut Place) -> Option<*mut u8> {
+        // SAFETY: as above.
+        Some(unsafe { (*at).swap(core::ptr::null_mut(), Relaxed) }).filter(|block| !block.is_null())
+    }
+
+    #[inline(always)]
+    fn step(&self) {
+        compiler_fence(SeqCst);
+    }
+}
+
+/// Of every class what is being taken.
+type All<'a> = [Option<Taken<ClassArray<'a>>>; COUNT];
+
+impl Cache {
+    /// Keeps other threads away until the guard is dropped. For its owner, or where it has none: what was left in doubt is
+    /// settled. A thread that forks holds the lock of all caches already, without which nobody takes anything away, and must
+    /// leave this one as it is: the fork would not let it go.
+    pub fn hold(&self) -> Option<impl Drop + use<'_>> {
+        let guard = (!fork::is_forking_here()).then(|| self.lock.lock());
+        // No pop is under way: the owner's last one has ended.
+        self.head.announced.store(null_mut(), Release);
+        if self.has_doubts.swap(false, Relaxed) {
+            (1..COUNT).for_each(|class| self.settle(class));
+        }
+        guard
+    }
+
+    /// Puts the block back that was left in doubt, if the owner did not get it.
+    fn settle(&self, class: usize) {
+        let block = self.doubts[class].swap(null_mut(), Relaxed);
+        if block.is_null() {
+            return;
+        }
+        let below = usize::from(self.doubted[class].load(Relaxed));
+        let place = self.end(class).cast_mut().wrapping_sub(below);
+        array::settle(&self.array(class), &Taken { place, block });
+    }
+
+    fn array(&self, class: usize) -> ClassArray<'_> {
+        ClassArray { head: &self.head, class }
+    }
+
+    /// Whether its owner made no call that changed it since another thread last asked.
+    pub fn is_idle(&self) -> bool {
+        let tops = (1..COUNT).map(|class| self.array(class).top().addr());
+        let now = tops.fold(0usize, |sum, top| sum.rotate_left(7) ^ top);
+        self.seen.swap(now, Relaxed) == now
+    }
+
+    /// Takes every block away and hands them to `give` by class. `false`: there was none, or its owner is in a slow path.
+    pub fn take_away(&self, mut give: impl FnMut(usize, &[*mut u8])) -> bool {
+        let Some(_guard) = self.lock.try_lock().filter(|_| !self.has_doubts.load(Relaxed)) else { return false };
+        let mut taken: All<'_> = [const { None }; COUNT];
+        let begin = |class: usize| if self.cap(class) == 0 { None } else { array::begin(&self.array(class)) };
+        (1..COUNT).for_each(|class| taken[class] = begin(class));
+        if taken.iter().all(Option::is_none) {
+            return false;
+        }
+        let has_barrier = os::barrier();
+        for (class, taken) in taken.iter().enumerate() {
+            let Some(taken) = taken else { continue };
+            let below = (self.end(class).addr() - taken.place.addr()) / size_of::<Place>();
+            if !has_barrier || !array::finish(&self.array(class), taken) {
+                self.doubts[class].store(taken.block, Relaxed);
+                self.doubted[class].store(below as u8, Relaxed);
+                self.has_doubts.store(true, Relaxed);
+                continue;
+            }
+            let mut blocks = [null_mut(); CAP];
+            let lower = (below + 1..=self.cap(class)).map(|below| self.place(class, below).load(Relaxed));
+            let mut count = 0;
+            for (to, block) in blocks.iter_mut().zip(lower.chain([taken.block])) {
+                *to = block;
+                count += 1;
+            }
+            // The null that stands in its place is the floor.
+            self.caps[class].store((below - 1) as u8, Relaxed);
+            give(class, &blocks[..count]);
+        }
+        true
+    }
+}
