@@ -1,13 +1,16 @@
 //! What runs when the library is loaded, and when the process ends.
 
-use terrace_host::{read_environment, report, stats, stats_at_exit};
+use terrace_host::read_environment;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+use terrace_host::{report, stats, stats_at_exit};
 
 /// Reads the settings, if the first block was asked for before the C library knew the environment.
 extern "C" fn begin() {
     read_environment();
 }
 
-/// Prints the statistics that `TERRACE_STATS=1` asked for.
+/// Prints the statistics that `TERRACE_STATS=1` asked for, where terrace-host does not.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
 extern "C" fn end() {
     if stats_at_exit() {
         report::line(format_args!("{}", stats()));
@@ -20,6 +23,7 @@ extern "C" fn end() {
 static BEGIN: extern "C" fn() = begin;
 
 #[used]
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_term_func"))]
 #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".fini_array"))]
 static END: extern "C" fn() = end;

@@ -33,7 +33,7 @@ pub enum Setting {
     Cache(usize),
     /// The most bytes of pages held, `usize::MAX` for no limit: free memory goes back sooner near it, allocations beyond it fail.
     Limit(usize),
-    /// Whether statistics are printed when the process ends (by libterrace_malloc only).
+    /// Whether statistics are printed when the process ends (in Rust programs on Linux only).
     Stats(bool),
 }
 
@@ -189,6 +189,13 @@ pub fn read_environment() {
     if os::is_secure() {
         return;
     }
+    os::each_variable(|name| {
+        let near = |(known, _): &&(&str, &str)| (1..=2).contains(&distance(known.as_bytes(), name));
+        if let (true, Some((known, _))) = (name.starts_with(b"TERRACE_"), NAMES.iter().find(near)) {
+            let name = core::str::from_utf8(name).unwrap_or("a variable");
+            crate::report::line(format_args!("{name} is no setting; {known} is"));
+        }
+    });
     for (name, _) in NAMES {
         let mut key = [0; 32];
         key[..name.len()].copy_from_slice(name.as_bytes());
@@ -200,6 +207,25 @@ pub fn read_environment() {
             crate::report::line(format_args!("{name}={text}: {bad}"));
         }
     }
+}
+
+/// Letters to insert, remove or replace until one name is another; more than 2 where one is longer than 31.
+fn distance(from: &[u8], to: &[u8]) -> usize {
+    const MOST: usize = 32;
+    if from.len() >= MOST || to.len() >= MOST {
+        return MOST;
+    }
+    // The distances of what is read of `from` to each beginning of `to` (Wagner and Fischer, 1974).
+    let mut row: [usize; MOST] = core::array::from_fn(|at| at);
+    for (read, letter) in from.iter().enumerate() {
+        let mut diagonal = core::mem::replace(&mut row[0], read + 1);
+        for (at, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != other);
+            diagonal = row[at + 1];
+            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
 }
 
 pub(crate) fn purge_delay() -> Option<u64> {

@@ -57,9 +57,13 @@ pub fn page_bytes() -> usize {
     PAGE_BYTES.load(Relaxed) as usize
 }
 
-/// The library is unloaded, or the process ends: threads that end later must not call what is gone.
+/// The library is unloaded, or the process ends: the statistics that `TERRACE_STATS=1` asked for, also of Rust programs;
+/// threads that end later must not call what is gone.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 extern "C" fn end() {
+    if settings::stats_at_exit() {
+        crate::report::line(format_args!("{}", crate::stats()));
+    }
     crate::background::stop();
     thread::stop();
 }

@@ -7,7 +7,7 @@
 //! - [`milliseconds`]: a clock that costs a few nanoseconds and never goes back
 //! - [`errno`], [`set_errno`]; [`say`], [`abort`]: a line on standard error without an allocation; the end
 //! - [`physical_bytes`], [`address_limit`], [`memory_limit`], [`page_bytes`], [`random`]: what this machine and process are
-//! - [`variable`]: the environment, without an allocation
+//! - [`variable`], [`each_variable`]: the environment, without an allocation
 //! - [`spawn`], [`at_fork`], [`Key`]: threads; [`handler_stack`]: where signal handlers run
 //!
 //! Asks from below: `libc`. Nothing here allocates, panics, or touches a thread-local variable with a destructor.

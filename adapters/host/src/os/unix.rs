@@ -94,18 +94,29 @@ pub fn yield_now() {
 
 /// The value of an environment variable; `name` ends with `=`. `None` too before the C library knows the environment.
 pub fn variable(name: &str) -> Option<&'static CStr> {
-    let mut at = environ()?;
-    loop {
+    entries().find_map(|entry| {
+        let text = entry.to_bytes_with_nul();
+        CStr::from_bytes_with_nul(text.strip_prefix(name.as_bytes())?).ok()
+    })
+}
+
+/// Calls `each` with the name of every environment variable.
+pub fn each_variable(mut each: impl FnMut(&[u8])) {
+    entries().filter_map(|entry| entry.to_bytes().split(|&byte| byte == b'=').next()).for_each(&mut each);
+}
+
+/// The environment's entries; none before the C library knows it.
+fn entries() -> impl Iterator<Item = &'static CStr> {
+    let mut at = environ();
+    core::iter::from_fn(move || {
+        let place = at?;
         // SAFETY: the environment is a list of strings that ends with null; nobody changes it while the process starts.
-        let entry = NonNull::new(unsafe { *at.as_ptr() })?;
-        // SAFETY: an entry of the environment is a string that ends with 0.
-        let text = unsafe { CStr::from_ptr(entry.as_ptr()) };
-        if text.to_bytes().starts_with(name.as_bytes()) {
-            return CStr::from_bytes_with_nul(&text.to_bytes_with_nul()[name.len()..]).ok();
-        }
+        let entry = NonNull::new(unsafe { *place.as_ptr() })?;
         // SAFETY: the entry was not the null that ends the list.
-        at = unsafe { at.add(1) };
-    }
+        at = Some(unsafe { place.add(1) });
+        // SAFETY: an entry of the environment is a string that ends with 0.
+        Some(unsafe { CStr::from_ptr(entry.as_ptr()) })
+    })
 }
 
 /// The environment, when it is known already.

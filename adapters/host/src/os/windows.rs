@@ -166,6 +166,9 @@ pub fn variable(_: &str) -> Option<&'static CStr> {
 }
 
 /// See [`variable`].
+pub fn each_variable(_: impl FnMut(&[u8])) {}
+
+/// See [`variable`].
 pub fn environ() -> Option<NonNull<*mut core::ffi::c_char>> {
     None
 }

@@ -1,0 +1,34 @@
+//! What the environment asks of a Rust program.
+#![cfg(target_os = "linux")]
+
+use std::process::Command;
+use terrace_host::Global;
+
+#[global_allocator]
+static A: Global = Global::new();
+
+/// What this very program says on standard error when it runs no test, under a variable.
+fn said(name: &str, value: &str) -> String {
+    let program = std::env::current_exe().expect("a path");
+    let output = Command::new(program).args(["--exact", "no such test"]).env(name, value).output().expect("it runs");
+    assert!(output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn statistics_are_printed_at_the_end() {
+    let text = said("TERRACE_STATS", "1");
+    assert!(text.starts_with("terrace: ") && text.lines().count() == 1 && text.contains(" KiB cached by "), "{text}");
+    assert_eq!(said("TERRACE_STATS", "0"), "");
+}
+
+#[test]
+fn a_misspelt_name_is_told_once_and_names_of_others_are_left_alone() {
+    assert_eq!(said("TERRACE_LIMT", "2G"), "terrace: TERRACE_LIMT is no setting; TERRACE_LIMIT is\n");
+    assert_eq!(
+        said("TERRACE_PURGE_DELAYS", "1"),
+        "terrace: TERRACE_PURGE_DELAYS is no setting; TERRACE_PURGE_DELAY is\n"
+    );
+    assert_eq!(said("TERRACE_TRACES", "/"), "");
+    assert_eq!(said("TERRACE_STRATEGY", "pool"), "");
+}
