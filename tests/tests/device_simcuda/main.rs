@@ -16,6 +16,7 @@ mod memory;
 mod peers;
 mod registered;
 mod streams;
+mod sweep;
 mod tiers;
 mod transfer_faults;
 mod transfers;

@@ -6,6 +6,17 @@
 use crate::backend::{RawEvent, RawStream};
 use std::collections::VecDeque;
 
+/// Whether work can still be put on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It can, and an event covers it.
+    Open,
+    /// Two calls of the driver deny the stream. If it lives all the same, only the device can be waited for.
+    Denied,
+    /// It cannot: the stream is about to be destroyed, or was.
+    Closed,
+}
+
 /// What is known of one stream.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -16,15 +27,14 @@ pub(super) struct Line {
     pub(super) done: u64,
     /// Events recorded and not seen to happen: tickets `done + 1` to `recorded`, unless the driver lost them.
     events: VecDeque<(u64, RawEvent)>,
-    /// Whether work can still be put on it.
-    pub(super) open: bool,
+    pub(super) standing: Standing,
     /// Whether a graph is captured on it.
     pub(super) capturing: bool,
 }
 
 impl Line {
     pub(super) fn new(raw: RawStream) -> Self {
-        Self { raw, recorded: 0, done: 0, events: VecDeque::new(), open: true, capturing: false }
+        Self { raw, recorded: 0, done: 0, events: VecDeque::new(), standing: Standing::Open, capturing: false }
     }
 
     /// Adds the next event.
@@ -54,6 +64,21 @@ impl Line {
         self.done = self.done.max(ticket);
         let count = self.events.partition_point(|(covers, _)| *covers <= ticket);
         self.events.drain(..count).map(|(_, event)| event).collect()
+    }
+
+    /// Whether an event can be recorded on it.
+    pub(super) fn is_open(&self) -> bool {
+        self.standing == Standing::Open
+    }
+
+    /// Whether nothing is put on it any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.standing == Standing::Closed
+    }
+
+    /// The ticket that covers everything put on it so far.
+    pub(super) fn next(&self) -> u64 {
+        self.recorded + u64::from(!self.is_closed())
     }
 
     /// Whether everything put on it is done.

@@ -21,7 +21,7 @@ mod wait;
 use crate::backend::{Backend, RawEvent, RawStream};
 use crate::fault::{Fault, Reason};
 use crate::loss::{Loss, insist};
-use line::Line;
+use line::{Line, Standing};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -146,7 +146,7 @@ impl<B: Backend> Fences<B> {
                 // No event can be had of it: the device is waited for instead, when somebody asks.
                 line.recorded += 1;
             }
-            line.open = false;
+            line.standing = Standing::Closed;
         }
         self.reap(&mut lines);
     }
@@ -160,7 +160,7 @@ impl<B: Backend> Fences<B> {
 
     /// Whether a stream is known and work can be put on it.
     pub(crate) fn is_open(&self, owner: Owner) -> bool {
-        self.lines().by_owner.get(&owner.0).is_some_and(|line| line.open)
+        self.lines().by_owner.get(&owner.0).is_some_and(Line::is_open)
     }
 
     /// Tickets that cover everything on the device so far.
@@ -207,7 +207,12 @@ impl<B: Backend> Fences<B> {
 
     /// Records the next event of a stream.
     fn record_event(&self, lines: &mut Lines, owner: u32) -> Result<(), Fault> {
-        let Some(raw) = lines.by_owner.get(&owner).filter(|line| line.open).map(|line| line.raw) else { return Ok(()) };
+        let Some(&Line { raw, standing, .. }) = lines.by_owner.get(&owner) else { return Ok(()) };
+        match standing {
+            Standing::Open => {}
+            Standing::Denied => return self.wait_instead(lines, owner),
+            Standing::Closed => return Ok(()),
+        }
         if lines.by_owner.get(&owner).is_some_and(|line| line.capturing) {
             return Err(Fault::of("record an event", Reason::Capturing));
         }
@@ -218,7 +223,7 @@ impl<B: Backend> Fences<B> {
         // SAFETY: a stream is closed here before it is destroyed, and this one is open; `Lines` destroy no event.
         if let Err(fault) = unsafe { self.0.backend.record(event, raw) } {
             lines.spare.push(event);
-            return self.without_event(lines, owner, self.0.loss.note(fault));
+            return self.without_event(lines, owner, raw, self.0.loss.note(fault));
         }
         lines.recorded += 1;
         if let Some(line) = lines.by_owner.get_mut(&owner) {
@@ -235,7 +240,7 @@ impl<B: Backend> Fences<B> {
 
     /// Whether an open stream has done everything: then no event is needed. Refused: an event is asked, which says more.
     fn is_idle(&self, lines: &mut Lines, owner: u32) -> bool {
-        let Some(line) = lines.by_owner.get_mut(&owner).filter(|line| line.open) else { return false };
+        let Some(line) = lines.by_owner.get_mut(&owner).filter(|line| line.is_open()) else { return false };
         // SAFETY: a stream is closed here before it is destroyed, and this one is open.
         let idle = unsafe { self.0.backend.is_idle(line.raw) }.unwrap_or(false);
         if idle {
@@ -244,11 +249,19 @@ impl<B: Backend> Fences<B> {
         idle
     }
 
+    /// Whether the driver denies, asked once more, that there is such a stream.
+    fn is_denied(&self, raw: RawStream) -> bool {
+        // SAFETY: the stream of an open line: closed here before it is destroyed. If its maker destroyed it all the same, the
+        // driver was asked for an event on it a moment ago.
+        let asked = unsafe { self.0.backend.is_idle(raw) };
+        asked.is_err_and(|fault| fault.reason == Reason::BadHandle)
+    }
+
     /// Asks for the stream's events, the oldest first, up to one that has not happened. A closed stream that has none left
     /// and is not done could not be covered: the device is waited for.
     fn ask(&self, lines: &mut Lines, owner: u32) {
         if let Some(line) = lines.by_owner.get(&owner)
-            && !line.open
+            && line.is_closed()
             && line.oldest().is_none()
             && !line.is_idle()
         {
@@ -273,7 +286,8 @@ impl<B: Backend> Fences<B> {
 
     /// Forgets closed streams that have done everything; a stream that is left alone needs no events any more.
     fn reap(&self, lines: &mut Lines) {
-        let closed: Vec<u32> = lines.by_owner.iter().filter(|(_, line)| !line.open).map(|(&owner, _)| owner).collect();
+        let closed: Vec<u32> =
+            lines.by_owner.iter().filter(|(_, line)| line.is_closed()).map(|(&owner, _)| owner).collect();
         for owner in closed {
             if !lines.by_owner.get(&owner).is_some_and(|line| line.capturing) {
                 self.ask(lines, owner);
@@ -288,7 +302,7 @@ impl<B: Backend> Fences<B> {
         }
         let mut left = lines.by_owner.iter();
         if let (Some((&owner, line)), None, None) = (left.next(), left.next(), lines.bridge)
-            && line.open
+            && line.is_open()
             && self.0.sole.load(Ordering::Relaxed) == NOBODY
         {
             // What waits for its own fences is free for it now, and may be in flight.
@@ -308,7 +322,7 @@ impl<B: Backend> Fences<B> {
 impl Lines {
     /// The ticket of a stream's next event.
     fn next(&self, owner: u32) -> u64 {
-        self.by_owner.get(&owner).map_or(0, |line| line.recorded + u64::from(line.open))
+        self.by_owner.get(&owner).map_or(0, Line::next)
     }
 
     /// An event that stands for nothing, and that nobody waits for.

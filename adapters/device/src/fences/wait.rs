@@ -4,8 +4,9 @@
 //! or takes it away, waits with the lock; who only wants memory to come free waits without it.
 //! Asks from below: `Fences::wait_event`, [`Backend::synchronize`].
 
+use super::line::Standing;
 use super::{Fences, Lines, NOBODY};
-use crate::backend::{Backend, RawEvent};
+use crate::backend::{Backend, RawEvent, RawStream};
 use crate::fault::{Fault, Reason};
 use crate::loss::insist;
 use std::sync::atomic::Ordering;
@@ -82,7 +83,7 @@ impl<B: Backend> Fences<B> {
         if line.done >= ticket {
             return Ok(None);
         }
-        if !line.open && line.oldest().is_none() {
+        if line.is_closed() && line.oldest().is_none() {
             self.ask(lines, owner);
             let done = lines.by_owner.get(&owner).is_none_or(|line| line.done >= ticket);
             return if done { Ok(None) } else { Err(Fault::of("wait for a stream that is gone", Reason::Other)) };
@@ -96,17 +97,29 @@ impl<B: Backend> Fences<B> {
         Ok(lines.by_owner.get(&owner).and_then(|line| line.event(ticket)))
     }
 
-    /// A stream that the driver does not know any more was destroyed behind our back: the device is waited for.
-    pub(super) fn without_event(&self, lines: &mut Lines, owner: u32, fault: Fault) -> Result<(), Fault> {
-        if fault.reason != Reason::BadHandle {
+    /// No event was recorded. A stream that the driver does not know was destroyed behind our back, if a second call says so
+    /// too: one wrong answer must not make memory of a living stream free for all.
+    pub(super) fn without_event(
+        &self,
+        lines: &mut Lines,
+        owner: u32,
+        raw: RawStream,
+        fault: Fault,
+    ) -> Result<(), Fault> {
+        if fault.reason != Reason::BadHandle || !self.is_denied(raw) {
             return Err(fault);
         }
+        if let Some(line) = lines.by_owner.get_mut(&owner) {
+            line.standing = Standing::Denied;
+        }
+        self.wait_instead(lines, owner)
+    }
+
+    /// Waits for the device in place of an event, which cannot be had of the stream.
+    pub(super) fn wait_instead(&self, lines: &mut Lines, owner: u32) -> Result<(), Fault> {
         self.wait_for_all(lines)?;
         if let Some(line) = lines.by_owner.get_mut(&owner) {
-            line.recorded += u64::from(line.open);
-            line.open = false;
-            let recorded = line.recorded;
-            lines.reached(owner, recorded);
+            lines.spare.extend(line.idle());
         }
         Ok(())
     }
