@@ -10,6 +10,7 @@ use core::fmt;
 
 /// One region of a source: `bytes` bytes at `base`. `id` is the source's own name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct Region {
     /// The source's name for the region; never used twice while the region lives.
     pub id: u64,

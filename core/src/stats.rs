@@ -32,7 +32,7 @@ pub struct Stats {
     pub pooled: u64,
     /// The largest block that could be handed out without asking the source.
     pub largest_free: u64,
-    /// Records of the allocator itself.
+    /// Records of the allocator itself: those that were ever used, of what was lent to it.
     pub metadata: u64,
     /// Blocks handed out now.
     pub live_blocks: u64,

@@ -1,5 +1,6 @@
 //! The suite of every device, on one made of numbers: a backend from elsewhere, with pages and without.
 
+use terrace_core::{Branch, Slot};
 use terrace_device::{Device, DeviceBlock, Options, Reason, Stream};
 use terrace_tests::device::World;
 use terrace_tests::manual::Manual;
@@ -89,4 +90,48 @@ fn a_device_that_goes_waits_for_what_is_in_flight_on_any_stream() {
         drop((streams, device));
         assert_eq!((manual.broken(), manual.outstanding()), (vec![], vec![]), "with pages: {pages}");
     }
+}
+
+/// 100 MiB in blocks of 16 KiB to 1 MiB, which two streams free while the other still works: every kind of record is used.
+#[test]
+fn metadata_is_below_one_percent_at_100_mib() {
+    for pages in [true, false] {
+        let manual = Manual::new(1 << 30, pages);
+        let device = Device::open(manual.clone(), Options::default()).expect("valid options");
+        let streams = [(); 2].map(|()| device.stream().expect("nothing fails"));
+        let mut blocks = Vec::new();
+        for i in 0u64.. {
+            let stream = &streams[i as usize % 2];
+            let block = device.allocate(stream, 16 << (10 + i % 7)).expect("room");
+            manual.launch(stream.raw(), block.address(), block.bytes());
+            blocks.push(block);
+            if device.stats().pool.reserved >= 100 << 20 {
+                break;
+            }
+        }
+        let (live, before) = (blocks.len() as u64, device.stats().pool);
+        blocks.clear();
+        let after = device.stats().pool;
+        println!(
+            "pages {pages}: {live} blocks, metadata {} and {} of {}",
+            before.metadata, after.metadata, after.reserved
+        );
+        assert!(before.metadata >= live * (size_of::<Slot>() + size_of::<Branch>()) as u64, "a record for each block");
+        assert!(after.metadata > before.metadata, "those that wait have another");
+        assert!(after.metadata * 100 < after.reserved, "{} of {}", after.metadata, after.reserved);
+    }
+}
+
+/// `clear` empties what streams keep into the pool, and gives nothing back to the driver.
+#[test]
+fn clear_empties_the_streams_caches_into_the_pool() {
+    let manual = Manual::new(1 << 30, true);
+    let device = Device::open(manual.clone(), Options::default()).expect("valid options");
+    let stream = device.stream().expect("nothing fails");
+    drop([4096, 4096, 100 << 10].map(|bytes| device.allocate(&stream, bytes).expect("room")));
+    let (before, calls) = (device.stats().pool, manual.calls());
+    assert_eq!(before.pooled, 8192 + (100 << 10));
+    device.clear();
+    let after = device.stats().pool;
+    assert_eq!((after.pooled, after.reserved, manual.calls()), (0, before.reserved, calls));
 }

@@ -1,6 +1,6 @@
 //! Storage for arenas on machines that have a heap.
 //!
-//! Promises upward: records are made once, zeroed; nothing is allocated afterwards.
+//! Promises upward: records are made once, as zeros that have no memory before they are used; nothing is allocated afterwards.
 //! Asks from below: the global allocator.
 
 use std::marker::PhantomData;
@@ -57,7 +57,7 @@ pub fn heap_parts<I: Index>(room: Room, index: impl Fn(Box<[Branch]>) -> I) -> P
         index: [(); 2].map(|()| index(bytemuck::zeroed_slice_box(room.slots))),
         bins: vec![Bin::EMPTY; room.bins].into(),
         entries: vec![Entry::EMPTY; room.entries].into(),
-        segments: vec![Segment::EMPTY; room.segments].into(),
+        segments: bytemuck::zeroed_slice_box(room.segments),
         waiting: [(); 2].map(|()| bytemuck::zeroed_slice_box(room.slots)),
     }
 }

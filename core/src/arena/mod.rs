@@ -77,6 +77,8 @@ pub struct Arena<S, F, M: Store> {
     /// The first `segment_count` are the segments of a fixed source, by `start`.
     segments: M::Segments,
     segment_count: usize,
+    /// The most there ever were.
+    peak_segments: usize,
     /// Blocks that wait for their fence: live for the range, like those in the cache.
     waiting: [Queue<M::Waiting>; 2],
     /// The address space of a growing source: its low half is the small area, its high half the large one.
@@ -143,8 +145,21 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         if let Coalesce::Threshold(bytes) = settings.coalesce {
             cache.set_cap(bytes / settings.granule);
         }
-        let (segments, segment_count, tally) = (parts.segments, 0, Tally::default());
-        Ok(Self { source, fence, ranges, cache, segments, segment_count, waiting, space, settings, tally })
+        let (segments, tally) = (parts.segments, Tally::default());
+        let (segment_count, peak_segments) = (0, 0);
+        Ok(Self {
+            source,
+            fence,
+            ranges,
+            cache,
+            segments,
+            segment_count,
+            peak_segments,
+            waiting,
+            space,
+            settings,
+            tally,
+        })
     }
 
     /// The source.
@@ -294,8 +309,8 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
     fn stats(&self) -> Stats {
         let (usage, t) = (self.source.usage(), self.tally);
         let [small, large] = [self.ranges[SMALL].stats(), self.ranges[LARGE].stats()];
-        let waiting: usize = self.waiting.iter().map(|queue| queue.room() * size_of::<Waiting>()).sum();
-        let lent = size_of_val(&*self.segments) + waiting;
+        let waiting: u64 = self.waiting.iter().map(Queue::bytes).sum();
+        let lent = (self.peak_segments * size_of::<Segment>()) as u64 + waiting;
         Stats {
             capacity: usage.capacity,
             reserved: usage.reserved,
@@ -305,7 +320,7 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
             requested: t.in_use,
             pooled: small.in_use + large.in_use - t.in_use,
             largest_free: small.largest_free.max(large.largest_free),
-            metadata: small.metadata + large.metadata + self.cache.bytes() + lent as u64,
+            metadata: small.metadata + large.metadata + self.cache.bytes() + lent,
             live_blocks: t.live_blocks,
             peak_live_blocks: t.peak_live_blocks,
             allocations: t.allocations,

@@ -17,18 +17,20 @@ use crate::source::{Region, Source, SourceError};
 
 /// One region of a fixed source.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct Segment {
     region: Region,
     /// Its first address in the range's window.
     start: u64,
     /// Bytes of it that the range uses: whole granules.
     bytes: u64,
-    id: Option<RegionId>,
+    id: RegionId,
 }
 
 impl Segment {
-    /// No segment.
-    pub const EMPTY: Self = Self { region: Region { id: 0, base: 0, bytes: 0 }, start: 0, bytes: 0, id: None };
+    /// No segment: all zeros.
+    pub const EMPTY: Self =
+        Self { region: Region { id: 0, base: 0, bytes: 0 }, start: 0, bytes: 0, id: RegionId::FIRST };
 
     fn end(&self) -> u64 {
         self.start + self.bytes
@@ -101,7 +103,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     fn is_vacant(&self, at: usize) -> bool {
-        self.segments[at].id.is_some_and(|id| self.ranges[LARGE].is_vacant(id))
+        self.ranges[LARGE].is_vacant(self.segments[at].id)
     }
 
     fn take_segment(&mut self, bytes: u64) -> Result<(), SourceError> {
@@ -118,8 +120,9 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         match self.ranges[LARGE].add_region(start, bytes) {
             Ok(id) => {
                 self.segments[at..=self.segment_count].rotate_right(1);
-                self.segments[at] = Segment { region, start, bytes, id: Some(id) };
+                self.segments[at] = Segment { region, start, bytes, id };
                 self.segment_count += 1;
+                self.peak_segments = self.peak_segments.max(self.segment_count);
                 zeroed.inspect_err(|_| self.lose(LARGE, id, start, bytes))
             }
             Err(_) => {
@@ -162,13 +165,12 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
 
     fn give_segment(&mut self, at: usize) -> bool {
         let segment = self.segments[at];
-        let Some(id) = segment.id else { return false };
         // The source first: if it refuses, the segment stays what it is.
         if !self.is_vacant(at) || self.source.give_back(segment.region).is_err() {
             return false;
         }
         // A vacant region is never refused.
-        let removed = self.ranges[LARGE].remove_region(id).is_ok();
+        let removed = self.ranges[LARGE].remove_region(segment.id).is_ok();
         self.segments[at..self.segment_count].rotate_left(1);
         self.segment_count -= 1;
         self.segments[self.segment_count] = Segment::EMPTY;
@@ -192,6 +194,11 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         for pair in segments.windows(2) {
             ensure(pair[0].end() <= pair[1].start, "segments stand in order in the window, apart", pair[1].start)?;
         }
-        ensure(segments.iter().all(|segment| segment.id.is_some()), "a segment in use is a region of the range", 0u32)
+        let regions = &self.ranges[LARGE];
+        ensure(
+            segments.iter().all(|segment| regions.is_region(segment.id)),
+            "a segment in use is a region of the range",
+            0u32,
+        )
     }
 }

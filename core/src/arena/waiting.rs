@@ -35,16 +35,23 @@ pub(super) struct Queue<W> {
     records: W,
     /// The oldest and the youngest; [`NONE`] when nothing waits.
     ends: [u32; 2],
+    /// Records below this one were used.
+    touched: usize,
 }
 
 impl<W: DerefMut<Target = [Waiting]>> Queue<W> {
     pub(super) fn new(records: W) -> Self {
-        Self { records, ends: [NONE; 2] }
+        Self { records, ends: [NONE; 2], touched: 0 }
     }
 
     /// How many slots have a record.
     pub(super) fn room(&self) -> usize {
         self.records.len()
+    }
+
+    /// Bytes of records up to the last that was ever used: storage that is zeros until then has no memory beyond.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.touched * size_of::<Waiting>()) as u64
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -60,6 +67,7 @@ impl<W: DerefMut<Target = [Waiting]>> Queue<W> {
     /// Adds the block in `slot`, which does not wait yet, as the youngest.
     pub(super) fn push(&mut self, slot: u32, owner: Owner, ticket: u64) {
         let [_, last] = self.ends;
+        self.touched = self.touched.max(slot as usize + 1);
         self.records[slot as usize] = Waiting { ticket, owner: owner.0, waits: true, links: [last, NONE] };
         self.link(last, 1, slot);
         self.ends[1] = slot;

@@ -85,7 +85,13 @@ struct Totals {
 
 /// The name of a region inside a [`Range`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct RegionId(u32);
+
+impl RegionId {
+    /// All zeros; whether a region has that name is another matter.
+    pub(crate) const FIRST: Self = Self(0);
+}
 
 impl<S: Slots, I: Index> Range<S, I> {
     /// An allocator without regions, for addresses from 0 to 2^32 granules. `granule`: bytes, a power of two; every
@@ -174,7 +180,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// [`FreeError::Stale`] when something in it is live; [`FreeError::Foreign`] when it is no region of this range.
     pub fn remove_region(&mut self, region: RegionId) -> Result<(), FreeError> {
         let i = region.0;
-        if i >= self.fresh || self.slots.slot(i).state() != State::Region {
+        if !self.is_region(region) {
             return Err(FreeError::Foreign { address: u64::from(i) });
         }
         if !self.is_vacant(region) {
@@ -202,6 +208,11 @@ impl<S: Slots, I: Index> Range<S, I> {
             self.slots.slot_mut(at).name = Slot::name_of(State::Region, u64::from(after));
         }
         self.give_slot(region);
+    }
+
+    /// Whether a name is a region's.
+    pub(crate) fn is_region(&self, region: RegionId) -> bool {
+        region.0 < self.fresh && self.slots.slot(region.0).state() == State::Region
     }
 
     /// Whether nothing in the region is live. O(1) without holes; with them, O(holes before the first live block).

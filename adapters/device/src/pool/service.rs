@@ -117,6 +117,7 @@ impl<B: Backend> Service for Pool<B> {
         let inner = self.inner();
         streams = inner.streams.iter().filter_map(Weak::upgrade).collect();
         let mut pool = inner.arena.stats();
+        pool.metadata += inner.arena.source().metadata();
         let mut stats = DeviceStats { held: inner.held.len() as u64, ..DeviceStats::default() };
         for stream in &streams {
             let counts = stream.counts();

@@ -10,7 +10,7 @@ mod regions;
 pub(crate) use pages::Pages;
 pub(crate) use regions::Regions;
 
-use crate::backend::{Backend, RawStream};
+use crate::backend::{Backend, Page, RawStream};
 use crate::capability::Capabilities;
 use crate::fault::Fault;
 use crate::fences::Fences;
@@ -122,6 +122,15 @@ impl<B: Backend> DeviceSource<B> {
             Self::Pages(source) => source.fault.take(),
             Self::Regions(source) => source.fault.take(),
         }
+    }
+
+    /// Bytes of its own records. A node of the table has room for 11 entries and at least half of them.
+    pub(crate) fn metadata(&self) -> u64 {
+        let entry = match self {
+            Self::Pages(source) => source.table() * size_of::<(u64, Page)>(),
+            Self::Regions(source) => source.table() * size_of::<(u64, Region)>(),
+        };
+        2 * entry as u64
     }
 
     /// What was kept goes back from now on.

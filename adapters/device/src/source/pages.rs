@@ -51,6 +51,11 @@ impl<B: Backend> Pages<B> {
         }
     }
 
+    /// Entries of the table of pages.
+    pub(super) fn table(&self) -> usize {
+        self.mapped.len()
+    }
+
     fn refused(&mut self, fault: Fault) -> SourceError {
         self.fault = Some(self.ground.loss.note(fault));
         fault.into()

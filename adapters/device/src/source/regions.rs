@@ -43,6 +43,11 @@ impl<B: Backend> Regions<B> {
         self.kept = false;
     }
 
+    /// Regions that are out.
+    pub(super) fn table(&self) -> usize {
+        self.out.len()
+    }
+
     /// Remembers the driver's refusal, and tells the core.
     fn refused(&mut self, fault: Fault) -> SourceError {
         self.fault = Some(self.ground.loss.note(fault));
