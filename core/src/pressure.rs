@@ -41,6 +41,19 @@ pub fn level(used: u64, capacity: u64) -> Level {
     reached(used, capacity, 0)
 }
 
+/// The same with levels that begin elsewhere: the permille of moderate, high and critical pressure, rising.
+///
+/// # Example
+/// ```
+/// use terrace_core::pressure::{Level, level_from};
+/// assert_eq!(level_from(250, 1000, [100, 200, 300]), Level::High);
+/// ```
+pub fn level_from(used: u64, capacity: u64, begins: [u64; 3]) -> Level {
+    let levels = LEVELS.iter().zip(begins).rev();
+    let mut reached = levels.filter(|&(_, begins)| capacity != 0 && at_least(used, capacity, begins));
+    reached.next().map_or(Level::Normal, |((level, _), _)| *level)
+}
+
 /// The level at a fill if each level began `early` permille earlier.
 fn reached(used: u64, capacity: u64, early: u64) -> Level {
     let mut from_top = LEVELS.iter().rev();

@@ -13,7 +13,7 @@ use crate::stats::DeviceStats;
 use crate::stream::Stream;
 use std::fmt;
 use std::sync::Arc;
-use terrace_core::pressure::{CachePolicy, Level, level};
+use terrace_core::pressure::{CachePolicy, Level, level_from};
 use terrace_core::{Block, Request, Violation};
 
 /// One device and its memory. Clones are the same device.
@@ -275,7 +275,8 @@ impl Device {
     /// How full the pool's share of the device is.
     pub fn pressure(&self) -> Level {
         let pool = self.stats().pool;
-        level(pool.in_use, pool.capacity)
+        let begins = self.service.options().pressure.map(|share| (share * 1000.0).round() as u64);
+        level_from(pool.in_use, pool.capacity, begins)
     }
 
     /// Counters.

@@ -1,6 +1,8 @@
 //! How a device's memory is kept.
 
-use terrace_core::arena::Settings;
+use crate::store::{HeapStore, Room, heap_parts};
+use terrace_core::arena::{Parts, Settings};
+use terrace_core::{AnyFit, Branch, Fit};
 
 /// Where memory comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,7 +30,8 @@ pub struct Options {
     pub capacity: u64,
     /// Share of the device's memory to take at most, where `capacity` is 0; above 0, at most 1.
     pub fraction: f64,
-    /// Left to others on devices that share the host's memory, at most an eighth of it.
+    /// Left to others, at most an eighth of the device's memory: where `capacity` is 0, it is that much less than the device
+    /// has at most; on devices that share the host's memory, so much stays available in any case.
     pub min_free: u64,
     /// Smallest step of size and least alignment, a power of two. 256: what a driver's own allocation is aligned to.
     pub granule: u64,
@@ -38,8 +41,12 @@ pub struct Options {
     pub cached: u64,
     /// Most blocks of one size a stream keeps in its cache.
     pub per_size: u32,
-    /// Bytes of the least segment taken.
+    /// Bytes of the least segment taken, as far as that stays within a fifth beyond the peak in use. Pages come one by one.
     pub segment: u64,
+    /// Which free block a request gets.
+    pub strategy: Fit,
+    /// Shares of the capacity at which pressure becomes moderate, high and critical, in steps of a permille.
+    pub pressure: [f64; 3],
     /// Whether memory that comes fresh from the driver is filled with zeros. What is used again is not.
     pub zero_fresh: bool,
     /// Whether pinned host memory is given when the device has none left. Counted; off by default: kernels get slow.
@@ -62,6 +69,8 @@ impl Default for Options {
             cached: 64 << 10,
             per_size: 64,
             segment: 4 << 20,
+            strategy: Fit::Best,
+            pressure: [0.6, 0.8, 0.95],
             zero_fresh: false,
             fallback: false,
             blocks: 1 << 18,
@@ -81,6 +90,10 @@ impl Options {
         if !(self.fraction > 0.0 && self.fraction <= 1.0) {
             return Err("fraction is above 0 and at most 1");
         }
+        let [moderate, high, critical] = self.pressure;
+        if !(0.0 < moderate && moderate < high && high < critical && critical <= 1.0) {
+            return Err("pressure is three rising shares above 0 and at most 1");
+        }
         if self.segment < self.granule || self.segment > 1 << 48 {
             return Err("segment is at least a granule and at most 2^48 bytes");
         }
@@ -91,6 +104,11 @@ impl Options {
             return Err("small is at most 2^16 granules");
         }
         Ok(())
+    }
+
+    /// Storage for an arena.
+    pub(crate) fn parts(&self, room: Room) -> Parts<HeapStore<AnyFit<Box<[Branch]>>>> {
+        heap_parts(room, |branches| AnyFit::new(self.strategy, branches))
     }
 
     /// The settings of the arena over pages or segments.

@@ -5,18 +5,23 @@
 //! what is allowed.
 //! Asks from below: nothing.
 //!
+//! All act on a device that is opened with [`Options`](crate::device::Options) made of a configuration, and on
+//! [`Device::first`](crate::Device::first), which reads the variables over [`Config::device`]. Those with a star act on an
+//! arena too, by [`Config::arena`] and [`Fit`].
+//!
 //! | setting | variable | default |
 //! | --- | --- | --- |
 //! | `capacity` | `TERRACE_CAPACITY` | 0: what the device has, less the two limits below |
-//! | `granule` | `TERRACE_GRANULE` | 64 |
-//! | `small_threshold` | `TERRACE_SMALL_THRESHOLD` | 16KiB |
-//! | `segment` | `TERRACE_SEGMENT` | 16MiB |
-//! | `pooled_per_bucket` | `TERRACE_POOLED_PER_BUCKET` | 8 |
+//! | `granule` * | `TERRACE_GRANULE` | 64; at least 256 on a device |
+//! | `small_threshold` * | `TERRACE_SMALL_THRESHOLD` | 16KiB |
+//! | `segment` * | `TERRACE_SEGMENT` | 16MiB |
+//! | `pooled_per_bucket` * | `TERRACE_POOLED_PER_BUCKET` | 8 |
 //! | `device_fraction` | `TERRACE_DEVICE_FRACTION` | 0.9 |
-//! | `min_free` | `TERRACE_MIN_FREE` | 512MiB |
-//! | `zero_fresh` | `TERRACE_ZERO_FRESH` | off |
+//! | `min_free` | `TERRACE_MIN_FREE` | 512MiB, at most an eighth of the device |
+//! | `zero_fresh` * | `TERRACE_ZERO_FRESH` | off |
 //! | `pressure` | `TERRACE_PRESSURE` | 0.6,0.8,0.95 |
-//! | `strategy` | `TERRACE_STRATEGY` | best |
+//! | `strategy` * | `TERRACE_STRATEGY` | best |
+//! | `fallback` | `TERRACE_FALLBACK` | off |
 
 mod builder;
 mod value;
@@ -69,7 +74,8 @@ pub struct Values {
     pub granule: u64,
     /// Requests up to this many bytes take the path for small ones.
     pub small_threshold: u64,
-    /// Bytes to take from a source that gives segments when a smaller request needs memory, at least a granule.
+    /// Bytes to take from a source that gives segments when a smaller request needs memory, as far as the slack allows; at
+    /// least a granule. Pages come one by one.
     pub segment: u64,
     /// Free blocks an owner keeps per size.
     pub pooled_per_bucket: u32,
@@ -83,6 +89,8 @@ pub struct Values {
     pub pressure: [f64; 3],
     /// Which free block a request gets.
     pub strategy: Strategy,
+    /// Whether pinned host memory is given when a device has none left.
+    pub fallback: bool,
 }
 
 impl Default for Values {
@@ -98,6 +106,7 @@ impl Default for Values {
             zero_fresh: false,
             pressure: [0.6, 0.8, 0.95],
             strategy: Strategy::default(),
+            fallback: false,
         }
     }
 }
@@ -165,6 +174,11 @@ impl Config {
     /// Starts from values for training: steps repeat, segments are large.
     pub fn training() -> Builder {
         Self::builder().pooled_per_bucket(16).segment(64 * MIB)
+    }
+
+    /// Starts from what a device has when nothing is said: `Options::default()`, as values.
+    pub fn device() -> Builder {
+        Self::builder().granule(256).pooled_per_bucket(64).segment(4 * MIB)
     }
 
     /// What an arena is to be told: `base`, for its kind of source, with this configuration's values.

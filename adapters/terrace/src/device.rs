@@ -9,8 +9,11 @@ pub use terrace_device::*;
 #[cfg(feature = "cuda")]
 pub use terrace_cuda::{OpenError, SharedSlice, SharedSliceMut, SharedStream};
 
-use crate::config::Config;
+use crate::config::{Builder, Config};
+use std::io::{self, Write};
 use std::ops::Deref;
+use std::sync::Once;
+use terrace_core::Fit;
 
 /// One device and its memory: [`terrace_device::Device`], and the ways to open one. Clones are the same device.
 ///
@@ -34,6 +37,9 @@ impl Device {
     /// The first device there is: of CUDA, with the feature `cuda` and a driver that works, else the host's memory. Its
     /// [name](terrace_device::Device::name) says which; why it is not CUDA, [`Device::cuda`] says.
     ///
+    /// The variables of [`config`](crate::config) act on it. One that cannot be is told once, on the standard error stream, and
+    /// none of them acts then.
+    ///
     /// # Example
     /// ```
     /// let device = terrace::Device::first();
@@ -41,11 +47,30 @@ impl Device {
     /// assert!(device.stream().is_ok());
     /// ```
     pub fn first() -> Self {
+        let config = Config::device().environment().and_then(Builder::build);
+        let options = config.map(|config| Options::from(&config)).map_err(|error| error.to_string());
+        let device = options.and_then(|options| Self::first_with(options).map_err(|error| error.to_string()));
+        device
+            .or_else(|error| {
+                tell(&error);
+                Self::first_with(Options::default())
+            })
+            .unwrap_or_else(|_| Self::host())
+    }
+
+    /// The same with options, whatever the variables say.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadOption`].
+    pub fn first_with(options: Options) -> Result<Self, DeviceError> {
         #[cfg(feature = "cuda")]
-        if let Ok(device) = Self::cuda(0) {
-            return device;
+        match Self::cuda_with(0, options) {
+            Ok(device) => return Ok(device),
+            Err(CudaError::Device(error @ DeviceError::BadOption(_))) => return Err(error),
+            // No device of CUDA's that works.
+            Err(_) => {}
         }
-        Self::host()
+        Self::open(Host::new(), options)
     }
 
     /// A CUDA device. The driver is loaded now; nothing of CUDA is needed to build.
@@ -82,6 +107,13 @@ impl Device {
     pub fn open(backend: impl Backend, options: Options) -> Result<Self, DeviceError> {
         terrace_device::Device::open(backend, options).map(Self)
     }
+}
+
+/// Says once in a process that the variables do not act.
+fn tell(error: &str) {
+    static TOLD: Once = Once::new();
+    // Nobody else can be told where there is no such stream.
+    TOLD.call_once(|| _ = writeln!(io::stderr(), "terrace: {error}; the TERRACE_* variables do not act"));
 }
 
 impl Deref for Device {
@@ -141,6 +173,9 @@ impl From<&Config> for Options {
             per_size: config.pooled_per_bucket,
             segment: config.segment,
             zero_fresh: config.zero_fresh,
+            pressure: config.pressure,
+            strategy: Fit::from(config.strategy),
+            fallback: config.fallback,
             ..Self::default()
         }
     }

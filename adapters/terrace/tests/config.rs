@@ -20,7 +20,7 @@ fn defaults_are_what_is_promised() {
 
 #[test]
 fn presets_are_valid_and_differ() {
-    let presets = [Config::inference(), Config::constrained(), Config::training(), Config::builder()];
+    let presets = [Config::inference(), Config::constrained(), Config::training(), Config::device(), Config::builder()];
     let built: Vec<_> = presets.map(|preset| preset.build().unwrap()).into();
     for (i, config) in built.iter().enumerate() {
         assert!(!built[..i].contains(config));
@@ -41,6 +41,7 @@ fn every_variable_sets_its_setting() {
         ("TERRACE_ZERO_FRESH", "on"),
         ("TERRACE_PRESSURE", "0.1, 0.2, 1"),
         ("TERRACE_STRATEGY", "worst"),
+        ("TERRACE_FALLBACK", "on"),
         ("TERRACE_TRACES", "not a setting"),
         ("CAPACITY", "not ours"),
     ]);
@@ -55,6 +56,7 @@ fn every_variable_sets_its_setting() {
         zero_fresh: true,
         pressure: [0.1, 0.2, 1.0],
         strategy: Strategy::Worst,
+        fallback: true,
     };
     assert_eq!(config, Ok(expected.check().unwrap()));
 }

@@ -15,14 +15,14 @@ use crate::capability::Capabilities;
 use crate::error::{DeviceError, OutOfMemory};
 use crate::fault::{Fault, Reason};
 use crate::source::{DeviceSource, Regions};
-use crate::store::{Room, heap_parts};
+use crate::store::Room;
 use crate::stream::{NO_ROUTE, StreamCore};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 use terrace_core::pressure::CachePolicy;
-use terrace_core::{AllocError, Allocator, Arena, BestFit, Block, Cause, Owner, Request, Stats};
+use terrace_core::{AllocError, Allocator, Arena, Block, Cause, Owner, Request, Stats};
 
 /// The hook is done, also when it panicked.
 struct Asked(&'static LocalKey<Cell<bool>>);
@@ -230,7 +230,7 @@ impl<B: Backend> Inner<B> {
         if arena.is_none() {
             let source = DeviceSource::Regions(Regions::new(pool.ground.clone(), kind, 0));
             let room = Room { slots: pool.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 13 };
-            *arena = Arena::new(source, self.fences.clone(), heap_parts(room, BestFit::new), settings).ok();
+            *arena = Arena::new(source, self.fences.clone(), pool.options.parts(room), settings).ok();
         }
         let none = AllocError::new(Cause::OutOfSlots, request.bytes);
         arena.as_mut().map_or(Err(none), |arena| arena.allocate(request))

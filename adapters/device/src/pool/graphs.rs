@@ -8,9 +8,9 @@ use super::{DeviceArena, Pool};
 use crate::backend::{Backend, Kind};
 use crate::error::DeviceError;
 use crate::source::{DeviceSource, Regions};
-use crate::store::{Room, heap_parts};
+use crate::store::Room;
 use crate::stream::{NO_ROUTE, StreamCore};
-use terrace_core::{Allocator, Arena, BestFit, FenceState, Owner};
+use terrace_core::{Allocator, Arena, FenceState, Owner};
 
 /// The pool of one or more graphs.
 pub(super) struct Graph<B: Backend> {
@@ -24,10 +24,8 @@ impl<B: Backend> Pool<B> {
     pub(super) fn open_graph(&self) -> Result<u32, DeviceError> {
         self.usable()?;
         let source = DeviceSource::Regions(Regions::new(self.ground.clone(), Kind::Device, 0).kept());
-        let parts = heap_parts(
-            Room { slots: self.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 14 },
-            BestFit::new,
-        );
+        let room = Room { slots: self.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 14 };
+        let parts = self.options.parts(room);
         let settings = self.options.arena(false);
         let mut inner = self.inner();
         let arena = Arena::new(source, inner.fences.clone(), parts, settings);

@@ -36,11 +36,11 @@ use crate::stream::{Handle, StreamCore};
 use graphs::Graph;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use terrace_core::{Allocator, Arena, BestFit, Block, Branch, FenceState, Owner};
+use terrace_core::{Allocator, AnyFit, Arena, Block, Branch, FenceState, Owner};
 use terrace_guard::calm;
 
-/// The arena of a device: best fit, records on the heap.
-type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<BestFit<Box<[Branch]>>>>;
+/// The arena of a device, of the strategy that the options name; records on the heap.
+type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<AnyFit<Box<[Branch]>>>>;
 
 /// Which part of the pool a block came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -9,12 +9,12 @@ use crate::fences::Fences;
 use crate::loss::Loss;
 use crate::options::{Options, Origin};
 use crate::source::{DeviceSource, Ground, Pages, Regions, destroy};
-use crate::store::{Room, heap_parts};
+use crate::store::Room;
 use crate::stream::{Closing, Handle, Keeper, StreamCore, Whose};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use terrace_core::arena::Settings;
-use terrace_core::{Arena, BestFit, Owner};
+use terrace_core::{Arena, Owner};
 use terrace_guard::calm;
 
 /// Segments the pool can take: 128 GiB of the smallest.
@@ -28,7 +28,7 @@ impl<B: Backend> Pool<B> {
     pub(crate) fn open(backend: B, options: Options) -> Result<Arc<Self>, DeviceError> {
         options.check().map_err(DeviceError::BadOption)?;
         let (backend, loss) = (Arc::new(backend), Arc::new(Loss::new()));
-        let min_free = options.min_free.min(backend.description().total / 8);
+        let min_free = min_free(backend.description(), &options);
         let fences = Fences::new(Arc::clone(&backend), Arc::clone(&loss));
         let ground = Ground { backend, fences: fences.clone(), loss, min_free };
         let arena = arena(&ground, &options).map_err(|fault| {
@@ -192,11 +192,18 @@ fn build<B: Backend>(
 ) -> Result<DeviceArena<B>, Fault> {
     // The arena's own cache is off: the streams have theirs.
     let room = Room { slots: options.blocks, bins: 4, entries: 0, segments: SEGMENTS };
-    Arena::new(source, ground.fences.clone(), heap_parts(room, BestFit::new), settings)
+    Arena::new(source, ground.fences.clone(), options.parts(room), settings)
         .map_err(|_| Fault::of("reserve address space", Reason::OutOfMemory))
+}
+
+/// Bytes to leave to others.
+fn min_free(description: &Description, options: &Options) -> u64 {
+    options.min_free.min(description.total / 8)
 }
 
 /// The most bytes to take.
 fn capacity(description: &Description, options: &Options) -> u64 {
-    if options.capacity != 0 { options.capacity } else { ((description.total as f64 * options.fraction) as u64).max(1) }
+    let share = (description.total as f64 * options.fraction) as u64;
+    let rest = description.total - min_free(description, options);
+    if options.capacity != 0 { options.capacity } else { share.min(rest).max(1) }
 }

@@ -81,6 +81,12 @@ impl Builder {
         self
     }
 
+    /// Sets [`Values::fallback`].
+    pub fn fallback(mut self, on: bool) -> Self {
+        self.0.fallback = on;
+        self
+    }
+
     /// Takes what the process's `TERRACE_*` variables say over what was set.
     ///
     /// # Errors
@@ -129,6 +135,7 @@ impl Builder {
             "PRESSURE" => {
                 values.pressure = parse_shares(value, "three rising shares with commas, such as 0.6,0.8,0.95")?;
             }
+            "FALLBACK" => values.fallback = parse_switch(value)?,
             "STRATEGY" => values.strategy = parse_strategy(value)?,
             _ => {}
         }
