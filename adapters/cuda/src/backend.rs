@@ -52,6 +52,27 @@ impl Cuda {
     }
 }
 
+impl Cuda {
+    /// Whether another device can use this one's memory.
+    pub(crate) fn is_reached_by(&self, ordinal: u32) -> Result<bool, Fault> {
+        self.peers_reach(ordinal, true)
+    }
+
+    /// Whether this device can use another's memory; or, if `back`, the other way round.
+    fn peers_reach(&self, ordinal: u32, back: bool) -> Result<bool, Fault> {
+        let Ok(peers) = &self.primary.functions.peers else { return Ok(false) };
+        let mut can = 0;
+        self.primary.at_home("cuDeviceGet")?;
+        let (own, other) = (self.primary.device, device(self.primary.functions, ordinal)?);
+        let (from, to) = if back { (other, own) } else { (own, other) };
+        self.primary.call("cuDeviceCanAccessPeer", |_| {
+            // SAFETY: the out parameter lives through the call.
+            unsafe { (peers.cuDeviceCanAccessPeer)(&raw mut can, from, to) }
+        })?;
+        Ok(can != 0)
+    }
+}
+
 /// All copies by one call.
 ///
 /// # Safety
@@ -317,15 +338,7 @@ unsafe impl Backend for Cuda {
         if ordinal == self.description.ordinal {
             return Ok(true);
         }
-        let Ok(peers) = &self.primary.functions.peers else { return Ok(false) };
-        let mut can = 0;
-        self.primary.at_home("cuDeviceGet")?;
-        let other = device(self.primary.functions, ordinal)?;
-        self.primary.call("cuDeviceCanAccessPeer", |_| {
-            // SAFETY: the out parameter lives through the call.
-            unsafe { (peers.cuDeviceCanAccessPeer)(&raw mut can, self.primary.device, other) }
-        })?;
-        Ok(can != 0)
+        self.peers_reach(ordinal, false)
     }
 
     fn reach(&self, ordinal: u32) -> Result<(), Fault> {

@@ -121,6 +121,7 @@ fn describe(ordinal: u32, version: Version) -> Description {
         driver: format!("CUDA {version}"),
         total: 0,
         page_bytes: 0,
+        peers: Vec::new(),
         capabilities: Capabilities::empty(),
         notes: Vec::new(),
     }

@@ -86,6 +86,8 @@ pub struct Description {
     pub total: u64,
     /// Bytes of a page where pages can be mapped, a power of two; 0 elsewhere.
     pub page_bytes: u64,
+    /// Other devices of the backend that can use this one's memory, by ordinal.
+    pub peers: Vec<u32>,
     /// What it can do.
     pub capabilities: Capabilities,
     /// Why it cannot do the rest: a sentence each, for people.

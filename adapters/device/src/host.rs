@@ -54,6 +54,7 @@ impl Host {
             driver: "none".into(),
             total,
             page_bytes: 0,
+            peers: Vec::new(),
             capabilities,
             notes: vec!["no pages: memory comes in segments".into()],
         };

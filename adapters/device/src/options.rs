@@ -51,6 +51,10 @@ pub struct Options {
     pub zero_fresh: bool,
     /// Whether pinned host memory is given when the device has none left. Counted; off by default: kernels get slow.
     pub fallback: bool,
+    /// Whether pages are open to every device that can reach this one, from the first on: for runtimes that let devices reach
+    /// each other and tell nobody. Otherwise to those that [`Device::reach`](crate::Device::reach) names; the driver opens
+    /// whole segments itself.
+    pub peers: bool,
     /// The most blocks in each of the two areas, small and large.
     pub blocks: usize,
 }
@@ -73,6 +77,7 @@ impl Default for Options {
             pressure: [0.6, 0.8, 0.95],
             zero_fresh: false,
             fallback: false,
+            peers: false,
             blocks: 1 << 18,
         }
     }

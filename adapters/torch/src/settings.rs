@@ -22,8 +22,9 @@ const ORIGINS: [(&str, Origin); 5] = [
 
 /// The options that the environment asks for.
 pub fn options(lookup: impl Fn(&str) -> Option<String>) -> Result<Options, String> {
-    // PyTorch's own allocator takes all there is unless told otherwise; so does this one.
-    let mut options = Options { fraction: 1.0, ..Options::default() };
+    // PyTorch's own allocator takes all there is unless told otherwise; so does this one. PyTorch opens devices to each other
+    // and tells nobody.
+    let mut options = Options { fraction: 1.0, peers: true, ..Options::default() };
     let given = |name: &'static str| lookup(name).filter(|value| !value.trim().is_empty());
     if let Some(text) = given(CAPACITY) {
         let wanted = "bytes above 0, such as 12G, 500M or 1073741824";

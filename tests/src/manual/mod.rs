@@ -71,6 +71,7 @@ impl Manual {
             driver: "none".into(),
             total,
             page_bytes,
+            peers: Vec::new(),
             // No pinned memory, unless it is asked for: its bytes would have to be there.
             capabilities: Capabilities::DRIVER_POOL | capability,
             notes: Vec::new(),

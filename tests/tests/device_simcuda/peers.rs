@@ -1,12 +1,12 @@
 //! Several devices: reached directly, or by way of the host.
 
 use super::{open, small};
-use terrace_device::Path;
+use terrace_device::{Options, Origin, Path};
 use terrace_tests::simcuda::Simulator;
 
-fn copied(profile: &str, direct: bool, origin: terrace_device::Origin) {
+fn copied(profile: &str, direct: bool, origin: Origin) {
     let _session = Simulator::exclusive(&format!(r#"{{"profile": "{profile}"}}"#));
-    let options = terrace_device::Options { origin, ..small() };
+    let options = Options { origin, ..small() };
     let (first, second) = (open(0, options).expect("a device"), open(1, options).expect("another"));
     let (here, there) = (first.stream().expect("a stream"), second.stream().expect("a stream"));
     let bytes: Vec<u8> = (0..5 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -26,13 +26,13 @@ fn copied(profile: &str, direct: bool, origin: terrace_device::Origin) {
 
 #[test]
 fn peers_copy_directly() {
-    copied("two-peers", true, terrace_device::Origin::Pages);
-    copied("two-peers", true, terrace_device::Origin::Segments);
+    copied("two-peers", true, Origin::Pages);
+    copied("two-peers", true, Origin::Segments);
 }
 
 #[test]
 fn strangers_copy_by_way_of_the_host() {
-    copied("two-strangers", false, terrace_device::Origin::Auto);
+    copied("two-strangers", false, Origin::Auto);
 }
 
 #[test]
@@ -44,4 +44,21 @@ fn a_block_of_another_device_is_named() {
     let block = first.allocate(&here, 100).expect("a block");
     let error = block.used_on(&there).expect_err("a stream of another device");
     assert!(matches!(error, terrace_device::DeviceError::OtherDevice { .. }), "{error:?}");
+}
+
+/// A driver that opens pages to no other device: memory comes in segments, which it opens whole; or not at all.
+#[test]
+fn where_pages_cannot_be_opened_memory_comes_in_segments() {
+    let session = Simulator::exclusive(r#"{"profile": "two-peers"}"#);
+    for (origin, segments) in [(Origin::Auto, true), (Origin::Pages, false)] {
+        // The first page is the probe's, which opens it to its own device.
+        session.fail("cuMemSetAccess", 2, 801);
+        let device = open(0, Options { origin, peers: true, ..small() });
+        assert_eq!(device.is_ok(), segments, "{device:?}");
+        let Ok(device) = device else { continue };
+        let stream = device.stream().expect("a stream");
+        let before = session.calls(Some("cuMemAlloc_v2"));
+        drop(device.allocate(&stream, 1 << 20).expect("a block"));
+        assert_eq!(session.calls(Some("cuMemAlloc_v2")), before + 1);
+    }
 }

@@ -241,7 +241,13 @@ fn peers(cuda: &mut Cuda) -> Result<(), Why> {
     if found == 1 {
         return Err(Why::Words("there is none"));
     }
-    for ordinal in (0..found).filter(|&ordinal| ordinal != own) {
+    let others = || (0..found).filter(|&ordinal| ordinal != own);
+    let mut peers = Vec::new();
+    for ordinal in others() {
+        peers.extend(cuda.is_reached_by(ordinal)?.then_some(ordinal));
+    }
+    cuda.description.peers = peers;
+    for ordinal in others() {
         if cuda.can_reach(ordinal)? {
             return Ok(());
         }

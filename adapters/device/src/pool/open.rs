@@ -181,7 +181,12 @@ fn paged<B: Backend>(ground: &Ground<B>, options: &Options, capacity: u64) -> Re
     let wanted = (SPACE * description.total).min(most).next_power_of_two() * 2;
     let space = Pages::reservable(ground, wanted, 2 * description.total.next_multiple_of(page))? / 2;
     let settings = Settings { space: space.min(most) & !(page - 1), ..options.arena(true) };
-    build(DeviceSource::Pages(Pages::new(ground.clone(), capacity)), ground, options, settings)
+    let peers: &[u32] = if options.peers { &description.peers } else { &[] };
+    let mut pages = Pages::new(ground.clone(), capacity, peers);
+    if !peers.is_empty() {
+        pages.try_one()?;
+    }
+    build(DeviceSource::Pages(pages), ground, options, settings)
 }
 
 fn build<B: Backend>(

@@ -7,7 +7,7 @@
 
 use super::{Ground, give, left};
 use crate::backend::{Backend, Page};
-use crate::fault::Fault;
+use crate::fault::{Fault, Reason};
 use crate::loss::insist;
 use std::collections::BTreeMap;
 use terrace_core::{Region, Source, SourceError, Usage};
@@ -28,12 +28,26 @@ pub(crate) struct Pages<B: Backend> {
 }
 
 impl<B: Backend> Pages<B> {
-    /// `capacity`: the most bytes to map, 0 for no limit.
-    pub(crate) fn new(ground: Ground<B>, capacity: u64) -> Self {
+    /// `capacity`: the most bytes to map, 0 for no limit. `peers`: other devices that may use the pages from the first on.
+    pub(crate) fn new(ground: Ground<B>, capacity: u64, peers: &[u32]) -> Self {
         let page = ground.backend.description().page_bytes;
         let usage = Usage { capacity, ..Usage::default() };
         let (spaces, mapped) = (BTreeMap::new(), BTreeMap::new());
-        Self { ground, page, usage, fault: None, spaces, mapped, peers: Vec::new() }
+        Self { ground, page, usage, fault: None, spaces, mapped, peers: peers.into() }
+    }
+
+    /// Maps a page and gives it back, to see that the driver opens it to all who are to use it.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(crate) fn try_one(&mut self) -> Result<(), Fault> {
+        let (page, usage) = (self.page, self.usage);
+        let tried = self.reserve(page).and_then(|space| {
+            let mapped = self.map(space, 0, page);
+            mapped.and(self.give_back(space))
+        });
+        self.usage = Usage { reserved: self.usage.reserved, ..usage };
+        tried.map_err(|_| self.fault.take().unwrap_or(Fault::of("open a page to other devices", Reason::Other)))
     }
 
     /// The largest part of `bytes` (halved until it works, not below `least`) of address space that the driver reserves.

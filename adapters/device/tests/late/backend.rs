@@ -66,6 +66,7 @@ impl Late {
             driver: "none".into(),
             total: 64 << 20,
             page_bytes: 0,
+            peers: Vec::new(),
             capabilities: Capabilities::PINNED | Capabilities::MANAGED | Capabilities::REGISTRATION,
             notes: Vec::new(),
         };

@@ -78,6 +78,33 @@ void case_devices() {
     expect(torch().counters(0).reserved == 0 && torch().counters(1).reserved == 0);
 }
 
+// `a.to('cuda:1')` as PyTorch does it: the runtime opens the devices to each other, and tells the allocator nothing.
+void case_peers() {
+    Session session(R"({"profile": "two-peers", "total": 1073741824})", 1, 2);
+    const size_t bytes = 4 << 20;
+    auto here = session.streams[0];
+    auto from = torch().alloc(bytes, 0, here);
+    fill(from, 7, bytes, here);
+    int can = 0;
+    expect(cuda().can_access(&can, 1, 0) == 0 && can == 1);
+    Session::enter(1);
+    Session::open(0);
+    Session::enter(0);
+    Session::open(1);
+    auto to = torch().alloc(bytes, 1, nullptr);
+    expect(from && to);
+    // PyTorch copies on the source's stream, with the source's device current.
+    expect(cuda().copy(address(to), address(from), bytes, here) == 0);
+    expect(filled(to, 7, bytes, here));
+    // Kernels on either device reach the other's memory too, also what comes later.
+    auto later = torch().alloc(64 << 20, 1, nullptr);
+    fill(later, 8, 64 << 20, here);
+    expect(filled(later, 8, 64 << 20, here));
+    torch().free(later, 64 << 20, 1, nullptr);
+    torch().free(to, bytes, 1, nullptr);
+    torch().free(from, bytes, 0, here);
+}
+
 void case_out_of_memory() {
     Session session(R"({"profile": "discrete", "total": 1073741824})");
     auto stream = session.streams[0];

@@ -66,6 +66,9 @@ Cuda::Cuda(void *library) {
     find(library, "cuStreamEndCapture", end_capture);
     find(library, "cuStreamIsCapturing", is_capturing);
     find(library, "cuGraphDestroy", destroy_graph);
+    find(library, "cuDeviceCanAccessPeer", can_access);
+    find(library, "cuCtxEnablePeerAccess", enable_peer);
+    find(library, "cuMemcpyAsync", copy);
 }
 
 Simulator::Simulator(void *library) {
@@ -115,6 +118,8 @@ Session::Session(const char *profile, int count, int devices) : streams(count), 
 
 void Session::enter(int device) { expect(cuda().set_current(contexts[device]) == 0); }
 
+void Session::open(int device) { expect(cuda().enable_peer(contexts[device], 0) == 0); }
+
 static std::string text(size_t (*read)(char *, size_t)) {
     std::string text(read(nullptr, 0), ' ');
     read(text.data(), text.size() + 1);
@@ -147,7 +152,8 @@ bool filled(void *block, unsigned char value, size_t bytes, cudaStream_t stream)
 
 int main(int count, char **arguments) {
     static const std::pair<const char *, void (*)()> cases[] = {
-        {"hooks", case_hooks},     {"devices", case_devices}, {"out_of_memory", case_out_of_memory},
+        {"hooks", case_hooks},     {"devices", case_devices}, {"peers", case_peers},
+        {"out_of_memory", case_out_of_memory},
         {"settings", case_settings}, {"fork", case_fork},     {"streams", case_streams},
         {"handles", case_handles}, {"pools", case_pools},     {"filters", case_filters},
         {"capture", case_capture}, {"property", case_property},

@@ -89,6 +89,9 @@ struct Cuda {
     int (*end_capture)(cudaStream_t, void **);
     int (*is_capturing)(cudaStream_t, int *);
     int (*destroy_graph)(void *);
+    int (*can_access)(int *, int, int);
+    int (*enable_peer)(void *, unsigned);
+    int (*copy)(uint64_t, uint64_t, size_t, cudaStream_t);
 
     explicit Cuda(void *library);
 };
@@ -123,6 +126,8 @@ struct Session {
     ~Session();
     // Makes a device's context this thread's.
     static void enter(int device = 0);
+    // Opens a device's memory to the current one, as the runtime does for PyTorch.
+    static void open(int device);
 
   private:
     int devices;
@@ -136,6 +141,7 @@ bool filled(void *block, unsigned char value, size_t bytes, cudaStream_t stream)
 // The cases, by file.
 void case_hooks();
 void case_devices();
+void case_peers();
 void case_out_of_memory();
 void case_settings();
 void case_fork();

@@ -42,6 +42,13 @@ fn devices_have_memory_and_limits_of_their_own() {
 }
 
 #[test]
+fn a_device_reads_another_s_memory_though_only_the_runtime_was_told() {
+    for origin in ["auto", "segments"] {
+        run("peers", &[("TERRACE_TORCH_ORIGIN", origin)]);
+    }
+}
+
+#[test]
 fn out_of_memory_is_null_or_an_exception_and_passes() {
     run("out_of_memory", &[]);
 }
