@@ -1,16 +1,88 @@
-//! What one stream freed and may have again at once: a stack for each exact size.
+//! What one stream freed and may have again at once: a stack for each exact size, and larger blocks where keeping them changes
+//! nothing.
 //!
 //! Promises upward: `put` and `get` in constant time, some twenty instructions; caps hold.
-//! Asks from below: the global allocator, when a stack grows.
+//! Asks from below: the global allocator, when a stack grows; who searches the arena takes the larger blocks out first, so
+//! that they hide no memory from the search.
 
-use terrace_core::Block;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use terrace_core::pressure::{Advice, CachePolicy};
+use terrace_core::{Block, Owner};
+
+/// Larger blocks that are kept at most. A look at all of them is 16 instructions.
+const RECENT: usize = 8;
+
+/// What the arena of a pool allocated since it did anything else: of each of its areas, which have even and odd tickets, the
+/// first ticket of that time and the last.
+///
+/// While the blocks that are kept are the last that the arena gave, the arena is as it was before it gave them: asked for the size
+/// of the oldest of them, it would give that one's place again. So keeping blocks changes no place, where keeping whatever was
+/// freed last costs memory (up to 1 % on recorded trainings).
+///
+/// Read without the pool's lock: a stale answer costs a better place for a block, and nothing else.
+#[derive(Debug)]
+pub(crate) struct Given {
+    areas: [[AtomicU64; 2]; 2],
+    /// The owner of the only stream, as long as there is one.
+    sole: Arc<AtomicU32>,
+}
+
+/// From one ticket of an area to the next.
+const STEP: u64 = 2;
+
+impl Given {
+    pub(crate) fn new(sole: Arc<AtomicU32>) -> Self {
+        Self { areas: [const { [AtomicU64::new(u64::MAX), AtomicU64::new(0)] }; 2], sole }
+    }
+
+    fn of(&self, block: &Block) -> &[AtomicU64; 2] {
+        &self.areas[(block.ticket & 1) as usize]
+    }
+
+    /// The arena gave a block.
+    pub(crate) fn allocated(&self, block: &Block) {
+        let [first, last] = self.of(block);
+        if first.load(Ordering::Relaxed) == u64::MAX {
+            first.store(block.ticket, Ordering::Relaxed);
+        }
+        last.store(block.ticket, Ordering::Relaxed);
+    }
+
+    /// It took a block back.
+    pub(crate) fn freed(&self, block: &Block) {
+        self.of(block)[0].store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// Whether the arena did nothing but allocate in its area since it gave this block. Where there are other streams, what is
+    /// freed waits, and has another place in the meantime: the last block alone may be kept then.
+    #[inline]
+    fn has(&self, block: &Block, owner: Owner) -> bool {
+        let [first, last] = self.of(block).each_ref().map(|ticket| ticket.load(Ordering::Relaxed));
+        let sole = self.sole.load(Ordering::Relaxed) == owner.0;
+        if sole { block.ticket >= first } else { block.ticket == last && first <= last }
+    }
+
+    /// Whether the arena would give this block again, if all of `kept` were free.
+    #[inline]
+    fn would_give(&self, block: &Block, kept: &[Block]) -> bool {
+        let others = kept.iter().filter(|other| (other.ticket ^ block.ticket) & 1 == 0);
+        let (oldest, count) =
+            others.fold((true, 0), |(oldest, count), other| (oldest && block.ticket <= other.ticket, count + 1));
+        // As many as there were since: all of them.
+        let last = self.of(block)[1].load(Ordering::Relaxed);
+        let first = self.of(block)[0].load(Ordering::Relaxed);
+        oldest && block.ticket >= first && last.wrapping_sub(block.ticket) == STEP * (count - 1)
+    }
+}
 
 /// The cache of one stream. Sizes are whole granules.
 #[derive(Debug)]
 pub(crate) struct Front {
     /// Blocks of `i + 1` granules.
     stacks: Box<[Vec<Block>]>,
+    /// Blocks of more granules, in no order; at most [`RECENT`].
+    recent: Vec<Block>,
     /// Bytes in all stacks: at most `cap` when the last one was put.
     bytes: u64,
     /// Blocks in all stacks.
@@ -33,13 +105,16 @@ pub(crate) struct Counts {
     pub(crate) bytes: u64,
     /// Blocks cached now.
     pub(crate) blocks: u64,
+    /// Bytes of the cache itself.
+    pub(crate) metadata: u64,
 }
 
 impl Front {
     /// For sizes up to `granules`; at most `cap` bytes in all and `per_size` blocks of a size.
     pub(crate) fn new(granules: u64, cap: u64, per_size: u32) -> Self {
         let stacks = (0..granules).map(|_| Vec::new()).collect();
-        Self { stacks, bytes: 0, blocks: 0, cap, per_size: per_size as usize, closed: false, hits: 0 }
+        let recent = Vec::with_capacity(RECENT);
+        Self { stacks, recent, bytes: 0, blocks: 0, cap, per_size: per_size as usize, closed: false, hits: 0 }
     }
 
     /// A block of a size, the one put last.
@@ -65,10 +140,38 @@ impl Front {
         true
     }
 
+    /// A block of so many bytes, of those that are too large for a stack.
+    #[inline]
+    pub(crate) fn get_recent(&mut self, bytes: u64, given: &Given) -> Option<Block> {
+        let fits = (0..self.recent.len()).filter(|&at| self.recent[at].bytes == bytes);
+        let at = fits.min_by_key(|&at| self.recent[at].ticket)?;
+        if !given.would_give(&self.recent[at], &self.recent) {
+            return None;
+        }
+        self.hits += 1;
+        Some(self.recent.swap_remove(at))
+    }
+
+    /// Keeps a block that is too large for a stack; false when there are enough of them, or the arena is not as it was before it
+    /// gave the block.
+    #[inline]
+    pub(crate) fn put_recent(&mut self, block: Block, owner: Owner, given: &Given) -> bool {
+        let room = self.recent.len() < RECENT && !self.closed && given.has(&block, owner);
+        if room {
+            self.recent.push(block);
+        }
+        room
+    }
+
+    /// Takes those out.
+    pub(crate) fn take_recent(&mut self) -> Vec<Block> {
+        self.recent.drain(..).collect()
+    }
+
     /// Takes everything out.
     pub(crate) fn take_all(&mut self) -> Vec<Block> {
         (self.bytes, self.blocks) = (0, 0);
-        self.stacks.iter_mut().flat_map(std::mem::take).collect()
+        self.stacks.iter_mut().flat_map(std::mem::take).chain(self.recent.drain(..)).collect()
     }
 
     /// Keeps nothing from now on.
@@ -85,15 +188,21 @@ impl Front {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        Counts { hits: self.hits, bytes: self.bytes, blocks: self.blocks }
+        let recent: u64 = self.recent.iter().map(|block| block.bytes).sum();
+        let room: usize = self.stacks.iter().map(Vec::capacity).sum::<usize>() + self.recent.capacity();
+        let metadata = (size_of_val(&*self.stacks) + room * size_of::<Block>()) as u64;
+        let (bytes, blocks) = (self.bytes + recent, self.blocks + self.recent.len() as u64);
+        Counts { hits: self.hits, bytes, blocks, metadata }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Front;
-    use terrace_core::Block;
+    use super::{Front, Given};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
     use terrace_core::pressure::CachePolicy;
+    use terrace_core::{Block, Owner};
 
     fn block(address: u64, bytes: u64) -> Block {
         Block { address, bytes, slot: 0, region: 0, ticket: address }
@@ -119,6 +228,36 @@ mod tests {
         assert_eq!((front.counts().bytes, front.counts().blocks), (0, 0));
         front.close();
         assert!(!front.put(1, block(1, 256)), "closed");
+    }
+
+    #[test]
+    fn a_few_larger_blocks_are_kept_while_the_arena_would_give_them_again() {
+        let (mut front, given) = (Front::new(4, 1024, 2), Given::new(Arc::new(AtomicU32::new(7))));
+        let (one, other) = (Owner(7), Owner(8));
+        assert!(!front.put_recent(block(11, 4096), one, &given), "nobody knows when it was allocated");
+        let blocks: Vec<Block> = (0..9).map(|i| block(11 + 2 * i, 4096 + i * 256)).collect();
+        blocks.iter().for_each(|block| given.allocated(block));
+        assert!(!front.put_recent(block(9, 4096), one, &given), "it is older than what is known");
+        assert!(!front.put_recent(blocks[7], other, &given), "of a stream among others the last alone");
+        assert!(front.put_recent(blocks[8], other, &given) && front.take_recent().len() == 1);
+        let get = |front: &mut Front, i: usize| front.get_recent(blocks[i].bytes, &given).map(|block| block.ticket);
+        assert!(blocks[1..8].iter().rev().all(|&block| front.put_recent(block, one, &given)), "in any order");
+        assert_eq!(get(&mut front, 1), None, "a younger one is not kept");
+        assert!(front.put_recent(blocks[8], one, &given), "none counts against the cap");
+        assert!(!front.put_recent(blocks[0], one, &given), "there are enough");
+        assert_eq!((front.counts().blocks, front.counts().bytes), (8, 8 * 4096 + 36 * 256));
+        assert_eq!([2, 1, 1, 3, 2].map(|i| get(&mut front, i)), [None, Some(13), None, None, Some(15)], "the oldest");
+        given.allocated(&block(2, 4096));
+        assert_eq!(get(&mut front, 3), Some(17), "each area for itself");
+        given.freed(&block(40, 4096));
+        assert_eq!(get(&mut front, 4), Some(19));
+        given.freed(&block(41, 4096));
+        assert_eq!(get(&mut front, 5), None, "the arena may have a better place");
+        assert!(front.put(1, block(9, 256)));
+        assert_eq!((front.take_recent().len(), front.counts().bytes), (4, 256), "the small ones stay");
+        given.allocated(&block(51, 4096));
+        front.close();
+        assert!(!front.put_recent(block(51, 4096), one, &given), "closed");
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 use crate::backend::RawStream;
 use crate::error::DeviceError;
-use crate::front::{Counts, Front};
+use crate::front::{Counts, Front, Given};
 use crate::loss::Loss;
 use crate::pool::Service;
 use spin::mutex::SpinMutex;
@@ -17,7 +17,7 @@ use std::any::Any;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Block, Owner, Request};
 use terrace_guard::calm;
@@ -72,8 +72,11 @@ pub(crate) struct StreamCore {
     /// Bytes of a granule, 2^`shift`.
     granule: u64,
     shift: u32,
-    /// Largest size that is cached.
+    /// Largest size that is cached in a stack.
     small: u64,
+    /// Whether larger blocks are kept.
+    has_recent: Arc<AtomicBool>,
+    given: Arc<Given>,
     /// Blocks that are live for the arena and free here. For each there is one reference to the stream that nobody holds.
     front: SpinMutex<Front>,
 }
@@ -88,20 +91,27 @@ impl StreamCore {
             Whose::Ours => (true, None),
             Whose::Theirs(keeper) => (false, keeper),
         };
-        let (granule, shift, small) = (options.granule, options.granule.trailing_zeros(), options.small);
-        Self { service, loss, owner, raw, owned, keeper, route, granule, shift, small, front }
+        let (granule, shift) = (options.granule, options.granule.trailing_zeros());
+        let (small, has_recent, given) = (options.small, Arc::default(), service.given());
+        Self { service, loss, owner, raw, owned, keeper, route, granule, shift, small, has_recent, given, front }
     }
 
     /// A block from the cache, with its reference to the stream.
     #[inline]
     pub(crate) fn hit(self: &Arc<Self>, request: Request) -> Option<(Block, Arc<Self>)> {
-        let cached = request.bytes <= self.small && request.bytes > 0 && request.align <= self.granule;
+        let cached = request.bytes <= 1 << 62 && request.bytes > 0 && request.align <= self.granule;
         let cached = cached && request.align.is_power_of_two();
         if !cached || self.route.load(Ordering::Relaxed) != NO_ROUTE || self.loss.check().is_err() {
             return None;
         }
         let granules = (request.bytes + self.granule - 1) >> self.shift;
-        let block = self.front.lock().get(granules)?;
+        let mut front = self.front.lock();
+        let block = if request.bytes <= self.small {
+            front.get(granules)
+        } else {
+            front.get_recent(granules << self.shift, &self.given)
+        }?;
+        drop(front);
         // SAFETY: `keep` left one reference uncounted for each block in the cache; this block has left it, and its
         // reference is taken up here, once.
         Some((block, unsafe { Arc::from_raw(Arc::as_ptr(self)) }))
@@ -115,13 +125,42 @@ impl StreamCore {
     pub(crate) fn keep(self: Arc<Self>, block: Block) -> Result<(), Arc<Self>> {
         let this = ManuallyDrop::new(self);
         let granules = block.bytes >> this.shift;
-        let kept = this.front.lock().put(granules, block);
+        let mut front = this.front.lock();
+        let kept = if block.bytes <= this.small {
+            front.put(granules, block)
+        } else {
+            let kept = front.put_recent(block, this.owner, &this.given);
+            if kept {
+                this.has_recent.store(true, Ordering::Relaxed);
+            }
+            kept
+        };
+        drop(front);
         if kept { Ok(()) } else { Err(ManuallyDrop::into_inner(this)) }
     }
 
+    /// Whether larger blocks are kept: for who has to take them out, and does not hold the stream.
+    pub(crate) fn has_recent(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.has_recent)
+    }
+
     /// Empties the cache into `to`. True when something was in it.
-    pub(crate) fn drain(self: &Arc<Self>, mut to: impl FnMut(Block, Owner)) -> bool {
+    pub(crate) fn drain(self: &Arc<Self>, to: impl FnMut(Block, Owner)) -> bool {
         let blocks = self.front.lock().take_all();
+        self.let_go(blocks, to)
+    }
+
+    /// Takes the larger blocks out.
+    pub(crate) fn drain_recent(self: &Arc<Self>, to: impl FnMut(Block, Owner)) {
+        let mut front = self.front.lock();
+        self.has_recent.store(false, Ordering::Relaxed);
+        let blocks = front.take_recent();
+        drop(front);
+        self.let_go(blocks, to);
+    }
+
+    /// Hands blocks on that were in the cache. True when there were any.
+    fn let_go(self: &Arc<Self>, blocks: Vec<Block>, mut to: impl FnMut(Block, Owner)) -> bool {
         let drained = !blocks.is_empty();
         for block in blocks {
             // SAFETY: as in `hit`. It is not the last one: `self` is another.

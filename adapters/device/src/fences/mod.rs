@@ -37,7 +37,7 @@ struct Shared<B: Backend> {
     backend: Arc<B>,
     loss: Arc<Loss>,
     /// The only stream, as long as there is one and no other's work is in flight; changed with `lines` locked.
-    sole: AtomicU32,
+    sole: Arc<AtomicU32>,
     /// Whether the only stream freed something since it was last waited for: what is free may still be written to.
     dirty: AtomicBool,
     lines: Mutex<Lines>,
@@ -67,7 +67,7 @@ impl<B: Backend> Fences<B> {
     pub(crate) fn new(backend: Arc<B>, loss: Arc<Loss>) -> Self {
         let lines =
             Lines { by_owner: BTreeMap::new(), spare: Vec::new(), awaited: Vec::new(), bridge: None, recorded: 0 };
-        let (sole, dirty, lines) = (AtomicU32::new(NOBODY), AtomicBool::new(false), Mutex::new(lines));
+        let (sole, dirty, lines) = (Arc::new(AtomicU32::new(NOBODY)), AtomicBool::new(false), Mutex::new(lines));
         Self(Arc::new(Shared { backend, loss, sole, dirty, lines }))
     }
 
@@ -79,6 +79,11 @@ impl<B: Backend> Fences<B> {
     #[inline]
     fn is_sole(&self, owner: Owner) -> bool {
         self.0.sole.load(Ordering::Relaxed) == owner.0
+    }
+
+    /// The owner of the only stream, as long as there is one.
+    pub(crate) fn sole(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.0.sole)
     }
 
     /// Events recorded so far.

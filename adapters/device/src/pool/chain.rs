@@ -69,6 +69,7 @@ impl<B: Backend> Pool<B> {
     fn serve_alone(&self, home: &Arc<StreamCore>, request: Request) -> Result<(Block, Place), Box<OutOfMemory>> {
         let mut inner = self.inner();
         // What others are done with comes before fresh memory.
+        inner.take_recent();
         inner.sweep();
         let mut waited = false;
         loop {
@@ -194,7 +195,12 @@ impl<B: Backend> Inner<B> {
 
     fn from(&mut self, place: Place, request: Request) -> Result<Block, AllocError> {
         let none = AllocError::new(Cause::BadRequest, request.bytes);
-        self.arena_of(place).map_or(Err(none), |arena| arena.allocate(request))
+        let served = self.arena_of(place).map_or(Err(none), |arena| arena.allocate(request));
+        match &served {
+            Ok(block) if place == Place::Pool => self.given.allocated(block),
+            _ => {}
+        }
+        served
     }
 
     /// A failure as users see it, with the figures of the arena that failed; of the pool's, where there is none.
@@ -239,7 +245,7 @@ impl<B: Backend> Inner<B> {
     /// Lets the caps of all caches follow the pressure on the device.
     pub(super) fn adapt(&mut self, policy: &CachePolicy) {
         let stats = self.arena.stats();
-        for stream in self.streams.iter().filter_map(std::sync::Weak::upgrade) {
+        for stream in self.streams.iter().filter_map(|(stream, _)| stream.upgrade()) {
             stream.adapt(policy, stats.in_use, stats.capacity);
             self.parting.push(stream);
         }

@@ -28,6 +28,7 @@ use crate::block::Release;
 use crate::error::{DeviceError, OutOfMemory};
 use crate::fault::{Fault, Reason};
 use crate::fences::Fences;
+use crate::front::Given;
 use crate::options::Options;
 use crate::source::{DeviceSource, Ground};
 use crate::stage::Stage;
@@ -35,6 +36,7 @@ use crate::store::HeapStore;
 use crate::stream::{Handle, StreamCore};
 use graphs::Graph;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use terrace_core::{Allocator, AnyFit, Arena, Block, Branch, FenceState, Owner};
 use terrace_guard::calm;
@@ -80,6 +82,8 @@ pub(crate) struct Pool<B: Backend> {
     hook: Mutex<Option<Hook>>,
     /// What the last copy of lent memory passed through. A lock of its own, below all others.
     stage: Mutex<Option<Stage>>,
+    /// What the streams' caches know of the arena.
+    given: Arc<Given>,
     /// One handle is adopted at a time, so that it becomes one stream.
     adopting: Mutex<()>,
     /// Itself, for streams to hold.
@@ -95,8 +99,10 @@ struct Inner<B: Backend> {
     sides: [Option<DeviceArena<B>>; SIDES],
     graphs: BTreeMap<u32, Graph<B>>,
     next_graph: u32,
-    /// Streams whose caches may hold something.
-    streams: Vec<Weak<StreamCore>>,
+    /// The pool's.
+    given: Arc<Given>,
+    /// Streams whose caches may hold something, and whether there are larger blocks in them.
+    streams: Vec<(Weak<StreamCore>, Arc<AtomicBool>)>,
     /// Streams of others, by handle and the driver's name.
     adopted: HashMap<(u64, Option<u64>), Weak<Handle>>,
     /// The next stream's owner; never used twice.
@@ -180,6 +186,9 @@ impl<B: Backend> Inner<B> {
         let owner = if place == Place::Annex(Annex::Pinned) { HOST } else { owner };
         // Refused only for a name that is not live, and each block has one owner, who gives it back once.
         let _ = self.arena_of(place).map_or(Ok(()), |arena| arena.free(block, owner));
+        if place == Place::Pool {
+            self.given.freed(&block);
+        }
         self.frees += 1;
         if self.frees >= FREES_A_POLL {
             self.poll();
@@ -235,14 +244,35 @@ impl<B: Backend> Inner<B> {
         freed
     }
 
+    /// Takes larger blocks out of the streams' caches: the arena is about to be searched.
+    fn take_recent(&mut self) {
+        let Self { streams, arena, parting, frees, given, .. } = self;
+        let streams = streams.iter().filter(|(_, has_recent)| has_recent.load(Ordering::Relaxed));
+        for stream in streams.filter_map(|(stream, _)| stream.upgrade()) {
+            stream.drain_recent(|block, owner| {
+                given.freed(&block);
+                // Never refused: cached blocks are live for the arena.
+                let _ = arena.free(block, owner);
+                *frees += 1;
+            });
+            parting.push(stream);
+        }
+        if self.frees >= FREES_A_POLL {
+            self.poll();
+        }
+    }
+
     /// Empties the caches of all streams into the arena. True when something was in them.
     fn drain(&mut self) -> bool {
         let mut drained = false;
-        let Self { streams, arena, parting, .. } = self;
-        streams.retain(|stream| stream.strong_count() > 0);
-        for stream in streams.iter().filter_map(Weak::upgrade) {
+        let Self { streams, arena, parting, given, .. } = self;
+        streams.retain(|(stream, _)| stream.strong_count() > 0);
+        for stream in streams.iter().filter_map(|(stream, _)| stream.upgrade()) {
             // Never refused: cached blocks are live for the arena.
-            drained |= stream.drain(|block, owner| _ = arena.free(block, owner));
+            drained |= stream.drain(|block, owner| {
+                given.freed(&block);
+                let _ = arena.free(block, owner);
+            });
             parting.push(stream);
         }
         drained

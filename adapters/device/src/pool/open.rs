@@ -6,6 +6,7 @@ use crate::capability::{Capabilities, Description};
 use crate::error::DeviceError;
 use crate::fault::{Fault, Reason};
 use crate::fences::Fences;
+use crate::front::Given;
 use crate::loss::Loss;
 use crate::options::{Options, Origin};
 use crate::source::{DeviceSource, Ground, Pages, Regions, destroy};
@@ -35,8 +36,10 @@ impl<B: Backend> Pool<B> {
             let device = ground.backend.description().name.clone();
             DeviceError::Driver { device, fault }
         })?;
+        let given = Arc::new(Given::new(fences.sole()));
         let inner = Inner {
             arena,
+            given: Arc::clone(&given),
             fences,
             sides: [const { None }; SIDES],
             graphs: BTreeMap::new(),
@@ -59,6 +62,7 @@ impl<B: Backend> Pool<B> {
             inner: Mutex::new(inner),
             hook: Mutex::new(None),
             stage: Mutex::new(None),
+            given,
             adopting: Mutex::new(()),
             me: me.clone(),
         }))
@@ -74,8 +78,8 @@ impl<B: Backend> Pool<B> {
         inner.next_owner += 1;
         let whose = whose.take().unwrap_or(Whose::Theirs(None));
         let core = Arc::new(StreamCore::new(service, owner, raw, whose));
-        inner.streams.retain(|stream| stream.strong_count() > 0);
-        inner.streams.push(Arc::downgrade(&core));
+        inner.streams.retain(|(stream, _)| stream.strong_count() > 0);
+        inner.streams.push((Arc::downgrade(&core), core.has_recent()));
         Ok(Arc::new(Handle { core }))
     }
 
@@ -133,7 +137,7 @@ impl<B: Backend> Pool<B> {
         let Closing { owner, raw, owned, hits } = stream;
         let mut inner = self.inner();
         inner.hits += hits;
-        inner.streams.retain(|other| other.strong_count() > 0);
+        inner.streams.retain(|(other, _)| other.strong_count() > 0);
         if self.ground.loss.check().is_ok() {
             inner.fences.close(owner);
             if owned {

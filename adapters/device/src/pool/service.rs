@@ -6,13 +6,14 @@ use crate::block::{DeviceBlock, Extra};
 use crate::capability::{Description, Memory};
 use crate::error::DeviceError;
 use crate::fault::Fault;
+use crate::front::Given;
 use crate::loss::Loss;
 use crate::options::Options;
 use crate::source::{destroy, settle, wait};
 use crate::stage::Stage;
 use crate::stats::DeviceStats;
 use crate::stream::{Closing, Handle, Keeper, StreamCore, Whose};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
 
@@ -21,6 +22,7 @@ pub(crate) trait Service: Marks + Hints + Registers + Send + Sync {
     fn options(&self) -> &Options;
     fn description(&self) -> &Description;
     fn loss(&self) -> Arc<Loss>;
+    fn given(&self) -> Arc<Given>;
     /// For copies, and streams and events for them.
     fn backend(&self) -> &dyn Backend;
     /// Memory for copies between host and device to pass through.
@@ -86,6 +88,10 @@ impl<B: Backend> Service for Pool<B> {
         Arc::clone(&self.ground.loss)
     }
 
+    fn given(&self) -> Arc<Given> {
+        Arc::clone(&self.given)
+    }
+
     fn backend(&self) -> &dyn Backend {
         &*self.ground.backend
     }
@@ -115,7 +121,7 @@ impl<B: Backend> Service for Pool<B> {
         // Outlives the lock: the last handle of a stream asks for it.
         let streams: Vec<Arc<StreamCore>>;
         let inner = self.inner();
-        streams = inner.streams.iter().filter_map(Weak::upgrade).collect();
+        streams = inner.streams.iter().filter_map(|(stream, _)| stream.upgrade()).collect();
         let mut pool = inner.arena.stats();
         pool.metadata += inner.arena.source().metadata();
         let mut stats = DeviceStats { held: inner.held.len() as u64, ..DeviceStats::default() };
@@ -126,6 +132,7 @@ impl<B: Backend> Service for Pool<B> {
             pool.pooled += counts.bytes;
             pool.live_blocks -= counts.blocks;
             stats.cache_hits += counts.hits;
+            pool.metadata += counts.metadata;
             stats.streams += 1;
         }
         stats.cache_hits += inner.hits;
