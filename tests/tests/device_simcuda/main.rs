@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod ends;
+mod engine;
 mod faults;
 mod flight;
 mod held;
