@@ -69,7 +69,9 @@ impl fmt::Display for Fault {
             Reason::BadHandle => "a stream, event or address that the driver does not know",
             Reason::Capturing => "not allowed while a graph is captured",
             Reason::Lost => "the device is lost; open it again in a new process",
-            Reason::Forked => "not usable in a forked child; open the device in the child before anything else",
+            Reason::Forked => {
+                "a driver does not work in a child of the process that opened it; start a new process, or fork before that"
+            }
             Reason::Transient => "not possible at the moment; try again",
             Reason::Missing => "this driver has no such function",
             Reason::Other => "failed",
@@ -93,5 +95,17 @@ impl From<Fault> for SourceError {
             Reason::Unsupported | Reason::Missing => Self::Unsupported,
             _ => Self::Failed { code: fault.code },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, Reason};
+
+    /// In the child no device can be opened, whatever it does first.
+    #[test]
+    fn a_forked_child_is_told_what_can_be_done() {
+        let said = Fault::of("fork", Reason::Forked).to_string();
+        assert!(said.contains("start a new process, or fork before") && !said.contains("open the device"), "{said}");
     }
 }
