@@ -1,7 +1,6 @@
 //! A hit of a stream's cache asks nothing of the driver.
 
 use super::{open, small};
-use terrace_device::Options;
 use terrace_tests::simcuda::Simulator;
 
 #[test]
@@ -61,7 +60,7 @@ fn a_larger_size_that_was_freed_last_is_a_hit() {
 #[test]
 fn what_is_kept_for_a_moment_hides_no_memory() {
     let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
-    let device = open(0, Options { capacity: 8 << 20, ..small() }).expect("a device");
+    let device = open(0, small()).expect("a device");
     let one = device.stream().expect("a stream");
     drop([(); 8].map(|()| device.allocate(&one, 1 << 20).expect("a block")));
     assert_eq!((device.stats().pool.pooled, device.stats().pool.reserved), (8 << 20, 8 << 20), "all of it is kept");
@@ -72,5 +71,6 @@ fn what_is_kept_for_a_moment_hides_no_memory() {
     assert_eq!(device.stats().pool.pooled, 6 << 20);
     one.synchronize().expect("what it did is done");
     drop(device.allocate(&two, 8 << 20).expect("of what the first keeps"));
+    assert_eq!(device.stats().pool.reserved, 8 << 20, "nothing more is taken");
     assert_eq!(session.violations(), [""; 0]);
 }
