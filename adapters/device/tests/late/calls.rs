@@ -213,7 +213,9 @@ fn a_keeper_is_let_go_of_without_a_lock_and_may_panic() {
         let gone = Arc::new(AtomicU32::new(0));
         let keeper = || Keeper(device.clone(), Arc::clone(&gone));
         // What the only stream freed is in flight: another one cannot be let in without an event.
-        drop(device.allocate(&stream, 1 << 18).expect("more than a cache keeps"));
+        drop(device.allocate(&stream, 1 << 18).expect("a block"));
+        // Out of the stream's cache, which would keep it.
+        device.clear();
         late.mute(true);
         // SAFETY: as above.
         let refused = unsafe { device.adopt_kept_stream(RawStream(78), keeper()) };
