@@ -180,11 +180,15 @@ impl<C: Config> Region<C> {
     }
 
     /// Whether a live block starts here and ends `size` granules further: nothing else starts or ends between, and
-    /// something does there. O(size).
+    /// something does there. O(size / bits of a word).
     pub fn is_live(&self, at: usize, size: usize) -> bool {
-        let starts = |at: usize| bit(self.starts(), at);
-        let boundary = |at: usize| starts(at) || self.edge(at) || at == self.end() || self.victim.contains(&at);
-        starts(at) && !(at + 1..at + size).any(boundary) && boundary(at + size)
+        if !bit(self.starts(), at) || size > self.end() - at {
+            return false;
+        }
+        let (from, to) = (at + 1, at + size);
+        let between = [self.starts(), self.edges].into_iter().any(|table| any(table, from, to));
+        let is_boundary = bit(self.starts(), to) || self.edge(to) || to == self.end() || self.victim.contains(&to);
+        !between && !self.victim.iter().any(|edge| (from..to).contains(edge)) && is_boundary
     }
 
     /// Records a free block, whose edges are set, as the first of its list.
@@ -288,6 +292,22 @@ fn word_of(at: usize) -> usize {
 #[inline(always)]
 fn bit(table: Memory, at: usize) -> bool {
     table.load::<usize>(word_of(at)) >> (at % WORD) & 1 != 0
+}
+
+/// Whether any of the bits from `from` on, up to `to`, is set, a word at a time.
+fn any(table: Memory, from: usize, to: usize) -> bool {
+    let mut at = from;
+    while at < to {
+        let next = (at | (WORD - 1)) + 1;
+        let word: usize = table.load(word_of(at));
+        // What lies below `at`, and at or above `to`, is cut off.
+        let above = next.saturating_sub(to);
+        if (word >> (at % WORD) << (at % WORD)) << above != 0 {
+            return true;
+        }
+        at = next;
+    }
+    false
 }
 
 /// Flips a bit. Not 0 if it was set.

@@ -102,7 +102,9 @@ fn the_rest_of_an_inner_block_is_none() {
 
 #[test]
 fn two_neighbours_are_not_one_block() {
-    for (first, second) in [(1, 1), (1, 2), (1, 7), (7, 1), (2, 2), (60, 5)] {
+    for (first, second) in
+        [(1, 1), (1, 2), (1, 7), (7, 1), (2, 2), (60, 5), (1, 130), (130, 1), (63, 65), (64, 64), (150, 90)]
+    {
         each(|shadow, _, _| {
             let size = |granules| layout(granules * shadow.kind.granule);
             let (sizes, both) = ([size(first), size(second)], size(first + second));
