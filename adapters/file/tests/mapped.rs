@@ -104,6 +104,28 @@ fn advice_changes_no_byte_and_is_for_ranges_inside() {
     assert_eq!(mapped[..], counted(10 * PAGE + 5));
 }
 
+/// What the system says of a mapping: two letters for each advice that holds.
+fn flags(mapped: &Mapped) -> String {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux says");
+    let start = format!("{:x}-", mapped.as_ptr().addr());
+    let from = maps.lines().skip_while(|line| !line.starts_with(&start));
+    from.filter_map(|line| line.strip_prefix("VmFlags:")).next().expect("flags").into()
+}
+
+#[test]
+fn advice_reaches_the_system() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mapped = open(&write(&directory, &counted(16 * PAGE))).expect("it maps");
+    let advised = |usage| {
+        mapped.advise(0..16 * PAGE, usage).expect("inside");
+        let flags = flags(&mapped);
+        ["sr", "rr"].map(|advice| flags.split_whitespace().any(|flag| flag == advice))
+    };
+    assert_eq!(advised(Usage::Sequential), [true, false]);
+    assert_eq!(advised(Usage::Random), [false, true]);
+    assert_eq!(advised(Usage::Normal), [false, false]);
+}
+
 /// KiB of a mapping that are in this process's memory.
 fn resident(mapped: &Mapped) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
