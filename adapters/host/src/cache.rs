@@ -26,7 +26,7 @@ use crate::class::{self, CAP, COUNT};
 use crate::lock::Lock;
 use crate::reclaim::ClassArray;
 use crate::{slow, tls};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
 
 /// Bytes of an array: a power of two, so that its end is recognised by its low bits. 128 places, the lowest is never used.
@@ -180,8 +180,9 @@ pub fn free(block: *mut u8, class: usize) {
     if at.addr() & (ARRAY - 1) == 0 {
         return slow::overflow(block, class);
     }
+    // Released for a thread that takes it away: what its user did comes before that.
     // SAFETY: below the end of the array.
-    unsafe { (*at).store(block, Relaxed) };
+    unsafe { (*at).store(block, Release) };
     top.store(top.load(Relaxed).wrapping_add(1), Relaxed);
 }
 

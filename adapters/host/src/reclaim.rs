@@ -60,7 +60,7 @@ impl array::Array for ClassArray<'_> {
 
     fn take(&self, at: *mut Place) -> Option<*mut u8> {
         // SAFETY: as above.
-        Some(unsafe { (*at).swap(core::ptr::null_mut(), Relaxed) }).filter(|block| !block.is_null())
+        Some(unsafe { (*at).swap(core::ptr::null_mut(), Acquire) }).filter(|block| !block.is_null())
     }
 
     #[inline(always)]
@@ -128,7 +128,7 @@ impl Cache {
                 continue;
             }
             let mut blocks = [null_mut(); CAP];
-            let lower = (below + 1..=self.cap(class)).map(|below| self.place(class, below).load(Relaxed));
+            let lower = (below + 1..=self.cap(class)).map(|below| self.place(class, below).load(Acquire));
             let mut count = 0;
             for (to, block) in blocks.iter_mut().zip(lower.chain([taken.block])) {
                 *to = block;

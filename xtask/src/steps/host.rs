@@ -57,6 +57,9 @@ fn cuda(target: &str, way: Way) -> Result<(), String> {
     execute(&format!("host-cuda-{target}"), &mut command).verdict()
 }
 
+/// What runs a program for AArch64: tests that run themselves once more are told.
+const EMULATOR: &str = "qemu-aarch64 -L /usr/aarch64-linux-gnu";
+
 /// Makes sure that programs for AArch64 can be linked and run.
 fn emulator(options: &Options) -> Result<(), String> {
     let there = works("qemu-aarch64", &["--version"]) && works("aarch64-linux-gnu-gcc", &["--version"]);
@@ -68,9 +71,9 @@ fn aarch64(way: Way) -> Result<(), String> {
     let mut command = way.cargo(&TESTS, "std,panic_abort");
     command
         .args(["--target-dir", "target/aarch64", "--target", AARCH64])
-        .env("TERRACE_EMULATED", "1")
+        .env("TERRACE_EMULATED", EMULATOR)
         .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc")
-        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", "qemu-aarch64 -L /usr/aarch64-linux-gnu");
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", EMULATOR);
     execute("host-aarch64", &mut command).verdict()
 }
 
