@@ -102,3 +102,17 @@ fn on_a_full_disk_nothing_is_said_that_the_next_log_could_not_say() {
     assert_eq!(ground.store.objects(), [0]);
     ground.store.commit(vec![Change::Remove { object: 0 }]).wait().expect("there is room for less");
 }
+
+#[test]
+fn a_frame_that_ends_inside_a_page_is_written_up_to_its_last_whole_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ground = open(directory.path());
+    for (taken, asked, most) in [(100, 100, 0), (5000, 5000, 4096)] {
+        let frame = ground.frames.take_packed(taken).expect("room");
+        let refused = ground.store.put(frame, asked).wait();
+        assert_eq!(refused.result.map(drop), Err(StoreError::TooLarge { asked, most }));
+        assert!(refused.frame.is_some(), "the memory is back");
+    }
+    let put = ground.store.put(ground.frames.take_packed(5000).expect("room"), 4096).wait();
+    assert_eq!(put.result.expect("it fits").bytes(), 4096);
+}

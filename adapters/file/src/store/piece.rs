@@ -120,7 +120,9 @@ pub struct Put {
 impl Shared {
     /// Writes the front of a frame. Not durable.
     pub(super) async fn put(&self, mut frame: Frame, bytes: usize) -> Put {
-        let most = frame.len().min(self.options.slab_bytes as usize).min(MOST);
+        // A packed frame may end inside a page.
+        let whole = frame.len() / ALIGN * ALIGN;
+        let most = whole.min(self.options.slab_bytes as usize).min(MOST);
         // seeded: piece_size: bytes == 0 || bytes > most => false
         if bytes == 0 || bytes > most {
             return Put { result: Err(StoreError::TooLarge { asked: bytes, most }), frame: Some(frame) };
