@@ -130,9 +130,10 @@ fn package_of(manifest: &str) -> Option<String> {
     Some(table.get("package")?.get("name")?.as_str()?.into())
 }
 
-/// What a person reads: the lines that are not JSON.
+/// What the compiler and cargo said of faults: neither the messages for programs nor the names of the crates under way.
 fn without_json(output: &str) -> String {
-    output.lines().filter(|line| !line.starts_with('{')).collect::<Vec<_>>().join("\n")
+    let said = |line: &&str| !line.starts_with('{') && !line.trim_start().starts_with("Compiling ");
+    output.lines().filter(said).collect::<Vec<_>>().join("\n")
 }
 
 /// The library's own tests without default features.
