@@ -1,7 +1,8 @@
 //! Many seeds, on all cores; what goes wrong is told with the orders that led to it, and how to have it again.
 //!
 //! Promises upward: a panic, also one in a task that nobody waits for, is the seed's failure; of several the lowest seed's is
-//! told. `TERRACE_SEEDS` says how many seeds, `TERRACE_SEED` replays one and shows every order.
+//! told. `TERRACE_SEEDS` says how many seeds and `TERRACE_FROM` which comes first, so that many can run in pieces;
+//! `TERRACE_SEED` replays one and shows every order.
 
 use super::SimDisk;
 use std::cell::RefCell;
@@ -136,16 +137,17 @@ where
     }
     let (seeds, start) = (number("TERRACE_SEEDS").map_or(usual, |all| all / share), Instant::now());
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    let (next, mut total, mut failure) = (AtomicU64::new(0), T::default(), None);
+    let first = number("TERRACE_FROM").unwrap_or(0);
+    let (next, mut total, mut failure) = (AtomicU64::new(first), T::default(), None);
     let work = || {
         let (mut tally, mut work) = (T::default(), worker());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
+            if seed >= first + seeds {
                 return (tally, None);
             }
             if let Err(why) = run(&mut work, seed, &mut tally, false) {
-                next.store(seeds, Ordering::Relaxed);
+                next.store(first + seeds, Ordering::Relaxed);
                 return (tally, Some((seed, why)));
             }
         }
@@ -164,6 +166,6 @@ where
         let whole = run(&mut worker(), seed, &mut T::default(), true).err();
         panic!("{}", whole.unwrap_or(why));
     }
-    println!("{:.0} seeds/s", seeds as f64 / start.elapsed().as_secs_f64());
+    println!("{seeds} seeds from {first}: {:.0} a second", seeds as f64 / start.elapsed().as_secs_f64());
     Some((total, seeds))
 }
