@@ -10,16 +10,20 @@ fn page() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// `bytes` bytes at a multiple of `align`; null and `EINVAL` when that is no power of two.
+/// `bytes` bytes at a multiple of the next power of two from `align` on, as glibc does; null and `EINVAL` beyond the last.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
-    if align.is_power_of_two() { calls::allocate_aligned(bytes, align).cast() } else { refuse(libc::EINVAL) }
+    match align.checked_next_power_of_two() {
+        Some(align) => calls::allocate_aligned(bytes, align).cast(),
+        None => refuse(libc::EINVAL),
+    }
 }
 
-/// The same; sizes that are no multiple of the alignment are served too, as C17 allows.
+/// `bytes` bytes at a multiple of `align`; null and `EINVAL` when that is no power of two. Sizes that are no multiple of the
+/// alignment are served too, as C17 allows.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
-    memalign(align, bytes)
+    if align.is_power_of_two() { calls::allocate_aligned(bytes, align).cast() } else { refuse(libc::EINVAL) }
 }
 
 /// Puts `bytes` bytes at a multiple of `align` into `*block`: 0, `EINVAL` when `align` is no power of two of pointers,

@@ -7,6 +7,8 @@ use terrace_host::{report, stats, stats_at_exit};
 /// Reads the settings, if the first block was asked for before the C library knew the environment.
 extern "C" fn begin() {
     read_environment();
+    #[cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    crate::dlopen::follow(terrace_host::deepbind());
 }
 
 /// Prints the statistics that `TERRACE_STATS=1` asked for, where terrace-host does not.

@@ -1,6 +1,7 @@
-//! Questions and hints: malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_stats, mallopt.
+//! Questions and hints: malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_info, malloc_stats, mallopt.
 
 use core::ffi::{c_int, c_void};
+use core::fmt::{self, Write};
 use terrace_host::{Stats, calls, report, stats, trim};
 
 /// Bytes that a block holds; 0 for null.
@@ -58,6 +59,45 @@ pub extern "C" fn mallinfo() -> libc::mallinfo {
         fordblks: short(long.fordblks),
         keepcost: short(long.keepcost),
     }
+}
+
+/// A stream of the C library.
+struct Stream(*mut libc::FILE);
+
+impl Write for Stream {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // SAFETY: an open stream by the promise of `malloc_info`; the text is as long as it says.
+        let written = unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), self.0) };
+        if written == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+/// Writes the numbers of [`mallinfo2`] as XML, in the elements of glibc's `malloc_info` as far as it has them: `fast` is
+/// what caches hold, `rest` what is free besides. 0; `EINVAL` for options, of which there are none; -1 when the stream
+/// refuses it.
+///
+/// # Safety
+/// `stream` is open for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) -> c_int {
+    if options != 0 {
+        return libc::EINVAL;
+    }
+    let Stats { in_use, cached, reserved, peak_reserved, mapped, large_blocks, live_blocks, .. } = stats();
+    let rest = reserved.saturating_sub(in_use + cached);
+    let written = write!(
+        Stream(stream),
+        "<malloc version=\"1\">\n\
+         <total type=\"fast\" size=\"{cached}\"/>\n\
+         <total type=\"rest\" size=\"{rest}\"/>\n\
+         <total type=\"used\" count=\"{live_blocks}\" size=\"{in_use}\"/>\n\
+         <total type=\"large\" count=\"{large_blocks}\"/>\n\
+         <system type=\"current\" size=\"{reserved}\"/>\n\
+         <system type=\"max\" size=\"{peak_reserved}\"/>\n\
+         <aspace type=\"total\" size=\"{mapped}\"/>\n\
+         </malloc>\n"
+    );
+    if written.is_ok() { 0 } else { -1 }
 }
 
 /// Prints statistics on standard error.

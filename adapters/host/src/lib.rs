@@ -85,7 +85,7 @@ mod word;
 pub use global::Global;
 pub use heap::Heap;
 pub use purge::trim;
-pub use settings::{Background, BadSetting, HugePages, Numa, Setting, stats_at_exit};
+pub use settings::{Background, BadSetting, HugePages, Numa, Setting, deepbind, stats_at_exit};
 pub use signal::Handler;
 pub use start::{read_environment, ready};
 pub use stats::{Stats, stats};

@@ -12,6 +12,7 @@
 //! | `TERRACE_NUMA` | `default`, `local`, `interleave`, `bind:0,2` | `default`: the policy of the process |
 //! | `TERRACE_CACHE` | `0` to `32K` | `32K`: bytes of one size class that a thread keeps |
 //! | `TERRACE_LIMIT` | `2G`, `none` | `none`: pages that may be held |
+//! | `TERRACE_DEEPBIND` | `0`, `1` | `0`: `dlopen` of the preloaded library ignores `RTLD_DEEPBIND` |
 //! | `TERRACE_STATS` | `0`, `1` | `0`: statistics on standard error when the process ends |
 
 use crate::{class, os};
@@ -33,6 +34,8 @@ pub enum Setting {
     Cache(usize),
     /// The most bytes of pages held, `usize::MAX` for no limit: free memory goes back sooner near it, allocations beyond it fail.
     Limit(usize),
+    /// Whether libraries that are opened with `RTLD_DEEPBIND` bind past a preloaded terrace. Read when it is loaded.
+    Deepbind(bool),
     /// Whether statistics are printed when the process ends (in Rust programs on Linux only).
     Stats(bool),
 }
@@ -93,6 +96,7 @@ impl core::error::Error for BadSetting {}
 static PURGE_DELAY: AtomicU32 = AtomicU32::new(250);
 /// 0 auto, 1 never, 2 always.
 static BACKGROUND: AtomicU32 = AtomicU32::new(0);
+static DEEPBIND: AtomicBool = AtomicBool::new(false);
 static STATS: AtomicBool = AtomicBool::new(false);
 /// 0 default, 1 always, 2 never.
 static HUGE_PAGES: AtomicU32 = AtomicU32::new(0);
@@ -103,20 +107,21 @@ static CACHE: AtomicUsize = AtomicUsize::new(class::LARGEST);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Every name, and what it takes.
-const NAMES: [(&str, &str); 7] = [
+const NAMES: [(&str, &str); 8] = [
     ("TERRACE_PURGE_DELAY", "milliseconds (250, 250ms), seconds (2s), or `never`"),
     ("TERRACE_BACKGROUND", "`auto`, 0 or 1"),
     ("TERRACE_HUGE_PAGES", "`default`, `always` or `never`"),
     ("TERRACE_NUMA", "`default`, `local`, `interleave` or `bind:` with node numbers below 64 (bind:0,2)"),
     ("TERRACE_CACHE", "bytes up to 32K"),
     ("TERRACE_LIMIT", "bytes, at least 4M (512M, 2G), or `none`"),
+    ("TERRACE_DEEPBIND", "0 or 1"),
     ("TERRACE_STATS", "0 or 1"),
 ];
 
 /// The answer to a name that is none.
 const UNKNOWN: BadSetting = BadSetting {
     name: "a setting",
-    expected: "one of the names PURGE_DELAY, BACKGROUND, HUGE_PAGES, NUMA, CACHE, LIMIT, STATS, each after TERRACE_",
+    expected: "one of the names PURGE_DELAY, BACKGROUND, HUGE_PAGES, NUMA, CACHE, LIMIT, DEEPBIND, STATS, each after TERRACE_",
 };
 
 impl Setting {
@@ -136,6 +141,7 @@ impl Setting {
             4 => bytes(value).map(Self::Cache),
             5 if value == "none" => Some(Self::Limit(usize::MAX)),
             5 => bytes(value).map(Self::Limit),
+            6 => switch(value).map(Self::Deepbind),
             _ => switch(value).map(Self::Stats),
         };
         let bad = BadSetting { name, expected };
@@ -168,6 +174,7 @@ impl Setting {
             }
             Self::Cache(bytes) => CACHE.store(bytes, Relaxed),
             Self::Limit(bytes) => LIMIT.store(bytes, Relaxed),
+            Self::Deepbind(on) => DEEPBIND.store(on, Relaxed),
             Self::Stats(on) => STATS.store(on, Relaxed),
         }
         Ok(())
@@ -234,6 +241,11 @@ pub(crate) fn purge_delay() -> Option<u64> {
 
 pub(crate) fn background() -> Background {
     [Background::Auto, Background::Never, Background::Always][BACKGROUND.load(Relaxed) as usize % 3]
+}
+
+/// Whether `RTLD_DEEPBIND` stays as the program set it.
+pub fn deepbind() -> bool {
+    DEEPBIND.load(Relaxed)
 }
 
 /// Whether statistics are wanted at the end.

@@ -23,7 +23,7 @@ pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api
     terrace-embedded/embedded-hal,terrace/global,terrace/allocator-api2,terrace/cuda";
 
 /// Programs that tests run, and the Debian packages they are in: each test says what it lacks.
-const PROGRAMS: [(&str, &[&str]); 16] = [
+const PROGRAMS: [(&str, &[&str]); 17] = [
     ("cc", &["gcc", "libc6-dev"]),
     ("c++", &["g++"]),
     ("make", &["make"]),
@@ -35,6 +35,7 @@ const PROGRAMS: [(&str, &[&str]); 16] = [
     ("git", &["git"]),
     ("sqlite3", &["sqlite3"]),
     ("lua5.4", &["lua5.4"]),
+    ("php", &["php-cli"]),
     ("redis-server", &["redis-server", "redis-tools"]),
     ("z3", &["z3"]),
     ("gs", &["ghostscript"]),

@@ -1,4 +1,4 @@
-//! Ten programs of Debian with the library preloaded: the same output and exit status as without.
+//! Eleven programs of Debian with the library preloaded: the same output and exit status as without.
 //!
 //! Work of a second or less for each, in `tests/workloads`, whose output depends on nothing but itself. That the library
 //! really is at work shows in the statistics that it prints at the end.
@@ -99,6 +99,12 @@ fn gs() {
 #[test]
 fn bash() {
     same("bash", "bash", "bash", 7, &[&workload("work.sh")]);
+}
+
+/// Opens its extensions with `RTLD_DEEPBIND`: under every other preloaded malloc it ends by a signal.
+#[test]
+fn php() {
+    same("php", "php", "php-cli", 0, &[&workload("work.php")]);
 }
 
 /// The driver starts the compiler proper, which inherits the library.

@@ -25,6 +25,13 @@ fn documented_results() {
 }
 
 #[test]
+fn sizes_beyond_what_can_be() {
+    if have("interface::sizes_beyond_what_can_be", &[CC]) {
+        under_both("too_large.c", &[]);
+    }
+}
+
+#[test]
 fn contents_of_blocks() {
     if have("interface::contents_of_blocks", &[CC]) {
         under_both("shadow.c", &["1000000"]);

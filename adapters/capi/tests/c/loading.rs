@@ -2,7 +2,7 @@
 //! its own malloc.
 
 use crate::compile::{CC, Program, plugin};
-use crate::job::Job;
+use crate::job::{Job, fresh_folder};
 use crate::{have, library};
 
 #[test]
@@ -22,4 +22,23 @@ fn loaded_beside_another_malloc() {
         let arguments = [library::shared(), greedy];
         Job::new(&program).args(&arguments).env("EXPECT_MALLOC", "libc.so").run().passed();
     }
+}
+
+/// `RTLD_DEEPBIND` would give a library the C library's malloc, whose blocks come to our `free`. The library lies where only
+/// the RUNPATH of the one that opens it leads, which the C library finds by the address that it is called from.
+#[test]
+fn bound_past_the_program() {
+    if !have("loading::bound_past_the_program", &[CC]) {
+        return;
+    }
+    let folder = fresh_folder("bound-past");
+    std::fs::rename(plugin("bound-past.so", &[]), folder.join("inner.so")).expect("a file of ours");
+    let flags = ["-shared", "-fPIC", "-DOPENER", "-Wl,--enable-new-dtags,-rpath,$ORIGIN/bound-past"];
+    let opener = Program::new("deepbind.c").named("opener.so").flags(&flags).build();
+    let program = Program::new("deepbind.c").build();
+    let job = || Job::new(&program).args([&opener]);
+    job().env("EXPECT_MALLOC", "libc.so").run().passed();
+    job().preload(&library::shared()).run().passed();
+    let run = job().preload(&library::shared()).env("TERRACE_DEEPBIND", "1").run();
+    assert!(!run.status.success() && run.err().contains("terrace: "), "the flag had no effect: {}", run.report());
 }

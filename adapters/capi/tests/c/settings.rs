@@ -6,7 +6,7 @@ use crate::job::{Job, Run};
 use crate::{have, library};
 
 /// Variables, and values that none of them can mean.
-const BAD: [(&str, &str); 16] = [
+const BAD: [(&str, &str); 17] = [
     ("TERRACE_PURGE_DELAY", "banana"),
     ("TERRACE_PURGE_DELAY", "-1"),
     ("TERRACE_PURGE_DELAY", "99999999999999999999"),
@@ -22,6 +22,7 @@ const BAD: [(&str, &str); 16] = [
     ("TERRACE_LIMIT", "10"),
     ("TERRACE_LIMIT", "99999999999999999999T"),
     ("TERRACE_LIMIT", "2 G"),
+    ("TERRACE_DEEPBIND", "yes"),
     ("TERRACE_STATS", "yes"),
 ];
 

@@ -48,6 +48,33 @@ static void trim(void) {
     CHECK(resident() < before + 10000000, "malloc_trim(0) returns what is free");
 }
 
+/* The number of an attribute `size`, in the element that ends so. */
+static size_t told(const char *text, const char *element) {
+    const char *found = strstr(text, element);
+    size_t number = 0;
+    return found && sscanf(found + strlen(element), " size=\"%zu\"", &number) == 1 ? number : 0;
+}
+
+static void information(void) {
+    char *text = NULL;
+    size_t length = 0;
+    void *block = memset(malloc(3 << 20), 1, 3 << 20);
+    FILE *stream = open_memstream(&text, &length);
+    CHECK(malloc_info(1, stream) == EINVAL, "malloc_info takes no options");
+    CHECK(malloc_info(0, stream) == 0 && fclose(stream) == 0, "malloc_info writes");
+    CHECK(strncmp(text, "<malloc version=", 16) == 0 && strstr(text, "</malloc>\n"), "XML in an element of its own");
+    /* The last of an element is the whole: glibc tells of each arena before. */
+    char *last = text;
+    for (char *next; (next = strstr(last + 1, "<system type=\"current\"")) != NULL;) last = next;
+    CHECK(told(last, "<system type=\"current\"") >= 100000, "what is held");
+    CHECK_STRICT(told(text, "<system type=\"current\"") >= 3 << 20, "large blocks included");
+    CHECK_STRICT(strstr(text, "<total type=\"used\" count="), "what is used");
+    FILE *closed = fopen("/dev/null", "r");
+    CHECK_STRICT(malloc_info(0, closed) == -1, "malloc_info to a stream that cannot be written");
+    fclose(closed);
+    free(text), free(block);
+}
+
 static void blocks_of_libc(void) {
     char *text = NULL, *line = NULL, *stream_text = NULL;
     size_t length = 0, stream_length = 0;
@@ -81,6 +108,7 @@ int main(void) {
     begin();
     counts();
     trim();
+    information();
     blocks_of_libc();
     sized_frees();
     fprintf(stderr, "-- malloc_stats:\n");
