@@ -22,6 +22,8 @@ pub struct Rules {
     pub only: BTreeMap<String, Vec<String>>,
     /// For each package of the project, those it may depend on.
     pub crates: BTreeMap<String, Vec<String>>,
+    /// For a feature, `PACKAGE/FEATURE`: the packages that it builds.
+    pub builds: BTreeMap<String, Vec<String>>,
     /// Rust files that may contain `unsafe`.
     pub unsafe_files: Reasons,
     /// Lines a Rust file may have.
@@ -57,6 +59,7 @@ pub fn parse(text: &str) -> Result<Rules, String> {
         layers: layers.as_array().ok_or("core.layers is no list")?.iter().map(names).collect::<Result<_, _>>()?,
         only: lists(take_table(&mut core, "only")?)?,
         crates: lists(take_table(&mut table, "crates")?)?,
+        builds: lists(take_table(&mut table, "builds")?)?,
         unsafe_files: reasons(take_table(&mut table, "unsafe")?)?,
         max_lines: max_lines.ok_or("length.max is no number of lines")?,
         long_files: reasons(take_table(&mut length, "longer")?)?,
@@ -103,7 +106,7 @@ fn reasons(table: Table) -> Result<Reasons, String> {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "[core]\nlayers = [[\"error\"], [\"index\"]]\n[core.only]\nloom = [\"sync\"]\n[crates]\na = []\n\
+    const GOOD: &str = "[core]\nlayers = [[\"error\"], [\"index\"]]\n[core.only]\nloom = [\"sync\"]\n[crates]\na = []\n[builds]\n\
                         [unsafe]\n[length]\nmax = 400\n[length.longer]\n[words]\n[licences]\nMIT = \"ours\"\n";
 
     #[test]

@@ -1,7 +1,7 @@
 //! How much memory, kept how: one configuration for everything.
 //!
 //! Promises upward: a [`Config`] is always valid; it is made of [`Values`] by one check, whether they come from
-//! a [`Builder`], a preset, `TERRACE_*` variables or a file (serde). Every error names the setting, the value and
+//! a [`Builder`], a preset, `TERRACE_*` variables or a file (feature `serde`). Every error names the setting, the value and
 //! what is allowed.
 //! Asks from below: nothing.
 //!
@@ -27,7 +27,6 @@ mod builder;
 mod value;
 
 pub use builder::Builder;
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Deref;
 use terrace_core::Fit;
@@ -39,8 +38,8 @@ const MIB: u64 = 1 << 20;
 const ARENA: Settings = Settings::growing();
 
 /// Which free block a request gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Strategy {
     /// One that certainly fits, found in O(1).
     Good,
@@ -65,8 +64,8 @@ impl From<Strategy> for Fit {
 }
 
 /// The plain values of a configuration; [`Values::check`] makes a [`Config`] of them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default, deny_unknown_fields))]
 pub struct Values {
     /// The most bytes to hold; 0: what the device has, within `device_fraction` and `min_free`.
     pub capacity: u64,
@@ -151,8 +150,12 @@ impl Values {
 /// assert_eq!(error.to_string(), "granule is `100`; allowed: a power of two from 1 to 2MiB");
 /// # Ok::<(), terrace::ConfigError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Values", into = "Values")]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "Values", into = "Values")
+)]
 pub struct Config(Values);
 
 impl Config {

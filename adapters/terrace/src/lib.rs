@@ -1,8 +1,15 @@
 //! terrace: a memory allocator for every place a program keeps bytes.
 //!
-//! This is the crate to name. It re-exports the `no_std` core and adds what needs an operating system:
-//! [`config`] (how much memory, kept how), [`recording`] (what programs did, to be looked at or replayed) and [`device`]
-//! (memory of a GPU).
+//! This is the crate to name. It re-exports the `no_std` core, adds [`config`] (how much memory, kept how), and what a program
+//! asks for by a feature:
+//!
+//! | feature | gives |
+//! | --- | --- |
+//! | `global` | `Global`, for `#[global_allocator]`; `Heap`; `allocator-api2` adds collections in a heap of their own |
+//! | `device` | `Device`: memory of a device, or of the host in its place; `cuda` adds NVIDIA's |
+//! | `tiers` | `Manager`: buffers in the best tier of memory and files |
+//! | `recording` | `recording`: what programs did, to be looked at or replayed |
+//! | `serde` | configurations, statistics and errors as serde values |
 //!
 //! ```text
 //!   your program ──► Allocator ──► cache ──► index ──► Source (mmap, device, file, another allocator)
@@ -15,31 +22,36 @@
 //! # Example
 //! ```
 //! use terrace::config::Config;
-//! use terrace::recording::Reader;
 //!
 //! // How to keep memory: a preset, a change, checked once.
 //! let config = Config::training().capacity(8 << 30).build()?;
 //! assert_eq!(config.capacity, 8 << 30);
 //!
 //! // What a program did: any CSV (plain, gzip, zstd) or recording, checked as it is read.
+//! # #[cfg(feature = "recording")] {
 //! let csv = "t,op,id,size,align,stream,tag\n0,a,0,4096,64,0,step:mm\n10,f,0,,,0,\n";
-//! for entry in Reader::new("example.csv", csv.as_bytes())? {
+//! for entry in terrace::recording::Reader::new("example.csv", csv.as_bytes())? {
 //!     println!("{:?}", entry?.event);
 //! }
+//! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod buffers;
 pub mod config;
+#[cfg(feature = "device")]
 pub mod device;
+#[cfg(feature = "recording")]
 pub mod recording;
 pub mod shared;
 pub mod waiting;
 
 pub use config::{Config, ConfigError, Strategy, Values};
+#[cfg(feature = "device")]
 pub use device::Device;
 pub use terrace_core::*;
+#[cfg(feature = "device")]
 pub use terrace_device::store::{self, HeapStore, Room, heap_parts};
 
 /// The allocator of a whole program: `#[global_allocator] static A: terrace::Global = terrace::Global::new();`.
@@ -57,6 +69,6 @@ pub use terrace_tiers as tiers;
 pub use terrace_tiers::{Buffer, Manager, Preset};
 
 /// The README's examples, run as tests.
-#[cfg(all(doctest, feature = "tiers"))]
+#[cfg(all(doctest, feature = "tiers", feature = "device", feature = "recording"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;

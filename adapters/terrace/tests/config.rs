@@ -103,6 +103,7 @@ fn settings_out_of_bounds_are_named() {
     }
 }
 
+#[cfg(feature = "serde")]
 #[test]
 fn files_are_checked_too_and_unknown_keys_are_refused() {
     let parse = |text| serde_json::from_str::<Config>(text).map_err(|error| error.to_string());

@@ -4,6 +4,7 @@
 //! Asks from below: `docs/rules.toml`, the project's files, and for `check::features` the results of this run.
 
 mod arrows;
+mod builds;
 mod crates;
 mod executed;
 mod features;
@@ -19,9 +20,10 @@ use crate::sources::{self, Source};
 type Check = fn(&Rules, &[Source]) -> Result<(), String>;
 
 /// The checks that need nothing but files.
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 8] = [
     ("check::arrows", arrows::check),
     ("check::crates", crates::check),
+    ("check::builds", builds::check),
     ("check::unsafe_files", text::unsafe_files),
     ("check::unsafe_executed", executed::check),
     ("check::words", text::words),

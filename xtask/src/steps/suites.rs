@@ -20,7 +20,8 @@ const FORKS_ALL: &str = "3000";
 
 /// Features whose tests need nothing that a host lacks; the library's own default is without them.
 pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api2,terrace-embedded/defmt,\
-    terrace-embedded/embedded-hal,terrace/global,terrace/allocator-api2,terrace/cuda";
+    terrace-embedded/embedded-hal,terrace/global,terrace/allocator-api2,terrace/cuda,\
+    terrace/recording,terrace/serde,terrace/tiers";
 
 /// Programs that tests run, and the Debian packages they are in: each test says what it lacks.
 const PROGRAMS: [(&str, &[&str]); 17] = [
