@@ -125,6 +125,30 @@ fn ratio(part: u64, whole: u64) -> f64 {
 mod tests {
     use super::Stats;
 
+    #[test]
+    fn ratios_are_shares() {
+        let stats = Stats {
+            reserved: 1000,
+            in_use: 600,
+            largest_free: 100,
+            peak_reserved: 2000,
+            peak_in_use: 500,
+            allocations: 8,
+            hits: 6,
+            metadata: 5,
+            ..Stats::default()
+        };
+        assert_eq!((stats.hit_rate(), stats.fragmentation()), (0.75, 0.75));
+        assert_eq!((stats.efficiency(), stats.metadata_share()), (0.25, 0.005));
+        // A source may give more than it says: what is free bounds what one block covers.
+        assert_eq!(Stats { largest_free: 900, ..stats }.fragmentation(), 0.0);
+        let none = Stats::default();
+        assert_eq!(
+            (none.hit_rate(), none.fragmentation(), none.efficiency(), none.metadata_share()),
+            (1.0, 0.0, 1.0, 0.0)
+        );
+    }
+
     /// All counters different from each other.
     fn counters(first: u64) -> Stats {
         let n = |at: u64| first + 1000 * at;

@@ -36,6 +36,7 @@ fn share<I: Index>(index: impl Fn(usize) -> I) -> f64 {
     println!("{} bytes of metadata, {:.3} % of {POOL}", stats.metadata, stats.metadata_share() * 100.0);
     // Each block costs a slot, at least: the number is real.
     assert!(stats.metadata >= stats.live_blocks * size_of::<Slot>() as u64);
+    assert_eq!(stats.metadata_share(), stats.metadata as f64 / stats.reserved as f64);
     stats.metadata_share()
 }
 

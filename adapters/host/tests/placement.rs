@@ -23,6 +23,16 @@ fn flags(address: usize) -> String {
     String::new()
 }
 
+/// The policy of the mapping that an address lies in, as the kernel writes it; none where it knows no nodes.
+fn policy(address: usize) -> Option<String> {
+    let text = std::fs::read_to_string("/proc/self/numa_maps").ok().filter(|text| !text.is_empty())?;
+    let mapping = |line: &str| {
+        let mut words = line.split(' ');
+        Some((usize::from_str_radix(words.next()?, 16).ok()?, words.next()?.to_string()))
+    };
+    text.lines().filter_map(mapping).filter(|(first, _)| *first <= address).max().map(|(_, policy)| policy)
+}
+
 /// Allocates so much that the window grows; an address in what is new.
 fn grow(by: usize) -> usize {
     let (mapped, layout) = (stats().mapped, Layout::from_size_align(by, 16).expect("a layout"));
@@ -54,9 +64,18 @@ fn settings_are_followed_or_counted_as_fallbacks() {
     Setting::Numa(Numa::Bind(1 << 63)).apply().expect("a setting");
     grow(96 << 20);
     assert!(stats().fallbacks > before, "{}", stats());
-    for policy in [Numa::Local, Numa::Interleave, Numa::Default] {
-        Setting::Numa(policy).apply().expect("a setting");
-        grow(200 << 20);
+    let emulated = std::env::var_os("TERRACE_EMULATED").is_some();
+    for (setting, name) in [
+        (Numa::Local, "local"),
+        (Numa::Interleave, "interleave"),
+        (Numa::Bind(1), "bind:0"),
+        (Numa::Default, "default"),
+    ] {
+        Setting::Numa(setting).apply().expect("a setting");
+        let address = grow(200 << 20);
+        if let Some(found) = policy(address).filter(|_| !emulated) {
+            assert!(found.starts_with(name), "{setting:?}: {found}");
+        }
     }
 
     // A limit ends allocations, not the process; free memory counts too.
