@@ -31,8 +31,10 @@ fn until(done: impl Fn() -> bool) {
 
 #[test]
 fn idle_threads_give_their_caches_back_and_go_on() {
-    Setting::PurgeDelay(Some(20)).apply().expect("a setting");
+    let delay = |milliseconds| Setting::PurgeDelay(milliseconds).apply().expect("a setting");
     let mut cached = [(0, 0); 2];
+    // While threads work, however long: the first ones wait for the last.
+    delay(None);
     scope(|scope| {
         for number in 0..THREADS as u8 {
             scope.spawn(move || {
@@ -54,10 +56,13 @@ fn idle_threads_give_their_caches_back_and_go_on() {
         for (before, after) in &mut cached {
             BARRIER.wait();
             *before = stats().cached;
+            delay(Some(20));
             until(|| stats().cached < *before / 20);
             *after = stats().cached;
+            delay(None);
             BARRIER.wait();
         }
+        delay(Some(20));
     });
     for (before, after) in cached {
         assert!(before > THREADS * (100 << 10), "the threads cache something: {before}");
