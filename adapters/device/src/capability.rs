@@ -102,3 +102,19 @@ pub struct Memory {
     /// All there is.
     pub total: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_of_two_capabilities_makes_memory_visible_to_the_system() {
+        let managed = Capabilities::MANAGED;
+        for system in [Capabilities::SYNCHRONOUS, Capabilities::CONCURRENT_MANAGED] {
+            assert_eq!(system.visibility(), Visibility::System);
+            assert_eq!((managed | system).visibility(), Visibility::System);
+        }
+        assert_eq!(managed.visibility(), Visibility::Device);
+        assert_eq!(Capabilities::PAGES.visibility(), Visibility::Copies);
+    }
+}

@@ -1,6 +1,7 @@
 //! Both engines on real files: every byte, every request answered once, nothing left behind.
 #![cfg(target_os = "linux")]
 
+use rustix::fs::{AtFlags, StatxFlags};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -115,6 +116,16 @@ fn reads_past_the_end_are_short_and_bad_requests_are_refused() {
         for refused in &done[2..] {
             let fault = refused.result.as_ref().expect_err("it leaves its frame, or has none");
             assert_eq!((fault.call, fault.reason), ("request", Reason::Unsupported), "{fault}");
+        }
+        let told = std::fs::read_dir(directory).expect("ours").next().expect("the slab's file").expect("a file");
+        let told =
+            rustix::fs::statx(rustix::fs::CWD, told.path(), AtFlags::empty(), StatxFlags::DIOALIGN).expect("a file");
+        if told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 {
+            assert_eq!(
+                slab.is_direct(),
+                told.stx_dio_offset_align > 0,
+                "direct wherever the system says that it can be"
+            );
         }
         if slab.is_direct() {
             engine.submit(vec![request(4, Op::Read, &slab, 1, 32 << 10, frame())]);

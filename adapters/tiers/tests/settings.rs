@@ -55,6 +55,19 @@ fn a_preset_takes_its_share_of_memory() {
 }
 
 #[test]
+fn a_directory_takes_a_quarter_of_what_is_free_if_nothing_else_is_said() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let free = || {
+        let told = rustix::fs::statvfs(directory.path()).expect("a directory");
+        (told.f_bavail * told.f_frsize) as f64
+    };
+    let before = free();
+    let manager = Manager::builder().memory(8 * MIB).directory(directory.path()).build().expect("it is built");
+    let share = manager.tiers()[1].view.capacity as f64 / before.max(free());
+    assert!((0.15..=0.25).contains(&share), "others write meanwhile, and stores keep something: {share}");
+}
+
+#[test]
 fn maintenance_goes_on_by_itself_and_not_where_it_is_by_call() {
     let full = |upkeep| {
         let directory = tempfile::tempdir().expect("a directory");

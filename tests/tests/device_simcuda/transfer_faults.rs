@@ -239,9 +239,16 @@ fn a_torn_target_is_not_whole() {
     assert!(matches!(&undone.error, DeviceError::Driver { fault, .. } if fault.code == PERMANENT), "{undone}");
     let (source, torn) = *undone.buffers.expect("the driver was quiet");
     assert_eq!(source, vec![7; 20_000]);
+    assert!(!torn.is_whole());
     let torn = torn.whole().expect_err("two pieces were written");
-    let now = torn.into_inner().to_vec().expect("bytes");
+    let target = torn.into_inner();
+    let now = target.to_vec().expect("bytes");
     assert!(now[0] == 7 && now[19_999] == 0, "a part of it is new");
+
+    let undone = engine.upload(vec![9; 20_000], target, 1).wait().expect_err("it does not fit there");
+    let (_, target) = *undone.buffers.expect("nothing was issued");
+    assert!(target.is_whole());
+    assert_eq!(target.whole().expect("nothing was written").to_vec().expect("bytes"), now);
 }
 
 /// A refused wait for an event says nothing about the copy: it is made again. Refused once more, the piece is.

@@ -219,3 +219,57 @@ impl Meter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_bytes_over_time() {
+        let way = WayStats { moved: 3000, busy: Duration::from_millis(500), best: 12_000.0, ..WayStats::default() };
+        assert_eq!((way.bandwidth(), way.efficiency()), (6000.0, 0.5));
+        assert_eq!((WayStats::default().bandwidth(), WayStats::default().efficiency()), (0.0, 0.0));
+        let (time, none) = (Duration::from_millis(250), BufferStats::default());
+        let buffer = BufferStats { bytes_in: 300, bytes_out: 200, time, ..none };
+        assert_eq!((buffer.bandwidth(), none.bandwidth()), (2000.0, 0.0));
+    }
+
+    #[test]
+    fn a_piece_counts_from_its_beginning_to_its_end() {
+        let (tally, bytes, outer) = (Tally::default(), 1 << 20, Instant::now());
+        tally.begin(Way::Down);
+        let inner = Instant::now();
+        std::thread::sleep(Duration::from_millis(1));
+        let shortest = inner.elapsed();
+        assert!(tally.stats(0).down.busy >= shortest, "what is on its way counts");
+        tally.end(Way::Down, bytes, 1);
+        let (longest, down) = (outer.elapsed(), tally.stats(0).down);
+        assert!((shortest..=longest).contains(&down.busy), "{down:?}");
+        let rate = |time: Duration| bytes as f64 / time.as_secs_f64();
+        assert!((rate(longest)..=rate(shortest)).contains(&down.best), "{down:?}");
+        assert_eq!((down.moved, down.pieces, down.batched), (bytes, 1, 0));
+        tally.begin(Way::Down);
+        tally.begin(Way::Down);
+        tally.end(Way::Down, bytes, 3);
+        tally.end(Way::Down, 0, 1);
+        let both = tally.stats(0).down;
+        assert_eq!((both.moved, both.pieces, both.batched), (2 * bytes, 2, 3), "what was refused moved nothing");
+        assert!(both.busy > down.busy && both.best >= down.best, "{both:?}");
+        assert_eq!(tally.stats(7), TransferStats { down: both, queued: 7, ..TransferStats::default() });
+    }
+
+    #[test]
+    fn a_buffer_s_transfers_are_added_up() {
+        let (meter, begun) = (Meter::default(), Instant::now());
+        assert_eq!(meter.stats(), BufferStats::default());
+        let report = |bytes, time| Ok(Report { bytes, time: Duration::from_millis(time), ..Report::default() });
+        meter.ended(&report(100, 3), true);
+        meter.ended(&report(40, 4), false);
+        meter.ended(&Err(DeviceError::Cancelled), true);
+        let stats = meter.stats();
+        assert_eq!((stats.bytes_in, stats.bytes_out, stats.transfers, stats.failed), (100, 40, 2, 1));
+        assert_eq!(stats.time, Duration::from_millis(7));
+        let last = stats.last.expect("one ended");
+        assert!(last + Duration::from_millis(1) >= begun && last <= Instant::now(), "{stats:?}");
+    }
+}
