@@ -36,6 +36,50 @@ pub struct Rules {
     pub licences: Reasons,
 }
 
+/// What `docs/mutants.toml` says.
+#[derive(Debug)]
+pub struct Mutants {
+    /// Of the draws.
+    pub seed: u64,
+    /// How many of all libraries.
+    pub drawn: usize,
+    /// For each library, the tests that must find what is drawn of it.
+    pub tests: BTreeMap<String, Vec<String>>,
+    /// For each row, the functions that make it true: `FILE: FUNCTION`.
+    pub rows: BTreeMap<String, Vec<String>>,
+    /// Rows that no function of ours makes true.
+    pub without: Reasons,
+    /// Mutants that no test can find.
+    pub reasons: Reasons,
+}
+
+/// Reads that file.
+///
+/// # Errors
+/// What is missing or wrong, with its key.
+pub fn mutants(path: &str) -> Result<Mutants, String> {
+    let text = std::fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"))?;
+    let read = || {
+        let mut table: Table = text.parse().map_err(|error| format!("{error}"))?;
+        let mut number = |key| {
+            take(&mut table, key)?
+                .as_integer()
+                .and_then(|n| u64::try_from(n).ok())
+                .ok_or(format!("`{key}` is no number"))
+        };
+        let (seed, drawn) = (number("seed")?, number("drawn")? as usize);
+        Ok(Mutants {
+            seed,
+            drawn,
+            tests: lists(take_table(&mut table, "tests")?)?,
+            rows: lists(take_table(&mut table, "rows")?)?,
+            without: reasons(take_table(&mut table, "without")?)?,
+            reasons: reasons(take_table(&mut table, "reasons")?)?,
+        })
+    };
+    read().map_err(|why: String| format!("{path}: {why}"))
+}
+
 /// Reads the file.
 ///
 /// # Errors

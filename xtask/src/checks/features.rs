@@ -14,10 +14,19 @@ const NAME: &str = "check::features";
 
 /// One row of the table.
 #[derive(Debug, PartialEq, Eq)]
-struct Row {
-    id: String,
+pub struct Row {
+    /// As `A1`.
+    pub id: String,
     /// Tests that hold the row; none when it is open.
-    tests: Vec<String>,
+    pub tests: Vec<String>,
+}
+
+/// The rows of the file.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn rows() -> Result<Vec<Row>, String> {
+    parse(&std::fs::read_to_string(root().join(PATH)).unwrap_or_default()).map_err(|findings| findings.join("\n"))
 }
 
 /// What the rows' tests came to.
@@ -30,10 +39,9 @@ struct Judged {
 
 /// The check. With `--only` most tests did not run, so only the form of the file is judged.
 pub fn run(options: &Options, report: &mut Report) {
-    let text = std::fs::read_to_string(root().join(PATH)).unwrap_or_default();
-    let rows = match parse(&text) {
+    let rows = match rows() {
         Ok(rows) => rows,
-        Err(findings) => return report.fail(NAME, &findings.join("\n")),
+        Err(findings) => return report.fail(NAME, &findings),
     };
     if !options.only.is_empty() {
         return report.skip(NAME, "run without --only; the rows name tests of every step");

@@ -7,7 +7,7 @@ mod arrows;
 mod builds;
 mod crates;
 mod executed;
-mod features;
+pub mod features;
 mod licences;
 mod paths;
 mod text;

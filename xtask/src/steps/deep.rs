@@ -1,9 +1,9 @@
-//! What takes too long for every run: coverage, mutants. Only with `--all`, or by name.
+//! Coverage, which takes too long for every run: only with `--all`, or by name.
 //!
-//! Promises upward: one test each. `coverage::lines` holds at 90 % of the library's lines (row Q2).
-//! Asks from below: cargo-llvm-cov with LLVM's tools, cargo-mutants; each may be absent.
+//! Promises upward: `coverage::lines` holds at 90 % of the library's lines (row Q2).
+//! Asks from below: cargo-llvm-cov with LLVM's tools; each may be absent.
 
-use crate::command::{cargo, execute, output_of, root};
+use crate::command::{cargo, execute, output_of};
 use crate::install;
 use crate::options::Options;
 use crate::report::Report;
@@ -55,30 +55,6 @@ fn llvm_tools(options: &Options) -> Result<Vec<(&'static str, PathBuf)>, String>
 /// The `21` of `LLVM version: 21.1.2`.
 fn llvm_major(version: &str) -> Option<&str> {
     version.lines().find_map(|line| line.strip_prefix("LLVM version: "))?.split('.').next()
-}
-
-/// Mutates the lines changed since `TERRACE_MUTANTS_BASE` (default: the commit before this one); each mutant must
-/// make a test fail.
-pub fn mutants(options: &Options, report: &mut Report) {
-    let name = "mutants::changed";
-    if let Err(missing) = install::cargo_tool(options, "mutants") {
-        return report.skip(name, &missing);
-    }
-    let base = std::env::var("TERRACE_MUTANTS_BASE").unwrap_or_else(|_| "HEAD~1".into());
-    let folders = ["diff", &base, "--", "core/src", "adapters/terrace/src"];
-    let Some(diff) = output_of("git", &folders) else {
-        return report.skip(name, &format!("set TERRACE_MUTANTS_BASE: git has no commit `{base}`"));
-    };
-    if diff.is_empty() {
-        return report.skip(name, &format!("set TERRACE_MUTANTS_BASE: no library line changed since {base}"));
-    }
-    let path = root().join("target/xtask/mutants.diff");
-    if let Err(error) = std::fs::write(&path, diff) {
-        return report.fail(name, &format!("{}: {error}", path.display()));
-    }
-    let mut command =
-        cargo(["mutants", "--no-shuffle", "--test-workspace=true", "--output", "target/xtask", "--in-diff"]);
-    report.verdict(name, execute("mutants", command.arg(path)).verdict());
 }
 
 #[cfg(test)]

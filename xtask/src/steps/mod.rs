@@ -9,6 +9,7 @@ mod fuzz;
 mod host;
 mod lint;
 mod loom;
+mod mutants;
 pub mod runs;
 mod seeded;
 mod suites;
@@ -75,7 +76,12 @@ pub const STEPS: &[Step] = &[
         run: seeded::run,
     },
     Step { name: "coverage", what: "line coverage of the library", long: true, run: deep::coverage },
-    Step { name: "mutants", what: "mutants of the lines changed last", long: true, run: deep::mutants },
+    Step {
+        name: "mutants",
+        what: "lines changed one at a time, each of which a test must find",
+        long: true,
+        run: mutants::run,
+    },
     Step {
         name: "checks",
         what: "what the compiler cannot see: arrows, words, lengths, licences, features",

@@ -1,0 +1,389 @@
+//! Mutants: lines of the library changed one at a time by cargo-mutants, each of which must make a test fail (row Q5).
+//!
+//! Two draws, both told by `docs/mutants.toml`: of the functions that make a row of `docs/features.md` true, each mutant against
+//! that row's tests only; and some of all libraries, each against its package's tests. What survives without a reason fails.
+//!
+//! Promises upward: `mutants::ROW` for each row, `mutants::PACKAGE` for what was drawn; a table, and the share that survives.
+//! `TERRACE_MUTANTS=A1,B3` runs these only. What an earlier run found of the same lines is not run again: a whole run takes hours.
+//! Asks from below: cargo-mutants, cargo-nextest; a clone of the commit under `target/mutants`, which it changes.
+
+use crate::checks::features::{self, Row};
+use crate::command::{cargo, execute, output_of, root};
+use crate::install;
+use crate::options::Options;
+use crate::report::Report;
+use crate::rules;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What to mutate.
+const PATH: &str = "docs/mutants.toml";
+
+/// Mutants of one row at most: 70 rows and 8 of each are below 600.
+const PER_ROW: usize = 8;
+
+/// Seconds for the build of one mutant.
+const BUILD: u64 = 300;
+
+/// One change that cargo-mutants can make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mutant {
+    package: String,
+    file: String,
+    function: String,
+    /// With the place in the file: what cargo-mutants calls it.
+    name: String,
+    /// The file, how it is changed, the column and the line: the same when lines above change.
+    key: String,
+}
+
+/// What is to be run together: mutants, and the tests that must find them.
+struct Group {
+    name: String,
+    mutants: Vec<Mutant>,
+    tests: Vec<String>,
+}
+
+/// The step.
+pub fn run(options: &Options, report: &mut Report) {
+    for tool in ["mutants", "nextest"] {
+        if let Err(missing) = install::cargo_tool(options, tool) {
+            return report.skip("mutants::all", &missing);
+        }
+    }
+    let wanted = std::env::var("TERRACE_MUTANTS").ok();
+    let wanted = |name: &str| wanted.as_ref().is_none_or(|names| names.split(',').any(|wanted| wanted == name));
+    let prepared =
+        rules::mutants(PATH).and_then(|plan| Ok((groups(&plan, &all()?, &features::rows()?)?, plan.reasons)));
+    let (groups, reasons) = match prepared {
+        Ok(prepared) => prepared,
+        Err(why) => return report.fail("mutants::plan", &why),
+    };
+    let tree = match tree() {
+        Ok(tree) => tree,
+        Err(why) => return report.fail("mutants::tree", &why),
+    };
+    let mut known = Known::load();
+    let mut total = [0; 3];
+    for group in groups.iter().filter(|group| wanted(&group.name)) {
+        let name = format!("mutants::{}", group.name);
+        match judge(group, &tree, &mut known) {
+            Err(why) => report.fail(&name, &why),
+            Ok(survivors) => {
+                let (excused, bare): (Vec<&str>, Vec<&str>) =
+                    survivors.iter().partition(|key| reasons.contains_key(**key));
+                let viable =
+                    group.mutants.iter().filter(|mutant| known.of(&id(group, mutant)) != Some("Unviable")).count();
+                total = [total[0] + viable, total[1] + excused.len(), total[2] + bare.len()];
+                println!(
+                    "{name:<24} {:>3} mutants, {} survive, {} of them with a reason",
+                    viable,
+                    survivors.len(),
+                    excused.len()
+                );
+                report.verdict(&name, if bare.is_empty() { Ok(()) } else { Err(bare.join("\n")) });
+            }
+        }
+    }
+    let [all, excused, bare] = total;
+    let share = 100.0 * (excused + bare) as f64 / (all.max(1)) as f64;
+    println!("{all} mutants: {} survive ({share:.1} %), {excused} of them with a reason", excused + bare);
+}
+
+/// Every mutant of the workspace.
+fn all() -> Result<Vec<Mutant>, String> {
+    let text =
+        output_of("cargo", &["mutants", "--no-config", "--list", "--json"]).ok_or("`cargo mutants --list` failed")?;
+    let list: Value = serde_json::from_str(&text).map_err(|error| format!("cargo mutants: {error}"))?;
+    let mut sources: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut mutants = Vec::new();
+    for value in list.as_array().into_iter().flatten() {
+        let word = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_string();
+        let (file, name) = (word("/file"), word("/name"));
+        let lines = sources.entry(file.clone()).or_insert_with(|| {
+            let text = fs::read_to_string(root().join(&file)).unwrap_or_default();
+            text.lines().map(|line| line.trim().to_string()).collect()
+        });
+        let line = value.pointer("/span/start/line").and_then(Value::as_u64).unwrap_or(1) as usize;
+        let how = name.splitn(4, ':').nth(3).unwrap_or_default().trim();
+        let column = value.pointer("/span/start/column").and_then(Value::as_u64).unwrap_or(0);
+        let key = format!("{file}: {how} | {column}: {}", lines.get(line - 1).map_or("", String::as_str));
+        mutants.push(Mutant { package: word("/package"), function: word("/function/function_name"), file, name, key });
+    }
+    Ok(mutants)
+}
+
+/// What is to be run, rows first.
+fn groups(plan: &rules::Mutants, all: &[Mutant], rows: &[Row]) -> Result<Vec<Group>, String> {
+    let mut groups = Vec::new();
+    for row in rows.iter().filter(|row| !row.tests.is_empty()) {
+        let (functions, without) = (plan.rows.get(&row.id), plan.without.get(&row.id));
+        let functions = match (functions, without) {
+            (Some(functions), None) => functions,
+            (None, Some(_)) => continue,
+            _ => return Err(format!("{PATH}: row {} stands in one of [rows] and [without]", row.id)),
+        };
+        let mut mutants = Vec::new();
+        for function in functions {
+            let of = |mutant: &&Mutant| format!("{}: {}", mutant.file, mutant.function) == *function;
+            let found: Vec<_> = all.iter().filter(of).cloned().collect();
+            if found.is_empty() {
+                return Err(format!("{PATH}: {}: no mutant of `{function}`", row.id));
+            }
+            mutants.extend(found);
+        }
+        groups.push(Group {
+            name: row.id.clone(),
+            mutants: draw(mutants, PER_ROW, plan.seed),
+            tests: row.tests.clone(),
+        });
+    }
+    let libraries: Vec<_> = all.iter().filter(|mutant| plan.tests.contains_key(&mutant.package)).cloned().collect();
+    let drawn = draw(libraries, plan.drawn, plan.seed);
+    for (package, tests) in &plan.tests {
+        let mutants = drawn.iter().filter(|mutant| mutant.package == *package).cloned().collect();
+        groups.push(Group { name: package.clone(), mutants, tests: tests.clone() });
+    }
+    Ok(groups)
+}
+
+/// So many of them, the same for the same seed and lines.
+fn draw(mut mutants: Vec<Mutant>, most: usize, seed: u64) -> Vec<Mutant> {
+    mutants.sort_by_cached_key(|mutant| (hash(seed, &mutant.key), mutant.name.clone()));
+    mutants.truncate(most);
+    mutants
+}
+
+/// FNV-1a (Fowler, Noll, Vo), of the seed and then the text.
+fn hash(seed: u64, text: &str) -> u64 {
+    let bytes = seed.to_le_bytes().into_iter().chain(text.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The clone whose files are changed, at this commit.
+fn tree() -> Result<PathBuf, String> {
+    let tree = root().join("target/mutants/tree");
+    let git = |words: &[&str]| execute("mutants-tree", Command::new("git").current_dir(root()).args(words)).verdict();
+    let (here, there) = (root().display().to_string(), tree.display().to_string());
+    if !tree.exists() {
+        git(&["clone", "--quiet", "--local", &here, &there])?;
+    }
+    git(&["-C", &there, "fetch", "--quiet", &here, "HEAD"])?;
+    git(&["-C", &there, "checkout", "--quiet", "--force", "FETCH_HEAD"])?;
+    Ok(tree)
+}
+
+/// The keys of the mutants of a group that no test finds.
+fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a str>, String> {
+    let fresh: Vec<&Mutant> = group.mutants.iter().filter(|mutant| known.of(&id(group, mutant)).is_none()).collect();
+    if !fresh.is_empty() {
+        let (out, selection) = (root().join("target/mutants").join(&group.name), Selection::of(&group.tests)?);
+        // Not used code is a warning, not an end.
+        let lax = |mut command: Command| {
+            command.env("RUSTFLAGS", "--cap-lints=warn");
+            command
+        };
+        let none = execute(&format!("mutants-{}-none", group.name), &mut lax(selection.tests(tree)));
+        // A mutant that takes ten times as long does not end.
+        let limit = 20 + 10 * seconds(&none.output);
+        none.verdict()?;
+        let mut command = lax(selection.mutants(tree, &out));
+        command.arg(format!("--timeout={limit}"));
+        // Names do not choose among changes of fields: the files do.
+        let files: BTreeSet<_> = fresh.iter().map(|mutant| format!("--file={}", mutant.file)).collect();
+        command.args(files);
+        command.args(fresh.iter().map(|mutant| format!("--re=^{}$", escaped(&mutant.name))));
+        command.args(["--", "-E", &selection.names]);
+        let finished = execute(&format!("mutants-{}", group.name), &mut command);
+        let outcomes =
+            fs::read_to_string(out.join("mutants.out/outcomes.json")).map_err(|_| finished.output.clone())?;
+        let found = outcomes_of(&outcomes)?;
+        for mutant in fresh {
+            let outcome = found.get(&mutant.name).ok_or_else(|| finished.output.clone())?;
+            known.note(&id(group, mutant), outcome)?;
+        }
+    }
+    let missed = |mutant: &&Mutant| known.of(&id(group, mutant)) == Some("MissedMutant");
+    Ok(group.mutants.iter().filter(missed).map(|mutant| mutant.key.as_str()).collect())
+}
+
+/// What the outcome is kept under.
+fn id(group: &Group, mutant: &Mutant) -> String {
+    format!("{}: {}", group.name, mutant.key)
+}
+
+/// Name of a mutant -> what it came to.
+fn outcomes_of(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("outcomes.json: {error}"))?;
+    let outcome = |value: &Value| {
+        let name = value.pointer("/scenario/Mutant/name")?.as_str()?;
+        Some((name.to_string(), value.get("summary")?.as_str()?.to_string()))
+    };
+    Ok(value["outcomes"].as_array().into_iter().flatten().filter_map(outcome).collect())
+}
+
+/// Which tests run: packages and targets for cargo, names for nextest.
+#[derive(Debug, PartialEq, Eq)]
+struct Selection {
+    packages: BTreeSet<String>,
+    features: Vec<&'static str>,
+    targets: BTreeSet<String>,
+    names: String,
+}
+
+impl Selection {
+    /// Of the tests of a row, or of a library; those of steps and of documentation are left out.
+    fn of(tests: &[String]) -> Result<Self, String> {
+        let (mut packages, mut targets, mut names) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        for test in tests {
+            let Some((package, rest)) = test.split_once('/') else { continue };
+            let (target, path) = rest.split_once("::").unwrap_or((rest, "*"));
+            if target == "doc" {
+                continue;
+            }
+            packages.insert(package.to_string());
+            if target == "*" {
+                targets.insert("--tests".to_string());
+                names.push(format!("package(={package})"));
+                continue;
+            }
+            targets.insert(if target == "lib" { "--lib".to_string() } else { format!("--test={target}") });
+            let binary = if target == "lib" { package.to_string() } else { format!("{package}::{target}") };
+            let name = match path.strip_suffix('*') {
+                Some("") => String::new(),
+                Some(start) => format!(" & test(/^{start}/)"),
+                None => format!(" & test(={path})"),
+            };
+            names.push(format!("(binary_id(={binary}){name})"));
+        }
+        if names.is_empty() {
+            return Err("no test that cargo runs: name one, or put the row under [without]".into());
+        }
+        let here = |feature: &&str| feature.split_once('/').is_some_and(|(package, _)| packages.contains(package));
+        let features = super::suites::FEATURES.split(',').filter(here).collect();
+        Ok(Self { packages, features, targets, names: names.join(" | ") })
+    }
+
+    /// The tests themselves, on lines as they are.
+    fn tests(&self, tree: &Path) -> Command {
+        let mut command = cargo(["nextest", "run"]);
+        command.current_dir(tree);
+        command.args(self.packages.iter().map(|package| format!("--package={package}")));
+        command.args(self.features.iter().map(|feature| format!("--features={feature}")));
+        command.args(&self.targets).args(["-E", &self.names]);
+        command
+    }
+
+    /// The same for mutants.
+    fn mutants(&self, tree: &Path, out: &Path) -> Command {
+        // cargo-mutants would run the packages' own tests on lines as they are, not these.
+        let mut command = cargo(["mutants", "--no-config", "--in-place", "--baseline=skip", "--test-tool=nextest"]);
+        command.arg(format!("--build-timeout={BUILD}"));
+        command.arg("--dir").arg(tree).arg("--output").arg(out);
+        command.args(self.packages.iter().map(|package| format!("--test-package={package}")));
+        command.args(self.features.iter().map(|feature| format!("--features={feature}")));
+        command.args(self.targets.iter().map(|target| format!("--cargo-arg={target}")));
+        command
+    }
+}
+
+/// The time in nextest's `Summary [   1.408s] 7 tests run`, rounded up.
+fn seconds(output: &str) -> u64 {
+    let text = output.lines().filter_map(|line| line.trim().strip_prefix("Summary [")).next_back();
+    let number = text.and_then(|text| text.trim().split('s').next()?.parse::<f64>().ok());
+    number.map_or(0, |seconds| seconds.ceil() as u64)
+}
+
+/// For a regular expression.
+fn escaped(text: &str) -> String {
+    let special = |letter| r"\.+*?()|[]{}^$#&-~".contains(letter);
+    text.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
+}
+
+/// What earlier runs found, one line each: `OUTCOME GROUP: KEY`.
+struct Known(BTreeMap<String, String>);
+
+impl Known {
+    fn path() -> PathBuf {
+        root().join("target/mutants/known.txt")
+    }
+
+    fn load() -> Self {
+        let text = fs::read_to_string(Self::path()).unwrap_or_default();
+        Self(
+            text.lines()
+                .filter_map(|line| line.split_once(' '))
+                .map(|(outcome, id)| (id.into(), outcome.into()))
+                .collect(),
+        )
+    }
+
+    fn of(&self, id: &str) -> Option<&str> {
+        self.0.get(id).map(String::as_str)
+    }
+
+    fn note(&mut self, id: &str, outcome: &str) -> Result<(), String> {
+        self.0.insert(id.into(), outcome.into());
+        let text: String = self.0.iter().map(|(id, outcome)| format!("{outcome} {id}\n")).collect();
+        fs::write(Self::path(), text).map_err(|error| format!("{}: {error}", Self::path().display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mutant(name: &str) -> Mutant {
+        let key = name.to_string();
+        Mutant { package: "p".into(), file: "f.rs".into(), function: "f".into(), name: name.into(), key }
+    }
+
+    #[test]
+    fn a_draw_depends_on_its_seed_and_not_on_the_order() {
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        let drawn = |mutants: Vec<Mutant>, seed| {
+            draw(mutants, 3, seed).into_iter().map(|mutant| mutant.name).collect::<Vec<_>>()
+        };
+        let (forth, back): (Vec<_>, Vec<_>) =
+            (names.iter().map(|n| mutant(n)).collect(), names.iter().rev().map(|n| mutant(n)).collect());
+        assert_eq!(drawn(forth.clone(), 1), drawn(back, 1));
+        assert!((2..9).any(|seed| drawn(forth.clone(), seed) != drawn(forth.clone(), 1)));
+    }
+
+    #[test]
+    fn tests_are_chosen_by_package_target_and_name() {
+        let of = |tests: &[&str]| Selection::of(&tests.iter().map(|test| test.to_string()).collect::<Vec<_>>());
+        let selection =
+            of(&["terrace-core/lib::bins::*", "terrace-core/range::best", "terrace-core/doc::x", "loom::y"]);
+        let words: Vec<_> = selection
+            .expect("tests")
+            .tests(Path::new("."))
+            .get_args()
+            .map(|w| w.to_string_lossy().into_owned())
+            .collect();
+        let names = "(binary_id(=terrace-core) & test(/^bins::/)) | (binary_id(=terrace-core::range) & test(=best))";
+        assert_eq!(words, ["nextest", "run", "--package=terrace-core", "--lib", "--test=range", "-E", names]);
+        assert!(of(&["loom::y"]).is_err());
+    }
+
+    #[test]
+    fn the_time_of_tests_is_read() {
+        assert_eq!(seconds("x\n     Summary [   1.408s] 7 tests run: 7 passed\n"), 2);
+        assert_eq!(seconds("     Summary [  61.000s] 7 tests run\n"), 61);
+    }
+
+    #[test]
+    fn names_are_taken_letter_by_letter() {
+        assert_eq!(escaped("a.rs:1:2: replace + with -"), "a\\.rs:1:2: replace \\+ with \\-");
+    }
+
+    #[test]
+    fn outcomes_are_read() {
+        let text = r#"{"outcomes": [{"scenario": "Baseline", "summary": "Success"},
+            {"scenario": {"Mutant": {"name": "n"}}, "summary": "MissedMutant"}]}"#;
+        assert_eq!(outcomes_of(text), Ok(BTreeMap::from([("n".into(), "MissedMutant".into())])));
+    }
+}
