@@ -1,7 +1,7 @@
 //! `check::features`: docs/features.md keeps what it promises.
 //!
 //! Promises upward: each row stands once; each row that is not `open` names tests that ran in this very run. A row
-//! whose test was skipped is itself skipped, as `feature::ID`.
+//! whose test was skipped is itself skipped, as `feature::ID`. Each name in `.ci/allowed-skips` is that of a test.
 //! Asks from below: the results of every step before this one.
 
 use crate::command::root;
@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 
 const PATH: &str = "docs/features.md";
 const NAME: &str = "check::features";
+/// Tests that CI lets skip.
+const SKIPS: &str = ".ci/allowed-skips";
 
 /// One row of the table.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,7 +52,10 @@ pub fn run(options: &Options, report: &mut Report) {
     for (id, test) in &judged.skipped {
         report.skip(&format!("feature::{id}"), &format!("its test {test} was skipped"));
     }
-    report.verdict(NAME, super::verdict(judged.findings));
+    let allowed = std::fs::read_to_string(root().join(SKIPS)).unwrap_or_default();
+    let mut findings = judged.findings;
+    findings.extend(strange(&allowed, report.results()));
+    report.verdict(NAME, super::verdict(findings));
 }
 
 /// Reads the table, and holds it against the line `Rows: A1-A26 B1-B24 ..`.
@@ -137,6 +142,14 @@ fn judge(rows: &[Row], results: &[(String, Outcome)]) -> Judged {
     judged
 }
 
+/// Lines of the list of allowed skips that name no test.
+fn strange(allowed: &str, results: &[(String, Outcome)]) -> Vec<String> {
+    let names =
+        allowed.lines().filter_map(|line| line.split('#').next()).map(str::trim).filter(|name| !name.is_empty());
+    let none = names.filter(|name| !results.iter().any(|(known, _)| known == name));
+    none.map(|name| format!("{SKIPS}: there is no test `{name}`")).collect()
+}
+
 fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
 }
@@ -144,6 +157,13 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_be_skipped_is_a_test() {
+        let results = [("a/b::c".to_string(), Outcome::Passed), ("a/b::d".to_string(), Outcome::Skipped)];
+        let found = strange("# why\na/b::c # no GPU\n\na/b::d\na/b::e # gone\n", &results);
+        assert_eq!(found, [".ci/allowed-skips: there is no test `a/b::e`"]);
+    }
 
     const GOOD: &str = "Rows: A1-A2 B1\n| id | what | tests |\n|---|---|---|\n| A1 | x | open |\n\
                         | A2 | y | `t/a::b`, `t/c::*` |\n| B1 | z | `t/d::e` |\n";
