@@ -36,6 +36,8 @@ struct Mutant {
     function: String,
     /// With the place in the file: what cargo-mutants calls it.
     name: String,
+    /// Where in the file, from 1, and what stands there.
+    line: (usize, String),
     /// The file, how it is changed, the column and the line: the same when lines above change.
     key: String,
 }
@@ -56,15 +58,13 @@ pub fn run(options: &Options, report: &mut Report) {
     }
     let wanted = std::env::var("TERRACE_MUTANTS").ok();
     let wanted = |name: &str| wanted.as_ref().is_none_or(|names| names.split(',').any(|wanted| wanted == name));
-    let prepared =
-        rules::mutants(PATH).and_then(|plan| Ok((groups(&plan, &all()?, &features::rows()?)?, plan.reasons)));
-    let (groups, reasons) = match prepared {
+    let prepared = tree().and_then(|tree| {
+        let plan = rules::mutants(PATH)?;
+        Ok((groups(&plan, &all(&tree)?, &features::rows()?)?, plan.reasons, tree))
+    });
+    let (groups, reasons, tree) = match prepared {
         Ok(prepared) => prepared,
         Err(why) => return report.fail("mutants::plan", &why),
-    };
-    let tree = match tree() {
-        Ok(tree) => tree,
-        Err(why) => return report.fail("mutants::tree", &why),
     };
     let mut known = Known::load();
     let mut total = [0; 3];
@@ -94,9 +94,10 @@ pub fn run(options: &Options, report: &mut Report) {
 }
 
 /// Every mutant of the workspace.
-fn all() -> Result<Vec<Mutant>, String> {
-    let text =
-        output_of("cargo", &["mutants", "--no-config", "--list", "--json"]).ok_or("`cargo mutants --list` failed")?;
+fn all(tree: &Path) -> Result<Vec<Mutant>, String> {
+    let folder = tree.display().to_string();
+    let text = output_of("cargo", &["mutants", "--no-config", "--list", "--json", "--dir", &folder])
+        .ok_or("`cargo mutants --list` failed")?;
     let list: Value = serde_json::from_str(&text).map_err(|error| format!("cargo mutants: {error}"))?;
     let mut sources: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut mutants = Vec::new();
@@ -104,14 +105,16 @@ fn all() -> Result<Vec<Mutant>, String> {
         let word = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_string();
         let (file, name) = (word("/file"), word("/name"));
         let lines = sources.entry(file.clone()).or_insert_with(|| {
-            let text = fs::read_to_string(root().join(&file)).unwrap_or_default();
-            text.lines().map(|line| line.trim().to_string()).collect()
+            let text = fs::read_to_string(tree.join(&file)).unwrap_or_default();
+            text.lines().map(String::from).collect()
         });
         let line = value.pointer("/span/start/line").and_then(Value::as_u64).unwrap_or(1) as usize;
         let how = name.splitn(4, ':').nth(3).unwrap_or_default().trim();
         let column = value.pointer("/span/start/column").and_then(Value::as_u64).unwrap_or(0);
-        let key = format!("{file}: {how} | {column}: {}", lines.get(line - 1).map_or("", String::as_str));
-        mutants.push(Mutant { package: word("/package"), function: word("/function/function_name"), file, name, key });
+        let text = lines.get(line - 1).cloned().unwrap_or_default();
+        let key = format!("{file}: {how} | {column}: {}", text.trim());
+        let (package, function) = (word("/package"), word("/function/function_name"));
+        mutants.push(Mutant { package, function, file, name, line: (line, text), key });
     }
     Ok(mutants)
 }
@@ -192,9 +195,10 @@ fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a
         none.verdict()?;
         let mut command = lax(selection.mutants(tree, &out));
         command.arg(format!("--timeout={limit}"));
-        // Names do not choose among changes of fields: the files do.
-        let files: BTreeSet<_> = fresh.iter().map(|mutant| format!("--file={}", mutant.file)).collect();
-        command.args(files);
+        // Names do not choose among changes of fields: lines do.
+        let lines = root().join("target/mutants/lines.diff");
+        fs::write(&lines, diff(&fresh)).map_err(|error| format!("{}: {error}", lines.display()))?;
+        command.arg("--in-diff").arg(lines);
         command.args(fresh.iter().map(|mutant| format!("--re=^{}$", escaped(&mutant.name))));
         command.args(["--", "-E", &selection.names]);
         let finished = execute(&format!("mutants-{}", group.name), &mut command);
@@ -213,6 +217,20 @@ fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a
 /// What the outcome is kept under.
 fn id(group: &Group, mutant: &Mutant) -> String {
     format!("{}: {}", group.name, mutant.key)
+}
+
+/// As if the lines of these mutants were new.
+fn diff(mutants: &[&Mutant]) -> String {
+    let mut files: BTreeMap<&str, BTreeSet<&(usize, String)>> = BTreeMap::new();
+    mutants.iter().for_each(|mutant| _ = files.entry(&mutant.file).or_default().insert(&mutant.line));
+    let mut text = String::new();
+    for (file, lines) in files {
+        text += &format!("--- a/{file}\n+++ b/{file}\n");
+        for (before, (line, new)) in lines.iter().enumerate() {
+            text += &format!("@@ -{},0 +{line},1 @@\n+{new}\n", line - 1 - before);
+        }
+    }
+    text
 }
 
 /// Name of a mutant -> what it came to.
@@ -338,7 +356,8 @@ mod tests {
 
     fn mutant(name: &str) -> Mutant {
         let key = name.to_string();
-        Mutant { package: "p".into(), file: "f.rs".into(), function: "f".into(), name: name.into(), key }
+        let line = (key.len(), format!("  {key};"));
+        Mutant { package: "p".into(), file: "f.rs".into(), function: "f".into(), name: name.into(), line, key }
     }
 
     #[test]
@@ -373,6 +392,12 @@ mod tests {
     fn the_time_of_tests_is_read() {
         assert_eq!(seconds("x\n     Summary [   1.408s] 7 tests run: 7 passed\n"), 2);
         assert_eq!(seconds("     Summary [  61.000s] 7 tests run\n"), 61);
+    }
+
+    #[test]
+    fn lines_are_told_as_new() {
+        let diff = diff(&[&mutant("bbb"), &mutant("a"), &mutant("a")]);
+        assert_eq!(diff, "--- a/f.rs\n+++ b/f.rs\n@@ -0,0 +1,1 @@\n+  a;\n@@ -1,0 +3,1 @@\n+  bbb;\n");
     }
 
     #[test]
