@@ -30,6 +30,8 @@ struct Memory {
     zeroed: Vec<(u64, u64)>,
     /// Blocks that users hold: nothing may be taken from under them.
     live: Vec<Block>,
+    /// Bytes that a segment has beyond those that were asked for.
+    extra: u64,
     /// Each n-th call fails, 0: none.
     fail_every: u64,
     /// Calls with these names fail.
@@ -81,6 +83,7 @@ fn pages(offset: u64, bytes: u64) -> impl Iterator<Item = u64> {
 impl Source for Memory {
     fn take(&mut self, bytes: u64) -> Result<Region, SourceError> {
         self.call("take")?;
+        let bytes = bytes + self.extra;
         self.more(bytes)?;
         let region = Region { id: self.next, base: self.next, bytes };
         self.next = (self.next + bytes).next_multiple_of(PAGE) + PAGE;
@@ -253,6 +256,29 @@ fn a3_segments_are_taken_split_merged_and_given_back() {
     assert_eq!((world.reserved(), world.stats().returns), (16 * PAGE, 1));
     put(&mut world, other, 0);
     finish(&mut world);
+}
+
+#[test]
+fn a3_a_segment_may_be_larger_than_asked_and_end_inside_a_granule() {
+    let mut world = world(false, 1 << 20, SETTINGS);
+    world.source_mut().extra = PAGE + 5;
+    let block = get(&mut world, 16 * PAGE, 0);
+    let beside = get(&mut world, PAGE, 0);
+    assert_eq!((calls(&world), world.reserved()), (1, 17 * PAGE + 5), "what is beyond is used too");
+    put(&mut world, block, 0);
+    put(&mut world, beside, 0);
+    finish(&mut world);
+}
+
+#[test]
+fn a3_two_records_are_enough_for_a_segment() {
+    for (slots, served) in [(1, false), (2, true)] {
+        let mut world = lent(false, 1 << 20, SETTINGS, slots);
+        let block = world.allocate(Request::new(16 * PAGE));
+        assert_eq!(block.is_ok(), served, "{slots}");
+        block.into_iter().for_each(|block| put(&mut world, block, 0));
+        finish(&mut world);
+    }
 }
 
 #[test]

@@ -344,7 +344,8 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
         let kept = self.tally.in_use + held + waiting + self.tally.quarantined;
         ensure(live == kept, "what the range holds is in use, cached, waiting or quarantined", live)?;
         let backed: u64 = self.ranges.iter().map(Range::backed).sum();
-        ensure(backed == self.reserved(), "all memory of the source is in the ranges", self.reserved())?;
+        let all = self.reserved();
+        ensure(backed + self.rests() == all, "all memory of the source is in the ranges", all)?;
         self.check_segments()
     }
 }

@@ -163,6 +163,11 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         (self.segment_count, start)
     }
 
+    /// Bytes of segments that end inside a granule.
+    pub(super) fn rests(&self) -> u64 {
+        self.segments[..self.segment_count].iter().map(|segment| segment.region.bytes - segment.bytes).sum()
+    }
+
     fn give_segment(&mut self, at: usize) -> bool {
         let segment = self.segments[at];
         // The source first: if it refuses, the segment stays what it is.
