@@ -443,7 +443,30 @@ fn a12_vacant_segments_make_room_for_a_larger_one() {
     let whole = get(&mut world, 32 * PAGE, 0);
     let source = happened(&world).into_iter().filter(|what| *what != "done").collect::<Vec<_>>();
     assert_eq!(source, ["take", "give_back", "give_back", "take"]);
+    let stats = world.stats();
+    assert_eq!((stats.misses, stats.hits, stats.allocations), (3, 0, 3), "each asked the source");
     put(&mut world, whole, 0);
+    finish(&mut world);
+}
+
+#[test]
+fn a12_where_a_whole_segment_cannot_be_had_what_was_asked_for_is() {
+    let mut world = world(false, 4 * PAGE, SETTINGS);
+    let block = get(&mut world, 3 * PAGE, 0);
+    assert_eq!(world.reserved(), 3 * PAGE, "a segment would have 16 pages");
+    put(&mut world, block, 0);
+    finish(&mut world);
+}
+
+#[test]
+fn a11_one_ticket_covers_all_that_an_owner_cached() {
+    let mut world = world(false, 1 << 20, SETTINGS);
+    let blocks: Vec<(Block, u32)> = [1, 1, 1, 2, 2].map(|owner| (get(&mut world, PAGE, owner), owner)).to_vec();
+    blocks.into_iter().for_each(|(block, owner)| put(&mut world, block, owner));
+    assert_eq!(world.cache_mut().count(), 5);
+    let before = world.fence_mut().last;
+    assert!(world.coalesce());
+    assert_eq!((world.fence_mut().last - before, world.cache_mut().count()), (2, 0));
     finish(&mut world);
 }
 
