@@ -404,6 +404,18 @@ fn a11_cache_cap_follows_pressure() {
     assert!(world.cache_mut().cap() >= 90, "a cap of {} comes back", world.cache_mut().cap());
 }
 
+#[test]
+fn a8_a_cached_block_that_lies_badly_for_a_request_stays() {
+    let mut world = world(false, 1 << 20, SETTINGS);
+    let blocks = [get(&mut world, 1024, 0), get(&mut world, 1024, 0)];
+    let [even, odd] = blocks;
+    assert_eq!((even.address % 2048, odd.address % 2048), (0, 1024));
+    put(&mut world, odd, 0);
+    let aligned = world.allocate(Request::new(1024).align(2048).owner(Owner(0))).expect("room");
+    assert_eq!((aligned.address % 2048, world.cache_mut().count()), (0, 1));
+    assert_eq!((get(&mut world, 1024, 0).address, world.cache_mut().count()), (odd.address, 0), "it serves the next");
+}
+
 // The chain.
 
 #[test]
