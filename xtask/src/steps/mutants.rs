@@ -4,7 +4,8 @@
 //! that row's tests only; and some of all libraries, each against its package's tests. What survives without a reason fails.
 //!
 //! Promises upward: `mutants::ROW` for each row, `mutants::PACKAGE` for what was drawn; a table, and the share that survives.
-//! `TERRACE_MUTANTS=A1,B3` runs these only. What an earlier run found of the same lines is not run again: a whole run takes hours.
+//! `TERRACE_MUTANTS=A1,B3` runs these only. A whole run takes hours: what an earlier run
+//! found of the same line is not run again, what survived is.
 //! Asks from below: cargo-mutants, cargo-nextest; a clone of the commit under `target/mutants`, which it changes.
 
 use crate::checks::features::{self, Row};
@@ -24,6 +25,9 @@ const PATH: &str = "docs/mutants.toml";
 
 /// Mutants of one row at most: 70 rows and 8 of each are below 600.
 const PER_ROW: usize = 8;
+
+/// What cargo-mutants calls a mutant that no test found.
+const SURVIVED: &str = "MissedMutant";
 
 /// Seconds for the build of one mutant.
 const BUILD: u64 = 300;
@@ -153,7 +157,7 @@ fn groups(plan: &rules::Mutants, all: &[Mutant], rows: &[Row]) -> Result<Vec<Gro
     Ok(groups)
 }
 
-/// So many of them, the same for the same seed and lines.
+/// Chooses at most `most` of them by a hash: the same seed and the same lines give the same choice.
 fn draw(mut mutants: Vec<Mutant>, most: usize, seed: u64) -> Vec<Mutant> {
     mutants.sort_by_cached_key(|mutant| (hash(seed, &mutant.key), mutant.name.clone()));
     mutants.truncate(most);
@@ -181,7 +185,8 @@ fn tree() -> Result<PathBuf, String> {
 
 /// The keys of the mutants of a group that no test finds.
 fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a str>, String> {
-    let fresh: Vec<&Mutant> = group.mutants.iter().filter(|mutant| known.of(&id(group, mutant)).is_none()).collect();
+    let open = |mutant: &&Mutant| known.of(&id(group, mutant)).is_none_or(|outcome| outcome == SURVIVED);
+    let fresh: Vec<&Mutant> = group.mutants.iter().filter(open).collect();
     if !fresh.is_empty() {
         let (out, selection) = (root().join("target/mutants").join(&group.name), Selection::of(&group.tests)?);
         // Not used code is a warning, not an end.
@@ -190,7 +195,7 @@ fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a
             command
         };
         let none = execute(&format!("mutants-{}-none", group.name), &mut lax(selection.tests(tree)));
-        // A mutant that takes ten times as long does not end.
+        // Tests that take ten times as long with a mutant in count as tests that never end.
         let limit = 20 + 10 * seconds(&none.output);
         none.verdict()?;
         let mut command = lax(selection.mutants(tree, &out));
@@ -210,7 +215,7 @@ fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a
             known.note(&id(group, mutant), outcome)?;
         }
     }
-    let missed = |mutant: &&Mutant| known.of(&id(group, mutant)) == Some("MissedMutant");
+    let missed = |mutant: &&Mutant| known.of(&id(group, mutant)) == Some(SURVIVED);
     Ok(group.mutants.iter().filter(missed).map(|mutant| mutant.key.as_str()).collect())
 }
 
