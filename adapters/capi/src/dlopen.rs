@@ -48,7 +48,7 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_voi
         "mov rax, qword ptr [rip + {next}]",
         "test rax, rax",
         "jnz 2f",
-        // Both arguments, and what keeps the stack at a multiple of 16.
+        // `find` may change both arguments: they wait on the stack, with 8 bytes that keep it at a multiple of 16.
         "push rdi",
         "push rsi",
         "sub rsp, 8",
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_voi
         "adrp x16, {next}",
         "ldr x16, [x16, :lo12:{next}]",
         "cbnz x16, 2f",
-        // Both arguments, and where to return to.
+        // `find` may change both arguments, and the call changes where to return to: they wait on the stack.
         "stp x0, x1, [sp, #-32]!",
         "str x30, [sp, #16]",
         "bl {find}",

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `c` | malloc, free, calloc, realloc, reallocarray, free_sized, free_aligned_sized |
 //! | `aligned` | aligned_alloc, memalign, posix_memalign, valloc, pvalloc |
-//! | `info` | malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_stats, mallopt |
+//! | `info` | malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_info, malloc_stats, mallopt |
 //! | `cxx` | operator new and delete, in all sized, aligned and array forms; the nothrow ones call them |
 //! | `dlopen` | dlopen: without `RTLD_DEEPBIND`, which would give a library another malloc |
 //! | `signals` | sigaction, signal: the program's signal handlers may allocate |
