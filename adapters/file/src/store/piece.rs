@@ -96,7 +96,7 @@ impl Piece {
         match &*self.place() {
             Place::Held(extent) => Ok(Arc::clone(extent)),
             Place::Lost { slab, page, there, .. } => {
-                // seeded: slab_gone: as u64, *there => as u64, true
+                // seeded: slab_gone: *there => true
                 Err(StoreError::lost(File::Slab(*slab), u64::from(*page) * ALIGN as u64, *there))
             }
         }
