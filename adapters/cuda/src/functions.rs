@@ -110,6 +110,7 @@ group! {
     cuMemPoolCreate(*mut CUmemoryPool, *const PoolProperties), "11.2";
     cuMemPoolDestroy(CUmemoryPool), "11.2";
     cuMemPoolSetAttribute(CUmemoryPool, c_uint, *mut c_void), "11.2";
+    cuMemPoolSetAccess(CUmemoryPool, *const Access, usize), "11.2";
     cuMemPoolTrimTo(CUmemoryPool, usize), "11.2";
     cuMemAllocFromPoolAsync(*mut CUdeviceptr, usize, CUmemoryPool, CUstream), "11.2";
     cuMemFreeAsync(CUdeviceptr, CUstream), "11.2";

@@ -9,6 +9,7 @@ use crate::codes::of_handle;
 use crate::functions::Pages;
 use crate::layouts::{Access, GRANULARITY_MINIMUM, PageProperties};
 use crate::regions::{absent, size};
+use std::iter;
 use terrace_device::{Fault, Page, Reason};
 
 /// The smallest page that is used: 2 MiB, which is the device's own large page. A driver that maps less at a time would
@@ -102,6 +103,11 @@ pub unsafe fn map(cuda: &Cuda, address: u64, page: Page) -> Result<(), Fault> {
     done.map_err(of_handle)
 }
 
+/// Full access for each of `peers`.
+pub fn accesses(peers: &[u32]) -> impl Iterator<Item = Access> {
+    peers.iter().map(|&peer| Access::full(peer.cast_signed()))
+}
+
 /// Lets this device and `peers` use a range.
 ///
 /// # Safety
@@ -116,13 +122,8 @@ pub unsafe fn allow(cuda: &Cuda, address: u64, bytes: u64, peers: &[u32]) -> Res
             unsafe { (pages.cuMemSetAccess)(address, size, accesses.as_ptr(), accesses.len()) }
         })
     };
-    let done = if peers.is_empty() {
-        allow(&[own])
-    } else {
-        let mut all = vec![own];
-        all.extend(peers.iter().map(|&peer| Access::full(peer.cast_signed())));
-        allow(&all)
-    };
+    let done =
+        if peers.is_empty() { allow(&[own]) } else { allow(&iter::once(own).chain(accesses(peers)).collect::<Vec<_>>()) };
     done.map_err(of_handle)
 }
 

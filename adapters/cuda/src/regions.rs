@@ -9,6 +9,7 @@ use crate::backend::Cuda;
 use crate::codes::of_handle;
 use crate::functions::Missing;
 use crate::layouts;
+use crate::pages;
 use crate::primary::{handle, number};
 use std::ptr::null_mut;
 use terrace_device::{Fault, Kind, Reason, insist};
@@ -161,6 +162,16 @@ pub fn create_pool(cuda: &Cuda) -> Result<u64, Fault> {
             Err(fault)
         }
     }
+}
+
+/// Lets `peers` use whatever comes from a pool: to enable a peer's access does not open it, as it opens other memory.
+pub fn open_pool(cuda: &Cuda, pool: u64, peers: &[u32]) -> Result<(), Fault> {
+    let pools = cuda.primary.functions.pools.as_ref().map_err(absent)?;
+    let accesses: Vec<_> = pages::accesses(peers).collect();
+    cuda.primary.relaxed("cuMemPoolSetAccess", |_| {
+        // SAFETY: the pool is ours; the accesses live through the call.
+        unsafe { (pools.cuMemPoolSetAccess)(handle(pool), accesses.as_ptr(), accesses.len()) }
+    })
 }
 
 /// Ends a pool.

@@ -17,7 +17,7 @@ use crate::layouts::attribute;
 use crate::open::stream_name;
 use crate::pages;
 use crate::primary::number;
-use crate::regions::{create_pool, destroy_pool, give_back, register, take, trim, unregister};
+use crate::regions::{create_pool, destroy_pool, give_back, open_pool, register, take, trim, unregister};
 use std::fmt;
 use terrace_device::{Backend, Capabilities, CopyRange, Fault, Kind, RawStream, insist, meminfo};
 
@@ -245,6 +245,14 @@ fn peers(cuda: &mut Cuda) -> Result<(), Why> {
     let mut peers = Vec::new();
     for ordinal in others() {
         peers.extend(cuda.is_reached_by(ordinal)?.then_some(ordinal));
+    }
+    if let Some(pool) = cuda.pool.filter(|_| !peers.is_empty())
+        && let Err(fault) = open_pool(cuda, pool, &peers)
+    {
+        cuda.pool = None;
+        destroy_pool(cuda, pool);
+        cuda.description.capabilities -= Capabilities::DRIVER_POOL;
+        cuda.description.notes.push(format!("the driver's pool cannot be used by other devices: {fault}"));
     }
     cuda.description.peers = peers;
     for ordinal in others() {

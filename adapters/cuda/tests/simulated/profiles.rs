@@ -228,3 +228,24 @@ fn pages_can_be_shared_with_a_peer() {
     // SAFETY: reserved above, and nothing is mapped.
     unsafe { first.unreserve(space, bytes) }.expect("it is ours");
 }
+
+/// What comes from the driver's pool is open to every device that reaches this one, as a program that enabled peers expects;
+/// where the driver refuses that, the pool is not used.
+#[test]
+fn the_driver_s_pool_is_open_to_peers_or_not_used() {
+    let session = Simulator::exclusive(&profile("two-peers"));
+    let (first, second) = (Simulated::open(0), Simulated::open(1));
+    let region = first.take(Kind::Pool, 4096).expect("from the pool");
+    let used = with_stream(&second, |stream| {
+        // SAFETY: the region, which the other device may use; the stream is waited for.
+        unsafe { second.fill(region, 5, 4096, stream) }
+    });
+    used.expect("the other device may use it");
+    // SAFETY: taken above; the stream is done.
+    unsafe { first.give_back(Kind::Pool, region, 4096) }.expect("it is ours");
+    drop(first);
+    session.fail("cuMemPoolSetAccess", 1, 801);
+    let closed = Simulated::open(0);
+    assert!(!closed.description().capabilities.contains(Capabilities::DRIVER_POOL), "{:?}", closed.description());
+    assert_eq!(closed.take(Kind::Pool, 4096).expect_err("there is none").reason, Reason::Unsupported);
+}
