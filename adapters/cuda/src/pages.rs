@@ -122,8 +122,11 @@ pub unsafe fn allow(cuda: &Cuda, address: u64, bytes: u64, peers: &[u32]) -> Res
             unsafe { (pages.cuMemSetAccess)(address, size, accesses.as_ptr(), accesses.len()) }
         })
     };
-    let done =
-        if peers.is_empty() { allow(&[own]) } else { allow(&iter::once(own).chain(accesses(peers)).collect::<Vec<_>>()) };
+    let done = if peers.is_empty() {
+        allow(&[own])
+    } else {
+        allow(&iter::once(own).chain(accesses(peers)).collect::<Vec<_>>())
+    };
     done.map_err(of_handle)
 }
 
