@@ -543,6 +543,19 @@ fn a_freed_block_is_its_owners_at_once_and_everyones_when_the_fence_is_ready() {
 }
 
 #[test]
+fn a_block_that_waits_costs_a_record() {
+    let mut world = world(false, 1 << 20, SETTINGS);
+    let blocks: Vec<Block> = (0..3).map(|_| get(&mut world, 8 * PAGE, 1)).collect();
+    world.fence_mut().done.insert(Owner(1), 0);
+    let before = world.stats().metadata;
+    blocks.into_iter().for_each(|block| put(&mut world, block, 1));
+    // Records up to the highest slot that ever waited: between these blocks lie at most as many free ones.
+    let record = size_of::<Waiting>() as u64;
+    let more = world.stats().metadata - before;
+    assert!(more % record == 0 && (3..=6).contains(&(more / record)), "{more} bytes for three blocks");
+}
+
+#[test]
 fn a_failed_fence_quarantines() {
     for grows in [false, true] {
         let mut world = world(grows, 32 * PAGE, SETTINGS);
