@@ -76,6 +76,25 @@ fn a_log_or_superblock_that_is_not_the_one_of_its_name_any_more_ends_durability(
     }
 }
 
+/// The log that lost its name has the group all the same: after its name is restored, the group counts.
+#[test]
+fn what_a_log_that_is_gone_may_name_keeps_its_room() {
+    for file in [File::Log(1), File::Superblock] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let ground = open(directory.path());
+        ground.keep(1, 1).expect("room");
+        let at = directory.path().join(file.to_string());
+        std::fs::rename(&at, at.with_extension("old")).expect("renamed");
+        assert_eq!(ground.keep(1, 2), Err(StoreError::LogGone { file }));
+        (0..10).for_each(|_| drop(ground.put(3).expect("room for what is not durable")));
+        drop(ground);
+        std::fs::rename(at.with_extension("old"), &at).expect("restored");
+        let ground = open(directory.path());
+        let kept = ground.store.object(1).expect("it was durable").meta[0];
+        assert!([1, 2].contains(&kept) && ground.holds(&ground.part(1), kept), "{file}");
+    }
+}
+
 /// Puts something else in a file's place.
 type Way<'a> = &'a dyn Fn(&Path);
 

@@ -121,11 +121,14 @@ impl Shared {
         if !log.broken && log.next + writer.blocks() <= log.blocks {
             match self.append(log, writer).await {
                 Ok(()) => return Ok(()),
-                Err(error @ StoreError::LogGone { .. }) => return Err(error),
-                Err(_) => {
+                Err(error) => {
                     log.broken = true;
                     // seeded: limbo: log.limbo.push(group.to_vec()) => ()
                     log.limbo.push(group.to_vec());
+                    // The file that lost its name has the group: it counts when the file is restored.
+                    if log.gone.is_some() {
+                        return Err(error);
+                    }
                 }
             }
         }
