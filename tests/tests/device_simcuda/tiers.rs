@@ -192,3 +192,42 @@ fn a_lost_device_takes_only_what_was_nowhere_else() {
     assert_eq!(read(&manager.open("synced").expect("there")), Ok(vec![1; 100_000]));
     assert_eq!(read(&manager.open("both").expect("there")).map(|read| (read[9], read[10])), Ok((9, 2)));
 }
+
+/// A device that takes memory back may release what it wrapped before; the release may use the manager.
+#[test]
+fn a_release_that_drops_the_last_handle_of_a_buffer_runs_without_the_manager_s_lock() {
+    for profile in ["discrete", "orin"] {
+        let session = Simulator::exclusive(&format!(r#"{{"profile": "{profile}"}}"#));
+        let device = open(0, small()).expect("a device");
+        let builder = Manager::builder().memory(4 * MIB).upkeep(std::time::Duration::ZERO);
+        let builder = if profile == "orin" { builder.device(&device) } else { builder.device_of(&device, 4 * MIB) };
+        let manager = builder.build().expect("it is built");
+        // More than the caches of streams keep, and than the frees after which the pool looks for what may be released.
+        let buffers: Vec<_> = (0..200).map(|_| manager.allocate(16 << 10).expect("room")).collect();
+        let last = manager.allocate(1000).expect("room");
+        let (home, user) = (device.stream().expect("a stream"), device.stream().expect("another"));
+        let [memory, mut work] = [&home, &user].map(|stream| device.allocate(stream, MIB).expect("a block"));
+        let release = Box::new(move |_, _| drop(last));
+        // SAFETY: the memory is a block's that outlives the wrapped one, and nothing is put on either.
+        let wrapped = unsafe { device.wrap(&home, memory.address(), MIB, Some(release)) }.expect("wrapped");
+        wrapped.used_on(&user).expect("the same device");
+        session.hold();
+        work.fill(0, MIB, 1).expect("queued");
+        drop(wrapped);
+        assert_eq!(manager.list().len(), 201, "{profile}: the other stream uses the memory");
+        session.release();
+        user.synchronize().expect("done");
+        let (tell, hear) = std::sync::mpsc::channel();
+        // Not joined when it hangs.
+        std::thread::spawn(move || {
+            drop(buffers);
+            tell.send(())
+        });
+        assert!(
+            hear.recv_timeout(std::time::Duration::from_secs(10)).is_ok(),
+            "{profile}: the manager waits for itself"
+        );
+        assert_eq!(manager.list(), [], "{profile}: the release has dropped the last handle");
+        drop((memory, work));
+    }
+}

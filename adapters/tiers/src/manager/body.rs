@@ -265,9 +265,11 @@ impl Copies {
         }
     }
 
-    pub(super) fn put(&mut self, tier: Tier, copied: Copied) {
-        drop(self.take(tier));
+    /// Adds a copy; returns the one that it replaces.
+    pub(super) fn put(&mut self, tier: Tier, copied: Copied) -> Option<Copied> {
+        let old = self.take(tier);
         self.copies.push((tier, copied));
+        old
     }
 
     pub(super) fn take(&mut self, tier: Tier) -> Option<Copied> {
@@ -275,8 +277,9 @@ impl Copies {
         Some(self.copies.swap_remove(at).1)
     }
 
-    pub(super) fn clear(&mut self) {
-        self.copies.clear();
+    /// Removes all copies.
+    pub(super) fn clear(&mut self) -> impl Iterator<Item = Copied> + use<> {
+        std::mem::take(&mut self.copies).into_iter().map(|(_, copied)| copied)
     }
 
     /// Whether nobody has written anything yet: all is zeros.

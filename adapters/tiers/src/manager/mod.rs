@@ -16,6 +16,7 @@
 //! | `body`, `block`, `gpu` | one buffer: its lease word, its copies; memory; devices |
 //! | `motion` | copies between tiers |
 //! | `memory` | what buffers take of memory beside their bytes |
+//! | `returns` | memory that goes back to devices, without the lock |
 //! | `resting` | tiers that refused: why, and when they are tried again |
 //! | `access`, `hold`, `window` | reading and writing; the lease word; addresses |
 //! | `handle`, `lease`, `device` | what users hold; the right to an address, of a processor and of a device |
@@ -41,6 +42,7 @@ mod mapped;
 mod memory;
 mod motion;
 mod resting;
+mod returns;
 mod state;
 mod upkeep;
 mod window;
@@ -68,7 +70,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Frames, Join, Notify, Store, Tasks, Worker};
-use terrace_guard::{Kept, Process, calm};
+use terrace_guard::{Kept, Process};
 use upkeep::Upkeep;
 
 /// What a tier is made of.
@@ -136,17 +138,6 @@ impl Shared {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets the lock go, and tells who wants to know of pressure.
-    fn unlock(&self, mut state: MutexGuard<'_, State>) {
-        let levels = std::mem::take(&mut state.levels);
-        drop(state);
-        if let Some(told) = &self.on_pressure {
-            for (tier, level) in levels {
-                calm(|| told(tier, level));
-            }
-        }
     }
 
     fn tiers(&self) -> std::ops::Range<Tier> {

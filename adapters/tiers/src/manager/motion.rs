@@ -54,7 +54,7 @@ impl Shared {
             // Where there is no room the ledger knows.
             let refused = made.as_ref().err().filter(|error| !matches!(error, Error::NoRoom { .. })).cloned();
             let outcome = made.map(|brought| {
-                body.copies().put(tier, brought);
+                state.returns.add(body.copies().put(tier, brought));
                 state.ended(&shared, body.id);
                 Arc::clone(&body)
             });
@@ -74,7 +74,7 @@ impl Shared {
     /// A copy of a buffer that nobody wrote.
     async fn zeros(self: &Arc<Self>, body: &Body, tier: Tier) -> Result<Copied, Error> {
         if let Some(Place::Device(gpu)) = self.place(tier) {
-            let there = gpu.take(body.bytes, &self.tasks)?;
+            let there = self.take_from_device(|| gpu.take(body.bytes, &self.tasks)).await?;
             there.zero().await?;
             return Ok(Copied::Device(there));
         }
@@ -89,7 +89,10 @@ impl Shared {
     async fn block(self: &Arc<Self>, tier: Tier, bytes: u64) -> Result<Block, Error> {
         let frames = match self.place(tier) {
             Some(Place::Memory(frames)) => frames,
-            Some(Place::Joint(gpu)) => return gpu.pinned(bytes).map(|block| Block::Pinned(Box::new(block))),
+            Some(Place::Joint(gpu)) => {
+                let block = self.take_from_device(|| gpu.pinned(bytes)).await?;
+                return Ok(Block::Pinned(Box::new(block)));
+            }
             _ => return Err(Error::NoTier("in memory")),
         };
         let len = usize::try_from(bytes).map_err(|_| Error::Memory(ErrorKind::OutOfMemory))?;
@@ -130,7 +133,7 @@ impl Shared {
             };
             let mut state = shared.state();
             match brought {
-                Ok(brought) => body.copies().put(to, brought),
+                Ok(brought) => state.returns.add(body.copies().put(to, brought)),
                 // Who waits for it learns why, instead of waiting until it is tried again.
                 Err(error) => {
                     if matches!(outcome, Outcome::Full | Outcome::Failed) {
@@ -212,7 +215,7 @@ impl Shared {
         let old = body.copies().take(to);
         let there = match old {
             Some(Copied::Device(there)) => there,
-            _ => gpu.take(body.bytes, &self.tasks)?,
+            _ => self.take_from_device(|| gpu.take(body.bytes, &self.tasks)).await?,
         };
         if body.copies().is_untouched() {
             there.zero().await?;

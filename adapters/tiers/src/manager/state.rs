@@ -11,6 +11,7 @@ use super::Shared;
 use super::body::{Body, Copied};
 use super::durable::{Ghosts, NAME};
 use super::error::Error;
+use super::returns::Returns;
 use super::words::Moves;
 use crate::ledger::{Action, Event, Id, Ledger, Look, Outcome, Rejected, TierKind};
 use futures_channel::oneshot;
@@ -55,6 +56,7 @@ pub(super) struct State {
     pub pinned: u64,
     /// Levels that callbacks are told of when the lock is free.
     pub levels: Vec<(Tier, Level)>,
+    pub returns: Returns,
     pub moves: Moves,
     /// Bytes that each tier may have at most.
     pub most: Vec<u64>,
@@ -87,6 +89,7 @@ impl State {
             ghosts: Ghosts::default(),
             pinned: 0,
             levels: Vec::new(),
+            returns: Returns::default(),
             moves: Moves::default(),
             most,
             refused: BTreeMap::new(),
@@ -283,9 +286,7 @@ impl State {
         if self.busy.contains(&id) || !self.close(&body) {
             return false;
         }
-        let mut copies = body.copies();
-        drop(copies.take(tier));
-        drop(copies);
+        self.returns.add(body.copies().take(tier));
         body.best.store(std::ptr::null_mut(), Ordering::Relaxed);
         true
     }
@@ -295,9 +296,7 @@ impl State {
         // No lease is held: the ledger asked. From now on none is given.
         self.close(&body);
         body.freed.store(true, Ordering::Release);
-        let mut copies = body.copies();
-        copies.clear();
-        drop(copies);
+        self.returns.add(body.copies().clear());
         self.busy.remove(&id);
         self.forget_name(body.name());
         self.settled(id, &Err(Error::Freed));
