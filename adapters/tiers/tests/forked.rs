@@ -1,9 +1,12 @@
 //! A forked child has its parent's manager, but none of its threads: nothing happens when it drops it, and calls say why not.
 #![cfg(target_os = "linux")]
 
-use std::task::{Context, Waker};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tempfile::TempDir;
-use terrace_file::{EngineKind, Join};
+use terrace_file::{Directory, EngineKind, Join, StoreOptions, Tasks};
 use terrace_tests::hung::in_child;
 use terrace_tiers::manager::Options;
 use terrace_tiers::{Buffer, Error, Manager};
@@ -46,7 +49,7 @@ fn a_forked_child_drops_a_manager_and_nothing_happens() {
                 buffer.write(0, &[1; 100]).expect("written");
                 let mut sync = manager.sync_async(&buffer);
                 // Its waker is left with it.
-                if std::pin::Pin::new(&mut sync).poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+                if Pin::new(&mut sync).poll(&mut Context::from_waker(Waker::noop())).is_pending() {
                     joins.push(sync);
                 }
             }
@@ -90,6 +93,47 @@ fn a_forked_child_reads_and_drops_leases_and_futures() {
         buffer.write(0, &[2]).expect("the parent goes on");
         manager.sync(&buffer).expect("the parent goes on");
     }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Runs tasks until a future has ended.
+fn drive<F: Future>(tasks: &Tasks, future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(ended) = poll(future.as_mut()) {
+            return ended;
+        }
+        tasks.run(Duration::MAX);
+        std::thread::yield_now();
+    }
+}
+
+/// Of leases that evict each other's buffers one is taken at a time: the child has a future that waits for the parent's.
+#[test]
+fn a_lease_that_waits_for_its_turn_ends_in_a_forked_child() {
+    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Tasks::new());
+    let files = Directory::open(directory.path(), EngineKind::Threads, &Tasks::new()).expect("it opens");
+    let builder = Manager::builder().memory(MIB).pinned_cap(4 * MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
+    let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
+    let manager = drive(&tasks, built).expect("it is built");
+    let allocate = || drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let buffers = [(); 3].map(|()| allocate());
+    let mut leases = [0, 1].map(|at| Box::pin(buffers[at].lease_best_async()));
+    for (at, lease) in leases.iter_mut().enumerate() {
+        assert!(poll(lease.as_mut()).is_pending());
+        let is_up = || if manager.list()[at].tier == 0 { Poll::Ready(()) } else { Poll::Pending };
+        drive(&tasks, std::future::poll_fn(|_| is_up()));
+        drop(drive(&tasks, buffers[2].lease_best_async()).expect("it is evicted, and was not polled"));
+    }
+    // The first brings its buffer up alone, the second waits for it.
+    leases.iter_mut().for_each(|lease| assert!(poll(lease.as_mut()).is_pending()));
+    let leases = in_child(leases, |[_, second]| {
+        assert!(matches!(futures_lite::future::block_on(second), Err(Error::Forked)));
+    });
+    leases.into_iter().for_each(|lease| drop(drive(&tasks, lease).expect("the parent goes on")));
 }
 
 #[test]

@@ -75,9 +75,10 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Waits until it is alone.
+    /// Waits until it is alone. Returns at once in a forked child, where it is not: there no holder goes on.
     pub(super) async fn take(&mut self) {
-        loop {
+        // Looked at in each round: the wait ends at once in a child.
+        while self.process.is_current() {
             let alone = Arc::clone(&self.alone);
             // Listened for before looking, so that nothing is missed.
             let free = alone.free.listen();
