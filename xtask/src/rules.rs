@@ -13,11 +13,14 @@ pub const PATH: &str = "docs/rules.toml";
 /// A name and why it is there.
 pub type Reasons = BTreeMap<String, String>;
 
+/// Modules of one library, lowest layer first.
+pub type Layers = Vec<Vec<String>>;
+
 /// All tables.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// Modules of the core, lowest layer first.
-    pub layers: Vec<Vec<String>>,
+    /// For each library's folder, its modules, lowest layer first.
+    pub layers: BTreeMap<String, Layers>,
     /// Outside paths, and the only modules of the core that may name them.
     pub only: BTreeMap<String, Vec<String>>,
     /// For each package of the project, those it may depend on.
@@ -95,13 +98,11 @@ pub fn load() -> Result<Rules, String> {
 /// As [`load`].
 pub fn parse(text: &str) -> Result<Rules, String> {
     let mut table: Table = text.parse().map_err(|error| format!("{error}"))?;
-    let mut core = take_table(&mut table, "core")?;
     let mut length = take_table(&mut table, "length")?;
-    let layers = take(&mut core, "layers")?;
     let max_lines = take(&mut length, "max")?.as_integer().and_then(|max| usize::try_from(max).ok());
     let rules = Rules {
-        layers: layers.as_array().ok_or("core.layers is no list")?.iter().map(names).collect::<Result<_, _>>()?,
-        only: lists(take_table(&mut core, "only")?)?,
+        layers: layers(take_table(&mut table, "layers")?)?,
+        only: lists(take_table(&mut table, "only")?)?,
         crates: lists(take_table(&mut table, "crates")?)?,
         builds: lists(take_table(&mut table, "builds")?)?,
         unsafe_files: reasons(take_table(&mut table, "unsafe")?)?,
@@ -110,7 +111,7 @@ pub fn parse(text: &str) -> Result<Rules, String> {
         words: reasons(take_table(&mut table, "words")?)?,
         licences: reasons(take_table(&mut table, "licences")?)?,
     };
-    match table.keys().chain(core.keys()).chain(length.keys()).next() {
+    match table.keys().chain(length.keys()).next() {
         Some(key) => Err(format!("no check reads `{key}`")),
         None => Ok(rules),
     }
@@ -125,6 +126,14 @@ fn take_table(table: &mut Table, key: &str) -> Result<Table, String> {
         Value::Table(inner) => Ok(inner),
         _ => Err(format!("`{key}` is no table")),
     }
+}
+
+fn layers(table: Table) -> Result<BTreeMap<String, Layers>, String> {
+    let of = |(folder, value): (String, Value)| {
+        let list = value.as_array().ok_or_else(|| format!("layers of {folder}: no list"))?;
+        Ok((folder, list.iter().map(names).collect::<Result<_, _>>()?))
+    };
+    table.into_iter().map(of).collect()
 }
 
 fn lists(table: Table) -> Result<BTreeMap<String, Vec<String>>, String> {
@@ -150,13 +159,13 @@ fn reasons(table: Table) -> Result<Reasons, String> {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "[core]\nlayers = [[\"error\"], [\"index\"]]\n[core.only]\nloom = [\"sync\"]\n[crates]\na = []\n[builds]\n\
+    const GOOD: &str = "[layers]\ncore = [[\"error\"], [\"index\"]]\n[only]\nloom = [\"sync\"]\n[crates]\na = []\n[builds]\n\
                         [unsafe]\n[length]\nmax = 400\n[length.longer]\n[words]\n[licences]\nMIT = \"ours\"\n";
 
     #[test]
     fn reads_the_tables() {
         let rules = parse(GOOD).expect("it is good");
-        assert_eq!(rules.layers, [["error"], ["index"]]);
+        assert_eq!(rules.layers["core"], [["error"], ["index"]]);
         assert_eq!(rules.only["loom"], ["sync"]);
         assert_eq!((rules.max_lines, rules.licences["MIT"].as_str()), (400, "ours"));
     }

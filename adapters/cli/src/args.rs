@@ -4,7 +4,7 @@
 //! Asks from below: names of pools from the registry.
 
 use crate::gpu::{DriverArgs, GpuArgs};
-use crate::pools;
+use crate::pools::{self, SourceKind};
 use crate::tiers::TiersArgs;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -121,25 +121,6 @@ impl ReplayArgs {
     /// Whether JSON, and nothing else, goes to standard output.
     pub fn json_only(&self) -> bool {
         self.json.as_ref().is_some_and(|path| path.as_os_str() == "-")
-    }
-}
-
-/// Where allocators take memory from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SourceKind {
-    /// Address space is reserved, pages of 2 MiB are mapped and moved under it.
-    Growing,
-    /// Fixed device allocations.
-    Segments,
-}
-
-impl SourceKind {
-    /// As on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Growing => "growing",
-            Self::Segments => "segments",
-        }
     }
 }
 

@@ -24,10 +24,12 @@ pub fn run(input: &Path, output: &Path) -> Result<(), Failure> {
     writer.finish().map_err(|error| Failure::writing(output, error))?;
     partial.keep().map_err(cannot)?;
     if left_out > 0 {
-        crate::say(&format!("{name}: {left_out} transfers, segments or marks were left out: CSV has no line for them"));
+        crate::output::say(&format!(
+            "{name}: {left_out} transfers, segments or marks were left out: CSV has no line for them"
+        ));
     }
     if shortened > 0 {
-        crate::say(&format!(
+        crate::output::say(&format!(
             "{name}: {shortened} events lost their address, tier or call site: CSV has no column for them"
         ));
     }

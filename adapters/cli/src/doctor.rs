@@ -7,7 +7,7 @@
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
 use crate::gpu::cuda;
-use crate::report::{bytes, print};
+use crate::output::{bytes, print};
 use crate::system::{self, System};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -12,10 +12,12 @@ mod doctor;
 mod failure;
 mod gpu;
 mod input;
+mod output;
 mod picture;
 mod pools;
 mod replay;
 mod report;
+mod results;
 mod steps;
 mod system;
 mod tiers;
@@ -24,7 +26,6 @@ mod timeline;
 use args::{BenchCommand, Cli, Command, RecordCommand};
 use clap::Parser;
 use failure::Failure;
-use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -38,19 +39,8 @@ fn main() -> ExitCode {
     match done {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(failure) => {
-            say(&failure.to_string());
+            output::say(&failure.to_string());
             ExitCode::from(failure.exit_code())
         }
     }
-}
-
-/// Writes a line to standard error, its control characters (names of files may hold some) escaped. When that cannot be
-/// written either, the exit code is all that is left to say.
-fn say(text: &str) {
-    let mut line = String::from("terrace: ");
-    for c in text.chars() {
-        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
-    }
-    line.push('\n');
-    let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -6,9 +6,9 @@
 
 mod panel;
 
-use crate::args::SourceKind;
 use crate::failure::Failure;
-use crate::replay::Replayed;
+use crate::pools::SourceKind;
+use crate::results::Replayed;
 use plotters::coord::Shift;
 use plotters::prelude::{BitMapBackend, DrawingArea, DrawingBackend, IntoDrawingArea, SVGBackend, WHITE};
 use plotters::style::{FontStyle, register_font};

@@ -3,13 +3,32 @@
 //! Promises upward: one list; an allocator is added by a function and a line.
 //! Asks from below: allocators, simulated sources, a fence that opens some events later.
 
-use crate::args::SourceKind;
+use clap::ValueEnum;
 use std::cell::Cell;
 use std::rc::Rc;
 use terrace::arena::{Coalesce, Settings};
 use terrace::pool::{BlockRecord, BucketArena, SegmentRecord, Steps};
 use terrace::{AllocError, Allocator, Arena, BestFit, Branch, FirstFit, Index, Room, WorstFit, heap_parts};
 use terrace_models::{BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
+
+/// Where allocators take memory from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SourceKind {
+    /// Address space is reserved, pages of 2 MiB are mapped and moved under it.
+    Growing,
+    /// Fixed device allocations.
+    Segments,
+}
+
+impl SourceKind {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Growing => "growing",
+            Self::Segments => "segments",
+        }
+    }
+}
 
 /// What an allocator is made on.
 #[derive(Clone, Debug)]

@@ -12,9 +12,10 @@ use crate::failure::Failure;
 use crate::input;
 use crate::picture;
 use crate::pools::{self, Setup};
-use crate::report::{self, Row};
+use crate::report;
+use crate::results::Replayed;
 use crate::steps::{Chunk, Steps};
-use crate::timeline::{Point, Timeline};
+use crate::timeline::Timeline;
 use indicatif::{ProgressBar, ProgressStyle};
 use quanta::Clock;
 use run::Run;
@@ -28,24 +29,6 @@ const BLOCKS: usize = 1 << 17;
 const BLOCKS_ONCE: usize = 1 << 19;
 /// How much more room is made at a time: at most 3 new beginnings lead from 2^17 to [`LIVE_MAX`].
 const MORE: usize = 4;
-
-/// What came of a trace.
-pub struct Replayed {
-    /// Name of the trace: the file's, without what says its form.
-    pub trace: String,
-    /// What was replayed, after `--min-size`.
-    pub events: u64,
-    /// Highest live requested bytes of the trace.
-    pub peak_live: u64,
-    /// Live memory over time.
-    pub points: Vec<Point>,
-    /// One for each pool.
-    pub rows: Vec<Row>,
-    /// Reserved bytes at each point, one for each pool.
-    pub reserved: Vec<Vec<u64>>,
-    /// Why pools failed, a line for each that did.
-    pub failures: Vec<String>,
-}
 
 /// Replays every trace on every pool, then reports.
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 //! Promises upward: what the system does not say is `None`; nothing here fails.
 //! Asks from below: `/proc`, `/etc/os-release` and the control groups of Linux; the standard library elsewhere.
 
-use crate::report::bytes;
+use crate::output::bytes;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;

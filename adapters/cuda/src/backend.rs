@@ -3,41 +3,21 @@
 //! Promises upward: what the trait says. No lock on any path: a call is the driver's, and what must be done around it.
 //! Asks from below: `regions` and `pages` for memory; streams, events and copies are here.
 
-use crate::codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, of_handle};
-use crate::functions::Batches;
+use crate::batches::batch;
+use crate::codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, of_handle, size};
+use crate::cuda::Cuda;
 use crate::hints;
-use crate::layouts::{CopyAttributes, NO_TIMING};
-use crate::open::{create_stream, destroy_stream, device, stream_name};
+use crate::layouts::NO_TIMING;
+use crate::library::absent;
 use crate::pages;
-use crate::primary::{Primary, handle, number};
-use crate::regions::{self, absent, size};
+use crate::primary::{handle, number};
+use crate::regions;
+use crate::streams::{create_stream, destroy_stream, stream_name};
 use std::ptr::null_mut;
-use std::sync::OnceLock;
 use terrace_device::{
     Advice, Backend, Capabilities, CopyRange, Description, Fault, Kind, Memory, Page, RawEvent, RawStream, Reason,
     Side, meminfo,
 };
-
-/// A CUDA device, and a reference to its primary context.
-///
-/// Everything that was taken from it must be given back before it is dropped: what is left then stays with the context, which
-/// lives until the last library of the process gives it up.
-pub struct Cuda {
-    pub(crate) primary: Primary,
-    /// Our own stream, for the driver's pool and for trials.
-    pub(crate) stream: u64,
-    /// The driver's pool, where the device has [`Capabilities::DRIVER_POOL`].
-    pub(crate) pool: Option<u64>,
-    /// Contexts of other devices by ordinal, from the first use on.
-    pub(crate) peers: Box<[OnceLock<Primary>]>,
-    pub(crate) description: Description,
-}
-
-impl std::fmt::Debug for Cuda {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Cuda").field(&self.description).finish()
-    }
-}
 
 impl Cuda {
     /// What `memory` of a device that shares the host's says: the driver counts the page cache as used, which the system
@@ -50,46 +30,6 @@ impl Cuda {
             _ => told,
         }
     }
-}
-
-impl Cuda {
-    /// Whether another device can use this one's memory.
-    pub(crate) fn is_reached_by(&self, ordinal: u32) -> Result<bool, Fault> {
-        self.peers_reach(ordinal, true)
-    }
-
-    /// Whether this device can use another's memory; or, if `back`, the other way round.
-    fn peers_reach(&self, ordinal: u32, back: bool) -> Result<bool, Fault> {
-        let Ok(peers) = &self.primary.functions.peers else { return Ok(false) };
-        let mut can = 0;
-        self.primary.at_home("cuDeviceGet")?;
-        let (own, other) = (self.primary.device, device(self.primary.functions, ordinal)?);
-        let (from, to) = if back { (other, own) } else { (own, other) };
-        self.primary.call("cuDeviceCanAccessPeer", |_| {
-            // SAFETY: the out parameter lives through the call.
-            unsafe { (peers.cuDeviceCanAccessPeer)(&raw mut can, from, to) }
-        })?;
-        Ok(can != 0)
-    }
-}
-
-/// All copies by one call.
-///
-/// # Safety
-/// As for [`Backend::copy_batch`].
-pub unsafe fn batch(cuda: &Cuda, batches: &Batches, copies: &[CopyRange], stream: RawStream) -> Result<(), Fault> {
-    const CALL: &str = "cuMemcpyBatchAsync";
-    let to: Vec<u64> = copies.iter().map(|copy| copy.to).collect();
-    let from: Vec<u64> = copies.iter().map(|copy| copy.from).collect();
-    let sizes: Vec<usize> = copies.iter().map(|copy| size(CALL, copy.bytes)).collect::<Result<_, _>>()?;
-    let (attributes, first, mut failed) = (CopyAttributes::IN_ORDER, 0, 0);
-    let done = cuda.primary.call(CALL, |_| {
-        let (to, from, sizes, count) = (to.as_ptr(), from.as_ptr(), sizes.as_ptr(), copies.len());
-        let (attributes, failed, stream) = (&raw const attributes, &raw mut failed, handle(stream.0));
-        // SAFETY: the caller's promise for the ranges; three arrays of `count`, one attribute that counts from the first copy on.
-        unsafe { (batches.cuMemcpyBatchAsync)(to, from, sizes, count, attributes, &raw const first, 1, failed, stream) }
-    });
-    done.map_err(of_handle)
 }
 
 /// CUDA's handle for each thread's own default stream.

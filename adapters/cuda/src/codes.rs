@@ -4,10 +4,14 @@
 //! [`Reason::Other`]. No driver is asked: an error can be shown when the driver is gone.
 //! Asks from below: nothing. Numbers and names are those of the header `cuda.h`; the tests compare them with cudarc's.
 
-use crate::functions::Code;
+use std::ffi::c_int;
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use terrace_device::{Fault, Reason};
+
+/// What every function returns: 0, or a code that this module knows or does not. Not an enum: a driver newer
+/// than this text may return anything.
+pub type Code = c_int;
 
 pub const SUCCESS: Code = 0;
 pub const INVALID_VALUE: Code = 1;
@@ -29,6 +33,11 @@ pub fn initialized() {
 /// Whether an ancestor of this process, and not it, initialised the driver.
 fn is_inherited() -> bool {
     ![0, process::id()].contains(&INITIALIZED_IN.load(Relaxed))
+}
+
+/// A size as the driver takes it.
+pub fn size(call: &'static str, bytes: u64) -> Result<usize, Fault> {
+    usize::try_from(bytes).map_err(|_| Fault::of(call, Reason::OutOfMemory))
 }
 
 /// What kind of refusal a code is.

@@ -5,18 +5,15 @@
 //! Asks from below: the library, by exported names. Names end in `_v2` where the exported ones do: the plain ones are what
 //! programs of CUDA 3 call.
 
+use crate::codes::Code;
 use crate::error::OpenError;
 use crate::layouts::{Access, CopyAttributes, Location, PageProperties, PoolProperties};
-use crate::library;
+use crate::library::{self, Missing};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemGenericAllocationHandle, CUmemoryPool, CUstream,
 };
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
-
-/// What every function returns: 0, or a code that [`codes`](crate::codes) knows or does not. Not an enum: a driver newer
-/// than this text may return anything.
-pub type Code = c_int;
 
 /// One function that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +24,6 @@ pub struct Function {
     pub since: &'static str,
     /// Whether no device can be opened without it.
     pub required: bool,
-}
-
-/// A function that the driver does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
-    pub symbol: &'static str,
-    pub since: &'static str,
 }
 
 macro_rules! group {

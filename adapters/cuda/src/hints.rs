@@ -5,11 +5,11 @@
 //! latter; the library exports both.)
 //! Asks from below: the functions; whether a device takes hints at all is asked above.
 
-use crate::backend::Cuda;
-use crate::codes::of_handle;
+use crate::codes::{of_handle, size};
+use crate::cuda::Cuda;
 use crate::layouts::{CPU, Location, advice};
+use crate::library::absent;
 use crate::primary::handle;
-use crate::regions::{absent, size};
 use std::ffi::{c_int, c_uint};
 use terrace_device::{Advice, Fault, RawStream, Side};
 

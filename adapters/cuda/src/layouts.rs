@@ -145,6 +145,11 @@ pub mod attribute {
     pub const MEMORY_POOLS: c_uint = 115;
 }
 
+/// Full access for each of `peers`.
+pub fn accesses(peers: &[u32]) -> impl Iterator<Item = Access> {
+    peers.iter().map(|&peer| Access::full(peer.cast_signed()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

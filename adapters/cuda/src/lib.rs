@@ -5,10 +5,12 @@
 //!          terrace_device::Backend
 //!                    │
 //!   ┌────────────────v───────────────────────────────┐
-//!   │ backend          Cuda: one call, one function  │      probe: tries each thing once, when a device is opened
+//!   │ backend          one call, one function        │      probe: tries each thing once, when a device is opened
 //!   │  regions   memory by kind: device, pool, ..    │ <────── and turns what failed into a note for people
 //!   │  pages     address space, pages, access        │
-//!   │  hints     about managed memory                │
+//!   │  batches   many copies    hints  about managed │
+//!   ├────────────────────────────────────────────────┤
+//!   │ cuda             Cuda: what a device holds     │      streams: made, named, ended
 //!   ├────────────────────────────────────────────────┤
 //!   │ primary          the context, current on       │      codes: what a number means, with no driver asked
 //!   │                  the calling thread; forks     │
@@ -46,7 +48,9 @@
 //! ```
 
 mod backend;
+mod batches;
 mod codes;
+mod cuda;
 mod error;
 mod functions;
 mod hints;
@@ -58,8 +62,9 @@ mod pages;
 mod primary;
 mod probe;
 mod regions;
+mod streams;
 
-pub use backend::Cuda;
+pub use cuda::Cuda;
 pub use error::{OpenError, Version};
 pub use functions::{Function, functions};
 pub use interop::{SharedSlice, SharedSliceMut, SharedStream};

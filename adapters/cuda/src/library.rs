@@ -4,8 +4,8 @@
 //! Asks from below: cudarc's loader, which looks for libcuda under some thirty names and keeps it for good. It panics when
 //! there is none, so it is asked first whether there is.
 
-use crate::functions::Missing;
 use cudarc::driver::sys;
+use terrace_device::{Fault, Reason};
 
 /// Names of cudarc's list that say most: its others are these with numbers.
 const SHOWN: [&str; 3] = if cfg!(windows) {
@@ -15,6 +15,18 @@ const SHOWN: [&str; 3] = if cfg!(windows) {
 } else {
     ["libcuda.so", "libcuda.so.1", "libnvcuda.so"]
 };
+
+/// A function that the driver does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    pub symbol: &'static str,
+    pub since: &'static str,
+}
+
+/// The refusal of a call that the driver does not have.
+pub fn absent(missing: &Missing) -> Fault {
+    Fault::of(missing.symbol, Reason::Missing)
+}
 
 /// Whether there is a library that can be loaded.
 pub fn is_there() -> bool {

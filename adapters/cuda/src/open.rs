@@ -4,17 +4,16 @@
 //! its stream, its pool, its references to contexts; never panics, says nothing, and does nothing in a forked child.
 //! Asks from below: the functions, the primary context; `probe` finds out what the device can do.
 
-use crate::backend::Cuda;
 use crate::codes;
+use crate::cuda::Cuda;
 use crate::error::{OpenError, Version};
 use crate::functions::{self, Functions};
-use crate::layouts::NON_BLOCKING;
-use crate::primary::{Primary, checked, handle, number};
+use crate::primary::{Primary, checked, device};
 use crate::probe;
 use crate::regions;
-use std::ptr::null_mut;
+use crate::streams::{create_stream, destroy_stream};
 use std::sync::OnceLock;
-use terrace_device::{Capabilities, Description, Fault, insist};
+use terrace_device::{Capabilities, Description, insist};
 
 impl Cuda {
     /// Opens a device: keeps its primary context, and finds out what it can do. Takes some hundred milliseconds where
@@ -48,22 +47,6 @@ impl Cuda {
     /// There is no driver, or it does not work.
     pub fn count() -> Result<u32, OpenError> {
         start(functions::loaded()?).map(|(_, found)| found)
-    }
-
-    /// The context of another device, kept from its first use on.
-    pub(crate) fn peer(&self, ordinal: u32) -> Result<&Primary, Fault> {
-        if ordinal == self.description.ordinal {
-            return Ok(&self.primary);
-        }
-        let slot = self.peers.get(ordinal as usize).ok_or(codes::fault("cuDeviceGet", codes::INVALID_DEVICE))?;
-        if let Some(peer) = slot.get() {
-            return Ok(peer);
-        }
-        let functions = self.primary.functions;
-        self.primary.at_home("cuDeviceGet")?;
-        let peer = Primary::retain(functions, device(functions, ordinal)?)?;
-        // Of two threads that come here at once, one gives its reference back.
-        Ok(slot.get_or_init(|| peer))
     }
 }
 
@@ -104,14 +87,6 @@ fn start(functions: &Functions) -> Result<(Version, u32), OpenError> {
     }
 }
 
-/// The driver's handle of a device.
-pub fn device(functions: &Functions, ordinal: u32) -> Result<i32, Fault> {
-    let mut device = 0;
-    // SAFETY: the out parameter lives through the call.
-    let code = unsafe { (functions.core.cuDeviceGet)(&raw mut device, ordinal.cast_signed()) };
-    checked("cuDeviceGet", code).map(|()| device)
-}
-
 /// What is known before anything was tried.
 fn describe(ordinal: u32, version: Version) -> Description {
     Description {
@@ -125,40 +100,4 @@ fn describe(ordinal: u32, version: Version) -> Description {
         capabilities: Capabilities::empty(),
         notes: Vec::new(),
     }
-}
-
-/// A stream that does not wait for the default one.
-pub fn create_stream(primary: &Primary) -> Result<u64, Fault> {
-    let mut stream = null_mut();
-    primary.relaxed("cuStreamCreate", |core| {
-        // SAFETY: the out parameter lives through the call.
-        unsafe { (core.cuStreamCreate)(&raw mut stream, NON_BLOCKING) }
-    })?;
-    Ok(number(stream))
-}
-
-/// Ends a stream. The driver still does what is on it.
-///
-/// # Safety
-/// The stream is live, and no later call names it.
-pub unsafe fn destroy_stream(primary: &Primary, stream: u64) -> Result<(), Fault> {
-    let done = primary.relaxed("cuStreamDestroy_v2", |core| {
-        // SAFETY: the caller's promise.
-        unsafe { (core.cuStreamDestroy_v2)(handle(stream)) }
-    });
-    done.map_err(codes::of_handle)
-}
-
-/// The driver's name for a stream.
-///
-/// # Safety
-/// The stream is live.
-pub unsafe fn stream_name(primary: &Primary, stream: u64) -> Result<u64, Fault> {
-    let names = primary.functions.names.as_ref().map_err(regions::absent)?;
-    let mut name = 0;
-    let done = primary.call("cuStreamGetId", |_| {
-        // SAFETY: the caller's promise; the out parameter lives through the call.
-        unsafe { (names.cuStreamGetId)(handle(stream), &raw mut name) }
-    });
-    done.map(|()| name).map_err(codes::of_handle)
 }

@@ -4,11 +4,11 @@
 //! the driver, mapped and unmapped whole.
 //! Asks from below: the eight functions of [`Pages`](crate::functions::Pages).
 
-use crate::backend::Cuda;
-use crate::codes::of_handle;
+use crate::codes::{of_handle, size};
+use crate::cuda::Cuda;
 use crate::functions::Pages;
-use crate::layouts::{Access, GRANULARITY_MINIMUM, PageProperties};
-use crate::regions::{absent, size};
+use crate::layouts::{self, Access, GRANULARITY_MINIMUM, PageProperties};
+use crate::library::absent;
 use std::iter;
 use terrace_device::{Fault, Page, Reason};
 
@@ -103,11 +103,6 @@ pub unsafe fn map(cuda: &Cuda, address: u64, page: Page) -> Result<(), Fault> {
     done.map_err(of_handle)
 }
 
-/// Full access for each of `peers`.
-pub fn accesses(peers: &[u32]) -> impl Iterator<Item = Access> {
-    peers.iter().map(|&peer| Access::full(peer.cast_signed()))
-}
-
 /// Lets this device and `peers` use a range.
 ///
 /// # Safety
@@ -125,7 +120,7 @@ pub unsafe fn allow(cuda: &Cuda, address: u64, bytes: u64, peers: &[u32]) -> Res
     let done = if peers.is_empty() {
         allow(&[own])
     } else {
-        allow(&iter::once(own).chain(accesses(peers)).collect::<Vec<_>>())
+        allow(&iter::once(own).chain(layouts::accesses(peers)).collect::<Vec<_>>())
     };
     done.map_err(of_handle)
 }

@@ -9,8 +9,8 @@
 //! answer in the thread's own memory. A thread that had none has none again, too: a context that was left behind would be
 //! current on threads that outlive the device, and destroyed.
 
-use crate::codes;
-use crate::functions::{Code, Core, Functions};
+use crate::codes::{self, Code};
+use crate::functions::{Core, Functions};
 use crate::layouts::RELAXED;
 use cudarc::driver::sys::{CUcontext, CUdevice};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
@@ -177,4 +177,12 @@ fn exchange(functions: &Functions, mut mode: u32) -> Option<u32> {
     // SAFETY: the mode lives through the call, which reads and writes it.
     let code = unsafe { (capture.cuThreadExchangeStreamCaptureMode)(&raw mut mode) };
     (code == codes::SUCCESS).then_some(mode)
+}
+
+/// The driver's handle of a device.
+pub fn device(functions: &Functions, ordinal: u32) -> Result<i32, Fault> {
+    let mut device = 0;
+    // SAFETY: the out parameter lives through the call.
+    let code = unsafe { (functions.core.cuDeviceGet)(&raw mut device, ordinal.cast_signed()) };
+    checked("cuDeviceGet", code).map(|()| device)
 }

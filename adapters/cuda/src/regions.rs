@@ -5,24 +5,13 @@
 //! caller does next, on any stream, comes later.
 //! Asks from below: one function for each kind and direction.
 
-use crate::backend::Cuda;
-use crate::codes::of_handle;
-use crate::functions::Missing;
+use crate::codes::{of_handle, size};
+use crate::cuda::Cuda;
 use crate::layouts;
-use crate::pages;
+use crate::library::absent;
 use crate::primary::{handle, number};
 use std::ptr::null_mut;
 use terrace_device::{Fault, Kind, Reason, insist};
-
-/// A size as the driver takes it.
-pub fn size(call: &'static str, bytes: u64) -> Result<usize, Fault> {
-    usize::try_from(bytes).map_err(|_| Fault::of(call, Reason::OutOfMemory))
-}
-
-/// The refusal of a call that the driver does not have.
-pub fn absent(missing: &Missing) -> Fault {
-    Fault::of(missing.symbol, Reason::Missing)
-}
 
 /// A region of a kind.
 pub fn take(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<u64, Fault> {
@@ -167,7 +156,7 @@ pub fn create_pool(cuda: &Cuda) -> Result<u64, Fault> {
 /// Lets `peers` use whatever comes from a pool: to enable a peer's access does not open it, as it opens other memory.
 pub fn open_pool(cuda: &Cuda, pool: u64, peers: &[u32]) -> Result<(), Fault> {
     let pools = cuda.primary.functions.pools.as_ref().map_err(absent)?;
-    let accesses: Vec<_> = pages::accesses(peers).collect();
+    let accesses: Vec<_> = layouts::accesses(peers).collect();
     cuda.primary.relaxed("cuMemPoolSetAccess", |_| {
         // SAFETY: the pool is ours; the accesses live through the call.
         unsafe { (pools.cuMemPoolSetAccess)(handle(pool), accesses.as_ptr(), accesses.len()) }

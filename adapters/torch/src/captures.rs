@@ -7,12 +7,16 @@
 //! A filter may look at the stream (graphs) or at the thread (regions), so it is asked at each allocation, under the lock
 //! under which the allocation is made too: what another thread allocates on the same stream goes where its own answer says.
 
-use crate::PoolId;
 use crate::filter::Filter;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use terrace_device::{Capture, Device, DeviceError, GraphPool, Stream};
+
+/// PyTorch's name for a pool: `std::pair<unsigned long long, unsigned long long>`, passed by value.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolId(pub u64, pub u64);
 
 /// The pools of one device.
 #[derive(Default)]

@@ -8,8 +8,7 @@
 //! that nothing may be handed from one use of it to the next in order. Its blocks belong to a stream of our own on which
 //! nothing is done, and count as used on the legacy stream, whose event waits for the default streams of all threads.
 
-use crate::PoolId;
-use crate::captures::Captures;
+use crate::captures::{Captures, PoolId};
 use crate::failure::{Failure, Kind};
 use crate::filter::Filter;
 use std::collections::HashMap;

@@ -4,7 +4,7 @@
 //! called by any thread at any time.
 //! Asks from below: `process`, which gives failures as values.
 
-use crate::PoolId;
+use crate::captures::PoolId;
 use crate::failure::{self, Failure, Kind};
 use crate::filter::{Filter, StdFunction};
 use crate::{process, throw};

@@ -44,11 +44,7 @@ mod snapshot;
 mod table;
 mod throw;
 
+pub use captures::PoolId;
 pub use filter::StdFunction;
 pub use hooks::*;
 pub use inspect::*;
-
-/// PyTorch's name for a pool: `std::pair<unsigned long long, unsigned long long>`, passed by value.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PoolId(pub u64, pub u64);

@@ -3,7 +3,7 @@
 //! Promises upward: a device is opened at its first use, once; every failure is told and leaves things as they were.
 //! Asks from below: [`Card`], the table, the environment.
 
-use crate::PoolId;
+use crate::captures::PoolId;
 use crate::card::Card;
 use crate::failure::{Failure, Kind};
 use crate::filter::Filter;

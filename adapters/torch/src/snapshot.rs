@@ -6,7 +6,7 @@
 //! A segment here is a run of live blocks of one stream and pool that touch: what the pool takes from the driver lies
 //! elsewhere, is shared by streams, and is told as numbers under `terrace`. There are no traces and no frames.
 
-use crate::PoolId;
+use crate::captures::PoolId;
 use crate::card::Card;
 use crate::table::{self, Live};
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ fn device(card: &Card) -> Value {
 #[cfg(test)]
 mod tests {
     use super::{Seen, segment, touch};
-    use crate::PoolId;
+    use crate::captures::PoolId;
 
     fn seen(address: u64, bytes: u64, stream: u64) -> Seen {
         Seen { device: 0, address, bytes, asked: bytes - 1, stream, pool: None }

@@ -3,7 +3,7 @@
 //! Promises upward: an address is taken out once; threads that free different blocks rarely meet.
 //! Asks from below: nothing.
 
-use crate::PoolId;
+use crate::captures::PoolId;
 use crate::card::Card;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,38 +1,54 @@
-//! `check::arrows`: the core's modules name only lower layers, and few of them name what lies outside.
+//! `check::arrows`: a library's modules name only lower layers, and few of the core's name what lies outside.
 //!
 //! Promises upward: every arrow that points up or closes a circle, with file and line.
-//! Asks from below: `[core]` in `docs/rules.toml`.
+//! Asks from below: `[layers]` and `[only]` in `docs/rules.toml`.
 
 use super::{paths, verdict};
-use crate::rules::Rules;
+use crate::rules::{Layers, Rules};
 use crate::sources::{self, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where the core lies.
-const CORE: &str = "core/src/";
+/// The only library for which paths from outside have their modules.
+const CORE: &str = "core";
 
 /// The check.
 pub fn check(rules: &Rules, files: &[Source]) -> Result<(), String> {
-    let core: Vec<(&str, &Source)> = files
+    verdict(rules.layers.iter().flat_map(|(folder, layers)| findings(folder, layers, rules, files)).collect())
+}
+
+/// What one library breaks.
+fn findings(folder: &str, layers: &Layers, rules: &Rules, files: &[Source]) -> Vec<String> {
+    let base = format!("{folder}/src/");
+    let own: Vec<(&str, &Source)> = files
         .iter()
         .filter(|file| file.is_rust())
-        .filter_map(|file| Some((file.path.strip_prefix(CORE)?, file)))
+        .filter_map(|file| Some((file.path.strip_prefix(&base)?, file)))
         .collect();
-    let root = core.iter().find(|(path, _)| *path == "lib.rs").map_or("", |(_, file)| file.text.as_str());
-    let mut arrows =
-        Arrows { rules, names: exports(&sources::code_of(root)), same: BTreeMap::new(), findings: Vec::new() };
-    for (path, file) in &core {
+    let root = own.iter().find(|(path, _)| is_root(path)).map_or("", |(_, file)| file.text.as_str());
+    let mut arrows = Arrows {
+        base: &base,
+        layers,
+        only: (folder == CORE).then_some(&rules.only),
+        names: exports(&sources::code_of(root)),
+        same: BTreeMap::new(),
+        findings: Vec::new(),
+    };
+    for (path, file) in &own {
         if let Some(module) = module_of(path) {
             arrows.file(module, path, file);
         }
     }
-    arrows.table(core.iter().filter_map(|(path, _)| module_of(path)).collect());
+    arrows.table(own.iter().filter_map(|(path, _)| module_of(path)).collect());
     arrows.circles();
-    verdict(arrows.findings)
+    arrows.findings
 }
 
 struct Arrows<'a> {
-    rules: &'a Rules,
+    /// Where the library's sources lie.
+    base: &'a str,
+    layers: &'a Layers,
+    /// Paths from outside, where they have their modules.
+    only: Option<&'a BTreeMap<String, Vec<String>>>,
     /// What the root exports again: name -> module.
     names: BTreeMap<String, String>,
     /// Arrows within a layer.
@@ -51,7 +67,7 @@ impl Arrows<'_> {
                 self.arrow(module, &target, &format!("{}:{line}", file.path));
             }
         }
-        for (outside, allowed) in &self.rules.only {
+        for (outside, allowed) in self.only.into_iter().flatten() {
             if !allowed.iter().any(|one| one == module) {
                 let places = code.match_indices(outside.as_str()).filter(|(at, _)| is_whole(code, *at, outside.len()));
                 self.findings.extend(places.map(|(at, _)| {
@@ -76,18 +92,22 @@ impl Arrows<'_> {
     }
 
     fn layer(&self, module: &str) -> Option<usize> {
-        self.rules.layers.iter().position(|layer| layer.iter().any(|one| one == module))
+        self.layers.iter().position(|layer| layer.iter().any(|one| one == module))
     }
 
     /// The table names each module, and no other.
     fn table(&mut self, modules: BTreeSet<&str>) {
         for module in &modules {
             if self.layer(module).is_none() {
-                self.findings.push(format!("{CORE}{module}: the module is in no layer of {}", crate::rules::PATH));
+                self.findings.push(format!(
+                    "{}{module}: the module is in no layer of {}",
+                    self.base,
+                    crate::rules::PATH
+                ));
             }
         }
-        for module in self.rules.layers.iter().flatten().filter(|module| !modules.contains(module.as_str())) {
-            self.findings.push(format!("{}: there is no module `{module}`", crate::rules::PATH));
+        for module in self.layers.iter().flatten().filter(|module| !modules.contains(module.as_str())) {
+            self.findings.push(format!("{}: there is no module `{module}` in {}", crate::rules::PATH, self.base));
         }
     }
 
@@ -98,7 +118,8 @@ impl Arrows<'_> {
             let mut open: Vec<&String> = self.same[&start].iter().collect();
             while let Some(module) = open.pop() {
                 if *module == start {
-                    self.findings.push(format!("`{start}` leads back to itself through modules of its layer"));
+                    self.findings
+                        .push(format!("{}{start} leads back to itself through modules of its layer", self.base));
                     break;
                 }
                 if seen.insert(module) {
@@ -113,7 +134,12 @@ impl Arrows<'_> {
 fn module_of(path: &str) -> Option<&str> {
     let file = path.rsplit('/').next()?.trim_end_matches(".rs");
     let first = path.split('/').next()?.trim_end_matches(".rs");
-    (first != "lib" && file != "tests" && !file.ends_with("_tests")).then_some(first)
+    (!is_root(path) && file != "tests" && !file.ends_with("_tests")).then_some(first)
+}
+
+/// The file that a library or a command begins with.
+fn is_root(path: &str) -> bool {
+    matches!(path, "lib.rs" | "main.rs")
 }
 
 fn is_whole(code: &str, at: usize, length: usize) -> bool {
@@ -146,7 +172,7 @@ mod tests {
         let only = BTreeMap::from([("loom::".to_string(), vec!["sync".to_string()])]);
         let layers = [vec!["error", "sync"], vec!["index"], vec!["range"]];
         let layers = layers.iter().map(|layer| layer.iter().map(|name| name.to_string()).collect()).collect();
-        let rules = Rules { layers, only, ..Rules::default() };
+        let rules = Rules { layers: BTreeMap::from([("core".to_string(), layers)]), only, ..Rules::default() };
         let mut all =
             vec![("lib.rs", "pub use error::{AllocError, Cause};"), ("error.rs", ""), ("sync.rs", "use loom::x;")];
         all.extend([("index.rs", "use crate::error::Cause;"), ("range.rs", "use crate::index;")]);

@@ -7,7 +7,7 @@ use super::GpuArgs;
 use super::measure::{Report, Row};
 use super::transfers::{Copies, ROUNDS};
 use crate::failure::Failure;
-use crate::report::{bytes, file, print, thousands};
+use crate::output::{bytes, file, print, thousands};
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use std::fmt::Write;
 use std::path::Path;

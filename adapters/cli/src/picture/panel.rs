@@ -4,9 +4,9 @@
 //! Asks from below: points in order of time, at least one.
 
 use super::FONT;
-use crate::args::SourceKind;
-use crate::replay::Replayed;
-use crate::report::{Row, bytes, thousands, unit};
+use crate::output::{bytes, thousands, unit};
+use crate::pools::SourceKind;
+use crate::results::{Replayed, Row};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

@@ -5,10 +5,11 @@
 //! Asks from below: an allocator; chunks in order.
 
 use super::ticks::Ticks;
-use crate::args::SourceKind;
 use crate::failure::Failure;
+use crate::output::thousands;
+use crate::pools::SourceKind;
 use crate::pools::{Entry, Setup};
-use crate::report::{Row, Times, thousands};
+use crate::results::{Row, Times};
 use crate::steps::{Action, Chunk, Step};
 use quanta::Clock;
 use std::cell::Cell;

@@ -5,7 +5,7 @@
 
 use super::{Report, TiersArgs};
 use crate::failure::Failure;
-use crate::report::{bytes, print};
+use crate::output::{bytes, print};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 use std::path::Path;

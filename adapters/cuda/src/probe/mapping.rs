@@ -5,7 +5,7 @@
 //!
 //! Each step is a function that undoes its own after the next ones ran.
 
-use crate::backend::Cuda;
+use crate::cuda::Cuda;
 use crate::pages;
 use crate::regions::settle;
 use terrace_device::{Backend, Fault, Page, RawStream, insist};

@@ -10,14 +10,15 @@
 
 mod mapping;
 
-use crate::backend::{Cuda, batch};
+use crate::batches::batch;
+use crate::cuda::Cuda;
 use crate::error::OpenError;
-use crate::functions::Missing;
 use crate::layouts::attribute;
-use crate::open::stream_name;
+use crate::library::Missing;
 use crate::pages;
 use crate::primary::number;
 use crate::regions::{create_pool, destroy_pool, give_back, open_pool, register, take, trim, unregister};
+use crate::streams::stream_name;
 use std::fmt;
 use terrace_device::{Backend, Capabilities, CopyRange, Fault, Kind, RawStream, insist, meminfo};
 
