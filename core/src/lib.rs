@@ -71,6 +71,7 @@ pub mod range;
 pub mod residence;
 pub mod ring;
 pub mod source;
+pub mod spelling;
 pub mod stats;
 pub mod sync;
 

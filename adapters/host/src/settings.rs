@@ -18,6 +18,7 @@
 use crate::{class, os};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use terrace_core::spelling::nearest;
 
 /// One setting with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,8 +198,10 @@ pub fn read_environment() {
         return;
     }
     os::each_variable(|name| {
-        let near = |(known, _): &&(&str, &str)| (1..=2).contains(&distance(known.as_bytes(), name));
-        if let (true, Some((known, _))) = (name.starts_with(b"TERRACE_"), NAMES.iter().find(near)) {
+        if !name.starts_with(b"TERRACE_") {
+            return;
+        }
+        if let Some(known) = nearest(name, NAMES.iter().map(|(known, _)| *known)) {
             let name = core::str::from_utf8(name).unwrap_or("a variable");
             crate::report::line(format_args!("{name} is no setting; {known} is"));
         }
@@ -214,25 +217,6 @@ pub fn read_environment() {
             crate::report::line(format_args!("{name}={text}: {bad}"));
         }
     }
-}
-
-/// Letters to insert, remove or replace until one name is another; more than 2 where one is longer than 31.
-fn distance(from: &[u8], to: &[u8]) -> usize {
-    const MOST: usize = 32;
-    if from.len() >= MOST || to.len() >= MOST {
-        return MOST;
-    }
-    // The distances of what is read of `from` to each beginning of `to` (Wagner and Fischer, 1974).
-    let mut row: [usize; MOST] = core::array::from_fn(|at| at);
-    for (read, letter) in from.iter().enumerate() {
-        let mut diagonal = core::mem::replace(&mut row[0], read + 1);
-        for (at, other) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != other);
-            diagonal = row[at + 1];
-            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
 }
 
 pub(crate) fn purge_delay() -> Option<u64> {

@@ -15,9 +15,9 @@
 //! | `granule` * | `TERRACE_GRANULE` | 64; at least 256 on a device |
 //! | `small_threshold` * | `TERRACE_SMALL_THRESHOLD` | 16KiB |
 //! | `segment` * | `TERRACE_SEGMENT` | 16MiB |
-//! | `pooled_per_bucket` * | `TERRACE_POOLED_PER_BUCKET` | 8 |
+//! | `pooled_per_bucket` * | `TERRACE_POOLED_PER_BUCKET` | 8; on a device 64, within the 64KiB that each stream keeps |
 //! | `device_fraction` | `TERRACE_DEVICE_FRACTION` | 0.9 |
-//! | `min_free` | `TERRACE_MIN_FREE` | 512MiB, at most an eighth of the device |
+//! | `min_free` | `TERRACE_MIN_FREE` | 512MiB, at most an eighth of the device; where `capacity` is set, on devices that share the host's memory only |
 //! | `zero_fresh` * | `TERRACE_ZERO_FRESH` | off |
 //! | `pressure` | `TERRACE_PRESSURE` | 0.6,0.8,0.95 |
 //! | `strategy` * | `TERRACE_STRATEGY` | best |
@@ -164,9 +164,10 @@ impl Config {
         Builder::from(Values::default())
     }
 
-    /// Starts from values for serving a model: many sizes come back, so more is kept for them.
+    /// Starts from values for serving a model: many sizes come back, so more of each is kept than where nothing is said, on a
+    /// device too.
     pub fn inference() -> Builder {
-        Self::builder().pooled_per_bucket(32)
+        Self::builder().pooled_per_bucket(128)
     }
 
     /// Starts from values for a small or shared device: little is kept, segments are small.
@@ -176,7 +177,7 @@ impl Config {
 
     /// Starts from values for training: steps repeat, segments are large.
     pub fn training() -> Builder {
-        Self::builder().pooled_per_bucket(16).segment(64 * MIB)
+        Self::builder().pooled_per_bucket(64).segment(64 * MIB)
     }
 
     /// Starts from what a device has when nothing is said: `Options::default()`, as values.

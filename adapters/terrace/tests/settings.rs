@@ -73,12 +73,13 @@ fn presets_keep_and_take_what_they_say() {
     let kept = |preset: Builder| {
         let device = device(preset);
         let stream = device.stream().expect("a stream");
-        drop([(); 40].map(|()| device.allocate(&stream, 256).expect("a block")));
+        drop([(); 200].map(|()| device.allocate(&stream, 256).expect("a block")));
         (device.stats().pool.pooled / 256, device.stats().pool.capacity / MIB)
     };
-    assert_eq!(kept(Config::inference()), (32, 896));
+    assert_eq!(kept(Config::device()), (64, 896));
+    assert_eq!(kept(Config::inference()), (128, 896));
     assert_eq!(kept(Config::constrained()), (2, 512));
-    assert_eq!(kept(Config::training()), (16, 896));
+    assert_eq!(kept(Config::training()), (64, 896));
 }
 
 #[test]
@@ -166,6 +167,9 @@ fn the_first_device_reads_the_variables() {
     };
     let [said, told] = run(&[("TERRACE_CAPACITY", "64MiB"), ("TERRACE_POOLED_PER_BUCKET", "3")]);
     assert!(said.contains("capacity 67108864, kept 768") && !told.contains("terrace"), "{said}{told}");
+    let [said, told] = run(&[("TERRACE_CAPCITY", "64MiB")]);
+    assert!(!said.contains("capacity 67108864"), "{said}");
+    assert_eq!(told, "terrace: TERRACE_CAPCITY is no setting; TERRACE_CAPACITY is\n", "once, of two devices");
     // By another rule of the device's than of the configuration's.
     for (name, value) in [("TERRACE_STRATEGY", "Best"), ("TERRACE_SMALL_THRESHOLD", "1GiB")] {
         let [said, told] = run(&[("TERRACE_CAPACITY", "64MiB"), (name, value)]);

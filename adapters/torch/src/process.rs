@@ -9,6 +9,7 @@ use crate::failure::{Failure, Kind};
 use crate::filter::Filter;
 use crate::settings;
 use crate::table::{self, Live};
+use std::io::Write;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use terrace_device::Options;
 use terrace_guard::Process;
@@ -27,7 +28,12 @@ static HOME: OnceLock<Process> = OnceLock::new();
 
 /// What the environment asks for.
 pub fn options() -> Result<Options, Failure> {
-    let read = OPTIONS.get_or_init(|| settings::options(|name| std::env::var(name).ok()));
+    let read = OPTIONS.get_or_init(|| {
+        let misspelt = std::env::vars_os().filter_map(|(name, _)| settings::misspelt(name.to_str()?));
+        // A process without that stream cannot be told.
+        misspelt.for_each(|sentence| _ = writeln!(std::io::stderr(), "{sentence}"));
+        settings::options(|name| std::env::var(name).ok())
+    });
     read.clone().map_err(|message| Failure::new(Kind::Request, message))
 }
 

@@ -3,6 +3,7 @@
 //! Promises upward: options that were asked for, or a sentence that names the variable, what it says and what it may say.
 //! Asks from below: a lookup, so that tests need no environment.
 
+use terrace_core::spelling;
 use terrace_device::{Options, Origin};
 
 /// The most bytes to take from a device: a number with `K`, `M`, `G` or `T` (powers of 1024) or without.
@@ -19,6 +20,12 @@ const ORIGINS: [(&str, Origin); 5] = [
     ("driver-pool", Origin::DriverPool),
     ("managed", Origin::Managed),
 ];
+
+/// What to tell of a variable that has none of these names, but nearly.
+pub fn misspelt(name: &str) -> Option<String> {
+    let known = spelling::nearest(name.as_bytes(), [CAPACITY, FRACTION, ORIGIN])?;
+    Some(format!("terrace: {name} is no setting; {known} is"))
+}
 
 /// The options that the environment asks for.
 pub fn options(lookup: impl Fn(&str) -> Option<String>) -> Result<Options, String> {
@@ -102,5 +109,12 @@ mod tests {
         }
         assert!(with(ORIGIN, "cloud").is_err_and(|message| message.contains("driver-pool")));
         assert_eq!(with(ORIGIN, "Segments").map(|options| options.origin), Ok(Origin::Segments));
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_a_setting_s_is_told() {
+        let told = misspelt("TERRACE_TORCH_FRACTON");
+        assert_eq!(told.as_deref(), Some("terrace: TERRACE_TORCH_FRACTON is no setting; TERRACE_TORCH_FRACTION is"));
+        assert_eq!([FRACTION, "TERRACE_CAPACITY", "PATH"].map(misspelt), [None, None, None]);
     }
 }

@@ -1,14 +1,33 @@
 //! Collects settings, from code or from `TERRACE_*` variables, to be checked once.
 //!
-//! Promises upward: later calls win; nothing is judged before [`Builder::build`] but the form of variables.
+//! Promises upward: later calls win; nothing is judged before [`Builder::build`] but the form of variables; a variable of the
+//! process that is probably misspelt is told once, on the standard error stream.
 //! Asks from below: values from texts.
 
 use super::value::{parse_bytes, parse_shares, parse_strategy, parse_switch};
 use super::{Config, ConfigError, Strategy, Values};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::sync::Once;
+use terrace_core::spelling;
 
 /// Every variable begins so.
 const PREFIX: &str = "TERRACE_";
+
+/// The variables.
+const NAMES: [&str; 11] = [
+    "TERRACE_CAPACITY",
+    "TERRACE_DEVICE_FRACTION",
+    "TERRACE_FALLBACK",
+    "TERRACE_GRANULE",
+    "TERRACE_MIN_FREE",
+    "TERRACE_POOLED_PER_BUCKET",
+    "TERRACE_PRESSURE",
+    "TERRACE_SEGMENT",
+    "TERRACE_SMALL_THRESHOLD",
+    "TERRACE_STRATEGY",
+    "TERRACE_ZERO_FRESH",
+];
 
 /// Collects values. Start with [`Config::builder`] or a preset; the settings are described at [`Values`].
 #[derive(Clone, Debug, PartialEq)]
@@ -90,8 +109,15 @@ impl Builder {
     /// Takes what the process's `TERRACE_*` variables say over what was set.
     ///
     /// # Errors
-    /// A variable whose value has not the form of its setting. Variables of other names are left alone.
+    /// A variable whose value has not the form of its setting. Variables of other names are left alone; one whose name differs
+    /// from a setting's by a letter or two is told on the standard error stream, once in a process.
     pub fn environment(self) -> Result<Self, ConfigError> {
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| {
+            let misspelt = std::env::vars_os().filter_map(|(name, _)| misspelt(&name));
+            // A process without that stream cannot be told.
+            misspelt.for_each(|sentence| _ = writeln!(io::stderr(), "terrace: {sentence}"));
+        });
         self.variables(std::env::vars_os())
     }
 
@@ -148,5 +174,33 @@ impl Builder {
     /// The first setting that is out of bounds. See [`Values::check`].
     pub fn build(self) -> Result<Config, ConfigError> {
         self.0.check()
+    }
+}
+
+/// What is told of a variable that has no setting's name, but nearly.
+fn misspelt(name: &OsStr) -> Option<String> {
+    let name = name.to_str().filter(|name| name.starts_with(PREFIX))?;
+    Some(format!("{name} is no setting; {} is", spelling::nearest(name.as_bytes(), NAMES)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, NAMES, misspelt};
+
+    #[test]
+    fn each_name_is_a_setting_that_refuses_nonsense() {
+        for name in NAMES {
+            let read = Config::builder().variables([(name.into(), "nonsense".into())]);
+            assert!(read.is_err_and(|error| error.to_string().contains(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_a_setting_s_is_told() {
+        let told = misspelt("TERRACE_STRATGY".as_ref());
+        assert_eq!(told.as_deref(), Some("TERRACE_STRATGY is no setting; TERRACE_STRATEGY is"));
+        for other in ["TERRACE_STRATEGY", "TERRACE_LIMIT", "TERRACE_TORCH_CAPACITY", "STRATGY"] {
+            assert_eq!(misspelt(other.as_ref()), None);
+        }
     }
 }
