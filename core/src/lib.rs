@@ -83,6 +83,8 @@ pub use error::{AllocError, Cause, FreeError, Violation};
 pub use exchange::Exchange;
 pub use fence::{Fence, FenceState, NoFence};
 pub use inbox::Inbox;
+#[cfg(feature = "bytemuck")]
+pub use index::SlotBytes;
 pub use index::{AnyFit, BestFit, Branch, FirstFit, Fit, GoodFit, Index, LendError, Lent, Slot, Slots, WorstFit};
 pub use range::{Extent, Range, RegionId, Scope, Use};
 pub use source::{Fixed, Region, Source, SourceError, Usage};

@@ -5,13 +5,13 @@
 
 use std::marker::PhantomData;
 use terrace_core::arena::{Parts, Store, Waiting};
-use terrace_core::{Bin, Block, Branch, Entry, Index, Segment, Slot};
+use terrace_core::{Bin, Block, Branch, Entry, Index, Segment, SlotBytes};
 
 /// Boxes for everything.
 pub struct HeapStore<I>(PhantomData<I>);
 
 impl<I: Index> Store for HeapStore<I> {
-    type Slots = Box<[Slot]>;
+    type Slots = SlotBytes<Box<[u8]>>;
     type Index = I;
     type Bins = Box<[Bin]>;
     type Entries = Box<[Entry<Block>]>;
@@ -53,11 +53,15 @@ impl Default for Room {
 /// ```
 pub fn heap_parts<I: Index>(room: Room, index: impl Fn(Box<[Branch]>) -> I) -> Parts<HeapStore<I>> {
     Parts {
-        slots: [(); 2].map(|()| bytemuck::zeroed_slice_box(room.slots)),
+        slots: [(); 2].map(|()| slots(room.slots)),
         index: [(); 2].map(|()| index(bytemuck::zeroed_slice_box(room.slots))),
         bins: vec![Bin::EMPTY; room.bins].into(),
         entries: vec![Entry::EMPTY; room.entries].into(),
         segments: bytemuck::zeroed_slice_box(room.segments),
         waiting: [(); 2].map(|()| bytemuck::zeroed_slice_box(room.slots)),
     }
+}
+
+fn slots(count: usize) -> SlotBytes<Box<[u8]>> {
+    SlotBytes::new(bytemuck::zeroed_slice_box(SlotBytes::<Box<[u8]>>::bytes(count)))
 }

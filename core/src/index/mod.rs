@@ -29,6 +29,8 @@ pub use any::{AnyFit, Fit};
 pub use first::FirstFit;
 pub use good::GoodFit;
 pub use lent::{LendError, Lent};
+#[cfg(feature = "bytemuck")]
+pub use slot::SlotBytes;
 pub use slot::{MAX_SLOTS, NONE, Slot, Slots, State};
 pub use sorted::{BestFit, WorstFit};
 pub use trie::Branch;

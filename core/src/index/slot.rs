@@ -12,6 +12,8 @@
 //! post     s4 .......end.gap...s7 ... s2 .....end.gap.........  next post, or the region's end
 //! ```
 
+#[cfg(feature = "bytemuck")]
+use core::ops::Deref;
 use core::ops::DerefMut;
 
 /// "No slot". Real slots are below [`MAX_SLOTS`].
@@ -151,5 +153,54 @@ impl<T: DerefMut<Target = [Slot]>> Slots for T {
     #[inline]
     fn slot_mut(&mut self, i: u32) -> &mut Slot {
         &mut self[i as usize]
+    }
+}
+
+/// Slots in bytes that are zero: a mapping, or a `Box<[u8]>` that the system clears page by page when it is touched. (The standard
+/// library writes the zeros of a box of slots itself, because of their alignment, so all of it is resident at once.)
+///
+/// The bytes must not move while the slots are in use.
+///
+/// # Example
+/// ```
+/// use terrace_core::{GoodFit, Range, SlotBytes};
+/// let slots = SlotBytes::new(vec![0u8; SlotBytes::<Vec<u8>>::bytes(1000)]);
+/// assert_eq!(slots.len(), 1000);
+/// assert!(Range::new(slots, 64, GoodFit::new()).is_ok());
+/// ```
+#[cfg(feature = "bytemuck")]
+#[derive(Debug)]
+pub struct SlotBytes<B>(B);
+
+#[cfg(feature = "bytemuck")]
+impl<B: DerefMut<Target = [u8]>> SlotBytes<B> {
+    /// Bytes that hold exactly so many slots, whatever their alignment.
+    #[must_use]
+    pub const fn bytes(slots: usize) -> usize {
+        slots.saturating_add(1).saturating_mul(size_of::<Slot>()) - 1
+    }
+
+    /// As many slots as the bytes hold.
+    #[must_use]
+    pub fn new(zeros: B) -> Self {
+        Self(zeros)
+    }
+}
+
+#[cfg(feature = "bytemuck")]
+impl<B: DerefMut<Target = [u8]>> Deref for SlotBytes<B> {
+    type Target = [Slot];
+
+    #[inline]
+    fn deref(&self) -> &[Slot] {
+        bytemuck::pod_align_to(&self.0).1
+    }
+}
+
+#[cfg(feature = "bytemuck")]
+impl<B: DerefMut<Target = [u8]>> DerefMut for SlotBytes<B> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Slot] {
+        bytemuck::pod_align_to_mut(&mut self.0).1
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_core::arena::{Coalesce, Parts, PlainArena, Settings, Store, Waiting};
 use terrace_core::{
-    AllocError, Allocator, Arena, Bin, Block, Cause, Entry, GoodFit, NoFence, Owner, Request, Segment, Slot,
+    AllocError, Allocator, Arena, Bin, Block, Cause, Entry, GoodFit, NoFence, Owner, Request, Segment, SlotBytes,
 };
 use terrace_guard::Process;
 
@@ -64,36 +64,18 @@ unsafe impl Send for Shared {}
 // SAFETY: as above; the arena is under a lock.
 unsafe impl Sync for Shared {}
 
-/// What the arena writes down: a mapping of its own, zeros, of which only what is used takes memory. (Aligned as slots are, memory
-/// from the global allocator would be filled with zeros, and so be there at once.)
-struct Slots(MmapMut);
-
-impl Slots {
-    fn new(count: u64) -> std::io::Result<Self> {
-        // Slots have 30 bits for sure.
-        Ok(Self(MmapMut::map_anon(count.min(1 << 30) as usize * size_of::<Slot>())?))
-    }
-}
-
-impl Deref for Slots {
-    type Target = [Slot];
-
-    fn deref(&self) -> &[Slot] {
-        bytemuck::cast_slice(&self.0)
-    }
-}
-
-impl DerefMut for Slots {
-    fn deref_mut(&mut self) -> &mut [Slot] {
-        bytemuck::cast_slice_mut(&mut self.0)
-    }
+/// Slots in a mapping of their own, of which only what is used takes memory.
+fn slots(count: u64) -> std::io::Result<SlotBytes<MmapMut>> {
+    // Slots have 30 bits for sure.
+    let bytes = SlotBytes::<MmapMut>::bytes(count.min(1 << 30) as usize);
+    Ok(SlotBytes::new(MmapMut::map_anon(bytes)?))
 }
 
 /// Where the arena's records are.
 struct Records;
 
 impl Store for Records {
-    type Slots = Slots;
+    type Slots = SlotBytes<MmapMut>;
     type Index = GoodFit;
     type Bins = Box<[Bin]>;
     type Entries = &'static mut [Entry<Block>];
@@ -148,7 +130,7 @@ impl Frames {
             ..Settings::growing()
         };
         let parts = Parts::<Records> {
-            slots: [Slots::new(slots[0])?, Slots::new(slots[1])?],
+            slots: [self::slots(slots[0])?, self::slots(slots[1])?],
             index: [GoodFit::new(), GoodFit::new()],
             bins: Box::new([Bin::EMPTY; 4]),
             entries: &mut [],
