@@ -1,6 +1,7 @@
 //! One wrong answer of the driver, to any call: memory still goes to those only who come after its last user.
 
 use super::{open, small};
+use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_device::{Device, DeviceBlock, Options, Stream};
 use terrace_tests::Random;
 use terrace_tests::simcuda::Simulator;
@@ -110,5 +111,42 @@ fn a_living_stream_s_event_is_asked_for_again() {
     session.fail("cuEventRecord", 1, INVALID_HANDLE);
     in_turns(&device, &[streams[1].clone(), streams[0].clone()], 7);
     assert_eq!(session.calls(Some("cuCtxSynchronize")), 0);
+    assert_eq!(session.violations(), [""; 0]);
+}
+
+/// The last event of a stream that is closed was refused while an older one was pending, which does not cover its end: the next
+/// stream comes after all of it.
+#[test]
+fn a_stream_that_is_closed_without_its_last_event_is_waited_for() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let first = device.stream().expect("a stream");
+    session.hold();
+    let mut pinned = device.allocate_pinned(&first, 1 << 20, 4096).expect("pinned memory");
+    pinned.fill(0, 1 << 20, 1).expect("queued");
+    drop(pinned);
+    let mut block = device.allocate(&first, 10 << 20).expect("a block");
+    block.fill(0, 10 << 20, 2).expect("queued");
+    let address = block.address();
+    drop(block);
+    session.fail("cuEventRecord", 1, INVALID_HANDLE);
+    drop(first);
+    let before = session.calls(Some("cuCtxSynchronize"));
+    let opened = AtomicBool::new(false);
+    let second = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while session.calls(Some("cuCtxSynchronize")) == before && !opened.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            session.release();
+        });
+        let second = device.stream().expect("another");
+        let mut block = device.allocate(&second, 10 << 20).expect("the same memory");
+        assert_eq!(block.address(), address);
+        block.fill(0, 10 << 20, 3).expect("queued");
+        opened.store(true, Ordering::Relaxed);
+        second
+    });
+    second.synchronize().expect("done");
     assert_eq!(session.violations(), [""; 0]);
 }

@@ -301,8 +301,7 @@ impl<B: Backend> Fences<B> {
                 lines.by_owner.remove(&owner);
             }
         }
-        if lines.bridge.is_some_and(|(owner, ticket)| lines.by_owner.get(&owner).is_none_or(|line| line.done >= ticket))
-        {
+        if lines.bridge.is_some_and(|(owner, ticket)| lines.is_done(owner, ticket)) {
             lines.bridge = None;
         }
         let mut left = lines.by_owner.iter();
@@ -317,10 +316,7 @@ impl<B: Backend> Fences<B> {
     }
 
     fn state(&self, lines: &Lines, owner: Owner, ticket: u64) -> FenceState {
-        match lines.by_owner.get(&owner.0) {
-            Some(line) if line.done < ticket => FenceState::Pending,
-            _ => FenceState::Ready,
-        }
+        if lines.is_done(owner.0, ticket) { FenceState::Ready } else { FenceState::Pending }
     }
 }
 
@@ -328,6 +324,11 @@ impl Lines {
     /// The ticket of a stream's next event.
     fn next(&self, owner: u32) -> u64 {
         self.by_owner.get(&owner).map_or(0, Line::next)
+    }
+
+    /// Whether everything up to a ticket has happened, as it has on a stream that is forgotten.
+    fn is_done(&self, owner: u32, ticket: u64) -> bool {
+        self.by_owner.get(&owner).is_none_or(|line| line.done >= ticket)
     }
 
     /// An event that stands for nothing, and that nobody waits for.

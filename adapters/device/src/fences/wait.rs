@@ -77,16 +77,12 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// The event that covers a ticket, recorded if need be; `None` where there is nothing to wait for any more.
+    /// The event that covers a ticket, recorded if need be; `None` once everything up to the ticket is done. A closed stream whose
+    /// last event was refused has none that covers its end: then the device is waited for.
     fn event_of(&self, lines: &mut Lines, owner: u32, ticket: u64) -> Result<Option<RawEvent>, Fault> {
         let Some(line) = lines.by_owner.get(&owner) else { return Ok(None) };
         if line.done >= ticket {
             return Ok(None);
-        }
-        if line.is_closed() && line.oldest().is_none() {
-            self.ask(lines, owner);
-            let done = lines.by_owner.get(&owner).is_none_or(|line| line.done >= ticket);
-            return if done { Ok(None) } else { Err(Fault::of("wait for a stream that is gone", Reason::Other)) };
         }
         if line.capturing {
             return Err(Fault::of("wait for a stream", Reason::Capturing));
@@ -94,7 +90,12 @@ impl<B: Backend> Fences<B> {
         if line.recorded < ticket {
             self.record_event(lines, owner)?;
         }
-        Ok(lines.by_owner.get(&owner).and_then(|line| line.event(ticket)))
+        let event = lines.by_owner.get(&owner).and_then(|line| line.event(ticket));
+        if event.is_none() && !lines.is_done(owner, ticket) {
+            self.wait_for_all(lines)?;
+            lines.reached(owner, ticket);
+        }
+        Ok(event)
     }
 
     /// No event was recorded. A stream that the driver does not know was destroyed behind our back, if a second call says so
