@@ -552,7 +552,7 @@ fn a_block_that_waits_costs_a_record() {
     // Records up to the highest slot that ever waited: between these blocks lie at most as many free ones.
     let record = size_of::<Waiting>() as u64;
     let more = world.stats().metadata - before;
-    assert!(more % record == 0 && (3..=6).contains(&(more / record)), "{more} bytes for three blocks");
+    assert!(more.is_multiple_of(record) && (3..=6).contains(&(more / record)), "{more} bytes for three blocks");
 }
 
 #[test]
