@@ -81,7 +81,7 @@ impl Given {
 pub(crate) struct Front {
     /// Blocks of `i + 1` granules.
     stacks: Box<[Vec<Block>]>,
-    /// Blocks of more granules, in no order; at most [`RECENT`].
+    /// Blocks of more granules, in no order; at most [`RECENT`], and `per_size` of a size.
     recent: Vec<Block>,
     /// Bytes in all stacks: at most `cap` when the last one was put.
     bytes: u64,
@@ -156,7 +156,10 @@ impl Front {
     /// gave the block.
     #[inline]
     pub(crate) fn put_recent(&mut self, block: Block, owner: Owner, given: &Given) -> bool {
-        let room = self.recent.len() < RECENT && !self.closed && given.has(&block, owner);
+        let kept = &self.recent;
+        let of_size = || kept.iter().filter(|other| other.bytes == block.bytes).count();
+        let is_full = kept.len() >= RECENT || kept.len() >= self.per_size && of_size() >= self.per_size;
+        let room = !is_full && !self.closed && given.has(&block, owner);
         if room {
             self.recent.push(block);
         }
@@ -231,8 +234,22 @@ mod tests {
     }
 
     #[test]
+    fn of_larger_blocks_so_many_of_a_size_are_kept() {
+        let given = Given::new(Arc::new(AtomicU32::new(7)));
+        let blocks: Vec<Block> = (0..4).map(|i| block(11 + 2 * i, 4096 + i / 3 * 256)).collect();
+        blocks.iter().for_each(|block| given.allocated(block));
+        let kept = |per_size| {
+            let mut front = Front::new(4, 1024, per_size);
+            [0, 1, 2, 3].map(|i: usize| front.put_recent(blocks[i], Owner(7), &given))
+        };
+        assert_eq!(kept(0), [false; 4]);
+        assert_eq!(kept(2), [true, true, false, true]);
+        assert_eq!(kept(3), [true; 4]);
+    }
+
+    #[test]
     fn a_few_larger_blocks_are_kept_while_the_arena_would_give_them_again() {
-        let (mut front, given) = (Front::new(4, 1024, 2), Given::new(Arc::new(AtomicU32::new(7))));
+        let (mut front, given) = (Front::new(4, 1024, 8), Given::new(Arc::new(AtomicU32::new(7))));
         let (one, other) = (Owner(7), Owner(8));
         assert!(!front.put_recent(block(11, 4096), one, &given), "nobody knows when it was allocated");
         let blocks: Vec<Block> = (0..9).map(|i| block(11 + 2 * i, 4096 + i * 256)).collect();
