@@ -9,6 +9,7 @@ mod crates;
 mod executed;
 pub mod features;
 mod licences;
+pub mod mutants;
 mod paths;
 mod text;
 
@@ -20,7 +21,7 @@ use crate::sources::{self, Source};
 type Check = fn(&Rules, &[Source]) -> Result<(), String>;
 
 /// The checks that need nothing but files.
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("check::arrows", arrows::check),
     ("check::crates", crates::check),
     ("check::builds", builds::check),
@@ -29,6 +30,7 @@ const CHECKS: [(&str, Check); 8] = [
     ("check::words", text::words),
     ("check::file_length", text::file_length),
     ("check::licences", licences::check),
+    ("check::mutants", mutants::check),
 ];
 
 /// Runs all, the features last.

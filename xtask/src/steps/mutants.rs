@@ -9,6 +9,7 @@
 //! Asks from below: cargo-mutants, cargo-nextest; a clone of the commit under `target/mutants`, which it changes.
 
 use crate::checks::features::{self, Row};
+use crate::checks::mutants::PATH;
 use crate::command::{cargo, execute, output_of, root};
 use crate::install;
 use crate::options::Options;
@@ -19,9 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// What to mutate.
-const PATH: &str = "docs/mutants.toml";
 
 /// Mutants of one row at most: 70 rows and 8 of each are below 600.
 const PER_ROW: usize = 8;
