@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 use terrace_file::{ALIGN, Change, Disk, File, Frames, Store, StoreError, StoreOptions};
-use terrace_tests::disk::World;
 use terrace_tests::disk::hands::{
     PAGES, RECORDS, SMALL, block, changed, close, first_byte, forge, frames, keep, kept, log, open, refusal,
     refused_unchanged, remove, seal, world,
 };
+use terrace_tests::disk::{Holes, World};
 
 #[test]
 fn numbers_that_no_store_reaches_are_refused() {
@@ -163,6 +163,58 @@ fn what_is_larger_than_the_cap_and_no_log_is_not_read_to_its_end() {
     let reads = hole.disk.log().lines().filter(|line| line.contains("Read log 255")).count();
     assert_eq!(reads, 4, "both copies of the first block, each twice");
     assert!(!hole.disk.contents().contains_key(&File::Log(255)), "it takes no room");
+}
+
+/// Opens the store of three objects, on a disk with holes besides.
+fn open_among(seed: u64, holes: impl IntoIterator<Item = (File, u64)>) -> (Arc<Holes>, Result<Vec<u64>, StoreError>) {
+    let mut world = kept(seed);
+    let holes = Holes::new(&world.disk, holes);
+    let join = Store::open(Arc::clone(&holes) as Arc<dyn Disk>, &world.tasks, &world.frames, SMALL);
+    let opened = world.run(join).expect("it ends").map(|store| store.objects());
+    (holes, opened)
+}
+
+/// KiB of memory that this process had at most.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok()).expect("a number")
+}
+
+/// A slab's free room is known in memory: of slabs that no record names, one is kept, and many more are none the wiser.
+#[test]
+fn slabs_that_no_record_names_cost_no_memory_and_one_is_kept() {
+    for (count, bytes, kept) in [(20, ALIGN as u64, 0), (4, SMALL.slab_bytes, 1), (100_000, ALIGN as u64, 0)] {
+        let before = peak();
+        let (holes, opened) = open_among(21, (100..100 + count).map(|slab| (File::Slab(slab), bytes)));
+        assert_eq!(opened, Ok(vec![1, 2, 3]));
+        assert_eq!(holes.left().len(), kept, "{count} slabs of {bytes} bytes");
+        let more = peak() - before;
+        assert!(more < 64 << 10, "{more} KiB of memory for {count} slabs of {bytes} bytes");
+    }
+}
+
+#[test]
+fn sizes_whose_sum_no_number_holds_are_refused() {
+    let largest = i64::MAX as u64;
+    for count in 1..4 {
+        let files = [File::Log(100), File::Log(101), File::Slab(100)].into_iter().take(count);
+        let (holes, opened) = open_among(22, files.map(|file| (file, largest)));
+        match opened {
+            Ok(objects) => assert_eq!((count, objects), (1, vec![1, 2, 3])),
+            Err(error) => assert_eq!(error, StoreError::CapTooSmall { needs: u64::MAX, cap: SMALL.cap }),
+        }
+        assert_eq!(holes.left().len(), if count == 1 { 0 } else { count }, "refused, nothing is removed");
+    }
+}
+
+#[test]
+fn logs_that_say_nothing_are_read_up_to_the_cap_and_not_each_of_them() {
+    let (holes, opened) = open_among(23, (100..1100).map(|log| (File::Log(log), SMALL.cap)));
+    assert_eq!(opened, Ok(vec![1, 2, 3]));
+    // And the first block of each: once for its identity, once for its beginning.
+    let first = 1000 * 2 * 4 * ALIGN as u64;
+    assert!(holes.read() <= SMALL.cap + first, "{} bytes were read", holes.read());
 }
 
 /// A record names a piece that is larger than any frame there will ever be, in a slab that no store made.

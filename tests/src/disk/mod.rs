@@ -8,6 +8,7 @@
 //! | `fault` | what goes wrong, and when |
 //! | `effect` | what an order does, right or wrong |
 //! | `cut` | what a power cut leaves |
+//! | `holes` | files of any size and in any number, all zeros |
 //! | `kill` | what the end of a process leaves |
 //! | `log` | what was asked and answered, for people |
 //! | `world` | a disk, tasks and frames, driven in a random order |
@@ -25,6 +26,7 @@ mod effect;
 mod excuse;
 mod fault;
 pub mod hands;
+mod holes;
 mod image;
 mod kill;
 mod log;
@@ -36,6 +38,7 @@ pub use cut::{Cuts, every_cut};
 pub use dice::{Dice, Odometer};
 pub use excuse::{Just, Window, is_full};
 pub use fault::{Fault, Fired, Planned, Target, some_faults};
+pub use holes::Holes;
 pub use image::SECTOR;
 pub use log::{Kind, Line};
 pub use seeds::{Counts, Trace, Verdict, judge, number, run_seeds};

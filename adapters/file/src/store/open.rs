@@ -16,11 +16,14 @@ use super::superblock::{self, Evidence, Superblock};
 use super::{Shared, StoreOptions};
 use crate::disk::{Claimed, Disk, File, Order, ask};
 use crate::frame::{ALIGN, Frame, Frames};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A file's number may be so far above those that a store is known to have used: attempts that fail use numbers too.
 const REACH: u32 = 1 << 30;
+
+/// Bytes of all files at most: what is counted besides, a few logs of 2^40 bytes and slabs of 2^32, stays below 2^64.
+const MOST: u64 = u64::MAX - (1 << 48);
 
 /// Files by kind, with their sizes.
 struct Found {
@@ -62,22 +65,15 @@ pub(super) async fn open(disk: Claimed, frames: Frames, options: StoreOptions) -
     let mut log_frames = [Some(log_frame().await?), Some(log_frame().await?)];
     let superblock = identify(&*disk, &found, &mut log_frames).await?;
     let (generation, contents) = latest(&*disk, &found, &superblock, options.cap, &mut log_frames).await?;
-    found.check_numbers(generation.max(superblock.evidence.generation), contents.last_slab())?;
+    // seeded: sizes_summed: found.bytes() > MOST => false
+    if found.bytes() > MOST {
+        return Err(StoreError::CapTooSmall { needs: found.bytes(), cap: options.cap });
+    }
+    let named = contents.slabs();
+    found.check_numbers(generation.max(superblock.evidence.generation), named.last().copied().unwrap_or(0))?;
     let space = Arc::new(Space::new(options.cap));
     space.count(superblock::BYTES);
-    // A slab of less than a page was being made when the program was killed.
-    // seeded: slab_stump: *bytes >= ALIGN as u64 => true
-    let (slabs, mut stumps): (Vec<_>, Vec<_>) = found.slabs.iter().partition(|(_, bytes)| *bytes >= ALIGN as u64);
-    for (slab, bytes) in slabs {
-        space.add(slab, bytes, true)?;
-    }
-    stumps.iter().for_each(|(slab, bytes)| {
-        space.skip(*slab);
-        space.count(*bytes);
-    });
-    // One that the log names was whole once, and may be restored.
-    // seeded: stump_named: !contents.names_slab(*slab) => true
-    stumps.retain(|(slab, _)| !contents.names_slab(*slab));
+    let unneeded = add_slabs(&found, &named, &space, &options)?;
     let log_files = |earlier: bool| {
         let others = found.logs.iter().filter(move |(log, _)| *log != generation && (*log < generation) == earlier);
         others.map(|(log, bytes)| (File::Log(*log), *bytes))
@@ -97,8 +93,8 @@ pub(super) async fn open(disk: Claimed, frames: Frames, options: StoreOptions) -
         limbo: Vec::new(),
         anchor: None,
         spare: None,
-        // Not the earlier logs: until the new one is durable, a power cut may bring one of them back.
-        garbage: log_files(false).chain(stumps.into_iter().map(|(slab, bytes)| (File::Slab(slab), bytes))).collect(),
+        // Not the earlier logs, nor slabs that they may name: until the new one is durable, a power cut may bring one of them back.
+        garbage: log_files(false).collect(),
         frames: log_frames,
     };
     // This one has lost its end when the power went before its size was durable: as much is counted as is given back with it.
@@ -117,7 +113,7 @@ pub(super) async fn open(disk: Claimed, frames: Frames, options: StoreOptions) -
         begin(&shared, &found, &mut log).await?;
     }
     shared.record(&mut log, &[], &Touched::new()).await?;
-    log.garbage.extend(log_files(true));
+    log.garbage.extend(log_files(true).chain(unneeded));
     shared.sweep(&mut log).await;
     shared.fit(&mut log).await?;
     shared.lay_by(&mut log).await;
@@ -179,6 +175,8 @@ async fn latest(
 ) -> Result<(u32, Contents), StoreError> {
     let evidence = superblock.evidence;
     let identity = Some(superblock.identity);
+    // Logs of a store under this cap have no more bytes together. The named one, which is the last, is read in any case.
+    let mut left = cap;
     // seeded: log_floor: *log >= evidence.generation => true
     let counts = |(log, _): &&(u32, u64)| *log >= evidence.generation;
     for (generation, bytes) in found.logs.iter().filter(counts) {
@@ -192,13 +190,15 @@ async fn latest(
         }
         // What does not begin as a log of ours is not read to its end: a hole may be larger than the disk.
         let begun = matches!(read::first(disk, known, frames).await?, First::Sound);
-        // seeded: log_above_cap: *bytes > cap => false
-        if *bytes > cap {
+        let most = if named { cap } else { left };
+        // seeded: log_above_cap: *bytes > most => false
+        if *bytes > most {
             if !begun && !named {
                 continue;
             }
             return Err(StoreError::CapTooSmall { needs: found.bytes().saturating_add(*bytes), cap });
         }
+        left = left.saturating_sub(*bytes);
         let contents = read::read(disk, known, frames).await?;
         // seeded: log_whole: contents.whole => true
         if contents.whole {
@@ -212,6 +212,44 @@ async fn latest(
         (0, Some((slab, _))) => Err(StoreError::Damaged { file: File::Slab(*slab) }),
         (log, _) => Err(StoreError::Damaged { file: File::Log(log) }),
     }
+}
+
+/// Adds the slabs that a log names, and one spare of the size that would be made next: what is free in a slab is known in memory.
+/// The other slabs, which hold nothing, are counted and returned.
+///
+/// # Errors
+/// [`StoreError::CapTooSmall`] for so many slabs that a page of each is more than the cap.
+fn add_slabs(
+    found: &Found,
+    named: &BTreeSet<u32>,
+    space: &Space,
+    options: &StoreOptions,
+) -> Result<Vec<(File, u64)>, StoreError> {
+    let (page, cap, mut unneeded) = (ALIGN as u64, options.cap, Vec::new());
+    let pages = found.slabs.iter().filter(|(slab, _)| named.contains(slab)).count() as u64 * page;
+    // unseeded: named_slabs: those are refused below as well, after as many areas were made
+    if pages > cap {
+        return Err(StoreError::CapTooSmall { needs: pages, cap });
+    }
+    let is_spare = |(slab, bytes): &&(u32, u64)| *bytes == options.slab_bytes && !named.contains(slab);
+    let spare = found.slabs.iter().find(is_spare).map(|(slab, _)| *slab);
+    for (slab, bytes) in &found.slabs {
+        space.skip(*slab);
+        // A slab of less than a page was being made when the program was killed.
+        // seeded: slab_stump: *bytes >= page => true
+        let whole = *bytes >= page;
+        if whole && (named.contains(slab) || spare == Some(*slab)) {
+            space.add(*slab, *bytes, true)?;
+            continue;
+        }
+        space.count(*bytes);
+        // A stump that the log names was whole once, and may be restored.
+        // seeded: stump_named: !named.contains(slab) => true
+        if !named.contains(slab) {
+            unneeded.push((File::Slab(*slab), *bytes));
+        }
+    }
+    Ok(unneeded)
 }
 
 /// Makes the superblock of a new store, durably, before any other file.

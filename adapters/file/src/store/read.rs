@@ -12,7 +12,7 @@ use super::record::{Entry, META_BYTES, PIECE_BYTES, Record};
 use super::space::LAST;
 use crate::disk::{Disk, File, Order, ask};
 use crate::frame::Frame;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a log says.
 #[derive(Debug, Default)]
@@ -258,14 +258,9 @@ fn sound(block: &[u8], known: &Known, at: u64) -> Option<(Header, Vec<u8>)> {
 }
 
 impl Contents {
-    /// The last slab that is in use.
-    pub(super) fn last_slab(&self) -> u32 {
-        self.parts.values().map(|entry| entry.slab).max().unwrap_or(0)
-    }
-
-    /// Whether a part lies in that slab.
-    pub(super) fn names_slab(&self, slab: u32) -> bool {
-        self.parts.values().any(|entry| entry.slab == slab)
+    /// The slabs in which parts lie.
+    pub(super) fn slabs(&self) -> BTreeSet<u32> {
+        self.parts.values().map(|entry| entry.slab).collect()
     }
 
     /// Takes a block of a whole group. `None` when it does not consist of records.

@@ -33,7 +33,7 @@ pub(super) struct Space {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub areas: BTreeMap<u32, Area>,
+    pub areas: BTreeMap<u32, Box<Area>>,
     /// The number of the next slab: numbers are never used twice.
     next: u32,
     /// Where there was room last.
@@ -73,7 +73,9 @@ pub(super) struct Area {
 
 impl Area {
     fn new(bytes: u64, named: bool) -> Result<Self, AllocError> {
-        let mut range = Range::new(vec![Slot::EMPTY; SLOTS], PAGE, GoodFit::new())?;
+        // As many as a small slab can have blocks: an area costs less memory than its slab has bytes.
+        let slots = SLOTS.min((bytes / PAGE) as usize + 2);
+        let mut range = Range::new(vec![Slot::EMPTY; slots], PAGE, GoodFit::new())?;
         // 0 is no address: offsets are counted from one page on.
         let region = range.add_region(PAGE, bytes)?;
         Ok(Self { range, region, bytes, retired: false, suspect: false, named, written: 0, synced: 0 })
@@ -128,7 +130,7 @@ impl Space {
         let bytes = bytes.next_multiple_of(PAGE);
         let mut state = self.state();
         let hint = state.hint;
-        let try_slab = |(slab, area): (&u32, &mut Area)| Some((*slab, area.allocate(bytes)?));
+        let try_slab = |(slab, area): (&u32, &mut Box<Area>)| Some((*slab, area.allocate(bytes)?));
         let hinted = state.areas.get_mut(&hint).filter(|area| !area.retired);
         let found = hinted.and_then(|area| try_slab((&hint, area)));
         let found = found.or_else(|| state.areas.iter_mut().filter(|(_, area)| !area.retired).find_map(try_slab));
@@ -175,7 +177,7 @@ impl Space {
         let area = Area::new(bytes / PAGE * PAGE, named).map_err(|_| StoreError::Damaged { file: File::Slab(slab) })?;
         self.skip(slab);
         let mut state = self.state();
-        state.areas.insert(slab, area);
+        state.areas.insert(slab, Box::new(area));
         Ok(())
     }
 
