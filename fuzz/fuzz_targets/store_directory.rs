@@ -107,6 +107,18 @@ fn bases() -> &'static [Base] {
             both.entry(*file).or_insert_with(|| bytes.clone());
         }
         bases.push(base(both, &stages[3]));
+        // Nor could the log that became full: the next one has the last group in its snapshot.
+        let mut world = store::on(stages[5].clone());
+        let opened = open(&mut world);
+        let (full, mut filled) = (log(&world), Contents::new());
+        while log(&world) == full {
+            filled = world.disk.contents();
+            keep(&mut world, &opened, 0, 9);
+        }
+        close(&mut world, opened);
+        let mut followed = world.disk.contents();
+        followed.insert(full, filled[&full].clone());
+        bases.push(base(followed, &filled));
         // A log that was begun and not named yet.
         let mut begun = stages[5].clone();
         let mut world = store::on(begun.clone());

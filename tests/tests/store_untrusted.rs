@@ -84,6 +84,32 @@ fn an_older_log_is_never_read_in_place_of_the_last_one() {
     );
 }
 
+/// A full log is followed by one whose snapshot has the last group; the full one could not be removed. Three pages are bad: the
+/// floor that names the new log, and both copies of a block of the snapshot.
+#[test]
+fn a_floor_that_is_lost_does_not_bring_back_the_log_before() {
+    let mut world = kept(20);
+    let store = open(&mut world);
+    let file = log(&world);
+    let mut full = world.disk.contents();
+    let mut byte = 4;
+    keep(&mut world, &store, 4, byte);
+    while log(&world) == file {
+        (full, byte) = (world.disk.contents(), byte + 1);
+        keep(&mut world, &store, 4, byte);
+    }
+    close(&mut world, store);
+    let last = log(&world);
+    let both = changed(&world, |files| _ = files.insert(file, full[&file].clone()));
+    assert_eq!(first_byte(&open(&mut fork(&both)), 4), Some(byte));
+    for floor in FLOORS {
+        let mut lost = fork(&both);
+        overwrite(&mut lost, File::Superblock, floor, &[0; ALIGN]);
+        [0, BLOCKS].into_iter().for_each(|block| overwrite(&mut lost, last, block, &[0; ALIGN]));
+        refused_unchanged(lost, &StoreError::Damaged { file: last });
+    }
+}
+
 #[test]
 fn a_log_that_was_cut_is_told_from_one_that_ended() {
     let world = kept(7);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A log alone cannot tell that its end was cut off, nor that a later log was deleted: the superblock can. A floor is written
-//! when a log's first group is durable, before the log is relied on; marks are written after each later group.
+//! when a log's first group is durable, before the log is relied on; marks are written after each floor and each later group.
 //!
 //! Promises upward: a store whose logs hold less than was once durable is [`StoreError::Damaged`], never an older state; one
 //! bad page loses nothing.
@@ -169,7 +169,7 @@ impl Superblock {
         Ok(Self { identity: Identity::random()?, evidence: Evidence::default(), count: 0, slot: 0, unsure: false })
     }
 
-    /// Makes it durable that this is known, in the floor whose turn it is.
+    /// Makes it durable that this is known, in the floor whose turn it is; the marks repeat it.
     ///
     /// # Errors
     /// The disk's: the floor is written anew next time.
@@ -188,7 +188,9 @@ impl Superblock {
         ask(disk, Order::Sync { file: File::Superblock }).await.result?;
         // seeded: superblock_turns: 1 - self.slot => self.slot
         *self = Self { slot: 1 - self.slot, ..next };
-        Ok(())
+        // When this floor is lost, the marks still name the log, not the one before.
+        // seeded: superblock_floor_marks: self.note(disk, frame, evidence.durable).await => Ok(())
+        self.note(disk, frame, evidence.durable).await
     }
 
     /// Before a log goes that the last floor may name, though it could not be written: has that floor say what is known.
