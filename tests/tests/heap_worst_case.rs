@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use terrace_tests::steps::{Counter, Found, Kind, Program, search};
+use terrace_tests::steps::{Counter, Found, Kind, Outcome, Program, search};
 
 /// Programs for each heap; with those of the file some ten seconds on two cores.
 const BUDGET: usize = 2000;
@@ -54,6 +54,20 @@ fn small_packed() {
 #[test]
 fn small_wide() {
     bounded("small_wide", "small-wide", SMALL_WIDE);
+}
+
+/// A block of 64 KiB has 8192 granules, whose bits are 128 words in each of two tables: some twenty instructions a word. Bit by
+/// bit it took 162,105.
+#[test]
+fn a_checked_free_looks_at_words() {
+    let Some(mut counter) = Counter::start(counted_process(), &["checked"]).expect("it starts") else {
+        return println!("SKIP a_checked_free_looks_at_words: no process may trace another here");
+    };
+    let program: Program = "1048576 B: #0=65536 #1=64 free#0".parse().expect("a program");
+    let (count, outcome) = counter.count(&program).expect("it runs");
+    println!("a checked free of 64 KiB: {count} instructions");
+    assert_eq!(outcome, Outcome::Done);
+    assert!((500..=6000).contains(&count), "{count} instructions");
 }
 
 /// For comparison: what the same adversary finds against rlsf, whose bounds are not ours to hold. It must find about what

@@ -12,7 +12,7 @@ mod heaps {
     use std::arch::asm;
     use std::io::{Write, stdin, stdout};
     use std::mem::MaybeUninit;
-    use terrace_core::heap::{Config, Fast, Heap, Narrow, Packed, Small, Wide};
+    use terrace_core::heap::{Checked, Config, Fast, Heap, Narrow, Packed, Small, Wide};
     use terrace_tests::steps::{Call, Outcome, Program};
 
     /// One of the three calls. What a call does not need is 0.
@@ -276,6 +276,7 @@ mod heaps {
             Some("small-packed") => serve::<Heap<Small<Packed>>>(),
             Some("small-wide") => serve::<Heap<Small<Wide>>>(),
             Some("small-narrow") => serve::<Heap<Small<Narrow>>>(),
+            Some("checked") => serve::<Heap<Checked<Fast<Packed>>>>(),
             Some("rlsf") => serve::<Tlsf<'static, u32, u32, 20, 32>>(),
             _ => eprintln!("usage: heap_calls HEAP; programs on standard input"),
         }

@@ -59,6 +59,8 @@ const EXPOSED: &str = "-Zmiri-permissive-provenance";
 const EXPOSED_TREE: &str = "-Zmiri-permissive-provenance -Zmiri-tree-borrows";
 /// Four schedules, each with its own weak memory.
 const SEEDS: &str = "-Zmiri-strict-provenance -Zmiri-many-seeds=0..4";
+/// Sixteen, over memory that is named by numbers.
+const EXPOSED_SEEDS: &str = "-Zmiri-permissive-provenance -Zmiri-many-seeds=0..16";
 /// Sixty-four.
 const MANY_SEEDS: &str = "-Zmiri-strict-provenance -Zmiri-many-seeds=0..64";
 
@@ -69,6 +71,8 @@ const WORDS: &str =
 const LOCKS: &str = "-p terrace-core --test local --test layer";
 const EMBEDDED: &str = "-p terrace-embedded --features spin,allocator-api2 --test heap --test spin --test collections";
 const DEVICE: &str = "-p terrace-tests --test device_host";
+const WAITING: &str = "-p terrace --test waiting --test buffers";
+const CALLS: &str = "-p terrace-device --test late";
 /// Also what Miri cannot link.
 const EMBEDDED_ALL: &str = "-p terrace-embedded --features spin,allocator-api2,defmt,embedded-hal --lib --tests";
 /// Tests of several packages together.
@@ -109,12 +113,16 @@ pub const RUNS: &[Run] = &[
     Run { name: "words", targets: WORDS, tests: "threads guard stale", flags: SEEDS, cases: 1, ..RUN },
     Run { name: "words-long", targets: WORDS, flags: MANY_SEEDS, cases: 4, long: true, ..RUN },
     Run { name: "locks", targets: LOCKS, cases: 1, ..RUN },
+    Run { name: "locks-long", targets: LOCKS, flags: MANY_SEEDS, cases: 1, long: true, ..RUN },
     Run { name: "embedded", targets: EMBEDDED, ..RUN },
     Run { name: "embedded-tree", targets: EMBEDDED, flags: TREE, long: true, ..RUN },
     Run { name: "embedded-long", targets: EMBEDDED, flags: MANY_SEEDS, long: true, ..RUN },
     Run { name: "device", targets: DEVICE, tests: DEVICE_TESTS, flags: EXPOSED, ..RUN },
-    Run { name: "late", targets: "-p terrace-device --test late", tests: LATE, flags: EXPOSED, ..RUN },
-    Run { name: "waiting", targets: "-p terrace --test waiting --test buffers", ..RUN },
+    Run { name: "late", targets: CALLS, tests: LATE, flags: EXPOSED, ..RUN },
+    Run { name: "late-tree", targets: CALLS, tests: LATE, flags: EXPOSED_TREE, long: true, ..RUN },
+    Run { name: "late-long", targets: CALLS, tests: LATE, flags: EXPOSED_SEEDS, long: true, ..RUN },
+    Run { name: "waiting", targets: WAITING, ..RUN },
+    Run { name: "waiting-long", targets: WAITING, flags: MANY_SEEDS, long: true, ..RUN },
     Run { name: "device-tree", targets: DEVICE, flags: EXPOSED_TREE, long: true, ..RUN },
     Run { name: "device-long", targets: DEVICE, flags: EXPOSED, long: true, ..RUN },
     Run { name: "file", targets: FILE, tests: FILE_TESTS, ..RUN },
