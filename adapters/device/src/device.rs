@@ -120,7 +120,7 @@ impl Device {
     /// [`DeviceError::OutOfMemory`] when nothing helped; [`DeviceError::BadRequest`]; [`DeviceError::OtherDevice`].
     #[inline]
     pub fn allocate(&self, stream: &Stream, bytes: u64) -> Result<DeviceBlock, DeviceError> {
-        self.request(stream, Request::new(bytes))
+        self.request(stream, Request::new(bytes), true)
     }
 
     /// Memory at an alignment (bytes, a power of two up to 2 MiB).
@@ -129,7 +129,12 @@ impl Device {
     /// As for [`Device::allocate`].
     #[inline]
     pub fn allocate_aligned(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
-        self.request(stream, Request::new(bytes).align(align))
+        self.request(stream, Request::new(bytes).align(align), true)
+    }
+
+    /// The same, without the fallback to pinned host memory.
+    pub(crate) fn allocate_own(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
+        self.request(stream, Request::new(bytes).align(align), false)
     }
 
     /// Takes beforehand what a step will need: memory for so many blocks of each size at once, which the stream then finds in
@@ -191,20 +196,20 @@ impl Device {
     }
 
     #[inline]
-    fn request(&self, stream: &Stream, request: Request) -> Result<DeviceBlock, DeviceError> {
+    fn request(&self, stream: &Stream, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError> {
         let home = stream.core();
         if std::ptr::addr_eq(Arc::as_ptr(&self.service), Arc::as_ptr(&home.service))
             && let Some((block, home)) = home.hit(request)
         {
             return Ok(DeviceBlock::new(block, home));
         }
-        self.miss(stream, request)
+        self.miss(stream, request, fallback)
     }
 
     #[cold]
-    fn miss(&self, stream: &Stream, request: Request) -> Result<DeviceBlock, DeviceError> {
+    fn miss(&self, stream: &Stream, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError> {
         self.service.check_stream(stream.core())?;
-        self.service.serve(stream.core(), request)
+        self.service.serve(stream.core(), request, fallback)
     }
 
     /// Memory that came from elsewhere, as a block of this device. Dropped, it is handed to `release` once its streams are

@@ -6,7 +6,7 @@ mod patterns;
 use patterns::{holds, pattern};
 use std::path::Path;
 use std::time::Duration;
-use terrace_device::{Device, DeviceBuffer};
+use terrace_device::{Device, DeviceBuffer, DeviceError};
 use terrace_tiers::detect::TierKind;
 use terrace_tiers::ledger::Hint;
 use terrace_tiers::manager::Builder;
@@ -140,6 +140,21 @@ fn a_device_that_others_have_filled_is_passed_over() {
     // Maintenance finds what there is now.
     (1..=40).for_each(|now| manager.tick(now * 250));
     assert!(at(buffer.lease_device().expect("room on the device").address(), 2 * MIB) == pattern(5, 2 * MIB));
+}
+
+#[test]
+fn a_full_device_is_full_for_buffers_also_where_pinned_memory_may_stand_in() {
+    let device = Device::host();
+    device.set_capacity(3 * MIB);
+    device.set_fallback(true);
+    let stream = device.stream().expect("a stream");
+    let _others = DeviceBuffer::<u8>::new(&device, &stream, 2 * MIB as usize).expect("room");
+    let manager = Manager::builder().device_of(&device, 4 * MIB).memory(4 * MIB).build().expect("it is built");
+    let hint = Hint { tier: Some(MEMORY), ..Hint::default() };
+    let buffer = manager.allocate_with(2 * MIB, Options { hint, ..Options::default() }).expect("room in memory");
+    let refused = manager.promote(&buffer, DEVICE);
+    assert!(matches!(refused, Err(Error::Device(DeviceError::OutOfMemory(_)))), "{refused:?}");
+    assert_eq!((device.stats().pool.fallbacks, device.stats().pinned.allocations), (0, 0), "nothing was pinned for it");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::transfers::{PERMANENT, TRANSIENT};
 use super::{open, small};
-use terrace_device::Device;
+use terrace_device::{Device, Options};
 use terrace_tests::Random;
 use terrace_tests::simcuda::{Session, Simulator};
 use terrace_tiers::detect::TierKind;
@@ -230,4 +230,33 @@ fn a_release_that_drops_the_last_handle_of_a_buffer_runs_without_the_manager_s_l
         assert_eq!(manager.list(), [], "{profile}: the release has dropped the last handle");
         drop((memory, work));
     }
+}
+
+#[test]
+fn a_tier_has_no_more_than_the_device_may_take_and_evicts_when_that_is_full() {
+    let _session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let capped = Options { capacity: 6 * MIB, ..small() };
+    let (device, directory) = (open(0, capped).expect("a device"), tempfile::tempdir().expect("a directory"));
+    let builder = Manager::builder().device(&device).memory(8 * MIB).directory_of(directory.path(), 64 * MIB);
+    let manager = builder.upkeep(std::time::Duration::ZERO).build().expect("it is built");
+    let capacity = || manager.tiers()[0].view.capacity;
+    assert_eq!(capacity(), 3 * MIB, "half of what the device may take");
+    let buffers: Vec<_> = (0..24).map(|_| manager.allocate(MIB / 2).expect("room")).collect();
+    for (seed, buffer) in buffers.iter().enumerate() {
+        buffer.write(0, &[seed as u8; 100]).expect("written");
+        manager.promote(buffer, 0).expect("others are evicted");
+        let device = manager.tiers()[0].view;
+        assert!(device.used > 2 * MIB && device.rests_until.is_none(), "{device:?}");
+    }
+    // Maintenance keeps it below what is left when others use the same device.
+    let stream = device.stream().expect("a stream");
+    let _others = device.allocate(&stream, 2 * MIB).expect("room beside the tier");
+    (1..=40).for_each(|now| manager.tick(now * 250));
+    assert_eq!(capacity(), 3 * MIB);
+    for (seed, buffer) in buffers.iter().enumerate() {
+        let mut read = [0; 100];
+        buffer.read(0, &mut read).expect("read");
+        assert_eq!(read, [seed as u8; 100]);
+    }
+    manager.check().expect("sound");
 }

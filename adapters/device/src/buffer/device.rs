@@ -42,6 +42,16 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Self { block, len, meter: Meter::default(), of: PhantomData })
     }
 
+    /// As [`DeviceBuffer::new`], but the device's own memory only: a full device is [`DeviceError::OutOfMemory`], also where pinned
+    /// host memory is given otherwise ([`Device::set_fallback`]).
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::new`].
+    pub fn on_device(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
+        let block = device.allocate_own(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
+        Ok(Self { block, len, meter: Meter::default(), of: PhantomData })
+    }
+
     /// `len` elements of zeros.
     ///
     /// # Errors

@@ -35,7 +35,12 @@ impl Drop for Asked {
 
 impl<B: Backend> Pool<B> {
     /// A block for a stream, when its cache had none.
-    pub(super) fn serve(&self, home: &Arc<StreamCore>, request: Request) -> Result<(Block, Place), DeviceError> {
+    pub(super) fn serve(
+        &self,
+        home: &Arc<StreamCore>,
+        request: Request,
+        fallback: bool,
+    ) -> Result<(Block, Place), DeviceError> {
         self.usable()?;
         self.judge(request)?;
         let request = request.owner(home.owner);
@@ -55,7 +60,8 @@ impl<B: Backend> Pool<B> {
             }
             let mut inner = self.inner();
             // A graph keeps its memory; the fallback's is shared.
-            return match (memory && home.route() == NO_ROUTE).then(|| inner.fall_back(self, request)).flatten() {
+            let may = fallback && memory && home.route() == NO_ROUTE;
+            return match may.then(|| inner.fall_back(self, request)).flatten() {
                 Some(block) => Ok((block, Place::Annex(Annex::Fallback))),
                 None => {
                     inner.failed += 1;

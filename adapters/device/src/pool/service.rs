@@ -35,7 +35,8 @@ pub(crate) trait Service: Marks + Hints + Registers + Send + Sync {
     fn stats(&self) -> DeviceStats;
     fn check(&self) -> Result<(), Violation>;
 
-    fn serve(&self, home: &Arc<StreamCore>, request: Request) -> Result<DeviceBlock, DeviceError>;
+    /// With `fallback`, pinned host memory may stand in where that is turned on.
+    fn serve(&self, home: &Arc<StreamCore>, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError>;
     /// Memory of another kind than the device's own.
     fn serve_side(&self, home: &Arc<StreamCore>, request: Request, side: Annex) -> Result<DeviceBlock, DeviceError>;
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>);
@@ -160,8 +161,8 @@ impl<B: Backend> Service for Pool<B> {
         inner.graphs.values().try_for_each(|graph| graph.arena.check())
     }
 
-    fn serve(&self, home: &Arc<StreamCore>, request: Request) -> Result<DeviceBlock, DeviceError> {
-        let (block, place) = Pool::serve(self, home, request)?;
+    fn serve(&self, home: &Arc<StreamCore>, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError> {
+        let (block, place) = Pool::serve(self, home, request, fallback)?;
         let home = Arc::clone(home);
         Ok(match place {
             Place::Pool => DeviceBlock::new(block, home),

@@ -256,7 +256,7 @@ impl Builder {
             }
             let capacity = match bytes {
                 Some(bytes) => *bytes,
-                None => gpu.room(TierKind::Device).map(|(free, kept)| share(free + kept))?,
+                None => gpu.room(TierKind::Device).map(|room| share(room.bytes()))?,
             };
             let (kind, device) = (Some(detect::TierKind::Gpu), gpu.name());
             made.push(Made { place: Place::Device(gpu), kind, device, capacity });

@@ -19,6 +19,36 @@ use terrace_file::{Join, Tasks};
 /// Streams of a device's copies, in turns: what waits for the work of one buffer's user holds up one in so many others.
 const STREAMS: usize = 8;
 
+/// What a device has left for a tier, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// The driver can give.
+    free: u64,
+    /// The pool may still take from the driver, by the capacity of the device.
+    allowed: u64,
+    /// The pool has taken and does not use.
+    kept: u64,
+}
+
+impl Room {
+    /// All that buffers can have.
+    pub(super) fn bytes(&self) -> u64 {
+        self.free.min(self.allowed).saturating_add(self.kept)
+    }
+
+    /// What a tier that uses so much may have, where the driver keeps `spare` bytes for others.
+    pub(super) fn capacity(&self, used: u64, spare: u64) -> u64 {
+        let own = used.saturating_add(self.kept);
+        let left = own.saturating_add(self.free).saturating_sub(spare);
+        left.min(own.saturating_add(self.allowed))
+    }
+
+    /// Whether the driver has less than that, and would get something back.
+    pub(super) fn is_short(&self, spare: u64) -> bool {
+        self.free < spare && self.kept > 0
+    }
+}
+
 /// A device as a place for buffers.
 pub(super) struct Gpu {
     device: Device,
@@ -47,11 +77,12 @@ impl Gpu {
         format!("{}:{}", description.backend, description.ordinal)
     }
 
-    /// Bytes that the driver has left, and bytes that the pool keeps for a tier of that kind without using them.
-    pub(super) fn room(&self, kind: TierKind) -> Result<(u64, u64), Error> {
+    /// What it has left for a tier of that kind.
+    pub(super) fn room(&self, kind: TierKind) -> Result<Room, Error> {
         let stats = self.device.stats();
         let pool = if kind == TierKind::Device { stats.pool } else { stats.pinned };
-        Ok((self.device.memory()?.free, pool.reserved.saturating_sub(pool.in_use)))
+        let allowed = if pool.capacity == 0 { u64::MAX } else { pool.capacity.saturating_sub(pool.reserved) };
+        Ok(Room { free: self.device.memory()?.free, allowed, kept: pool.reserved.saturating_sub(pool.in_use) })
     }
 
     /// Gives the driver back what nobody uses.
@@ -77,11 +108,8 @@ impl Gpu {
     pub(super) fn take(&self, bytes: u64, tasks: &Tasks) -> Result<Arc<There>, Error> {
         let len = usize::try_from(bytes).map_err(|_| Error::Memory(ErrorKind::OutOfMemory))?;
         let stream = self.stream();
-        let buffer = DeviceBuffer::new(&self.device, stream, len)?;
-        if buffer.block().is_fallback() {
-            // The machine's memory is another tier.
-            return Err(Error::Memory(ErrorKind::OutOfMemory));
-        }
+        // The machine's memory is another tier: it does not stand in for the device's.
+        let buffer = DeviceBuffer::on_device(&self.device, stream, len)?;
         Ok(Arc::new(There {
             address: buffer.address(),
             stream: stream.clone(),

@@ -66,18 +66,18 @@ impl Shared {
         for tier in self.tiers() {
             let Some(gpu) = self.gpu(tier) else { continue };
             // A device that does not answer says so to who uses it.
-            let Ok((free, kept)) = gpu.room(self.kind(tier)) else { continue };
+            let Ok(room) = gpu.room(self.kind(tier)) else { continue };
             let mut state = self.state();
             let Some(view) = state.ledger.tier(tier) else { continue };
             let most = state.most[usize::from(tier)];
-            let capacity = (view.used + free + kept).saturating_sub(most / SPARE).min(state.allowed(self, tier, most));
+            let capacity = room.capacity(view.used, most / SPARE).min(state.allowed(self, tier, most));
             // Not for a few bytes.
             if capacity.abs_diff(view.capacity) > most / 64 {
                 let _ = state.handle(self, Event::Resize { tier, capacity });
             }
             self.unlock(state);
             // What left since the last time.
-            if free < most / SPARE && kept > 0 {
+            if room.is_short(most / SPARE) {
                 gpu.trim();
             }
         }
