@@ -143,6 +143,24 @@ fn a_device_that_others_have_filled_is_passed_over() {
 }
 
 #[test]
+fn a_full_device_is_tried_again_as_soon_as_others_have_given_memory_back() {
+    let device = Device::host();
+    device.set_capacity(3 * MIB);
+    let stream = device.stream().expect("a stream");
+    let others = DeviceBuffer::<u8>::new(&device, &stream, 2 * MIB as usize).expect("room");
+    let builder = Manager::builder().device_of(&device, 4 * MIB).memory(4 * MIB).upkeep(Duration::ZERO);
+    let manager = builder.build().expect("it is built");
+    let buffer = manager.allocate(2 * MIB).expect("room in memory");
+    let rests = || manager.tiers()[0].view.rests_until.is_some();
+    manager.tick(1);
+    assert!(rests(), "others have the memory still");
+    drop(others);
+    manager.tick(2);
+    assert!(!rests(), "it would be tried again after a second");
+    manager.promote(&buffer, DEVICE).expect("room");
+}
+
+#[test]
 fn a_full_device_is_full_for_buffers_also_where_pinned_memory_may_stand_in() {
     let device = Device::host();
     device.set_capacity(3 * MIB);

@@ -48,11 +48,12 @@ impl Shared {
         let shared = Arc::clone(self);
         drop(self.tasks.spawn(async move {
             let made = caught(shared.zeros(&body, tier)).await;
-            let mut state = shared.state();
-            state.busy.remove(&body.id);
             let failed = made.is_err();
             // Where there is no room the ledger knows.
-            let refused = made.as_ref().err().filter(|error| !matches!(error, Error::NoRoom { .. })).cloned();
+            let refused = made.as_ref().err().filter(|error| !matches!(error, Error::NoRoom { .. }));
+            let refused = refused.map(|error| shared.refused(tier, error.clone()));
+            let mut state = shared.state();
+            state.busy.remove(&body.id);
             let outcome = made.map(|brought| {
                 state.returns.add(body.copies().put(tier, brought));
                 state.ended(&shared, body.id);
@@ -63,8 +64,8 @@ impl Shared {
                 true => state.free(&shared, &body),
                 false => state.handle(&shared, Event::Released { id: body.id }),
             };
-            if let Some(why) = refused {
-                state.refused.insert(tier, why);
+            if let Some(refused) = refused {
+                state.refused.insert(tier, refused);
                 let _ = state.handle(&shared, Event::Refused { tier });
             }
             shared.unlock(state);
@@ -131,16 +132,14 @@ impl Shared {
                 Err(Error::Device(DeviceError::OutOfMemory(_))) => Outcome::Full,
                 Err(_) => Outcome::Failed,
             };
+            let refused = brought.as_ref().err().filter(|_| matches!(outcome, Outcome::Full | Outcome::Failed));
+            let refused = refused.map(|error| (to, shared.refused(to, error.clone())));
             let mut state = shared.state();
+            state.refused.extend(refused);
             match brought {
                 Ok(brought) => state.returns.add(body.copies().put(to, brought)),
                 // Who waits for it learns why, instead of waiting until it is tried again.
-                Err(error) => {
-                    if matches!(outcome, Outcome::Full | Outcome::Failed) {
-                        state.refused.insert(to, error.clone());
-                    }
-                    state.settled(body.id, &Err(error));
-                }
+                Err(error) => state.settled(body.id, &Err(error)),
             }
             let _ = state.handle(&shared, Event::Moved { id: body.id, from, to, outcome });
             shared.unlock(state);

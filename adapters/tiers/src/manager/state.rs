@@ -11,6 +11,7 @@ use super::Shared;
 use super::body::{Body, Copied};
 use super::durable::{Ghosts, NAME};
 use super::error::Error;
+use super::resting::Refused;
 use super::returns::Returns;
 use super::words::Moves;
 use crate::ledger::{Action, Event, Id, Ledger, Look, Outcome, Rejected, TierKind};
@@ -61,7 +62,7 @@ pub(super) struct State {
     /// Bytes that each tier may have at most.
     pub most: Vec<u64>,
     /// Why tiers rest that do.
-    pub refused: BTreeMap<Tier, Error>,
+    pub refused: BTreeMap<Tier, Refused>,
     /// The time of the last tick.
     pub now: u64,
     /// What describes buffers, as far as memory's capacity follows it.

@@ -104,13 +104,47 @@ fn a_limit_on_the_size_of_files_is_an_error_and_memory_goes_on() {
         let limited = "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\"";
         return passes(again(test, &["sh", "-c", limited], directory.path()));
     };
-    let manager = manager(&path, 64 * MIB);
+    let manager = builder(&path, 64 * MIB).upkeep(Duration::ZERO).build().expect("it is built");
     let buffer = manager.allocate_named("one", BYTES).expect("in memory");
     buffer.write(0, &pattern(1, BYTES)).expect("written");
     let refused = manager.sync(&buffer);
     let Err(Error::Store(StoreError::Fault(fault))) = &refused else { panic!("{refused:?}") };
     assert_eq!((fault.reason, fault.call), (Reason::Full, "fallocate"));
+    // The disk has room, and refuses all the same: the tier rests for its time, and for longer each time.
+    let left = |manager: &Manager| match manager.sync(&buffer) {
+        Err(Error::Resting { left, .. }) => left,
+        other => panic!("{other:?}"),
+    };
+    manager.tick(1);
+    assert_eq!(left(&manager), 999);
+    manager.tick(1000);
+    assert!(matches!(manager.sync(&buffer), Err(Error::Store(StoreError::Fault(_)))));
+    manager.tick(1001);
+    assert_eq!(left(&manager), 1999);
     look(&buffer, 1).expect("in memory");
     drop((buffer, manager));
     assert_eq!(super::manager(&path, 64 * MIB).list(), []);
+}
+
+/// Durable versions fill the store while newer ones are written: it is full before the tier is.
+#[test]
+fn a_store_that_is_full_takes_copies_again_as_soon_as_something_is_removed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = builder(directory.path(), 12 * MIB).upkeep(Duration::ZERO).build().expect("it is built");
+    (0..25).for_each(|which| drop(keep(&manager, which).expect("7 MB of room")));
+    let is_resting = || manager.tiers()[1].view.rests_until.is_some();
+    // Written anew in memory, and evicted from there.
+    let full = (0..25).find(|which| {
+        let buffer = manager.open(&name(*which)).expect("it is there");
+        let _ = buffer.lease_mut().map(|mut lease| lease.copy_from_slice(&pattern(*which, BYTES)));
+        is_resting()
+    });
+    assert!(full.is_some(), "the store is full");
+    manager.tick(1);
+    assert!(is_resting(), "nothing has changed");
+    manager.remove(&name(24)).expect("removed");
+    manager.tick(2);
+    assert!(!is_resting(), "it would be tried again after a second");
+    (0..24).for_each(|which| holds(&manager, which));
+    manager.check().expect("sound");
 }
