@@ -68,3 +68,31 @@ fn a_file_has_the_rights_of_any_other_and_keeps_those_it_had() {
     make(&long).expect("a name as long as names may be");
     assert!(directory.path().join(long).exists());
 }
+
+/// Syncs, as the kernel is asked for them: of the file before it has its name, and of the directory after.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_and_its_name_are_durable_once_it_is_kept() {
+    use std::process::Command;
+    const KEPT: &str = "TERRACE_TEST_OF_KEEPING";
+    if let Some(path) = std::env::var_os(KEPT) {
+        let (partial, mut file) = Partial::create(path.as_ref()).expect("room");
+        file.write_all(b"bytes").expect("written");
+        return partial.keep().expect("kept");
+    }
+    if !Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {
+        return println!("SKIP a_file_and_its_name_are_durable_once_it_is_kept: strace cannot trace here");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().canonicalize().expect("a path").join("trace.csv");
+    let told = tempfile::NamedTempFile::new().expect("a file");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-y", "-e", "trace=fsync,renameat2,renameat,rename", "-o"]).arg(told.path());
+    command.arg(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "a_file_and_its_name_are_durable_once_it_is_kept"]).env(KEPT, &path);
+    assert!(command.output().expect("it runs").status.success());
+    let calls = read(told.path());
+    let at = |what: &str| calls.find(what).unwrap_or_else(|| panic!("no {what} in:\n{calls}"));
+    let parent = format!("{}>)", path.parent().expect("a directory").display());
+    assert!(at(".partial>)") < at("rename") && at("rename") < at(&parent), "{calls}");
+}

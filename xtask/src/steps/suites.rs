@@ -24,7 +24,7 @@ pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api
     terrace/recording,terrace/serde,terrace/tiers";
 
 /// Programs that tests run, and the Debian packages they are in: each test says what it lacks.
-const PROGRAMS: [(&str, &[&str]); 17] = [
+const PROGRAMS: [(&str, &[&str]); 18] = [
     ("cc", &["gcc", "libc6-dev"]),
     ("c++", &["g++"]),
     ("make", &["make"]),
@@ -42,6 +42,7 @@ const PROGRAMS: [(&str, &[&str]); 17] = [
     ("gs", &["ghostscript"]),
     ("valgrind", &["valgrind"]),
     ("gdb", &["gdb"]),
+    ("strace", &["strace"]),
 ];
 
 /// Runs both.

@@ -21,8 +21,8 @@ const RANDOM: usize = 12;
 #[derive(Debug)]
 pub struct Partial {
     path: PathBuf,
-    /// Removed when it is dropped.
-    temporary: Option<TempPath>,
+    /// The file that is written, whose name is removed when it is dropped.
+    temporary: Option<(File, TempPath)>,
 }
 
 impl Partial {
@@ -51,7 +51,7 @@ impl Partial {
         }
         let (file, temporary) = Self::beside(&path, &name)?;
         // From here on the temporary file is removed when something fails.
-        let partial = Self { path, temporary: Some(temporary) };
+        let partial = Self { path, temporary: Some((file.try_clone()?, temporary)) };
         if let Some(before) = before {
             file.set_permissions(before.permissions())?;
         }
@@ -93,8 +93,8 @@ impl Partial {
     /// # Errors
     /// The system's; nothing is left behind then.
     pub fn keep(self) -> io::Result<()> {
-        let Some(temporary) = self.temporary else { return Ok(()) };
-        File::options().append(true).open(&temporary)?.sync_all()?;
+        let Some((file, temporary)) = self.temporary else { return Ok(()) };
+        file.sync_all()?;
         temporary.persist(&self.path)?;
         // Only files can be opened elsewhere.
         if cfg!(unix) { File::open(directory(&self.path))?.sync_all() } else { Ok(()) }
