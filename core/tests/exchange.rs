@@ -45,6 +45,8 @@ proptest! {
                 Step::CloseAndOpen => {
                     let mut out = Vec::new();
                     exchange.close(|item| out.push(item));
+                    // What is closed holds nothing.
+                    exchange.close(|item| out.push(item));
                     prop_assert_eq!(&out, &held.concat());
                     prop_assert!(!exchange.give(&[1]) && exchange.take(&mut [0]).is_none());
                     held.iter_mut().for_each(Vec::clear);

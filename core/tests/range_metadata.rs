@@ -54,3 +54,18 @@ fn metadata_of_best_fit_is_below_one_percent() {
     let share = share(|slots| BestFit::new(vec![Branch::EMPTY; slots]), size_of::<Branch>());
     assert!(share < 0.01, "{share}");
 }
+
+/// The index, and a record of 32 bytes for the region and for each block that ever was at once: records are used again.
+#[test]
+fn metadata_is_the_index_and_the_records_that_were_used() {
+    let mut range = Range::new(vec![Slot::EMPTY; 10], GRANULE, GoodFit::new()).expect("valid");
+    range.add_region(0, POOL).expect("room");
+    for _ in 0..3 {
+        let blocks = [(); 3].map(|()| range.allocate(Request::new(100)).expect("room"));
+        let records = 4 * size_of::<Slot>() as u64;
+        assert_eq!(range.stats().metadata, size_of::<GoodFit>() as u64 + records);
+        assert_eq!(range.slots_left(), 6);
+        blocks.into_iter().for_each(|block| range.free(block, Owner(0)).expect("live"));
+        assert_eq!(range.slots_left(), 9);
+    }
+}

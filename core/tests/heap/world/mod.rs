@@ -83,7 +83,7 @@ impl<R: Records, const VICTIM: bool, const LAST: bool, const PROBES: u32> Config
     const CHECKED: bool = false;
 }
 
-fn with_records<R: Records + 'static>() -> [Kind; 20] {
+fn with_records<R: Records + 'static>() -> [Kind; 21] {
     [
         Kind::plain::<Unusual<R, true, false, 0>, 1>(),
         Kind::plain::<Unusual<R, true, false, 3>, 1>(),
@@ -92,6 +92,7 @@ fn with_records<R: Records + 'static>() -> [Kind; 20] {
         Kind::plain::<Unusual<R, true, true, { u32::MAX }>, 3>(),
         Kind::plain::<Unusual<R, false, false, 9>, 1>(),
         Kind::plain::<Checked<Unusual<R, true, false, 3>>, 3>(),
+        Kind::plain::<Checked<Unusual<R, true, true, { u32::MAX }>>, 1>(),
         Kind::header::<Unusual<R, false, false, { u32::MAX }>, 1>(),
         Kind::plain::<Fast<R>, 1>(),
         Kind::plain::<Fast<R>, 3>(),
