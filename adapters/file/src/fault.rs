@@ -11,6 +11,8 @@ use std::io;
 pub enum Reason {
     /// The disk, or the user's share of it, is full.
     Full,
+    /// The file would be larger than the file system, or this process, may have one (`ulimit -f`).
+    TooLarge,
     /// The device could not do it: the place is bad, or the device is.
     Device,
     /// The file ends there.
@@ -68,7 +70,8 @@ pub(crate) fn reason(code: i32) -> Reason {
         return Reason::Other;
     }
     match E::from_raw_os_error(code) {
-        E::NOSPC | E::DQUOT | E::FBIG => Reason::Full,
+        E::NOSPC | E::DQUOT => Reason::Full,
+        E::FBIG => Reason::TooLarge,
         E::IO | E::NXIO | E::NODEV | E::STALE => Reason::Device,
         E::ACCESS | E::PERM | E::ROFS => Reason::Denied,
         E::NOSYS | E::OPNOTSUPP | E::INVAL => Reason::Unsupported,
@@ -99,6 +102,10 @@ impl fmt::Display for FileFault {
         let Self { call, file, offset, code, reason } = self;
         let what = match reason {
             Reason::Full => "the disk is full, or the quota is: free space, or lower the cap",
+            Reason::TooLarge => {
+                "the file would be larger than this file system or the limit of this process allows: raise the limit \
+                 (ulimit -f), or lower the cap"
+            }
             Reason::Device => "the device failed; look at the system's log",
             Reason::End => "the file ends there",
             Reason::Corrupt => "what was read is not what was written",
@@ -145,6 +152,13 @@ mod tests {
             assert_eq!(fault.reason, Reason::Exhausted, "{fault}");
             assert!(fault.to_string().contains("ulimit -n"), "{fault}");
         }
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_so_large_is_no_full_disk() {
+        let fault = FileFault::new(RESERVE, "a file", 0, Errno::FBIG.raw_os_error());
+        assert_eq!(fault.reason, Reason::TooLarge, "{fault}");
+        assert!(fault.to_string().contains("ulimit -f"), "{fault}");
     }
 
     #[test]
