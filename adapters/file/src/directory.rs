@@ -6,6 +6,8 @@
 //!
 //! Invariant: a key in `waiting` is the token of one request that the engine has.
 
+mod parents;
+
 use crate::disk::{Answer, Disk, File, Order, Reply};
 use crate::engine::{Ring, Threads};
 use crate::fault::{FileFault, Reason};
@@ -14,8 +16,8 @@ use crate::request::{Completion, Engine, Op, Request, Sink};
 use crate::slab::{Slab, check_own, check_stat};
 use crate::task::{Driver, Tasks};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -131,15 +133,14 @@ impl Directory {
     pub fn open(path: &Path, kind: EngineKind, tasks: &Tasks) -> Result<Self, FileFault> {
         let name = path.display().to_string();
         let fault = |call, code: Option<i32>| FileFault::new(call, &name, 0, code.unwrap_or(0));
-        make(path).map_err(|error| match error.kind() {
+        parents::make(path, &parents::sync).map_err(|error| match error.kind() {
             // Of that name there is something else.
             std::io::ErrorKind::AlreadyExists => fault("create directory", Some(Errno::NOTDIR.raw_os_error())),
             _ => fault("create directory", error.raw_os_error()),
         })?;
         let told =
             |call| move |error: Errno| FileFault::new(call, &path.display().to_string(), 0, error.raw_os_error());
-        let flags = OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECTORY;
-        let names = Locked::new(rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(told("open"))?);
+        let names = Locked::new(parents::open(path).map_err(told("open"))?);
         // seeded: directory_lock: lock_directory(&names.0) => Ok(())
         lock_directory(&names.0).map_err(told("lock"))?;
         let lock = Locked::new(open_lock(&names.0, path)?);
@@ -204,7 +205,8 @@ impl Directory {
     }
 
     fn sync_names(&self) -> Result<(), FileFault> {
-        rustix::fs::fsync(&self.names.0).map_err(|error| self.fault("sync", &self.path, error.raw_os_error()))
+        let synced = retry_on_intr(|| rustix::fs::fsync(&self.names.0));
+        synced.map_err(|error| self.fault("sync", &self.path, error.raw_os_error()))
     }
 
     fn fault(&self, call: &'static str, path: &Path, code: i32) -> FileFault {
@@ -239,26 +241,6 @@ impl Drop for Locked {
     }
 }
 
-/// Makes a directory and those above it, and syncs the name of each, also of one that another program has just made.
-fn make(path: &Path) -> std::io::Result<()> {
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Where this user may not look, what is above would tell no more.
-    let there = path.try_exists()?;
-    if there && path.is_dir() {
-        // Refused where this user may not look: then it is the other's to sync.
-        return std::fs::File::open(above).map_or(Ok(()), |above| above.sync_all().or(Ok(())));
-    }
-    // What has nothing above it cannot be made.
-    if above != path {
-        make(above)?;
-    }
-    match std::fs::create_dir(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        outcome => outcome,
-    }?;
-    std::fs::File::open(above)?.sync_all()
-}
-
 /// Locks the directory itself, where its file system can.
 fn lock_directory(names: &OwnedFd) -> rustix::io::Result<()> {
     match take(names) {
@@ -273,7 +255,7 @@ fn open_lock(names: &OwnedFd, path: &Path) -> Result<OwnedFd, FileFault> {
     let told = |error: Errno| FileFault::new("open", &path.display().to_string(), 0, error.raw_os_error());
     // A pipe of that name is not waited for.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let lock = rustix::fs::openat(names, LOCK, flags, Mode::RUSR | Mode::WUSR).map_err(told)?;
+    let lock = retry_on_intr(|| rustix::fs::openat(names, LOCK, flags, Mode::RUSR | Mode::WUSR)).map_err(told)?;
     check_own(&lock, &path)?;
     Ok(lock)
 }

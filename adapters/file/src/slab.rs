@@ -7,6 +7,7 @@
 use crate::fault::{FileFault, RESERVE, Reason};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxFlags};
+use rustix::io::retry_on_intr;
 use std::path::Path;
 
 /// A file of a fixed size.
@@ -65,7 +66,7 @@ impl Slab {
         let slab = Self::with(place, path, bytes, OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW)?;
         check_own(&slab.descriptor, path)?;
         let reserve = || rustix::fs::fallocate(&slab.descriptor, FallocateFlags::empty(), 0, bytes);
-        let allocated = rustix::io::retry_on_intr(reserve);
+        let allocated = retry_on_intr(reserve);
         if let Err(error) = allocated {
             let _ = rustix::fs::unlinkat(place.0, place.1, AtFlags::empty());
             return Err(slab.fault(RESERVE, 0, error.raw_os_error()));
@@ -104,11 +105,12 @@ impl Slab {
     fn with((at, short): (BorrowedFd<'_>, &Path), path: &Path, bytes: u64, how: OFlags) -> Result<Self, FileFault> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | how;
         // Some file systems take the flag and refuse the I/O, others refuse the flag: statx knows both where it is told.
-        let opened = rustix::fs::openat(at, short, flags | OFlags::DIRECT, Mode::RUSR | Mode::WUSR);
+        let open = |flags| retry_on_intr(|| rustix::fs::openat(at, short, flags, Mode::RUSR | Mode::WUSR));
+        let opened = open(flags | OFlags::DIRECT);
         let (descriptor, mut direct) = match opened {
             Ok(descriptor) => (descriptor, true),
             Err(rustix::io::Errno::INVAL) => {
-                let plain = rustix::fs::openat(at, short, flags - OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+                let plain = open(flags - OFlags::EXCL);
                 (plain.map_err(|error| fault("open", path, error))?, false)
             }
             Err(error) => return Err(fault("open", path, error)),

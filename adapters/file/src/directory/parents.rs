@@ -1,0 +1,86 @@
+//! The directory of a store, made with those that it is in.
+//!
+//! Promises upward: the name of each directory that was made, or found, survives a power cut; a sync that fails is told.
+//! Asks from below: `fsync` of a directory.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use std::io::{ErrorKind, Result};
+use std::path::Path;
+
+/// Makes a directory and those above it, and syncs the name of each, also of one that another program has just made.
+pub(super) fn make(path: &Path, sync: &dyn Fn(&Path) -> rustix::io::Result<()>) -> Result<()> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Where this user may not look, what is above would tell no more.
+    if !path.try_exists()? || !path.is_dir() {
+        // What has nothing above it cannot be made.
+        if above != path {
+            make(above, sync)?;
+        }
+        match std::fs::create_dir(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            outcome => outcome,
+        }?;
+    }
+    // seeded: parent_sync: sync(above) => Ok(())
+    match sync(above) {
+        // This user may not look there, or the file system has no such sync, or no names to write: nothing is to be done here.
+        Err(Errno::ACCESS | Errno::INVAL | Errno::ROFS) => Ok(()),
+        outcome => Ok(outcome?),
+    }
+}
+
+/// Lets the names in a directory survive a power cut.
+pub(super) fn sync(path: &Path) -> rustix::io::Result<()> {
+    let directory = open(path)?;
+    // unseeded: parent_fsync: what it does is seen after a power cut only
+    retry_on_intr(|| rustix::fs::fsync(&directory))
+}
+
+/// Opens a directory.
+pub(super) fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECTORY;
+    retry_on_intr(|| rustix::fs::openat(CWD, path, flags, Mode::empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn the_name_of_each_directory_is_synced_after_it_was_made() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (root, synced) = (directory.path(), RefCell::new(Vec::new()));
+        let sync = |above: &Path| {
+            let names = std::fs::read_dir(above).expect("it is there").count();
+            synced.borrow_mut().push((above.to_path_buf(), names));
+            super::sync(above)
+        };
+        make(&root.join("a/b"), &sync).expect("made");
+        let all = synced.take();
+        assert_eq!(all[1..], [(root.to_path_buf(), 1), (root.join("a"), 1)]);
+        make(&root.join("a/b"), &sync).expect("it is there");
+        assert_eq!(synced.take(), [(root.join("a"), 1)], "another program may have made it");
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_synced_is_told_unless_it_is_not_for_this_user_to_sync() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (code, told) in [
+            (Errno::ACCESS, false),
+            (Errno::INVAL, false),
+            (Errno::ROFS, false),
+            (Errno::IO, true),
+            (Errno::NOSPC, true),
+        ] {
+            let path = directory.path().join(code.raw_os_error().to_string());
+            for what in ["made", "found"] {
+                let refused = make(&path, &|above| if above == directory.path() { Err(code) } else { Ok(()) });
+                assert!(path.is_dir());
+                assert_eq!(refused.is_err(), told, "{what}, {code:?}: {refused:?}");
+            }
+        }
+    }
+}
