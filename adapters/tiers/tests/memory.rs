@@ -4,7 +4,8 @@ use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use terrace_tests::Random;
-use terrace_tiers::{Buffer, Error, Manager};
+use terrace_tiers::ledger::Hint;
+use terrace_tiers::{Buffer, Error, Manager, Options};
 
 /// One test after the other: they look at the memory of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -68,6 +69,108 @@ fn more_buffers_than_memory_describes_are_refused_whatever_files_hold() {
     assert!((2000..5000).contains(&buffers.len()), "{}", buffers.len());
     buffers.pop();
     drop(manager.allocate(1).expect("one is described"));
+}
+
+#[test]
+fn chunks_that_memory_cannot_describe_are_refused_before_they_take_any() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (before, directory) = (resident(), tempfile::tempdir().expect("a directory"));
+    let builder = Manager::builder().memory(8 << 20).chunk(4096).directory_of(directory.path(), 4 << 30);
+    let manager = builder.build().expect("it is built");
+    // 512 Ki chunks.
+    assert_eq!(manager.allocate(2 << 30).map(drop), Err(Error::TooMany { buffers: 0 }));
+    let taken = resident().saturating_sub(before);
+    assert!(taken < 8 << 20, "{} KiB", taken >> 10);
+    drop(manager.allocate(100 << 20).expect("so many are described"));
+    drop(manager.allocate(100 << 20).expect("they are free again"));
+}
+
+/// Whether what describes buffers is what the manager counts for it: less than a tenth is left for all the rest.
+fn describes_within(memory: u64, manager: &Manager, mut one: impl FnMut(usize) -> Result<Buffer, Error>) -> usize {
+    let (before, mut buffers) = (resident(), Vec::new());
+    let full = loop {
+        match one(buffers.len()) {
+            Ok(buffer) => buffers.push(buffer),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full, Error::TooMany { buffers: buffers.len() });
+    let taken = resident().saturating_sub(before);
+    assert!(taken <= memory + memory / 10 + (4 << 20), "{} KiB for {} buffers", taken >> 10, buffers.len());
+    manager.check().expect("sound");
+    buffers.len()
+}
+
+#[test]
+fn names_count_wherever_they_stand() {
+    const MEMORY: u64 = 16 << 20;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let manager = Manager::builder().memory(MEMORY).build().expect("it is built");
+    let named = |which: usize| manager.allocate_named(&format!("{which:0500}"), 100);
+    let count = describes_within(MEMORY, &manager, named);
+    assert!(count > 4000, "some 2.4 KB each: {count}");
+}
+
+#[test]
+fn chunks_in_files_count_and_durable_ones_twice() {
+    const MEMORY: u64 = 16 << 20;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().expect("a directory");
+    let builder = Manager::builder().memory(MEMORY).chunk(4096).directory_of(directory.path(), 1 << 30);
+    let manager = builder.build().expect("it is built");
+    let count = describes_within(MEMORY, &manager, |which| {
+        let hint = Hint { tier: Some(1), ..Hint::default() };
+        let name = (which % 2 == 0).then(|| format!("{which:0500}"));
+        let buffer = manager.allocate_with(1 << 20, Options { name: name.clone(), hint, ..Options::default() })?;
+        buffer.write(0, &[1; 1 << 20]).expect("written");
+        if name.is_some() {
+            manager.sync(&buffer).expect("durable");
+            buffer.write(0, &[2; 1 << 20]).expect("written beside what is durable");
+        }
+        Ok(buffer)
+    });
+    assert!(count > 100, "some 90 KB each: {count}");
+}
+
+#[test]
+fn durable_buffers_that_memory_cannot_describe_are_left_alone() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().expect("a directory");
+    let build = |memory| Manager::builder().memory(memory).chunk(4096).directory_of(directory.path(), 64 << 20).build();
+    // 256 chunks, each of which takes 470 bytes, of each of twelve: 1.4 MiB.
+    let manager = build(4 << 20).expect("it is built");
+    for which in 0..12 {
+        let buffer = manager.allocate_named(&format!("{which}"), 1 << 20).expect("room");
+        buffer.write(0, &[which; 100]).expect("written");
+        manager.sync(&buffer).expect("durable");
+    }
+    drop(manager);
+    let refused = build(256 << 10).map(drop);
+    assert!(matches!(refused, Err(Error::TooMany { buffers: 2..12 })), "{refused:?}");
+    let manager = build(4 << 20).expect("it is built");
+    for which in 0..12 {
+        let mut read = [9; 100];
+        manager.open(&format!("{which}")).expect("it is there").read(0, &mut read).expect("read");
+        assert_eq!(read, [which; 100]);
+    }
+}
+
+#[test]
+fn large_chunks_go_through_as_little_memory_as_small_ones() {
+    const MEMORY: u64 = 160 << 20;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (before, directory) = (resident(), tempfile::tempdir().expect("a directory"));
+    let builder =
+        Manager::builder().memory(MEMORY).pinned_cap(MEMORY).chunk(16 << 20).directory_of(directory.path(), 2 << 30);
+    let manager = builder.build().expect("it is built");
+    let buffer = manager.allocate(128 << 20).expect("room");
+    buffer.lease_mut().expect("in memory").fill(1);
+    manager.demote(&buffer, 1).expect("room in files");
+    let taken = resident().saturating_sub(before);
+    assert!(taken <= allowed(MEMORY), "{} KiB", taken >> 10);
+    let mut last = [0; 100];
+    buffer.read((128 << 20) - 100, &mut last).expect("read");
+    assert_eq!(last, [1; 100]);
 }
 
 #[test]

@@ -49,7 +49,8 @@ fn what_is_durable_is_found_also_where_it_is_more_than_a_tier_would_take_in() {
 #[test]
 fn all_that_a_tier_of_small_chunks_takes_can_be_made_durable() {
     let directory = tempfile::tempdir().expect("a directory");
-    let manager = builder(directory.path()).chunk(4096).build().expect("it is built");
+    // Some 14,000 chunks, each of which takes 470 bytes of memory.
+    let manager = builder(directory.path()).memory(16 * MIB).chunk(4096).build().expect("it is built");
     let hint = Hint { tier: Some(1), keep: false };
     let options = Options { name: Some("all".into()), hint, ..Options::default() };
     let all = manager.allocate_with(manager.tiers()[1].view.capacity, options).expect("room");

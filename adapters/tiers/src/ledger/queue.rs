@@ -91,6 +91,12 @@ impl Ledger {
         Ok(())
     }
 
+    /// Why so many bytes can never be granted to a tenant, if they cannot.
+    pub(crate) fn refusal(&self, bytes: u64, tenant: u16) -> Option<Refusal> {
+        let request = Waiting { ticket: 0, bytes, tenant, wait: false, hint: Hint::default() };
+        self.tenants.get(usize::from(tenant)).and_then(|_| self.hopeless(&request))
+    }
+
     /// Why a request can never be granted.
     fn hopeless(&self, request: &Waiting) -> Option<Refusal> {
         let tenant = &self.tenants[usize::from(request.tenant)];

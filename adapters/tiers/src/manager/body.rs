@@ -28,6 +28,8 @@ pub(super) struct Body {
     pub named: Option<Box<Named>>,
     /// Bytes of a chunk; the last one may have fewer.
     pub chunk: usize,
+    /// Bytes of memory that count for what describes it.
+    pub description: u64,
     /// The file whose bytes they are: then no ledger knows it, and it has no copies.
     pub mapped: Option<Box<Mapped>>,
     pub lease: Lease,
@@ -100,6 +102,7 @@ impl Body {
             bytes,
             named: name.map(named),
             chunk,
+            description: 0,
             mapped: None,
             lease: Lease::closed(),
             best: AtomicPtr::default(),

@@ -70,8 +70,10 @@ struct Files {
 /// Bytes of a chunk: what a write in a file tier rewrites at least.
 const CHUNK: usize = 1 << 20;
 
-/// Chunks that may be on their way together, of all copies.
-const STAGE: usize = 32;
+/// Chunks that may be on their way together, of all copies;
+const STAGE: u64 = 32;
+/// but no more bytes than this, beside `memory`, unless two chunks are more: one that is read while the other is written.
+const STAGE_BYTES: u64 = 32 << 20;
 
 /// Bytes that each store keeps for its log.
 const LOG: u64 = 1 << 20;
@@ -89,8 +91,9 @@ impl Builder {
         self
     }
 
-    /// Bytes of the machine's memory that buffers may take. Without: a share of what is available, by the preset, and no more than
-    /// the control group allows.
+    /// Bytes of the machine's memory that buffers may take, with what describes them, wherever their bytes are, but for the first MiB
+    /// of that. Beside it are also 32 MiB, or two chunks where that is more, which bytes go through on their way to files. Without: a
+    /// share of what is available, by the preset, and no more than the control group allows.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
@@ -154,8 +157,9 @@ impl Builder {
         self
     }
 
-    /// Bytes of a chunk, a multiple of 4 KiB: 1 MiB without. A buffer has 2^24 chunks at most. What is durable keeps its own, up to
-    /// 32 times this, if a slab holds it.
+    /// Bytes of a chunk, a multiple of 4 KiB: 1 MiB without. A buffer has 2^24 chunks at most, and of the memory some 220 bytes for
+    /// each in a tier of files, twice that with a name. What is durable keeps its own, up to 32 times this and 32 MiB (twice this,
+    /// where that is more), if a slab holds it.
     pub fn chunk(mut self, bytes: usize) -> Self {
         self.chunk = Some(bytes);
         self
@@ -276,10 +280,11 @@ impl Builder {
     }
 
     async fn make(self, chunk: usize, files: Vec<Files>, worker: Option<Worker>) -> Result<Manager, Error> {
-        let frames = frames(chunk as u64 * STAGE as u64 + LOG * files.len() as u64, Frames::new)?;
+        let stage = stage(chunk as u64);
+        let frames = frames(stage + LOG * files.len() as u64, Frames::new)?;
         let mut places = self.addressed()?;
         // Of one that was durable before.
-        let mut most_of_chunk = (chunk * STAGE) as u64;
+        let mut most_of_chunk = stage;
         let memory = places.iter().fold(0u64, |sum, made| sum.saturating_add(made.capacity));
         for Files { disk, options, kind, device } in files {
             if options.slab_bytes < chunk as u64 {
@@ -321,6 +326,11 @@ impl Builder {
         let user = Kept::new(Arc::new(User { shared: Arc::downgrade(&shared) }));
         Ok(Manager { shared: Kept::new(shared), user })
     }
+}
+
+/// Bytes that chunks go through.
+fn stage(chunk: u64) -> u64 {
+    (chunk * STAGE).min(STAGE_BYTES.max(2 * chunk))
 }
 
 fn frames(bytes: u64, made: fn(usize) -> std::io::Result<Frames>) -> Result<Frames, Error> {

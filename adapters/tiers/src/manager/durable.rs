@@ -251,8 +251,11 @@ impl Shared {
 
     fn adopt_one(self: &Arc<Self>, tier: Tier, number: u64, meta: Meta, object: &Object) -> Result<(), Error> {
         let (told, mut outcome) = oneshot::channel();
-        let asker = Asker { name: Some((meta.name, number)), chunk: meta.chunk as usize, told };
+        let (chunk, description) =
+            (meta.chunk as usize, self.description(meta.bytes, meta.chunk as usize, Some(&meta.name)));
+        let asker = Asker { name: Some((meta.name, number)), chunk, description, told };
         let mut state = self.state();
+        state.has_description(self, description)?;
         state.next_object = state.next_object.max(number + 1);
         // Tenants may be fewer now.
         let tenant = if state.ledger.tenant_bytes(meta.tenant).is_some() { meta.tenant } else { 0 };
@@ -337,18 +340,19 @@ impl Shared {
         let (told, outcome) = oneshot::channel();
         let ticket = {
             let mut state = self.state();
-            if !state.has_description(self) {
-                return Err(Error::TooMany { buffers: state.bodies.len() });
+            let description = self.description(bytes, self.chunk, name.as_deref());
+            if let Err(error) = state.has_description(self, description) {
+                // More than any tier may hold is the better answer.
+                return Err(state.ledger.refusal(bytes, tenant).map_or(error, Error::Refused));
             }
             let name = match name {
                 Some(name) => Some(state.claim_name(name)?),
                 None => None,
             };
-            let asker = Asker { name: name.clone(), chunk: self.chunk, told };
+            let asker = Asker { name, chunk: self.chunk, description, told };
             let ticket = state.ticket(asker);
             if let Err(rejected) = state.handle(self, Event::Allocate { ticket, bytes, tenant, wait, hint }) {
-                state.askers.remove(&ticket);
-                state.forget_name(name.as_ref().map(|(name, _)| name.as_str()));
+                state.dismiss(ticket);
                 return Err(rejected.into());
             }
             self.unlock(state);

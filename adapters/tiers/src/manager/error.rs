@@ -22,8 +22,8 @@ pub enum Error {
     Setup(SetupError),
     /// The system has no memory for it.
     Memory(std::io::ErrorKind),
-    /// So many buffers are there that what describes them fills the tier of memory, wherever their bytes are: free some, or
-    /// raise [`memory`](super::Builder::memory).
+    /// What would describe one more buffer has no room in the tier of memory, wherever the bytes are: free some, raise
+    /// [`memory`](super::Builder::memory), or raise [`chunk`](super::Builder::chunk) where buffers have many.
     TooMany {
         /// How many there are.
         buffers: usize,
@@ -147,7 +147,8 @@ impl fmt::Display for Error {
             Self::Memory(kind) => write!(f, "the system gives no memory for the buffer: {kind}"),
             Self::TooMany { buffers } => write!(
                 f,
-                "{buffers} buffers: what describes them fills the memory of the manager; free some, or raise `memory`"
+                "beside {buffers} buffers, what describes one more and its chunks does not fit into `memory`: free some, or \
+                 raise `memory` or `chunk`"
             ),
             Self::Freed => write!(f, "the buffer was freed"),
             Self::OtherManager => write!(f, "the buffer is another manager's: ask the one that allocated it"),

@@ -6,6 +6,7 @@
 use super::Shared;
 use super::body::Body;
 use super::error::Error;
+use super::state::State;
 use crate::ledger::{Event, Id, TierKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +23,31 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.shared.unshare(self.body);
         self.shared.uncount(self.body);
+    }
+}
+
+impl State {
+    /// Counts a buffer as leased.
+    ///
+    /// # Errors
+    /// [`Error::PinnedCap`], after all that are not leased any more were taken off.
+    fn pin(&mut self, body: &Body, cap: u64) -> Result<(), Error> {
+        // Another has counted it since it was found uncounted.
+        if body.lease.is_counted() {
+            return Ok(());
+        }
+        if self.pinned + body.weight() > cap {
+            let idle = self.bodies.values().filter(|body| matches!(body.lease.uncount(), Ok(true)));
+            self.pinned -= idle.map(|body| body.weight()).sum::<u64>();
+        }
+        if self.pinned + body.weight() > cap {
+            return Err(Error::PinnedCap { asked: body.weight(), pinned: self.pinned, cap });
+        }
+        // Closed meanwhile: the next try finds out.
+        if body.lease.count() == Ok(true) {
+            self.pinned += body.weight();
+        }
+        Ok(())
     }
 }
 

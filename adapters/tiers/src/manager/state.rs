@@ -29,6 +29,8 @@ type Waiter = oneshot::Sender<Result<bool, Error>>;
 pub(super) struct Asker {
     pub name: Option<(String, u64)>,
     pub chunk: usize,
+    /// Bytes that describe the buffer.
+    pub description: u64,
     /// Told with the buffer.
     pub told: oneshot::Sender<Result<Arc<Body>, Error>>,
 }
@@ -65,7 +67,9 @@ pub(super) struct State {
     pub refused: BTreeMap<Tier, Refused>,
     /// The time of the last tick.
     pub now: u64,
-    /// What describes buffers, as far as memory's capacity follows it.
+    /// Bytes that describe all buffers, and those that were asked for.
+    pub descriptions: u64,
+    /// What the capacity of memory is smaller by for that.
     pub described: u64,
     /// What lies unused between buffers in memory, as far as its capacity follows that; and whether that is to be looked at.
     pub unused: u64,
@@ -95,6 +99,7 @@ impl State {
             most,
             refused: BTreeMap::new(),
             now: 0,
+            descriptions: 0,
             described: 0,
             unused: 0,
             crowded: false,
@@ -140,8 +145,7 @@ impl State {
         match action {
             Action::Grant { ticket, id, tier, .. } => self.grant(shared, ticket, id, tier),
             Action::Refuse { ticket, error } => {
-                let asker = self.askers.remove(&ticket)?;
-                self.forget_name(asker.name.as_ref().map(|(name, _)| name.as_str()));
+                let asker = self.dismiss(ticket)?;
                 let _ = asker.told.send(Err(self.none_has_room(shared, error)));
                 None
             }
@@ -171,7 +175,9 @@ impl State {
     fn grant(&mut self, shared: &Arc<Shared>, ticket: u64, id: Id, tier: Tier) -> Option<Event> {
         let bytes = self.ledger.view(id).map_or(0, |view| view.bytes);
         let Some(asker) = self.askers.remove(&ticket) else { return Some(Event::Free { id }) };
-        let body = Arc::new(Body::new(id, bytes, asker.chunk, asker.name));
+        let mut body = Body::new(id, bytes, asker.chunk, asker.name);
+        body.description = asker.description;
+        let body = Arc::new(body);
         if let Some(name) = body.name() {
             self.names.insert(name.into(), Some(id));
         }
@@ -299,6 +305,7 @@ impl State {
         body.freed.store(true, Ordering::Release);
         self.returns.add(body.copies().clear());
         self.busy.remove(&id);
+        self.descriptions -= body.description;
         self.forget_name(body.name());
         self.settled(id, &Err(Error::Freed));
         body.has_changed();
@@ -320,7 +327,7 @@ impl State {
         Ok((name, self.next_object - 1))
     }
 
-    pub(super) fn forget_name(&mut self, name: Option<&str>) {
+    fn forget_name(&mut self, name: Option<&str>) {
         if let Some(name) = name {
             self.names.remove(name);
         }
@@ -347,35 +354,21 @@ impl State {
         self.waiters.get(&id).is_some_and(|(wanted, _)| *wanted == event)
     }
 
-    /// Counts a buffer as leased.
-    ///
-    /// # Errors
-    /// [`Error::PinnedCap`], after all that are not leased any more were taken off.
-    pub(super) fn pin(&mut self, body: &Body, cap: u64) -> Result<(), Error> {
-        // Another has counted it since it was found uncounted.
-        if body.lease.is_counted() {
-            return Ok(());
-        }
-        if self.pinned + body.weight() > cap {
-            let idle = self.bodies.values().filter(|body| matches!(body.lease.uncount(), Ok(true)));
-            self.pinned -= idle.map(|body| body.weight()).sum::<u64>();
-        }
-        if self.pinned + body.weight() > cap {
-            return Err(Error::PinnedCap { asked: body.weight(), pinned: self.pinned, cap });
-        }
-        // Closed meanwhile: the next try finds out.
-        if body.lease.count() == Ok(true) {
-            self.pinned += body.weight();
-        }
-        Ok(())
-    }
-
     /// The number of a new request.
     pub(super) fn ticket(&mut self, asker: Asker) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
+        self.descriptions += asker.description;
         self.askers.insert(ticket, asker);
         ticket
+    }
+
+    /// A request gets no buffer: its name is free again.
+    pub(super) fn dismiss(&mut self, ticket: u64) -> Option<Asker> {
+        let asker = self.askers.remove(&ticket)?;
+        self.descriptions -= asker.description;
+        self.forget_name(asker.name.as_ref().map(|(name, _)| name.as_str()));
+        Some(asker)
     }
 }
 

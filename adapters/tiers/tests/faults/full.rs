@@ -109,7 +109,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_memory_goes_on() {
     buffer.write(0, &pattern(1, BYTES)).expect("written");
     let refused = manager.sync(&buffer);
     let Err(Error::Store(StoreError::Fault(fault))) = &refused else { panic!("{refused:?}") };
-    assert_eq!((fault.reason, fault.call), (Reason::Full, "fallocate"));
+    assert_eq!((fault.code, fault.call), (libc::EFBIG, "fallocate"));
     // The disk has room, and refuses all the same: the tier rests for its time, and for longer each time.
     let left = |manager: &Manager| match manager.sync(&buffer) {
         Err(Error::Resting { left, .. }) => left,
