@@ -115,9 +115,9 @@ impl<A: Allocator> WaitingPool<A> {
                 return outcome;
             }
             match limit.checked_sub(start.elapsed()) {
-                Some(left) if !left.is_zero() => std::thread::park_timeout(left),
+                Some(left) => std::thread::park_timeout(left),
                 // Dropping the allocation gives its place up, and a block granted since the poll to the next.
-                _ => return Err(AllocError::new(Cause::OutOfMemory, request.bytes)),
+                None => return Err(AllocError::new(Cause::OutOfMemory, request.bytes)),
             }
         }
     }
