@@ -217,7 +217,7 @@ fn files_that_cannot_be_are_errors_that_say_why_and_leave_nothing() {
     let absent = Slab::create(&directory.path().join("absent/slab"), 4096).expect_err("no such directory");
     assert!(absent.to_string().contains("absent/slab"), "{absent}");
     let full = Slab::create(&path, 1 << 60).expect_err("no disk has an exbibyte");
-    assert!(matches!(full.reason, Reason::Full | Reason::Unsupported | Reason::Other), "{full:?}");
+    assert!(matches!(full.reason, Reason::Full | Reason::TooLarge | Reason::Unsupported | Reason::Other), "{full:?}");
     assert!(!path.exists(), "nothing is left behind");
     let first = Slab::create(&path, 1 << 20).expect("a file");
     let twice = Slab::create(&path, 1 << 20).expect_err("it is there");
