@@ -281,3 +281,23 @@ fn a_file_that_is_not_there_any_more_is_no_sync() {
     assert!(world.disk.contents() == before, "nothing was made or removed");
     assert_eq!(store.objects(), [1, 2, 3]);
 }
+
+/// Another program is at work in the directory: its files may have the store's names.
+#[test]
+fn nothing_is_removed_by_name_after_the_log_is_gone() {
+    use terrace_tests::disk::{Fault, Planned, Target};
+    let mut world = kept(21);
+    let store = open(&mut world);
+    let file = log(&world);
+    remove(&mut world, file);
+    let change = Change::Meta { object: 4, meta: vec![4] };
+    assert_eq!(world.run(store.commit(vec![change])).expect("it ends"), Err(StoreError::LogGone { file }));
+    // What may be left of a slab that cannot be made.
+    world.disk.plan(vec![Planned { at: 0, fault: Fault::Error, on: Target::Slabs }]);
+    let frame = world.frames.take(ALIGN).expect("room");
+    world.run(store.put(frame, ALIGN)).expect("it ends").result.expect_err("no slab can be made");
+    let _ = world.run(store.tidy()).expect("it ends");
+    let orders = world.disk.log();
+    assert!(orders.contains("Create slab") && !orders.contains("Remove slab"), "{orders}");
+    store.check().expect("sound");
+}

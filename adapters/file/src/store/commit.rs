@@ -60,8 +60,8 @@ impl Shared {
 
     /// Makes changes durable while nobody else does.
     pub(super) async fn commit_group(&self, log: &mut Log, group: &[Change]) -> Result<(), StoreError> {
-        // seeded: log_gone_for_good: log.gone => None::<File>
-        if let Some(file) = log.gone {
+        // seeded: log_gone_for_good: self.gone.get() => None::<&File>
+        if let Some(&file) = self.gone.get() {
             return Err(StoreError::LogGone { file });
         }
         self.settle(group).await?;

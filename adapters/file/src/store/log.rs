@@ -13,7 +13,7 @@
 //!   would need more; a file that is laid by for it has as much
 //! - a log that is not `whole` is `broken`; there is an `anchor` only while the log is not whole
 //! - a log is `whole` once the superblock names it: before, what it says was never relied on
-//! - a log that is `gone` lost its name to another program, or the superblock did: nothing is written or removed any more
+//! - once the log or the superblock is `gone`, having lost its name to another program, nothing is made durable or removed any more
 
 use super::Shared;
 use super::block::{BLOCK, Header, Writer, blocks_for};
@@ -49,8 +49,6 @@ pub(super) struct Log {
     /// Whether its first group is durable.
     pub whole: bool,
     pub broken: bool,
-    /// The file that lost its name, this log or the superblock.
-    pub gone: Option<File>,
     pub limbo: Vec<Vec<Change>>,
     /// The generation that a power cut would bring back, while this one is not whole yet, with its bytes.
     pub anchor: Option<(File, u64)>,
@@ -76,17 +74,6 @@ impl Log {
     /// What is to be kept free when the next log has so many blocks: it, and one as large that follows it when this one is gone.
     pub(super) fn reserve(&self, ahead: u64) -> u64 {
         file_bytes(ahead) + file_bytes(ahead).saturating_sub(self.bytes())
-    }
-
-    /// What a refused write or sync of it, or of the superblock, means: one that lost its name is lost for good.
-    fn lost(&mut self, file: File, error: StoreError) -> StoreError {
-        match error {
-            StoreError::Fault(fault) if fault.reason == Reason::Gone => {
-                (self.gone, self.broken) = (Some(file), true);
-                StoreError::LogGone { file }
-            }
-            other => other,
-        }
     }
 
     /// The number of the next log.
@@ -126,7 +113,7 @@ impl Shared {
                     // seeded: limbo: log.limbo.push(group.to_vec()) => ()
                     log.limbo.push(group.to_vec());
                     // The file that lost its name has the group: it counts when the file is restored.
-                    if log.gone.is_some() {
+                    if self.gone.get().is_some() {
                         return Err(error);
                     }
                 }
@@ -135,18 +122,28 @@ impl Shared {
         self.rotate(log, group, touched).await
     }
 
+    /// What a refused write or sync of the log, or of the superblock, means: one that lost its name is lost for good.
+    fn lost(&self, file: File, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Fault(fault) if fault.reason == Reason::Gone => {
+                StoreError::LogGone { file: *self.gone.get_or_init(|| file) }
+            }
+            other => other,
+        }
+    }
+
     /// Writes a group behind the log's end, durably.
     async fn append(&self, log: &mut Log, writer: Writer) -> Result<(), StoreError> {
         let blocks = writer.blocks();
         let bytes = writer.finish(log.header());
         let file = log.file();
-        self.write(log, log.next, &bytes).await.map_err(|error| log.lost(file, error))?;
+        self.write(log, log.next, &bytes).await.map_err(|error| self.lost(file, error))?;
         // seeded: log_sync: self.sync(log.file()).await => Ok(())
-        self.sync(log.file()).await.map_err(|error| log.lost(file, error))?;
+        self.sync(log.file()).await.map_err(|error| self.lost(file, error))?;
         log.next += blocks;
         if log.whole {
             let noted = log.superblock.note(&*self.disk, &mut log.frames[0], log.next).await;
-            noted.map_err(|error| log.lost(File::Superblock, error))?;
+            noted.map_err(|error| self.lost(File::Superblock, error))?;
         }
         Ok(())
     }
@@ -317,7 +314,7 @@ impl Shared {
     async fn name(&self, log: &mut Log) -> Result<(), StoreError> {
         let evidence = Evidence { generation: log.generation, blocks: log.blocks, durable: log.next };
         let raised = log.superblock.raise(&*self.disk, &mut log.frames[0], evidence).await;
-        raised.map_err(|error| log.lost(File::Superblock, error))
+        raised.map_err(|error| self.lost(File::Superblock, error))
     }
 
     /// Lets names survive a power cut.
@@ -352,16 +349,17 @@ impl Shared {
 
     /// Removes files that are not needed any more. What cannot be removed is tried again later.
     pub(super) async fn sweep(&self, log: &mut Log) {
-        // Another program is at work in the directory: its files may have our names.
-        if log.gone.is_some() {
-            return;
-        }
         log.garbage.extend(self.space.take_stumps());
         log.garbage = self.remove_files(std::mem::take(&mut log.garbage)).await;
     }
 
     /// Removes files, with their bytes. Those that are left.
     async fn remove_files(&self, files: Vec<(File, u64)>) -> Vec<(File, u64)> {
+        // Another program is at work in the directory: its files may have our names.
+        // seeded: gone_keeps_files: self.gone.get().is_some() => false
+        if self.gone.get().is_some() {
+            return files;
+        }
         let mut left = Vec::new();
         for (file, bytes) in files {
             match ask(&*self.disk, Order::Remove { file }).await.result {

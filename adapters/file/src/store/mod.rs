@@ -44,7 +44,7 @@ pub use map::{Change, Object, PARTS};
 pub use piece::{Piece, Put};
 pub use record::META;
 
-use crate::disk::{Claimed, Disk};
+use crate::disk::{Claimed, Disk, File};
 use crate::fault::FileFault;
 use crate::frame::{ALIGN, Frame, Frames};
 use crate::join::Join;
@@ -54,7 +54,7 @@ use log::Log;
 use map::Map;
 use space::Space;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_guard::Kept;
 
 /// Bytes of the largest step by which a log grows: sums of a few logs stay far below 2^64.
@@ -138,13 +138,16 @@ struct Shared {
     /// Held by who writes the log. `None` only before the store is open.
     log: async_lock::Mutex<Option<Log>>,
     pending: Mutex<Vec<Pending>>,
+    /// The file that lost its name, the log or the superblock.
+    gone: OnceLock<File>,
 }
 
 impl Shared {
     fn new(disk: Claimed, frames: Frames, options: StoreOptions, space: Arc<Space>, map: Map) -> Self {
         let (growing, log) = (async_lock::Mutex::new(()), async_lock::Mutex::new(None));
         let largest = frames.usage().1.saturating_sub(2 * log::FRAME);
-        Self { disk, frames, largest, options, space, growing, map: Mutex::new(map), log, pending: Mutex::default() }
+        let (map, pending, gone) = (Mutex::new(map), Mutex::default(), OnceLock::new());
+        Self { disk, frames, largest, options, space, growing, map, log, pending, gone }
     }
 
     fn map(&self) -> MutexGuard<'_, Map> {

@@ -89,7 +89,6 @@ pub(super) async fn open(disk: Claimed, frames: Frames, options: StoreOptions) -
         // Never written on: what a killed program wrote may be in some cache only, and one that was not synced is
         // not made durable by a later sync that says so. The next log says everything anew.
         broken: true,
-        gone: None,
         limbo: Vec::new(),
         anchor: None,
         spare: None,
