@@ -109,8 +109,8 @@ pub fn take_span() -> Option<u32> {
     Some(slice)
 }
 
-/// Takes slices out of the range.
-fn find(tables: &Tables, count: usize, align: usize) -> Option<u32> {
+/// Takes slices out of the range. What is used of them the caller tells [`usage`].
+pub fn find(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     let bytes = count.checked_mul(SLICE)?;
     let mut guard = GROUND.lock();
     let ground = guard.as_mut()?;

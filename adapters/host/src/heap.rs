@@ -90,6 +90,9 @@ impl Heap {
             found = tables.address(slice).as_ptr();
         } else {
             self.shelves.take(class, 1, |block| found = block);
+            if found.is_null() {
+                purge::retry(SLICE, || (self.shelves.take(class, 1, |block| found = block) > 0).then_some(()));
+            }
         }
         if found.is_null() {
             slow::out_of_memory();

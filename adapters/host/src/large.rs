@@ -38,17 +38,16 @@ pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 
     }
 }
 
-/// The slices of a block. The second try is made when everything that caches hold is back.
+/// The slices of a block.
 pub fn take(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
     // What no pointer difference can span is no object.
     if bytes > isize::MAX as usize - SLICE || align > isize::MAX as usize / 2 || !start::ready() {
         return None;
     }
     let count = bytes.div_ceil(SLICE).max(1);
-    let slice = stashed(count, align, bytes).or_else(|| ground::take(count, align, bytes)).or_else(|| {
-        purge::everything();
-        ground::take(count, align, bytes)
-    })?;
+    let slice = stashed(count, align, bytes)
+        .or_else(|| ground::take(count, align, bytes))
+        .or_else(|| purge::retry(bytes, || ground::take(count, align, bytes)))?;
     let tables = tables()?;
     let span = tables.span(slice);
     span.class.store(class::NONE as u8, Relaxed);
@@ -246,54 +245,65 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let _busy = thread::busy();
     let slice = slice_of(tables, block);
     let span = tables.span(slice);
-    let (Some(name), class::NONE) = (span.block(), usize::from(span.class.load(Relaxed))) else {
+    if usize::from(span.class.load(Relaxed)) != class::NONE {
         return core::ptr::null_mut();
-    };
-    let count = bytes.div_ceil(SLICE);
+    }
     let (before, after) = (held(span), bytes.next_multiple_of(PAGE));
     let more = after.saturating_sub(before);
-    if !usage::claim(more) {
+    if !usage::claim(more) && purge::retry(more, || usage::claim(more).then_some(())).is_none() {
         return core::ptr::null_mut();
     }
     // All that it holds may have been written to, also what it will hold no longer.
     bits::soil(tables, slice, before);
-    if count == name.bytes as usize / SLICE || ground::resize(slice, count, before) {
-        span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
-        usage::release(before.saturating_sub(after));
-        usage::soiled(bits::clean_bytes(tables, slice, after));
-        ground::keep_within(tables, None);
-        purge::waiting(before as isize - bytes as isize);
-        if bytes < before {
-            purge::note();
-        }
-        return block;
+    let resized = if resize_in_place(tables, slice, before, after) {
+        block
+    } else if span.heap.load(Relaxed) == 0 {
+        relocate(tables, slice, after)
+    } else {
+        core::ptr::null_mut()
+    };
+    if resized.is_null() {
+        usage::release(more);
+        return resized;
     }
-    usage::release(more);
-    if span.heap.load(Relaxed) == 0 { relocate(tables, slice, bytes) } else { core::ptr::null_mut() }
+    purge::waiting(before as isize - after as isize);
+    if after < before {
+        purge::note();
+    }
+    resized
 }
 
-/// Slices for a block that grows, and will again: half as many more lie free behind them, as long as nobody else needs them.
-fn take_growing(tables: &Tables, bytes: usize) -> Option<u32> {
-    let Some(to) = take(bytes + bytes / 2, SLICE, false) else { return take(bytes, SLICE, false) };
-    let (more, after) = (held(tables.span(to)), bytes.next_multiple_of(PAGE));
-    // Nobody wrote there: what was clean is.
-    let fresh = bits::clean_bytes(tables, to, more) - bits::clean_bytes(tables, to, after);
-    if ground::resize(to, bytes.div_ceil(SLICE), 0) {
-        tables.span(to).next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
-        usage::release(more - after);
-        usage::cleaned(fresh);
-        purge::waiting((bytes / 2) as isize);
+/// Makes a block of `before` bytes one of `after`, both whole pages, where it lies. `false`: there is no room behind it.
+fn resize_in_place(tables: &Tables, slice: u32, before: usize, after: usize) -> bool {
+    let (span, count) = (tables.span(slice), after.div_ceil(SLICE));
+    let has_them = span.block().is_some_and(|block| count == block.bytes as usize / SLICE);
+    if !has_them && !ground::resize(slice, count, before) {
+        return false;
     }
+    span.next.store((after / PAGE) as u32, Relaxed);
+    usage::release(before.saturating_sub(after));
+    usage::soiled(bits::clean_bytes(tables, slice, after));
+    ground::keep_within(tables, None);
+    true
+}
+
+/// Slices for a block that grows, and will again: half as many more lie free behind them, as long as no other block needs
+/// them. The caller has claimed what the block uses.
+fn find_growing(tables: &Tables, count: usize) -> Option<u32> {
+    let Some(to) = ground::find(tables, count + count / 2, SLICE) else { return ground::find(tables, count, SLICE) };
+    ground::resize(to, count, 0);
     Some(to)
 }
 
-/// Moves the pages of a block that must grow to where there is room.
-fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
+/// Moves the pages of a block that must grow to `after` bytes, whole pages, to where there is room. Of the new bytes the caller
+/// has claimed those that the block grows by: the others move along.
+fn relocate(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
     let held = held(tables.span(slice));
     if held < RELOCATE || !bits::may_move() {
         return core::ptr::null_mut();
     }
-    let Some(to) = take_growing(tables, bytes) else { return core::ptr::null_mut() };
+    let count = after.div_ceil(SLICE);
+    let Some(to) = find_growing(tables, count) else { return core::ptr::null_mut() };
     let (source, target) = (tables.address(slice), tables.address(to));
     let moved = held.next_multiple_of(start::page_bytes());
     // SAFETY: both are blocks of ours, at least so long; nobody needs what the new one holds.
@@ -302,16 +312,12 @@ fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
         bits::never_move();
         return core::ptr::null_mut();
     };
+    tables.span(to).next.store((after / PAGE) as u32, Relaxed);
     // Pages larger than ours take some along that were not asked for.
-    let asked = usize::max(self::held(tables.span(to)), moved);
-    usage::soiled(bits::clean_bytes(tables, to, asked) - bits::clean_bytes(tables, to, self::held(tables.span(to))));
+    usage::soiled(bits::clean_bytes(tables, to, usize::max(after, moved)));
     bits::soil(tables, to, moved);
-    bits::soil(tables, slice, held);
     usage::cleaned(moved - bits::clean_bytes(tables, slice, moved));
-    usage::release(held);
     bits::moved(tables, slice, to);
-    // What moved was taken from nothing that waits.
-    purge::waiting(moved as isize);
     // What was moved is zero there again; pages behind it are as they were.
     for (at, pages) in tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).enumerate() {
         pages.fetch_and(!bits::pages_below(moved - at * SLICE), Relaxed);
@@ -323,5 +329,6 @@ fn relocate(tables: &Tables, slice: u32, bytes: usize) -> *mut u8 {
         // No block any more, for whoever frees it once more.
         tables.span(slice).heap.store(STASH, Relaxed);
     }
+    ground::keep_within(tables, Some((to, count, after)));
     NonNull::as_ptr(target)
 }

@@ -19,6 +19,7 @@ use crate::clock::{Clock, NEVER};
 use crate::settings::{self, Background};
 use crate::shelf::SHELVES;
 use crate::space::{Tables, mapped, tables};
+use crate::stats::stats;
 use crate::thread::Search;
 use crate::{background, depot, fork, ground, heap, large, os, signal, slow, thread, usage};
 use core::sync::atomic::Ordering::Relaxed;
@@ -122,7 +123,7 @@ pub fn tick_in_background(now: usize) {
     tick(now, 4 * PIECE);
 }
 
-/// Gives back all that is free now. `true` when anything was.
+/// Gives back all that is free now, in caches of idle threads too. `true` when anything was.
 pub fn trim() -> bool {
     let _busy = thread::busy();
     let before = ground::purged_bytes();
@@ -130,12 +131,20 @@ pub fn trim() -> bool {
     ground::purged_bytes() > before
 }
 
-/// Everything that caches hold goes back to the spans, and empty spans to the ground.
-pub fn everything() {
+/// Repeats an attempt to take `bytes` bytes that was refused: when the spans have back what caches hold, and, if the limit is
+/// what refuses it and not the program's own blocks fill it, when free pages inside spans and idle threads' caches are back too.
+pub fn retry<T>(bytes: usize, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     empty_caches(usize::MAX);
+    attempt().or_else(|| {
+        let is_limited = !usage::has_room(bytes) && bytes <= settings::limit();
+        let is_free = is_limited && stats().in_use.saturating_add(bytes) <= settings::limit();
+        is_free.then(trim)?;
+        attempt()
+    })
 }
 
-/// The same, but of caches that no thread has at most `spares`. Whether any are left.
+/// Gives what the running thread's cache, the depot and the stash hold back to the spans and the ground, and what at most
+/// `spares` caches hold that no thread has. Whether any of those are left.
 fn empty_caches(spares: usize) -> bool {
     if let Some(cache) = thread::current() {
         slow::empty(cache);
@@ -172,7 +181,11 @@ fn tick(now: usize, most: usize) -> bool {
     let delay = settings::purge_delay().map(|delay| delay as usize);
     let begins = most == ALL || WORD.load(Relaxed) == DONE;
     // What idle threads hold comes first, so that it ripens with the rest.
-    let search = if begins && most != ALL { thread::reclaim() } else { Search::Done };
+    let search = match most {
+        ALL => reclaim_all(),
+        _ if begins => thread::reclaim(),
+        _ => Search::Done,
+    };
     let goes_on = matches!(search, Search::Looking | Search::Taking);
     if begins && !goes_on {
         begin_round(most == ALL, now >= due.saturating_add(delay.unwrap_or(0)));
@@ -186,9 +199,21 @@ fn tick(now: usize, most: usize) -> bool {
         Some(delay) if search == Search::Again || LEFT.load(Relaxed) => set(now + delay),
         _ => WAITING.store(0, Relaxed),
     }
-    let is_much = search == Search::Taking || WORD.load(Relaxed) != DONE && WAITING.load(Relaxed) > WATCHED;
+    let wants_thread = search == Search::Taking || WORD.load(Relaxed) != DONE && WAITING.load(Relaxed) > WATCHED;
     CLOCK.end();
-    is_much
+    wants_thread
+}
+
+/// Takes back what all idle threads hold: one search sees which caches change, another empties those that did not.
+fn reclaim_all() -> Search {
+    let search = || loop {
+        match thread::reclaim() {
+            Search::Looking | Search::Taking => {}
+            end => return end,
+        }
+    };
+    search();
+    search()
 }
 
 /// Empties caches, and lets slices ripen; `late` as for [`ripen`].

@@ -4,7 +4,7 @@
 //! Asks from below: [`thread`] for the cache, [`depot`] for what other threads left, [`SHELVES`] for the rest, [`purge`].
 
 use crate::cache::{Cache, START};
-use crate::class::{self, BATCH};
+use crate::class::{self, BATCH, SLICE};
 use crate::shelf::SHELVES;
 use crate::{depot, large, os, purge, settings, signal, thread};
 
@@ -74,12 +74,12 @@ fn refill_one(class: usize) -> *mut u8 {
     if take(class, &mut block) == 0 { exhausted(class) } else { block[0] }
 }
 
-/// Nothing was left: everything that caches hold goes back first, also to serve another class.
+/// A block when nothing was left: what is free elsewhere goes back first, also to serve another class.
 #[cold]
 fn exhausted(class: usize) -> *mut u8 {
-    purge::everything();
     let mut block = [core::ptr::null_mut()];
-    if take(class, &mut block) == 0 { out_of_memory() } else { block[0] }
+    let found = purge::retry(SLICE, || (take(class, &mut block) > 0).then_some(block[0]));
+    found.unwrap_or_else(out_of_memory)
 }
 
 /// The answer to a request that there is no memory for.

@@ -40,8 +40,11 @@ pub fn peak() -> usize {
     PEAK.load(Relaxed)
 }
 
-/// Counts bytes as used. `false`, and nothing counted, beyond the limit.
+/// Counts bytes as used. `false`, and nothing counted, beyond the limit; none are never refused.
 pub fn claim(bytes: usize) -> bool {
+    if bytes == 0 {
+        return true;
+    }
     let sum = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= settings::limit());
     let Ok(before) = USED.fetch_update(Relaxed, Relaxed, sum) else { return false };
     if before + bytes > PEAK.load(Relaxed) {
