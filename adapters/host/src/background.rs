@@ -1,10 +1,11 @@
 //! The background thread: gives memory back when so much waits that callers should not, or when no call comes.
 //!
-//! Promises upward: one thread at most, started when [`start`] is first called and never where settings refuse it; forks find
-//! nothing of it in the child, which may start its own; it is gone before the library is.
+//! Promises upward: one thread at most, started when [`start`] is first called and never where settings refuse it; it sleeps while
+//! they do; forks find nothing of it in the child, which may start its own; it is gone before the library is.
 //! Asks from below: [`os::spawn`], the purge clock's bell.
 
 use crate::clock::{Clock, NEVER};
+use crate::settings::{self, Background};
 use crate::{fork, os, purge, signal};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -26,10 +27,10 @@ static HANDLE: AtomicUsize = AtomicUsize::new(0);
 /// 1 once the thread needs nothing of ours any more.
 static GONE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether it runs.
+/// Whether it runs, and the setting lets it work.
 #[inline]
 pub fn runs() -> bool {
-    STATE.load(Relaxed) == RUNS
+    STATE.load(Relaxed) == RUNS && settings::background() != Background::Never
 }
 
 /// Whether the system refused it.
@@ -59,12 +60,21 @@ pub fn wake(clock: &Clock) {
     }
 }
 
-/// Sleeps until something is free, then until it is time.
+/// Wakes it, after the setting changed that lets it work.
+pub fn setting_changed() {
+    if runs() {
+        purge::ring();
+        wake(purge::clock());
+    }
+}
+
+/// Sleeps until something is free, then until it is time; and while the setting is [`Background::Never`].
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     let clock = purge::clock();
-    while runs() {
+    while STATE.load(Relaxed) == RUNS {
+        // The bell first: what rings it after a deadline or the setting changed ends the sleep.
         let (bell, seen) = clock.bell();
-        let deadline = clock.deadline();
+        let deadline = if runs() { clock.deadline() } else { NEVER };
         let now = purge::now();
         if deadline == NEVER {
             os::wait(bell, seen, 0);

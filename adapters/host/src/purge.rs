@@ -44,7 +44,6 @@ fn set(deadline: usize) {
 }
 
 /// Sets a deadline that is due.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn ring() {
     CLOCK.set(0);
 }
@@ -56,12 +55,25 @@ pub fn note() {
     }
     let Some(delay) = settings::purge_delay() else { return };
     set(now() + delay as usize);
-    if settings::background() == Background::Always {
+    start_if_wanted();
+}
+
+/// Starts the background thread where the setting, or the number of threads, wants it as soon as there is a deadline.
+fn start_if_wanted() {
+    let is_wanted = match settings::background() {
+        Background::Auto => thread::live() >= MANY,
+        Background::Never => false,
+        Background::Always => true,
+    };
+    if is_wanted {
         background::start();
     }
 }
 
-/// Ticks, if it is time.
+/// So many threads may keep more than [`WATCHED`], 1 MiB each, and all of them may be idle before a tick sees it.
+const MANY: usize = 32;
+
+/// Ticks, if it is time. Of several threads each may be idle from here on and keep what is in its cache, so there is a deadline.
 #[inline]
 pub fn poll() {
     if !signal::is_inside() {
@@ -69,6 +81,8 @@ pub fn poll() {
     }
     if CLOCK.deadline() != NEVER {
         poll_clock();
+    } else if !thread::is_alone() {
+        note();
     }
 }
 
@@ -107,6 +121,7 @@ fn is_much() -> bool {
 fn poll_clock() {
     /// When the background thread is so late, it gets no processor: then calls do their part too. In milliseconds.
     const LATE: usize = 200;
+    start_if_wanted();
     let (now, deadline) = (now(), CLOCK.deadline());
     if now < deadline || background::runs() && now - deadline < LATE {
         return;
@@ -168,7 +183,8 @@ const DONE: usize = usize::MAX;
 static LEFT: AtomicBool = AtomicBool::new(false);
 
 /// Begins to give back what has been free long enough, or goes on with it: `most` bytes, or [`ALL`]. Where another thread
-/// does so just now, all means after it. Whether so much is left that the background thread should go on.
+/// does so just now, all means after it. Whether the background thread should go on: so much is left, or other threads may be idle
+/// before the next call.
 fn tick(now: usize, most: usize) -> bool {
     while !CLOCK.begin() {
         // Before a fork nobody ticks, and the thread that forks would wait for itself.
@@ -199,7 +215,8 @@ fn tick(now: usize, most: usize) -> bool {
         Some(delay) if search == Search::Again || LEFT.load(Relaxed) => set(now + delay),
         _ => WAITING.store(0, Relaxed),
     }
-    let wants_thread = search == Search::Taking || WORD.load(Relaxed) != DONE && WAITING.load(Relaxed) > WATCHED;
+    let wants_thread = matches!(search, Search::Taking | Search::Again)
+        || WORD.load(Relaxed) != DONE && WAITING.load(Relaxed) > WATCHED;
     CLOCK.end();
     wants_thread
 }

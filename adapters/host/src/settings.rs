@@ -7,7 +7,7 @@
 //! | name | values | default |
 //! | --- | --- | --- |
 //! | `TERRACE_PURGE_DELAY` | `250ms`, `2s`, `0`, `never` | `250ms`: free memory goes back to the system after one to two of these |
-//! | `TERRACE_BACKGROUND` | `auto`, `0`, `1` | `auto`: a thread does it once more than 32 MiB wait; with `1` from the first on |
+//! | `TERRACE_BACKGROUND` | `auto`, `0`, `1` | `auto`: a thread does it once more than 32 MiB wait or several threads work; with `1` from the first on |
 //! | `TERRACE_HUGE_PAGES` | `default`, `always`, `never` | `default`: what the system does anyway |
 //! | `TERRACE_NUMA` | `default`, `local`, `interleave`, `bind:0,2` | `default`: the policy of the process |
 //! | `TERRACE_CACHE` | `0` to `32K` | `32K`: bytes of one size class that a thread keeps |
@@ -15,7 +15,7 @@
 //! | `TERRACE_DEEPBIND` | `0`, `1` | `0`: `dlopen` of the preloaded library ignores `RTLD_DEEPBIND` |
 //! | `TERRACE_STATS` | `0`, `1` | `0`: statistics on standard error when the process ends |
 
-use crate::{class, os};
+use crate::{background, class, os};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use terrace_core::spelling::nearest;
@@ -44,9 +44,10 @@ pub enum Setting {
 /// When a thread gives memory back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// Once more than 32 MiB, and a quarter of what is in use, wait, or a call leaves more than 32 MiB to others.
+    /// Once more than 32 MiB, and a quarter of what is in use, wait, or a call leaves more than 32 MiB to others; once 32 threads
+    /// run, or a tick finds others at work: all of them may sleep next.
     Auto,
-    /// Never: calls do it all.
+    /// Never: calls do it all. A thread that was started before sleeps.
     Never,
     /// As soon as anything is free.
     Always,
@@ -161,7 +162,10 @@ impl Setting {
         }
         match self {
             Self::PurgeDelay(delay) => PURGE_DELAY.store(delay.unwrap_or(u32::MAX), Relaxed),
-            Self::Background(when) => BACKGROUND.store(when as u32, Relaxed),
+            Self::Background(when) => {
+                BACKGROUND.store(when as u32, Relaxed);
+                background::setting_changed();
+            }
             Self::HugePages(wanted) => HUGE_PAGES.store(wanted as u32, Relaxed),
             Self::Numa(wanted) => {
                 let (policy, nodes) = match wanted {

@@ -131,16 +131,15 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
 }
 
 /// Passes the `most` oldest blocks of a class on: to other threads, if there are any, or to the spans they are of. Whether
-/// it was to spans.
+/// there were any.
 fn spill(cache: &Cache, class: usize, most: usize) -> bool {
     let mut blocks = [core::ptr::null_mut(); BATCH];
     let count = cache.take_oldest(class, &mut blocks[..most.min(BATCH)]);
-    if count == 0 || depot::give(class, &blocks[..count]) {
-        return false;
+    if count > 0 && !depot::give(class, &blocks[..count]) {
+        SHELVES.give(class, &blocks[..count]);
+        purge::waiting(bytes(class, count));
     }
-    SHELVES.give(class, &blocks[..count]);
-    purge::waiting(bytes(class, count));
-    true
+    count > 0
 }
 
 /// Gives blocks that were taken away from an idle thread back to the spans.

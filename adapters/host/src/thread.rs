@@ -84,9 +84,14 @@ pub fn forked(caches: &mut Caches) {
     LIVE.store(usize::from(own.is_some()), Relaxed);
 }
 
+/// Threads that have a cache.
+pub fn live() -> usize {
+    LIVE.load(Relaxed)
+}
+
 /// Whether no other thread has a cache.
 pub fn is_alone() -> bool {
-    LIVE.load(Relaxed) <= 1
+    live() <= 1
 }
 
 /// The running thread's cache; `None` when it can have none: before the start, after the thread's end.
