@@ -71,6 +71,32 @@ fn more_buffers_than_memory_describes_are_refused_whatever_files_hold() {
     drop(manager.allocate(1).expect("one is described"));
 }
 
+/// Through the public calls, in memory alone and above files.
+#[test]
+fn a_hundred_thousand_small_buffers_are_written_read_and_freed() {
+    const COUNT: usize = 100_000;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().expect("a directory");
+    for files in [false, true] {
+        let builder = Manager::builder().memory(128 << 20);
+        let builder = if files { builder.directory_of(directory.path(), 64 << 20) } else { builder };
+        let manager = builder.build().expect("it is built");
+        let buffers: Vec<_> = (0..COUNT).map(|_| manager.allocate(100).expect("room")).collect();
+        let bytes = |at: usize| std::array::from_fn::<u8, 100, _>(|byte| (at * 31 + byte) as u8);
+        for (at, buffer) in buffers.iter().enumerate() {
+            buffer.write(0, &bytes(at)).expect("written");
+        }
+        for (at, buffer) in buffers.iter().enumerate() {
+            let mut read = [0; 100];
+            buffer.read(0, &mut read).expect("read");
+            assert_eq!(read, bytes(at));
+        }
+        drop(buffers);
+        assert_eq!(manager.tiers().iter().map(|tier| tier.view.used).sum::<u64>(), 0);
+        manager.check().expect("sound");
+    }
+}
+
 #[test]
 fn chunks_that_memory_cannot_describe_are_refused_before_they_take_any() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
