@@ -194,6 +194,39 @@ fn slabs_that_no_record_names_cost_no_memory_and_one_is_kept() {
     }
 }
 
+/// Each by a commit of its own, with a walk over all objects, would take as long as their number squared.
+#[test]
+fn slabs_above_a_smaller_cap_are_emptied_together() {
+    const SLABS: u64 = 120;
+    let mut world = world(24, &frames());
+    let small = StoreOptions { slab_bytes: 2 * ALIGN as u64, cap: 2 << 20, ..SMALL };
+    let disk = terrace_tests::disk::SimDisk::holding(4 << 20, world.disk.contents());
+    world = World::new(disk, world.frames.clone(), world.random.clone());
+    let mut store = try_keep(&mut world, small);
+    for object in 0..2 * SLABS {
+        let frame = world.frames.take(ALIGN).expect("room");
+        let piece = world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room");
+        let change = Change::Piece { object, part: 0, piece };
+        world.run(store.commit(vec![change])).expect("it ends").expect("durable");
+    }
+    let gone = (0..SLABS).map(|slab| Change::Remove { object: 2 * slab }).collect();
+    world.run(store.commit(gone)).expect("it ends").expect("durable");
+    let taken = store.stats().disk;
+    close(&mut world, store);
+    let (smaller, from) = (StoreOptions { cap: taken - SLABS / 2 * small.slab_bytes, ..small }, world.disk.completed());
+    store = try_keep(&mut world, smaller);
+    assert_eq!(store.objects().len() as u64, SLABS);
+    assert!(store.stats().disk <= smaller.cap);
+    // Of half of the slabs, a piece is read and written, and the file is removed.
+    let orders = world.disk.completed() - from;
+    assert!(orders < 2 * SLABS + 100, "{orders} orders");
+}
+
+fn try_keep(world: &mut World, options: StoreOptions) -> Store {
+    let join = Store::open(Arc::clone(&world.disk) as Arc<dyn Disk>, &world.tasks, &world.frames, options);
+    world.run(join).expect("it ends").expect("it opens")
+}
+
 #[test]
 fn sizes_whose_sum_no_number_holds_are_refused() {
     let largest = i64::MAX as u64;

@@ -12,6 +12,7 @@ use super::space::Space;
 use crate::disk::{File, Order, ask};
 use crate::frame::{ALIGN, Frame};
 use crate::request::MOST;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How often something is tried: once, and once more elsewhere or anew.
@@ -75,10 +76,10 @@ impl Piece {
         }
     }
 
-    /// Where in that slab it is.
-    pub(super) fn offset_in(&self, slab: u32) -> Option<u64> {
+    /// Its slab, if that is one of those, and where in it.
+    pub(super) fn place_in(&self, slabs: &BTreeSet<u32>) -> Option<(u32, u64)> {
         match &*self.place() {
-            Place::Held(extent) if extent.slab() == slab => Some(extent.offset()),
+            Place::Held(extent) if slabs.contains(&extent.slab()) => Some((extent.slab(), extent.offset())),
             _ => None,
         }
     }

@@ -39,9 +39,9 @@ pub(super) struct State {
     /// Where there was room last.
     hint: u32,
     /// Bytes that slabs and logs may take together.
-    cap: u64,
+    pub cap: u64,
     /// Bytes that are kept free for logs to come: slabs do not take them.
-    reserve: u64,
+    pub reserve: u64,
     /// Bytes of the log that is being made: those are taken from what is kept free.
     making: u64,
     /// Bytes of logs, of slabs that are being made, and of files that are to be removed.
@@ -58,9 +58,9 @@ pub(super) struct Area {
     pub range: Range<Vec<Slot>, GoodFit>,
     /// All of it, as the range names it.
     region: RegionId,
-    bytes: u64,
+    pub bytes: u64,
     /// Nothing is placed here any more: a sync of it failed, or it is being emptied.
-    retired: bool,
+    pub retired: bool,
     /// A sync of it failed, or of its name: what is not durable here never will be.
     pub suspect: bool,
     /// Whether its name survives a power cut.
@@ -107,8 +107,13 @@ impl Area {
         .ok()
     }
 
+    /// Bytes of it that pieces take.
+    pub(super) fn in_use(&self) -> u64 {
+        self.range.stats().in_use
+    }
+
     fn is_vacant(&self) -> bool {
-        self.range.stats().in_use == 0
+        self.in_use() == 0
     }
 }
 
@@ -319,37 +324,6 @@ impl Space {
         taken
     }
 
-    /// The slab with the fewest bytes in use, if what it holds fits into the others: nothing is placed there from now on.
-    pub(super) fn retire_thinnest(&self, at_most: impl Fn(u64, u64) -> bool) -> Option<u32> {
-        let mut state = self.state();
-        let open = || state.areas.iter().filter(|(_, area)| !area.retired);
-        let (slab, thinnest) = open().min_by_key(|(slab, area)| (area.range.stats().in_use, **slab))?;
-        let (slab, used) = (*slab, thinnest.range.stats().in_use);
-        let free: u64 =
-            open().filter(|(other, _)| **other != slab).map(|(_, a)| a.bytes - a.range.stats().in_use).sum();
-        if used > free || !at_most(used, thinnest.bytes) {
-            return None;
-        }
-        state.areas.get_mut(&slab)?.retired = true;
-        Some(slab)
-    }
-
-    /// Bytes of the slabs that are left when the thinnest ones are emptied into others, one after the other.
-    pub(super) fn least(&self) -> u64 {
-        let state = self.state();
-        let mut areas: Vec<_> = state.areas.values().map(|area| (area.range.stats().in_use, area.bytes)).collect();
-        areas.sort_unstable();
-        let [live, all] = areas.iter().fold([0; 2], |[live, all], (used, bytes)| [live + used, all + bytes]);
-        areas.iter().fold(all, |left, (_, bytes)| if left - bytes >= live { left - bytes } else { left })
-    }
-
-    /// Puts a slab that was retired by [`retire_thinnest`](Self::retire_thinnest) back to use.
-    pub(super) fn reopen(&self, slab: u32) {
-        if let Some(area) = self.state().areas.get_mut(&slab) {
-            area.retired = area.suspect;
-        }
-    }
-
     /// Keeps a number from being used: a file has it.
     pub(super) fn skip(&self, slab: u32) {
         let mut state = self.state();
@@ -365,7 +339,7 @@ impl Space {
     /// Bytes on the disk, of them in use by pieces; bytes that are kept free besides, and the cap.
     pub(super) fn usage(&self) -> [u64; 4] {
         let state = self.state();
-        let live = state.areas.values().map(|area| area.range.stats().in_use).sum();
+        let live = state.areas.values().map(|area| area.in_use()).sum();
         [state.used() + state.spare, live, state.reserve - state.spare, state.cap]
     }
 
@@ -394,7 +368,8 @@ impl Space {
 }
 
 impl State {
-    fn used(&self) -> u64 {
+    /// Bytes of all files, but the one that is laid by.
+    pub(super) fn used(&self) -> u64 {
         self.others + self.areas.values().map(|area| area.bytes).sum::<u64>()
     }
 }

@@ -6,9 +6,10 @@
 use super::error::StoreError;
 use super::log::{Log, file_bytes};
 use super::map::Change;
+use super::space::Space;
 use super::{Piece, Shared, superblock};
 use crate::disk::File;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Empty slabs that are kept, so that a store that breathes does not make and remove files.
@@ -24,16 +25,13 @@ impl Shared {
     /// Removes what nobody needs, and empties one slab that is thin.
     pub(super) async fn tidy(&self, log: &mut Log) -> Result<(), StoreError> {
         self.remove_vacant(log, SPARE).await;
-        match self.space.retire_thinnest(|used, bytes| used < bytes / THIN) {
-            Some(slab) => {
-                let moved = self.vacate(log, slab).await;
-                // Pieces that are not durable are left in it: then it stays in use.
-                self.space.reopen(slab);
-                self.remove_vacant(log, SPARE).await;
-                moved
-            }
-            None => Ok(()),
-        }
+        let Some(slab) = self.space.retire_thin() else { return Ok(()) };
+        let slabs = BTreeSet::from([slab]);
+        let moved = self.vacate(log, &slabs).await;
+        // Pieces that are not durable are left in it: then it stays in use.
+        self.space.reopen(&slabs);
+        self.remove_vacant(log, SPARE).await;
+        moved
     }
 
     /// Refuses what [`fit`](Self::fit) would not get below the cap, before anything is changed.
@@ -46,25 +44,33 @@ impl Shared {
         if needs > cap { Err(StoreError::CapTooSmall { needs, cap }) } else { Ok(()) }
     }
 
-    /// Gets below the cap.
+    /// Gets below the cap. Slabs are emptied together: to find what lies in them takes a walk over all objects.
     pub(super) async fn fit(&self, log: &mut Log) -> Result<(), StoreError> {
         if self.space.is_over() {
             self.remove_vacant(log, 0).await;
         }
+        let mut together = usize::MAX;
         while self.space.is_over() {
-            let logs = log.bytes() + log.reserve(log.ahead);
-            let too_small = || {
-                let [_, live, _, cap] = self.space.usage();
-                StoreError::CapTooSmall { needs: live + logs + superblock::BYTES, cap }
+            let slabs = self.space.retire_above_cap(together);
+            let moved = match slabs.len() {
+                0 => Err(self.space.full(0)),
+                _ => self.vacate(log, &slabs).await,
             };
-            let slab = self.space.retire_thinnest(|_, _| true).ok_or_else(too_small)?;
-            self.vacate(log, slab).await.map_err(|error| match error {
-                StoreError::Full { .. } => too_small(),
-                other => other,
-            })?;
+            match moved {
+                // Free room is too scattered: fewer slabs at once leave more places to move pieces to.
+                Err(StoreError::Full { .. }) if slabs.len() > 1 => together = slabs.len() / 2,
+                Err(StoreError::Full { .. }) => return Err(self.too_small(log)),
+                other => other?,
+            }
             self.remove_vacant(log, 0).await;
         }
         Ok(())
+    }
+
+    /// What is durable does not fit.
+    fn too_small(&self, log: &Log) -> StoreError {
+        let [_, live, _, cap] = self.space.usage();
+        StoreError::CapTooSmall { needs: live + log.bytes() + log.reserve(log.ahead) + superblock::BYTES, cap }
     }
 
     async fn remove_vacant(&self, log: &mut Log, keep: usize) {
@@ -75,17 +81,17 @@ impl Shared {
         self.sweep(log).await;
     }
 
-    /// Moves what is durable out of a slab.
-    async fn vacate(&self, log: &mut Log, slab: u32) -> Result<(), StoreError> {
-        let moved = self.vacate_all(log, slab).await;
+    /// Moves what is durable out of slabs.
+    async fn vacate(&self, log: &mut Log, slabs: &BTreeSet<u32>) -> Result<(), StoreError> {
+        let moved = self.vacate_all(log, slabs).await;
         if moved.is_err() {
-            self.space.reopen(slab);
+            self.space.reopen(slabs);
         }
         moved
     }
 
-    async fn vacate_all(&self, log: &mut Log, slab: u32) -> Result<(), StoreError> {
-        let mut left = self.durable_in(slab);
+    async fn vacate_all(&self, log: &mut Log, slabs: &BTreeSet<u32>) -> Result<(), StoreError> {
+        let mut left = self.durable_in(slabs);
         while !left.is_empty() {
             let (mut olds, mut changes, mut bytes) = (Vec::new(), Vec::new(), 0);
             while bytes < BATCH
@@ -105,16 +111,74 @@ impl Shared {
         Ok(())
     }
 
-    /// What is durable in a slab, by its place there: one piece may be several parts.
-    fn durable_in(&self, slab: u32) -> BTreeMap<u64, Vec<(u64, u32, Arc<Piece>)>> {
+    /// What is durable in slabs, by its place: one piece may be several parts.
+    fn durable_in(&self, slabs: &BTreeSet<u32>) -> BTreeMap<(u32, u64), Vec<(u64, u32, Arc<Piece>)>> {
         let mut found = BTreeMap::<_, Vec<_>>::new();
         for (id, object) in &self.map().objects {
             for (part, piece) in &object.parts {
-                if let Some(offset) = piece.offset_in(slab) {
-                    found.entry(offset).or_default().push((*id, *part, Arc::clone(piece)));
+                if let Some(place) = piece.place_in(slabs) {
+                    found.entry(place).or_default().push((*id, *part, Arc::clone(piece)));
                 }
             }
         }
         found
+    }
+}
+
+impl Space {
+    /// The slab with the fewest bytes in use, if it is thin, and what it holds fits into the others: nothing is placed there from
+    /// now on.
+    fn retire_thin(&self) -> Option<u32> {
+        let mut state = self.state();
+        let open = || state.areas.iter().filter(|(_, area)| !area.retired);
+        let (slab, thinnest) = open().min_by_key(|(slab, area)| (area.in_use(), **slab))?;
+        let (slab, used) = (*slab, thinnest.in_use());
+        let free: u64 = open().filter(|(other, _)| **other != slab).map(|(_, a)| a.bytes - a.in_use()).sum();
+        if used > free || used >= thinnest.bytes / THIN {
+            return None;
+        }
+        state.areas.get_mut(&slab)?.retired = true;
+        Some(slab)
+    }
+
+    /// The slabs with the fewest bytes in use, `most` at most, without which the files are below the cap, as far as what they hold
+    /// fits into the others: nothing is placed there from now on.
+    fn retire_above_cap(&self, most: usize) -> BTreeSet<u32> {
+        let mut state = self.state();
+        let open = state.areas.iter().filter(|(_, area)| !area.retired);
+        let mut open: Vec<_> = open.map(|(slab, area)| (area.in_use(), *slab, area.bytes)).collect();
+        open.sort_unstable();
+        let mut over = (state.used() + state.reserve).saturating_sub(state.cap);
+        let mut free: u64 = open.iter().map(|(used, _, bytes)| bytes - used).sum();
+        let (mut moved, mut slabs) = (0, BTreeSet::new());
+        for (used, slab, bytes) in open {
+            (free, moved) = (free - (bytes - used), moved + used);
+            if over == 0 || slabs.len() == most || moved > free {
+                break;
+            }
+            over = over.saturating_sub(bytes);
+            slabs.insert(slab);
+        }
+        state.areas.iter_mut().for_each(|(slab, area)| area.retired |= slabs.contains(slab));
+        slabs
+    }
+
+    /// Puts slabs that were retired here back to use.
+    fn reopen(&self, slabs: &BTreeSet<u32>) {
+        let mut state = self.state();
+        for slab in slabs {
+            if let Some(area) = state.areas.get_mut(slab) {
+                area.retired = area.suspect;
+            }
+        }
+    }
+
+    /// Bytes of the slabs that are left when the thinnest ones are emptied into others, one after the other.
+    fn least(&self) -> u64 {
+        let state = self.state();
+        let mut areas: Vec<_> = state.areas.values().map(|area| (area.in_use(), area.bytes)).collect();
+        areas.sort_unstable();
+        let [live, all] = areas.iter().fold([0; 2], |[live, all], (used, bytes)| [live + used, all + bytes]);
+        areas.iter().fold(all, |left, (_, bytes)| if left - bytes >= live { left - bytes } else { left })
     }
 }
