@@ -1,7 +1,10 @@
 //! Typed buffers: elements, views, host memory.
 
 use super::{World, cut, ensure, ok, same, small, with};
-use terrace_device::{Capabilities, Device, DeviceBuffer, DeviceError, Options, PinnedBuffer, Reason, UnifiedBuffer};
+use terrace_core::ring::Shape;
+use terrace_device::{
+    Capabilities, Device, DeviceBuffer, DeviceError, Options, PinnedBuffer, Reason, UnifiedBuffer, UnifiedRing,
+};
 
 pub(super) fn elements(world: &World<'_>) -> Result<(), String> {
     if !world.bytes {
@@ -61,7 +64,17 @@ pub(super) fn views_stay_inside(world: &World<'_>) -> Result<(), String> {
         let none: Result<DeviceBuffer<u32>, _> = DeviceBuffer::new(device, &stream, 0);
         ensure(matches!(none, Err(DeviceError::BadRequest { .. })), "no elements")?;
         let huge: Result<DeviceBuffer<u64>, _> = DeviceBuffer::new(device, &stream, usize::MAX);
-        ensure(matches!(huge, Err(DeviceError::BadRequest { .. })), "more bytes than 2^64")
+        ensure(matches!(huge, Err(DeviceError::BadRequest { .. })), "more bytes than 2^64")?;
+        let huge = [
+            ("pinned, near 2^64 bytes", PinnedBuffer::<u64>::new(device, &stream, usize::MAX / 8).err()),
+            ("pinned, 2^62 bytes", PinnedBuffer::<u8>::new(device, &stream, 1 << 62).err()),
+            ("pinned, rounded up beyond 2^64", device.allocate_pinned(&stream, u64::MAX - 5, 2 << 20).err()),
+            ("unified, 2^61 bytes", UnifiedBuffer::<u8>::new(device, &stream, 1 << 61).err()),
+        ];
+        let given = huge.iter().find(|(_, error)| error.is_none()).map(|(what, _)| what);
+        same(given, None, "memory that no machine has")?;
+        let shape = Shape::new(1 << 30, 1 << 30).map(|shape| UnifiedRing::new(device, &stream, shape).is_ok());
+        ensure(shape != Ok(true), "a ring of 2^60 bytes")
     })
 }
 

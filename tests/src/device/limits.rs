@@ -142,6 +142,7 @@ pub(super) fn pressure(world: &World<'_>) -> Result<(), String> {
         ensure(kept()? < MIB, "less while it is full")?;
         drop(large);
         ensure(device.shrink(64 * MIB) == 0, "nothing to shrink below what is taken")?;
+        same(device.shrink(device.stats().pool.reserved), 0, "just what is taken")?;
         ensure(device.shrink(0) > 0, "everything to shrink")
     })
 }

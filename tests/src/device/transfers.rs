@@ -107,6 +107,8 @@ pub(super) fn many_places(world: &World<'_>) -> Result<(), String> {
         ensure(matches!(overlapping, Err(DeviceError::BadRequest { .. })), "places that overlap")?;
         let outside = engine.write_many(&mut there, &[(0, &[9]), (PLACES * 150 - 1, &[9, 9])]);
         ensure(matches!(outside, Err(DeviceError::OutOfBounds { .. })), "a place that leaves the buffer")?;
+        let beyond = engine.read_many(&there, &mut [(usize::MAX, &mut [0u32][..])]);
+        ensure(matches!(beyond, Err(DeviceError::OutOfBounds { .. })), "a place at the last number")?;
         ensure(ok(there.to_vec())? == expected, "nothing was written when one place was refused")?;
         same(ok(engine.write_many(&mut there, &[]))?.bytes, 0, "no places")?;
         same(ok(engine.write(&mut there, PLACES * 150, &[]))?.bytes, 0, "no elements")
