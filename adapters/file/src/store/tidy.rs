@@ -21,6 +21,9 @@ const THIN: u64 = 4;
 /// Bytes that are moved before a group is made of them: commits wait meanwhile.
 const BATCH: u64 = 8 << 20;
 
+/// Pieces by slab and offset, each with the objects and parts that it is.
+type Found = BTreeMap<(u32, u64), Vec<(u64, u32, Arc<Piece>)>>;
+
 impl Shared {
     /// Removes what nobody needs, and empties one slab that is thin.
     pub(super) async fn tidy(&self, log: &mut Log) -> Result<(), StoreError> {
@@ -112,8 +115,8 @@ impl Shared {
     }
 
     /// What is durable in slabs, by its place: one piece may be several parts.
-    fn durable_in(&self, slabs: &BTreeSet<u32>) -> BTreeMap<(u32, u64), Vec<(u64, u32, Arc<Piece>)>> {
-        let mut found = BTreeMap::<_, Vec<_>>::new();
+    fn durable_in(&self, slabs: &BTreeSet<u32>) -> Found {
+        let mut found = Found::new();
         for (id, object) in &self.map().objects {
             for (part, piece) in &object.parts {
                 if let Some(place) = piece.place_in(slabs) {
