@@ -198,11 +198,10 @@ fn slabs_that_no_record_names_cost_no_memory_and_one_is_kept() {
 #[test]
 fn slabs_above_a_smaller_cap_are_emptied_together() {
     const SLABS: u64 = 120;
-    let mut world = world(24, &frames());
     let small = StoreOptions { slab_bytes: 2 * ALIGN as u64, cap: 2 << 20, ..SMALL };
-    let disk = terrace_tests::disk::SimDisk::holding(4 << 20, world.disk.contents());
-    world = World::new(disk, world.frames.clone(), world.random.clone());
-    let mut store = try_keep(&mut world, small);
+    let mut world =
+        World::new(terrace_tests::disk::SimDisk::new(2 * small.cap), frames(), terrace_tests::Random::new(24));
+    let mut store = open_as(&mut world, small);
     for object in 0..2 * SLABS {
         let frame = world.frames.take(ALIGN).expect("room");
         let piece = world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room");
@@ -214,7 +213,7 @@ fn slabs_above_a_smaller_cap_are_emptied_together() {
     let taken = store.stats().disk;
     close(&mut world, store);
     let (smaller, from) = (StoreOptions { cap: taken - SLABS / 2 * small.slab_bytes, ..small }, world.disk.completed());
-    store = try_keep(&mut world, smaller);
+    store = open_as(&mut world, smaller);
     assert_eq!(store.objects().len() as u64, SLABS);
     assert!(store.stats().disk <= smaller.cap);
     // Of half of the slabs, a piece is read and written, and the file is removed.
@@ -222,7 +221,7 @@ fn slabs_above_a_smaller_cap_are_emptied_together() {
     assert!(orders < 2 * SLABS + 100, "{orders} orders");
 }
 
-fn try_keep(world: &mut World, options: StoreOptions) -> Store {
+fn open_as(world: &mut World, options: StoreOptions) -> Store {
     let join = Store::open(Arc::clone(&world.disk) as Arc<dyn Disk>, &world.tasks, &world.frames, options);
     world.run(join).expect("it ends").expect("it opens")
 }
@@ -248,6 +247,27 @@ fn logs_that_say_nothing_are_read_up_to_the_cap_and_not_each_of_them() {
     // And the first block of each: once for its identity, once for its beginning.
     let first = 1000 * 2 * 4 * ALIGN as u64;
     assert!(holes.read() <= SMALL.cap + first, "{} bytes were read", holes.read());
+}
+
+/// The record of an object without meta data has 11 bytes; its entry in memory is ten times as large.
+#[test]
+fn objects_without_meta_data_count_as_the_memory_that_they_take() {
+    const OBJECTS: u64 = 10_000;
+    let options = StoreOptions { cap: 4 << 20, slab_bytes: 64 << 10, log_bytes: 32 << 10 };
+    let disk = terrace_tests::disk::SimDisk::new(2 * options.cap);
+    let mut world = World::new(disk, frames(), terrace_tests::Random::new(25));
+    let store = open_as(&mut world, options);
+    let objects = (0..OBJECTS).map(|object| Change::Meta { object, meta: Vec::new() });
+    world.run(store.commit(objects.collect())).expect("it ends").expect("durable");
+    close(&mut world, store);
+    // Eight times the records, and no more, fit under it.
+    let small = StoreOptions { cap: OBJECTS * 100, ..options };
+    let refused = try_open_with(&mut world, small);
+    assert!(
+        matches!(refused, Err(StoreError::CapTooSmall { needs, cap }) if needs > cap && needs < cap + (48 << 10)),
+        "as much as a block too many costs: {refused:?}"
+    );
+    assert_eq!(open_as(&mut world, options).objects().len() as u64, OBJECTS);
 }
 
 /// A record names a piece that is larger than any frame there will ever be, in a slab that no store made.

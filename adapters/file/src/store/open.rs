@@ -275,7 +275,9 @@ fn map(contents: Contents, space: &Arc<Space>) -> Map {
     let mut entries: Vec<Entry> = contents.parts.into_values().collect();
     let mut last: Option<(Entry, Arc<Piece>)> = None;
     for (id, meta) in contents.objects {
-        map.objects.insert(id, Object { meta: meta.into(), parts: BTreeMap::new() });
+        // Those that are empty are one.
+        let meta = if meta.is_empty() { Arc::default() } else { meta.into() };
+        map.objects.insert(id, Object { meta, parts: BTreeMap::new() });
     }
     // From the last to the first in each slab, as the space wants them.
     entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.slab, entry.page, entry.bytes, entry.crc)));
