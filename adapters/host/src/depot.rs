@@ -42,14 +42,16 @@ pub fn give(class: usize, blocks: &[*mut u8]) -> bool {
     exchange(class).give(&addresses[..blocks.len()])
 }
 
-/// Gives what waits to the spans.
-pub fn empty() {
+/// Gives what waits to the spans, as long as work is `left`, in blocks.
+pub fn empty(left: &mut usize) {
     let Some(tables) = tables() else { return };
     for class in 1..COUNT {
         let mut addresses = [0; BATCH];
-        while let Some(count) = exchange(class).take(&mut addresses) {
+        while *left > 0 {
+            let Some(count) = exchange(class).take(&mut addresses) else { break };
             let blocks = addresses.map(|address| tables.block_at(address));
             SHELVES.give(class, &blocks[..count]);
+            *left = left.saturating_sub(count);
         }
     }
 }

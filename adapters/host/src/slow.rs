@@ -142,22 +142,26 @@ fn spill(cache: &Cache, class: usize, most: usize) -> bool {
     count > 0
 }
 
-/// Gives blocks that were taken away from an idle thread back to the spans.
-pub fn give_taken(class: usize, blocks: &[*mut u8]) {
+/// Gives blocks that were taken away from an idle thread back to the spans: how many.
+pub fn give_taken(class: usize, blocks: &[*mut u8]) -> usize {
     SHELVES.give(class, blocks);
     purge::waiting(bytes(class, blocks.len()));
+    blocks.len()
 }
 
-/// Gives all that a cache holds back to the spans.
-pub fn empty(cache: &Cache) {
+/// Gives all that a cache holds back to the spans: how many blocks.
+pub fn empty(cache: &Cache) -> usize {
     let _held = cache.hold();
+    let mut given = 0;
     for class in (1..class::COUNT).filter(|&class| cache.cap(class) > 0) {
         while cache.count(class) > 0 {
             let mut blocks = [core::ptr::null_mut(); BATCH];
             let count = cache.take_oldest(class, &mut blocks);
             SHELVES.give(class, &blocks[..count]);
+            given += count;
         }
         // What it held was not needed; it grows again when it is.
         cache.set_cap(class, START.min(usize::from(class::facts(class).cap)));
     }
+    given
 }

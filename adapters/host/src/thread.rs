@@ -193,19 +193,17 @@ extern "C" fn end(value: *mut c_void) {
     LIVE.fetch_sub(1, Relaxed);
 }
 
-/// Empties up to `most` of the caches that no thread has: a page of each stays. Whether others hold something.
-pub fn empty_spare(most: usize) -> bool {
+/// What emptying a cache takes besides its blocks, in blocks: a barrier, or the pages of its arrays.
+const EMPTYING: usize = 256;
+
+/// Empties the caches that no thread has, as long as work is `left`, in blocks: a page of each stays.
+pub fn empty_spare(left: &mut usize) {
     let caches = CACHES.lock();
     let mut at = caches.spare;
-    let mut count = 0;
     // SAFETY: null, or a cache; they live as long as the process.
-    while let Some(cache) = unsafe { at.as_ref() } {
+    while let Some(cache) = unsafe { at.as_ref() }.filter(|_| *left > 0) {
         if cache.is_touched() {
-            if count == most {
-                return true;
-            }
-            count += 1;
-            slow::empty(cache);
+            *left = left.saturating_sub(slow::empty(cache) + EMPTYING);
             cache.reset();
             let (arrays, bytes) = cache.arrays();
             if let Some(arrays) = NonNull::new(arrays.cast_mut()) {
@@ -215,7 +213,6 @@ pub fn empty_spare(most: usize) -> bool {
         }
         at = cache.spare.load(Relaxed);
     }
-    false
 }
 
 /// What a search for idle caches came to.
@@ -223,7 +220,7 @@ pub fn empty_spare(most: usize) -> bool {
 pub enum Search {
     /// It goes on at the next call, with more to look at.
     Looking,
-    /// The same, and it took back as much as one call may.
+    /// The same, and it took back as much as was left.
     Taking,
     /// Some were in use: another is worth while.
     Again,
@@ -231,22 +228,22 @@ pub enum Search {
     Done,
 }
 
-/// Takes back what the caches of threads hold that made no call since the last search: eight caches, and a look at 256.
-pub fn reclaim() -> Search {
+/// Takes back what the caches of threads hold that made no call since the last search, as long as work is `left`, in blocks, and
+/// with a look at 256 caches.
+pub fn reclaim(left: &mut usize) -> Search {
     const LOOKS: usize = 256;
-    const TAKEN: usize = 8;
     if is_alone() {
         return Search::Done;
     }
     let own = kept().map_or(null_mut(), |cache| (&raw const *cache).cast_mut());
-    let (mut looks, mut taken) = (0, 0);
+    let mut looks = 0;
     let mut caches = CACHES.lock();
     if caches.next.is_null() {
         (caches.next, caches.again) = (caches.all, false);
     }
     // SAFETY: null, or a cache; they live as long as the process.
     while let Some(cache) = unsafe { caches.next.as_ref() } {
-        if taken == TAKEN {
+        if *left == 0 {
             return Search::Taking;
         }
         if looks == LOOKS {
@@ -255,8 +252,10 @@ pub fn reclaim() -> Search {
         looks += 1;
         if caches.next != own {
             if cache.is_idle() {
-                let give = |class, blocks: &[*mut u8]| slow::give_taken(class, blocks);
-                taken += usize::from(cache.take_away(give));
+                let mut taken = 0;
+                if cache.take_away(|class, blocks| taken += slow::give_taken(class, blocks)) {
+                    *left = left.saturating_sub(taken + EMPTYING);
+                }
             } else {
                 caches.again = true;
             }

@@ -1,0 +1,73 @@
+//! A call takes a bounded number of blocks from the caches of threads that sleep or have ended, however many there are. One test,
+//! in a process of its own.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread::{scope, sleep};
+use std::time::Duration;
+use terrace_host::{Background, Global, Setting, stats};
+
+#[global_allocator]
+static A: Global = Global::new();
+
+const THREADS: usize = 16;
+
+/// Makes the thread's cache hold what it may, 32 KiB of each size.
+fn fill() {
+    for bytes in (16..32_000).step_by(16) {
+        drop((0..(32_768 / bytes).clamp(2, 127)).map(|_| Vec::with_capacity(bytes)).collect::<Vec<Vec<u8>>>());
+    }
+}
+
+/// Pairs of calls until little is cached: the most bytes that one pair took from caches.
+fn most_taken() -> usize {
+    let (mut most, mut before) = (0, stats().cached);
+    for _ in 0..1000 {
+        drop(black_box(Vec::<u8>::with_capacity(2_000_000)));
+        let after = stats().cached;
+        most = most.max(before.saturating_sub(after));
+        before = after;
+        sleep(Duration::from_millis(if after > 1 << 20 { 5 } else { 0 }));
+    }
+    assert!(before <= 1 << 20, "the caches were emptied: {}", stats());
+    most
+}
+
+/// What threads with full caches cache when they sleep, or have ended; the most that one pair of calls takes of it.
+fn cached_and_most_taken(sleeps: bool) -> (usize, usize) {
+    let delay = |milliseconds| Setting::PurgeDelay(milliseconds).apply().expect("a setting");
+    delay(None);
+    let barrier = &Barrier::new(THREADS + 1);
+    let wait = || _ = barrier.wait();
+    scope(|scope| {
+        let work = move || {
+            wait();
+            fill();
+            (0..if sleeps { 2 } else { 0 }).for_each(|_| wait());
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+        wait();
+        if sleeps {
+            wait();
+        } else {
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        }
+        let cached = stats().cached;
+        delay(Some(20));
+        let most = most_taken();
+        if sleeps {
+            wait();
+        }
+        (cached, most)
+    })
+}
+
+#[test]
+fn one_call_takes_the_blocks_of_few_caches() {
+    Setting::Background(Background::Never).apply().expect("a setting");
+    for (cached, most) in [true, false].map(cached_and_most_taken) {
+        assert!(cached > THREADS << 20, "the threads cache something: {cached}");
+        // Two calls, of each at most three caches' 2.3 MiB: two of other threads and its own.
+        assert!(most < 14 << 20, "one pair of calls took {most} of {cached} bytes from caches");
+    }
+}
