@@ -101,7 +101,7 @@ fn a_limit_counts_pages_and_has_no_cliff() {
     let mut blocks = Vec::with_capacity(400);
     // The caches of the small sizes below, before anything is counted.
     (1..20).for_each(|step| give(take(step * 50), step * 50));
-    [45, 70, 90, 96].iter().for_each(|&percent| churn_at(percent, &mut blocks));
+    [45, 70, 90, 96, 99].iter().for_each(|&percent| churn_at(percent, &mut blocks));
     held_within(48 << 20);
     trim();
     let stats = stats();

@@ -1,5 +1,6 @@
 /* 200 MB in small blocks, all freed, and no call after that: a thread of the library's own gives them back, in a child
- * too. Little things start no thread. Argument: "never" when the library was told to start none. */
+ * too. Little things start no thread: calls give 20 MB back in pieces. Argument: "never" when the library was told to start
+ * none. */
 #include "check.h"
 
 #include <dirent.h>
@@ -49,9 +50,37 @@ static bool comes_back(long before) {
     return false;
 }
 
+/* KiB in memory, counted page by page. */
+static long exact_resident(void) {
+    char text[2000];
+    int file = open("/proc/self/smaps_rollup", O_RDONLY);
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length > 0 ? length : 0] = 0;
+    char *found = strstr(text, "\nRss:");
+    if (!found) die("no smaps_rollup");
+    return strtol(found + 5, NULL, 10);
+}
+
+/* Each call gives 1 MiB back, and what is left of a slice of 64 KiB. */
+static void in_pieces(void) {
+    fill_and_free(20000);
+    usleep(600000); /* two delays, and the clock's own step */
+    long first = exact_resident(), last = first, worst = 0;
+    for (int pair = 0; pair < 50; pair++) {
+        free(malloc(hide(200000)));
+        long rest = exact_resident();
+        if (last - rest > worst) worst = last - rest;
+        last = rest;
+    }
+    CHECK(worst <= 2 * (1024 + 64), "a pair of calls gives two pieces back at most");
+    CHECK(first - last > 16 << 10, "50 pairs give everything back");
+}
+
 int main(int arguments, char **argument) {
     begin();
     bool never = arguments > 1 && strcmp(argument[1], "never") == 0;
+    if (!never) in_pieces();
     fill_and_free(10000);
     long before = resident_pages();
     CHECK(threads() == 1, "10 MB start no thread");
