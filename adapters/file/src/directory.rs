@@ -293,7 +293,7 @@ impl Disk for Directory {
         }
         let told = |error: Errno| self.fault("list", &self.path, error.raw_os_error());
         let mut files = Vec::new();
-        for entry in Dir::read_from(&self.names.0).map_err(told)? {
+        for entry in retry_on_intr(|| Dir::read_from(&self.names.0)).map_err(told)? {
             let entry = entry.map_err(told)?;
             if let Some(file) = entry.file_name().to_str().ok().and_then(File::named) {
                 let stat = rustix::fs::statat(&self.names.0, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
