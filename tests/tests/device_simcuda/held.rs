@@ -102,3 +102,41 @@ fn others_free_and_allocate_while_an_allocation_waits() {
     });
     assert_eq!(device.stats().held, 0);
 }
+
+/// CUDA's code where there is no memory.
+const NO_MEMORY: i32 = 2;
+
+/// Pinned memory that the driver refuses is what another stream will be done with; what it gives is had without waiting.
+#[test]
+fn pinned_memory_waits_for_held_blocks_when_the_driver_has_none() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let (device, one, two, mut scratch) = two_streams();
+    let pinned = || device.allocate_pinned(&one, MIB, 4096);
+    session.hold();
+    scratch.fill(0, MIB, 1).expect("queued");
+    let block = pinned().expect("a block");
+    let address = block.address();
+    block.used_on(&two).expect("the same device");
+    drop(block);
+    let (waits, held) = (|| session.calls(Some("cuEventSynchronize")), || device.stats().held);
+    let before = waits();
+    let other = pinned().expect("what the driver gives");
+    assert_eq!((held(), waits() - before, device.stats().pinned.live_blocks), (1, 0, 2), "one is held, one is ours");
+    // It is asked again when what is vacant went back.
+    let refuse = || (1..=2).for_each(|nth| session.fail("cuMemHostAlloc", nth, NO_MEMORY));
+    refuse();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(pinned);
+        while waits() == before && !waiting.is_finished() {
+            std::thread::yield_now();
+        }
+        session.release();
+        let block = waiting.join().expect("no panic").expect("what the other stream was done with");
+        assert_eq!((block.address(), held()), (address, 0));
+        let calls = session.calls(Some("cuMemHostAlloc"));
+        session.fail("*", 0, 0);
+        refuse();
+        assert!(pinned().is_err(), "{} calls", session.calls(Some("cuMemHostAlloc")) - calls);
+    });
+    drop(other);
+}
