@@ -99,9 +99,9 @@ pub fn waiting(bytes: isize) {
     }
 }
 
-/// Whether so much waits for the clock, a quarter of what is in use and 32 MiB, that every call should look at it: the next
-/// may be the last for a long time. It costs some ten nanoseconds a call, for two delays at most. Never while the
-/// background thread looks.
+/// Whether so much waits for the clock, a quarter of what is in use and 32 MiB, or caches of other threads, that every call
+/// should look at it: the next may be the last for a long time. It costs some ten nanoseconds a call, for two delays at most.
+/// Never while the background thread looks.
 pub fn is_watched() -> bool {
     !background::runs() && is_much()
 }
@@ -114,7 +114,8 @@ pub fn watch() {
 }
 
 fn is_much() -> bool {
-    CLOCK.deadline() != NEVER && WAITING.load(Relaxed) > WATCHED + (usage::used() / 4) as isize
+    let is_waiting = || WAITING.load(Relaxed) > WATCHED + (usage::used() / 4) as isize;
+    CLOCK.deadline() != NEVER && (is_beginning() || is_waiting())
 }
 
 #[cold]
@@ -179,11 +180,18 @@ const ALL: usize = usize::MAX;
 /// milliseconds.
 const BLOCKS: usize = 2048;
 
-/// The word of ripe slices at which the next tick goes on; [`DONE`]: it begins a round; [`EMPTYING`]: it goes on with the
-/// beginning, and idle threads' caches have been searched. Written by the thread that ticks.
+/// The word of ripe slices at which the next tick goes on; [`DONE`]: it begins a round; [`SEARCHING`]: it goes on with the search
+/// for idle threads' caches; [`EMPTYING`]: that is done, and other caches are left. Written by the thread that ticks.
 static WORD: AtomicUsize = AtomicUsize::new(DONE);
 const DONE: usize = usize::MAX;
 const EMPTYING: usize = usize::MAX - 1;
+const SEARCHING: usize = usize::MAX - 2;
+
+/// Whether a round has begun, and caches are left for its beginning.
+fn is_beginning() -> bool {
+    (SEARCHING..DONE).contains(&WORD.load(Relaxed))
+}
+
 /// Whether another round is to follow. Written as `WORD` is.
 static LEFT: AtomicBool = AtomicBool::new(false);
 
@@ -200,24 +208,23 @@ fn tick(now: usize, most: usize) -> bool {
     }
     let due = CLOCK.take();
     let delay = settings::purge_delay().map(|delay| delay as usize);
-    let begins = most == ALL || WORD.load(Relaxed) >= EMPTYING;
+    let begins = most == ALL || WORD.load(Relaxed) >= SEARCHING;
     // Beginning is work enough for one call.
     let search =
         if begins { begin_round(most == ALL, now >= due.saturating_add(delay.unwrap_or(0))) } else { Search::Done };
     if most == ALL || !begins {
         purge_ripe(most);
     }
-    let is_beginning = matches!(search, Search::Looking | Search::Taking) || WORD.load(Relaxed) == EMPTYING;
     match delay {
         // The old deadline, so that a round that comes late still does.
-        Some(_) if is_beginning => set(due.min(now)),
+        Some(_) if is_beginning() => set(due.min(now)),
         Some(_) if WORD.load(Relaxed) != DONE => set(now),
         Some(delay) if LEFT.load(Relaxed) => set(now + delay),
         _ => WAITING.store(0, Relaxed),
     }
-    let is_much = WORD.load(Relaxed) != DONE && WAITING.load(Relaxed) > WATCHED;
+    let is_much = is_beginning() || WORD.load(Relaxed) != DONE && WAITING.load(Relaxed) > WATCHED;
     CLOCK.end();
-    is_much || is_beginning || search == Search::Again
+    is_much || search == Search::Again
 }
 
 /// Takes back what all idle threads hold: one search sees which caches change, another empties those that did not.
@@ -225,7 +232,7 @@ fn reclaim_all() -> Search {
     let mut all = usize::MAX;
     let mut search = || loop {
         match thread::reclaim(&mut all) {
-            Search::Looking | Search::Taking => {}
+            Search::Unfinished => {}
             end => return end,
         }
     };
@@ -242,10 +249,11 @@ fn begin_round(all: bool, late: bool) -> Search {
         EMPTYING => Search::Done,
         _ => thread::reclaim(&mut left),
     };
-    if matches!(search, Search::Looking | Search::Taking) {
+    if search == Search::Unfinished {
+        WORD.store(SEARCHING, Relaxed);
         return search;
     }
-    if all || WORD.load(Relaxed) == DONE {
+    if all || WORD.load(Relaxed) != EMPTYING {
         LEFT.store(search == Search::Again, Relaxed);
     }
     empty_caches(&mut left);

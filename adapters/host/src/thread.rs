@@ -218,10 +218,8 @@ pub fn empty_spare(left: &mut usize) {
 /// What a search for idle caches came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// It goes on at the next call, with more to look at.
-    Looking,
-    /// The same, and it took back as much as was left.
-    Taking,
+    /// It goes on at the next call.
+    Unfinished,
     /// Some were in use: another is worth while.
     Again,
     /// No other thread holds anything.
@@ -244,10 +242,10 @@ pub fn reclaim(left: &mut usize) -> Search {
     // SAFETY: null, or a cache; they live as long as the process.
     while let Some(cache) = unsafe { caches.next.as_ref() } {
         if *left == 0 {
-            return Search::Taking;
+            return Search::Unfinished;
         }
         if looks == LOOKS {
-            return Search::Looking;
+            return Search::Unfinished;
         }
         looks += 1;
         if caches.next != own {
