@@ -4,7 +4,7 @@
 use super::{open, small};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use terrace_device::{BufferSide, Capabilities, Device, DeviceBuffer, FallbackBuffer, PinnedBuffer};
+use terrace_device::{BufferSide, Capabilities, Device, DeviceBuffer, FallbackBuffer, Options, PinnedBuffer};
 use terrace_tests::Random;
 use terrace_tests::device::fallback::{choose, step};
 use terrace_tests::simcuda::Simulator;
@@ -189,4 +189,19 @@ fn every_call_fails_once_and_no_byte_is_wrong() {
         session.fail("*", 0, 0);
     }
     assert!(failed > 20, "of {calls} faults only {failed} reached a buffer");
+}
+
+/// More than the device has in all is no request that it can ever meet: the host's memory serves, as where the device is full.
+#[test]
+fn what_is_larger_than_the_device_stays_on_the_host() {
+    const LEN: usize = 10 << 20;
+    let _session = Simulator::exclusive(r#"{"profile": "discrete", "total": 33554432}"#);
+    let device = open(0, Options { capacity: 16 << 20, ..small() }).expect("a device");
+    let stream = device.stream().expect("a stream");
+    let mut buffer = FallbackBuffer::<u32>::new(&device, &stream, LEN).expect("a buffer of 40 MiB");
+    buffer.host_mut(LEN - 1..).expect("the host's")[0] = 7;
+    let slice = buffer.on_device().expect("what the device reads").slice(LEN - 1..).expect("the last element");
+    assert_eq!(slice.to_vec(), Ok(vec![7]));
+    assert!(buffer.is_fallback());
+    assert_eq!(device.stats().pool.failed, 0, "the device was not asked");
 }

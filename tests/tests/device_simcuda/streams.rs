@@ -183,3 +183,25 @@ fn a_stream_may_be_captured_before_it_is_known() {
     assert_eq!(unsafe { destroy(handle) }, 0);
     assert!(session.violations().is_empty(), "{:?}", session.violations());
 }
+
+/// A second stream begins behind what the first has under way: the device orders them, the host goes on.
+#[test]
+fn a_second_stream_is_ordered_by_the_device_and_not_by_the_host() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let one = device.stream().expect("a stream");
+    session.hold();
+    let mut block = device.allocate(&one, 10 << 20).expect("a block");
+    block.fill(0, 10 << 20, 1).expect("queued");
+    drop(block);
+    device.clear();
+    let calls = || ["cuStreamWaitEvent", "cuEventSynchronize"].map(|name| session.calls(Some(name)));
+    let before = calls();
+    let two = device.stream().expect("another");
+    let after = calls();
+    assert_eq!([after[0] - before[0], after[1] - before[1]], [1, 0], "one order for the device, no wait of the host");
+    let mut block = device.allocate(&two, 10 << 20).expect("the same memory");
+    block.fill(0, 10 << 20, 2).expect("queued");
+    session.release();
+    two.synchronize().expect("done");
+}
