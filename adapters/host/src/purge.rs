@@ -19,7 +19,6 @@ use crate::clock::{Clock, NEVER};
 use crate::settings::{self, Background};
 use crate::shelf::SHELVES;
 use crate::space::{Tables, mapped, tables};
-use crate::stats::stats;
 use crate::thread::Search;
 use crate::{background, depot, fork, ground, heap, large, os, signal, slow, thread, usage};
 use core::sync::atomic::Ordering::Relaxed;
@@ -143,19 +142,26 @@ pub fn tick_in_background(now: usize) {
 pub fn trim() -> bool {
     let _busy = thread::busy();
     let before = ground::purged_bytes();
+    reclaim_all();
     tick(now(), ALL);
     ground::purged_bytes() > before
 }
 
 /// Repeats an attempt to take `bytes` bytes that was refused: when the spans have back what caches hold, and, if the limit is
-/// what refuses it and not the program's own blocks fill it, when free pages inside spans and idle threads' caches are back too.
+/// what refuses it, when free pages inside spans are back too, and idle threads' caches if they hold as much as is missing. A
+/// refusal costs a few microseconds, and what became free since the last one.
 pub fn retry<T>(bytes: usize, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let mut all = usize::MAX;
     empty_caches(&mut all);
     attempt().or_else(|| {
-        let is_limited = !usage::has_room(bytes) && bytes <= settings::limit();
-        let is_free = is_limited && stats().in_use.saturating_add(bytes) <= settings::limit();
-        is_free.then(trim)?;
+        let missing = usage::missing(bytes);
+        if missing == 0 || bytes > settings::limit() {
+            return None;
+        }
+        if thread::cached() >= missing {
+            reclaim_all();
+        }
+        tick(now(), ALL);
         attempt()
     })
 }
@@ -228,16 +234,11 @@ fn tick(now: usize, most: usize) -> bool {
 }
 
 /// Takes back what all idle threads hold: one search sees which caches change, another empties those that did not.
-fn reclaim_all() -> Search {
+fn reclaim_all() {
     let mut all = usize::MAX;
-    let mut search = || loop {
-        match thread::reclaim(&mut all) {
-            Search::Unfinished => {}
-            end => return end,
-        }
-    };
-    search();
-    search()
+    for _ in 0..2 {
+        while thread::reclaim(&mut all) == Search::Unfinished {}
+    }
 }
 
 /// Empties caches, those of idle threads first, and lets what came back ripen with the rest; `late` as for [`ripen`]. What the
@@ -245,7 +246,9 @@ fn reclaim_all() -> Search {
 fn begin_round(all: bool, late: bool) -> Search {
     let mut left = if all { usize::MAX } else { BLOCKS };
     let search = match WORD.load(Relaxed) {
-        _ if all => reclaim_all(),
+        // The next search tells whether they hold something.
+        _ if all && !thread::is_alone() => Search::Again,
+        _ if all => Search::Done,
         EMPTYING => Search::Done,
         _ => thread::reclaim(&mut left),
     };

@@ -7,11 +7,11 @@
 
 use crate::bits;
 use crate::cache::{Cache, EMPTY, is_own};
-use crate::class::SLICE;
+use crate::class::{self, SLICE};
 use crate::lock::Lock;
 use crate::os::Key;
 use crate::space::tables;
-use crate::{ground, large, os, purge, signal, slow, start, tls};
+use crate::{fork, ground, large, os, purge, signal, slow, start, tls};
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
@@ -230,7 +230,8 @@ pub enum Search {
 /// with a look at 256 caches.
 pub fn reclaim(left: &mut usize) -> Search {
     const LOOKS: usize = 256;
-    if is_alone() {
+    // A thread that forks must leave caches as they are (see `Cache::hold`).
+    if is_alone() || fork::is_forking_here() {
         return Search::Done;
     }
     let own = kept().map_or(null_mut(), |cache| (&raw const *cache).cast_mut());
@@ -261,6 +262,13 @@ pub fn reclaim(left: &mut usize) -> Search {
         caches.next = cache.next.load(Relaxed);
     }
     if caches.again { Search::Again } else { Search::Done }
+}
+
+/// Bytes in all caches, about.
+pub fn cached() -> usize {
+    let mut sum = 0;
+    each(|cache| sum += (1..class::COUNT).map(|class| cache.count(class) * class::size(class)).sum::<usize>());
+    sum
 }
 
 /// Calls `each` with every cache. Counts in caches of running threads are about right.

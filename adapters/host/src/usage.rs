@@ -55,7 +55,12 @@ pub fn claim(bytes: usize) -> bool {
 
 /// Whether so many bytes more could be claimed just now.
 pub fn has_room(bytes: usize) -> bool {
-    used().saturating_add(bytes) <= settings::limit()
+    missing(bytes) == 0
+}
+
+/// Bytes that must be released before so many more can be claimed.
+pub fn missing(bytes: usize) -> usize {
+    used().saturating_add(bytes).saturating_sub(settings::limit())
 }
 
 /// Counts bytes as used no longer; they stay held.
