@@ -266,6 +266,52 @@ fn what_the_superblock_says_is_true_before_a_log_goes_that_it_may_name() {
     }
 }
 
+/// The floor of a new log is told as failed, and stands all the same; the page that takes it back is lost on its way, which nothing
+/// tells. The log goes, and no log follows: there is no room. It must not be missed.
+#[test]
+fn a_log_that_went_is_not_missed_though_a_write_was_lost() {
+    use terrace_tests::disk::{Fault, Planned, Target, every_cut};
+    let mut reached = 0;
+    for (at, more) in (0..40).flat_map(|at| (1..6).map(move |more| (at, more))) {
+        let mut world = kept(18);
+        let store = open(&mut world);
+        let from = world.disk.completed() + at;
+        let planned = |at, fault| Planned { at, fault, on: Target::Logs };
+        world.disk.plan(vec![
+            planned(from, Fault::Short),
+            planned(from + more, Fault::WriteLost),
+            planned(from + more, Fault::Full),
+        ]);
+        let (mut last, mut refused) = (0, 0);
+        for round in 1..=12 {
+            let change = Change::Meta { object: 4, meta: vec![round; 1000] };
+            match world.run(store.commit(vec![change])).expect("it ends") {
+                Ok(()) => last = round,
+                Err(_) => refused += 1,
+            }
+            if refused == 2 {
+                break;
+            }
+        }
+        let hit = |fault| {
+            world.disk.fired(0).iter().any(|fired| fired.fault == fault && fired.line.file == Some(File::Superblock))
+        };
+        if refused < 2 || last == 0 || !hit(Fault::Short) || !hit(Fault::WriteLost) {
+            continue;
+        }
+        reached += 1;
+        let (mut left, mut random) = (Vec::new(), world.random.clone());
+        every_cut(&world.disk, 16, &mut random, |disk| left.push(disk));
+        for disk in left {
+            let mut world = World::new(disk, world.frames.clone(), random.clone());
+            let store = open(&mut world);
+            assert!(first_byte(&store, 4) >= Some(last), "{more} orders after order {at}");
+            close(&mut world, store);
+        }
+    }
+    assert!(reached > 0, "no two faults hit the superblock");
+}
+
 #[test]
 fn a_file_that_is_not_there_any_more_is_no_sync() {
     let mut world = kept(19);

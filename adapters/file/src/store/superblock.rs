@@ -15,6 +15,7 @@
 //! Invariants:
 //! - floors are written in turns, and each is synced before the other is touched: one of them is sound after any power cut
 //! - marks are not synced: each says what was durable before it was written, and a lost mark only says less
+//! - each floor has a count of its own, also one that is told as failed: of two pages the later one counts
 //! - floors lie 56 KiB apart: a write that went astray hits one of them
 //! - the file is durable before any other file of the store is made
 
@@ -58,7 +59,7 @@ pub(super) struct Superblock {
     pub identity: Identity,
     /// What was found, or was written last.
     pub evidence: Evidence,
-    /// Floors written so far.
+    /// Floors written so far, with those that were told as failed.
     count: u64,
     /// The floor that is written next: the other one is durable, or never was written.
     slot: usize,
@@ -133,10 +134,11 @@ pub(super) async fn read(disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<O
     Ok(Some(Superblock { evidence: evidence(&pages), ..slot(&pages, identity) }))
 }
 
-/// The most that any page says.
+/// What the latest page says: the most, but where a floor that was told as failed was taken back.
 fn evidence(pages: &[Option<Page>; PAGES]) -> Evidence {
-    let all = pages.iter().flatten().map(|page| page.evidence);
-    all.max_by_key(|evidence| (evidence.generation, evidence.durable)).unwrap_or_default()
+    // seeded: superblock_latest: (page.count, page.evidence.generation, page.evidence.durable) => (0, page.evidence.generation, page.evidence.durable)
+    let latest = |page: &&Page| (page.count, page.evidence.generation, page.evidence.durable);
+    pages.iter().flatten().max_by_key(latest).map(|page| page.evidence).unwrap_or_default()
 }
 
 /// Where the next floor is written: over the later one, whose sync may not have ended, or where none is sound.
@@ -180,8 +182,8 @@ impl Superblock {
         evidence: Evidence,
     ) -> Result<(), StoreError> {
         let damaged = StoreError::Damaged { file: File::Superblock };
-        let count = self.count.checked_add(1).ok_or(damaged)?;
-        let next = Self { evidence, count, unsure: false, ..*self };
+        self.count = self.count.checked_add(1).ok_or(damaged)?;
+        let next = Self { evidence, unsure: false, ..*self };
         self.unsure = true;
         next.write(disk, frame, self.slot, 1).await?;
         // seeded: superblock_sync: ask(disk, Order::Sync { file: File::Superblock }).await.result => Ok(0)
@@ -193,15 +195,23 @@ impl Superblock {
         self.note(disk, frame, evidence.durable).await
     }
 
-    /// Before a log goes that the last floor may name, though it could not be written: has that floor say what is known.
+    /// Before a log goes that the last floor may name, though it could not be written: has the floor and the marks say what is known.
+    /// A disk may lose one of the two writes and tell nothing, so both are durable before the log goes.
     ///
     /// # Errors
-    /// As [`raise`](Self::raise).
+    /// As [`raise`](Self::raise); the log stays, and is asked about again.
     pub(super) async fn assure(&mut self, disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<(), StoreError> {
-        match self.unsure {
-            true => self.raise(disk, frame, self.evidence).await,
-            false => Ok(()),
+        if !self.unsure {
+            return Ok(());
         }
+        self.raise(disk, frame, self.evidence).await?;
+        self.unsure = true;
+        // seeded: superblock_assured_marks: self.write(disk, frame, FLOORS, PAGES - FLOORS).await? => ()
+        self.write(disk, frame, FLOORS, PAGES - FLOORS).await?;
+        // seeded: superblock_assured_sync: ask(disk, Order::Sync { file: File::Superblock }).await.result => Ok(0)
+        ask(disk, Order::Sync { file: File::Superblock }).await.result?;
+        self.unsure = false;
+        Ok(())
     }
 
     /// Notes that so many blocks of the log are durable. A note that cannot be written only says less.
@@ -278,8 +288,9 @@ mod tests {
     }
 
     #[test]
-    fn the_page_that_says_most_counts() {
-        let pages = [Some(page(1, 1)), None, Some(page(2, 3)), Some(page(9, 2))];
-        assert_eq!(evidence(&pages).generation, 3);
+    fn the_latest_page_counts_and_of_those_the_one_that_says_most() {
+        let more = Page { evidence: Evidence { durable: 5, ..page(9, 2).evidence }, ..page(9, 2) };
+        let pages = [Some(page(1, 1)), Some(page(8, 3)), Some(more), Some(page(9, 2))];
+        assert_eq!(evidence(&pages), more.evidence, "the floor of log 3 was taken back");
     }
 }
