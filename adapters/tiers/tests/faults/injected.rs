@@ -25,7 +25,7 @@ fn injected(test: &str, what: &str) -> bool {
 
 /// Which of an engine's threads syncs first is chance: it may be refused while it is built, too.
 fn by_threads(path: &Path) -> Manager {
-    in_the_end(|| builder(path, CAP).engine(EngineKind::Threads).build())
+    in_the_end(|| builder(path, CAP).engine(EngineKind::Threads).upkeep(Duration::ZERO).build())
 }
 
 #[test]
@@ -108,6 +108,8 @@ fn sometimes(path: &Path, why: Reason) {
     let manager = by_threads(path);
     let mut kept = Vec::new();
     for which in 0..20 {
+        // A tier that refused takes copies again: it would rest for a minute at most.
+        manager.tick(which as u64 * 100_000);
         match keep(&manager, which) {
             Ok(_) => kept.push(which),
             Err(Error::Store(StoreError::Fault(fault))) => assert_eq!(fault.reason, why, "{fault}"),
