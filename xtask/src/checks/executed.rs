@@ -5,6 +5,7 @@
 //! Asks from below: `[unsafe]` in `docs/rules.toml`; the names of the runs and of the steps.
 
 use super::verdict;
+use crate::command::root;
 use crate::rules::Rules;
 use crate::sources::Source;
 use crate::steps::STEPS;
@@ -14,12 +15,21 @@ const PATH: &str = "docs/unsafe.md";
 
 /// A row of the table.
 #[derive(Debug, PartialEq, Eq)]
-struct Row {
-    file: String,
+pub struct Row {
+    /// From the project's root.
+    pub file: String,
     /// What executes it.
-    runs: Vec<String>,
+    pub runs: Vec<String>,
     /// Why neither Miri nor a sanitizer does.
-    why: String,
+    pub why: String,
+}
+
+/// The rows of the table.
+///
+/// # Errors
+/// The line that is none.
+pub fn rows() -> Result<Vec<Row>, String> {
+    parse(&std::fs::read_to_string(root().join(PATH)).unwrap_or_default())
 }
 
 /// The check.

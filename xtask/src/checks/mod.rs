@@ -6,7 +6,7 @@
 mod arrows;
 mod builds;
 mod crates;
-mod executed;
+pub mod executed;
 pub mod features;
 mod licences;
 pub mod mutants;
@@ -44,6 +44,6 @@ pub fn run(options: &Options, report: &mut Report) {
 }
 
 /// `Ok` without findings; all of them otherwise.
-fn verdict(findings: Vec<String>) -> Result<(), String> {
+pub fn verdict(findings: Vec<String>) -> Result<(), String> {
     if findings.is_empty() { Ok(()) } else { Err(findings.join("\n")) }
 }

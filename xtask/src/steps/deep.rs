@@ -34,7 +34,7 @@ pub fn coverage(options: &Options, report: &mut Report) {
 
 /// LLVM's tools of the compiler's own version: the toolchain's component, or Debian's packages. The environment
 /// that leads cargo-llvm-cov to them.
-fn llvm_tools(options: &Options) -> Result<Vec<(&'static str, PathBuf)>, String> {
+pub fn llvm_tools(options: &Options) -> Result<Vec<(&'static str, PathBuf)>, String> {
     let component = "rustup component add llvm-tools";
     if options.install {
         execute("llvm-tools", std::process::Command::new("rustup").args(["component", "add", "llvm-tools"]));

@@ -10,6 +10,7 @@ mod host;
 mod lint;
 mod loom;
 mod mutants;
+mod reached;
 pub mod runs;
 mod seeded;
 mod suites;
@@ -76,6 +77,12 @@ pub const STEPS: &[Step] = &[
         run: seeded::run,
     },
     Step { name: "coverage", what: "line coverage of the library", long: true, run: deep::coverage },
+    Step {
+        name: "reached",
+        what: "whether what Miri and the sanitizers run reaches the lines that say `unsafe`",
+        long: true,
+        run: reached::run,
+    },
     Step {
         name: "mutants",
         what: "lines changed one at a time, each of which a test must find",

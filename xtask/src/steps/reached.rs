@@ -1,0 +1,134 @@
+//! Whether the runs that `docs/unsafe.md` names for a file reach the lines of it that say `unsafe`.
+//!
+//! Each run is made once more as a plain program whose lines are counted: interpreters and sanitizers execute the same tests, but
+//! do not say which lines. (Under Miri some tests have smaller numbers; their lines are the same.)
+//!
+//! Promises upward: `reached::RUN` for each run, which fails where its tests do; `reached::unsafe` names every file and run whose
+//! counts say that no such line was reached. `TERRACE_RUNS=miri::heap,asan::file` runs these only.
+//! Asks from below: cargo-llvm-cov and LLVM's tools; the rows of the table.
+
+use super::runs::{self, RUNS, Run};
+use crate::checks::executed;
+use crate::command::{cargo, execute, root};
+use crate::install;
+use crate::options::Options;
+use crate::report::Report;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Lines of a file that were reached.
+type Lines = BTreeSet<usize>;
+
+/// The step.
+pub fn run(options: &Options, report: &mut Report) {
+    let tools = install::cargo_tool(options, "llvm-cov").and_then(|()| super::deep::llvm_tools(options));
+    let tools = match tools {
+        Ok(tools) => tools,
+        Err(missing) => return report.skip("reached::unsafe", &missing),
+    };
+    let wanted = std::env::var("TERRACE_RUNS").ok();
+    let wanted = |run: &&Run| wanted.as_ref().is_none_or(|names| names.split(',').any(|name| name == run.full_name()));
+    let mut reached = BTreeMap::new();
+    for run in RUNS.iter().filter(wanted) {
+        let name = format!("reached::{}", run.full_name());
+        let verdict = counted(run, &name, &tools).map(|lines| _ = reached.insert(run.full_name(), lines));
+        report.verdict(&name, verdict);
+    }
+    let rows = executed::rows();
+    report.verdict("reached::unsafe", rows.and_then(|rows| crate::checks::verdict(missed(&rows, &reached, text_of))));
+}
+
+fn text_of(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_default()
+}
+
+/// Runs its tests as they are: each file's lines that were reached.
+fn counted(run: &Run, name: &str, tools: &[(&str, std::path::PathBuf)]) -> Result<BTreeMap<String, Lines>, String> {
+    let out = root().join("target/reached.lcov");
+    let ready = |mut command: std::process::Command| {
+        command.envs(tools.iter().map(|(variable, path)| (variable, path)));
+        command
+    };
+    execute(name, &mut ready(cargo(["llvm-cov", "clean", "--workspace", "--profraw-only"]))).verdict()?;
+    let mut command = ready(cargo([
+        "llvm-cov",
+        "test",
+        "--no-clean",
+        "--no-default-ignore-filename-regex",
+        "--lcov",
+        "--output-path",
+    ]));
+    command.arg(&out).args(run.words());
+    runs::judge(&execute(name, &mut command))?;
+    Ok(parse(&fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?, &root()))
+}
+
+/// Of lcov's text the lines whose count is above 0, by file from the project's root.
+fn parse(text: &str, root: &Path) -> BTreeMap<String, Lines> {
+    let mut files: BTreeMap<String, Lines> = BTreeMap::new();
+    let mut lines = None;
+    for line in text.lines() {
+        if let Some(path) = line.strip_prefix("SF:") {
+            let path = Path::new(path).strip_prefix(root).unwrap_or(Path::new(path));
+            lines = Some(files.entry(path.display().to_string()).or_default());
+        } else if let (Some(lines), Some((number, count))) =
+            (lines.as_mut(), line.strip_prefix("DA:").and_then(|rest| rest.split_once(',')))
+        {
+            lines.extend(number.parse::<usize>().ok().filter(|_| count != "0"));
+        }
+    }
+    files
+}
+
+/// Rows of which a run reached no line that says `unsafe`; files that say it of a whole function or implementation only: no line.
+fn missed(
+    rows: &[executed::Row],
+    reached: &BTreeMap<String, BTreeMap<String, Lines>>,
+    text_of: impl Fn(&str) -> String,
+) -> Vec<String> {
+    let mut findings = Vec::new();
+    for row in rows {
+        let text = text_of(&row.file);
+        let blocks: Lines = (1..).zip(text.lines()).filter(|(_, l)| l.contains("unsafe {")).map(|(at, _)| at).collect();
+        for run in &row.runs {
+            let Some(lines) = reached.get(run) else { continue };
+            let lines = lines.get(&row.file);
+            if !lines
+                .is_some_and(|lines| if blocks.is_empty() { !lines.is_empty() } else { !lines.is_disjoint(&blocks) })
+            {
+                findings.push(format!("{}: {run} does not reach it", row.file));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_with_a_count_are_read() {
+        let text = "TN:\nSF:/p/a.rs\nFN:1,f\nDA:1,3\nDA:2,0\nDA:7,1\nend_of_record\nSF:/q/b.rs\nDA:1,0\n";
+        let files = parse(text, Path::new("/p"));
+        assert_eq!(files["a.rs"], Lines::from([1, 7]));
+        assert_eq!(files["/q/b.rs"], Lines::new());
+    }
+
+    #[test]
+    fn a_row_needs_a_line_that_says_it() {
+        let row = |file: &str| executed::Row { file: file.into(), runs: vec!["miri::heap".into()], why: String::new() };
+        let rows = ["block.rs", "whole.rs", "absent.rs"].map(row);
+        let text = |path: &str| match path {
+            "block.rs" => "fn f() {\n    unsafe { g() }\n}\n".to_string(),
+            _ => "unsafe impl Send for X {}\nfn f() {}\n".to_string(),
+        };
+        let counts = |block: usize| {
+            let files = [("block.rs".to_string(), Lines::from([block])), ("whole.rs".to_string(), Lines::from([2]))];
+            BTreeMap::from([("miri::heap".to_string(), BTreeMap::from(files))])
+        };
+        assert_eq!(missed(&rows, &counts(2), text), ["absent.rs: miri::heap does not reach it"]);
+        assert_eq!(missed(&rows, &counts(1), text).len(), 2);
+    }
+}
