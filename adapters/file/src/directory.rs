@@ -13,7 +13,7 @@ use crate::engine::{Ring, Threads};
 use crate::fault::{FileFault, Reason};
 use crate::frame::Frame;
 use crate::request::{Completion, Engine, Op, Request, Sink};
-use crate::slab::{Slab, check_own, check_stat};
+use crate::slab::{Slab, check_own, check_stat, remove_in};
 use crate::task::{Driver, Tasks};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
@@ -198,7 +198,7 @@ impl Directory {
     fn remove(&self, file: File) -> Result<(), FileFault> {
         self.files().remove(&file);
         let name = file.to_string();
-        match rustix::fs::unlinkat(&self.names.0, &name, AtFlags::empty()) {
+        match remove_in((self.names.0.as_fd(), Path::new(&name))) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(self.fault("remove", &self.path.join(name), error.raw_os_error())),
         }

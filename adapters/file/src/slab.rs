@@ -49,6 +49,27 @@ pub(crate) fn check_stat(told: &Stat, path: &Path) -> Result<(), FileFault> {
     }
 }
 
+/// Removes a file, and gives its space back at once, whoever else still has it open: a child that this program just forked does
+/// until it runs another program.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn remove_in((at, name): (BorrowedFd<'_>, &Path)) -> rustix::io::Result<()> {
+    // The file that the name stands for; what cannot be opened is removed all the same.
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = retry_on_intr(|| rustix::fs::openat(at, name, flags, Mode::empty()));
+    rustix::fs::unlinkat(at, name, AtFlags::empty())?;
+    // One that has another name still is not ours to empty.
+    // seeded: remove_linked: told.st_nlink == 0 => true
+    let is_ours = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|told| told.st_nlink == 0);
+    if let Some(file) = file.ok().filter(is_ours) {
+        // Without it the space goes back when the last descriptor is closed.
+        // seeded: remove_empties: rustix::fs::ftruncate(&file, 0) => Ok::<(), rustix::io::Errno>(())
+        let _ = retry_on_intr(|| rustix::fs::ftruncate(&file, 0));
+    }
+    Ok(())
+}
+
 /// Alignment that is assumed where the system does not tell.
 const USUAL: u32 = 4096;
 
@@ -68,7 +89,7 @@ impl Slab {
         let reserve = || rustix::fs::fallocate(&slab.descriptor, FallocateFlags::empty(), 0, bytes);
         let allocated = retry_on_intr(reserve);
         if let Err(error) = allocated {
-            let _ = rustix::fs::unlinkat(place.0, place.1, AtFlags::empty());
+            let _ = remove_in(place);
             return Err(slab.fault(RESERVE, 0, error.raw_os_error()));
         }
         Ok(slab)

@@ -5,7 +5,7 @@ mod ground;
 
 use ground::{Ground, names, open, open_with, options};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use terrace_file::{Directory, EngineKind, File, FileFault, Reason, StoreError, Tasks};
 
@@ -141,15 +141,35 @@ fn nothing_is_made_durable_in_a_file_that_has_got_another_link() {
     ground.keep(1, 1).expect("room");
     let at = directory.path().join(File::Superblock.to_string());
     std::fs::hard_link(&at, directory.path().join("other")).expect("a link");
-    let log = directory.path().join(File::Log(1).to_string());
-    std::fs::hard_link(&log, directory.path().join("another")).expect("a link");
+    let (log, another) = (directory.path().join(File::Log(1).to_string()), directory.path().join("another"));
+    std::fs::hard_link(&log, &another).expect("a link");
     let refused = ground.keep(2, 2);
     assert!(matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == Reason::Untrusted), "{refused:?}");
+    let linked = std::fs::read(&log).expect("it is there");
     std::fs::remove_file(directory.path().join("other")).expect("removed");
     ground.keep(3, 3).expect("the next log has one link");
+    assert!(!log.exists() && std::fs::read(&another).expect("it is there") == linked, "what has another name is kept");
     drop(ground);
     let again = open(directory.path());
     assert!(again.holds(&again.part(3), 3));
+}
+
+/// As a child has them between its fork and the program that it runs: a disk that is full would stay so.
+#[test]
+fn what_is_removed_gives_its_space_back_though_somebody_has_it_open() {
+    let directory = tempfile::tempdir().expect("a directory");
+    has_kept_one(directory.path());
+    let logs = names(directory.path()).into_iter().filter(|file| matches!(file, File::Log(_)));
+    let held: Vec<_> = logs
+        .map(|file| std::fs::File::open(directory.path().join(file.to_string())).expect("it is there"))
+        .map(|file| (file.metadata().expect("told").blocks(), file))
+        .collect();
+    assert!(held.len() == 2 && held.iter().all(|(blocks, _)| *blocks > 0), "one in use, one for the next: {held:?}");
+    let _again = open(directory.path());
+    for (_, file) in held {
+        let told = file.metadata().expect("told");
+        assert_eq!((told.nlink(), told.blocks()), (0, 0));
+    }
 }
 
 #[test]
