@@ -320,6 +320,22 @@ fn memory_that_is_neither_zeroed_nor_taken_back_is_nobodys_and_counted() {
     }
 }
 
+#[test]
+fn memory_that_cannot_be_zeroed_goes_back() {
+    for grows in [false, true] {
+        let mut world = world(grows, 64 * PAGE, Settings { zero_fresh: true, ..SETTINGS });
+        // Behind memory that is in use: its place is not where the address space begins.
+        let first = get(&mut world, 5 * PAGE, 0);
+        let reserved = world.reserved();
+        world.source_mut().fail_kinds = &["zero"];
+        assert!(world.allocate(Request::new(20 * PAGE)).is_err(), "nothing can be zeroed");
+        assert_eq!(world.reserved(), reserved, "what came for it went back");
+        world.source_mut().fail_kinds = &[];
+        put(&mut world, first, 0);
+        finish(&mut world);
+    }
+}
+
 // The cache.
 
 #[test]

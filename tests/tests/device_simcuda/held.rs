@@ -140,3 +140,22 @@ fn pinned_memory_waits_for_held_blocks_when_the_driver_has_none() {
     });
     drop(other);
 }
+
+/// Held blocks cost the driver nothing until there are 64: then it is asked for all of them.
+#[test]
+fn sixty_four_held_blocks_are_looked_at_together() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let (device, one, two, mut scratch) = two_streams();
+    let blocks: Vec<_> = (0..64).map(|_| device.allocate(&one, MIB).expect("a block")).collect();
+    scratch.fill(0, MIB, 1).expect("queued");
+    two.synchronize().expect("done");
+    blocks.iter().for_each(|block| block.used_on(&two).expect("the same device"));
+    let asked = || session.calls(Some("cuEventQuery")) + session.calls(Some("cuStreamQuery"));
+    let before = asked();
+    for (count, block) in (1..).zip(blocks) {
+        drop(block);
+        let expected = if count < 64 { count } else { 0 };
+        assert_eq!(device.stats().held, expected, "after {count}");
+        assert_eq!(asked() > before, count == 64, "after {count}");
+    }
+}

@@ -37,11 +37,28 @@ fn a_device_without_pages_takes_segments_and_says_why() {
 
 #[test]
 fn address_space_that_is_refused_is_asked_for_in_halves() {
-    let _session = Simulator::exclusive(r#"{"profile": "orin"}"#);
+    let session = Simulator::exclusive(r#"{"profile": "orin"}"#);
     let device = open(0, small()).expect("a device");
+    let asked = session.calls(Some("cuMemAddressReserve"));
+    assert!(asked > 3, "{asked}: refused, tried by halves, and reserved for good");
     let stream = device.stream().expect("a stream");
     drop(device.allocate(&stream, 100 << 20).expect("a block"));
     assert!(device.stats().pool.reserved > 0);
+    assert!(session.calls(Some("cuMemMap")) > 0, "in pages");
+}
+
+/// Less address space than the device has memory is of no use: the halving ends there.
+#[test]
+fn a_device_without_address_space_takes_segments() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    (1..=64).for_each(|nth| session.fail("cuMemAddressReserve", nth, 2));
+    let device = open(0, small()).expect("a device");
+    let asked = session.calls(Some("cuMemAddressReserve"));
+    assert!((1..=8).contains(&asked), "asked {asked} times");
+    let stream = device.stream().expect("a stream");
+    drop(device.allocate(&stream, 1 << 20).expect("a block"));
+    assert!(session.calls(Some("cuMemAlloc_v2")) > 0 && session.calls(Some("cuMemMap")) == 0);
+    session.fail("*", 0, 0);
 }
 
 #[test]

@@ -86,6 +86,40 @@ fn a_block_used_elsewhere_is_held_until_that_is_done() {
     assert!(back.iter().all(|&byte| byte == 1), "the copy has what the block had");
 }
 
+/// The copy is queued while the driver still has the fill to do: it begins after it.
+#[test]
+fn a_copy_from_another_stream_s_block_begins_after_the_work_queued_there() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let (one, two) = (device.stream().expect("a stream"), device.stream().expect("another"));
+    let mut block = device.allocate(&one, 1 << 20).expect("a block");
+    let mut copy = device.allocate(&two, 1 << 20).expect("a block");
+    session.hold();
+    block.fill(0, 1 << 20, 5).expect("queued");
+    copy.copy_from(0, &block, 0, 1 << 20).expect("queued on the second stream");
+    block.fill(0, 1 << 20, 9).expect("queued behind the copy");
+    session.release();
+    let mut back = vec![0; 1 << 20];
+    copy.read(0, &mut back).expect("read");
+    assert!(back.iter().all(|&byte| byte == 5), "after the first fill, before the second");
+}
+
+/// Wrapped memory waits for its stream only: where that is idle, the release runs before the drop returns.
+#[test]
+fn wrapped_memory_of_an_idle_stream_goes_back_at_once() {
+    let _session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let stream = device.stream().expect("a stream");
+    let inner = device.allocate(&stream, 1 << 20).expect("a block");
+    let (said, released) = std::sync::mpsc::channel();
+    let release = Box::new(move |address, bytes| said.send((address, bytes)).expect("heard"));
+    // SAFETY: the range is a live block of this device, which outlives the wrapped one.
+    let wrapped = unsafe { device.wrap(&stream, inner.address(), 4096, Some(release)) }.expect("wrapped");
+    stream.synchronize().expect("done");
+    drop(wrapped);
+    assert_eq!(released.try_recv(), Ok((inner.address(), 4096)));
+}
+
 /// Streams that somebody else made; destroyed behind our back, they cost a wait and no more.
 #[test]
 fn a_foreign_stream_is_one_stream_and_may_be_destroyed() {

@@ -1,6 +1,7 @@
 //! What tests of the library need: the files, and a way to run programs on them.
 //!
-//! Promises upward: the library is the one that cargo built for this test; the C++ program is compiled once in a process.
+//! Promises upward: the library is the one that cargo built for this test; the C++ program is compiled when one of its files
+//! changed.
 //! Asks from below: `c++`; the simulated driver.
 
 use std::path::{Path, PathBuf};
@@ -36,9 +37,21 @@ pub fn driver() -> PathBuf {
     without_symbols(&[])
 }
 
+/// Where cargo lets these tests keep files.
+fn ground() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("torch");
-    // What an earlier run left, if there was one.
+    // One for each process: a runner may give each test its own. What those that ended left goes first.
+    let left = std::fs::read_dir(ground()).into_iter().flatten().flatten();
+    for folder in left.map(|entry| entry.path()) {
+        let process = folder.file_name().and_then(|name| name.to_str()?.strip_prefix("torch-"));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+    }
+    let folder = ground().join(format!("torch-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     folder
@@ -60,14 +73,21 @@ pub fn succeed(command: &mut Command) -> Output {
 fn compile() -> Option<PathBuf> {
     Command::new("c++").arg("--version").output().ok()?;
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = folder().join("cases");
+    let program = ground().join("torch_cases");
+    let sources = ["session", "hooks", "streams", "pools", "property"]
+        .map(|file| here.join("tests/cxx").join(file).with_extension("cpp"));
+    let headers = [here.join("tests/cxx/torch.hpp"), here.join("include/terrace_torch.h")];
+    let age = |file: &Path| file.metadata().and_then(|told| told.modified()).ok();
+    if age(&program).is_some_and(|made| sources.iter().chain(&headers).all(|file| age(file) < Some(made))) {
+        return Some(program);
+    }
+    // Under a name of this process's own first: another may be compiling too.
+    let unfinished = folder().join("cases");
     let mut compiler = Command::new("c++");
     compiler.args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic"]);
-    compiler.arg("-I").arg(here.join("include")).arg("-o").arg(&program);
-    for file in ["session", "hooks", "streams", "pools", "property"] {
-        compiler.arg(here.join("tests/cxx").join(file).with_extension("cpp"));
-    }
+    compiler.arg("-I").arg(here.join("include")).arg("-o").arg(&unfinished).args(sources);
     succeed(compiler.arg("-ldl"));
+    std::fs::rename(&unfinished, &program).unwrap_or_else(|error| panic!("{}: {error}", program.display()));
     Some(program)
 }
 
