@@ -48,6 +48,20 @@ fn blocks_are_aligned_and_apart() {
 }
 
 #[test]
+fn fill_and_growth_are_shares_of_every_heap() {
+    use crate::heap::fill::{InPlace, Mix, Share};
+    let mut memory = Memory::new(8 << 20);
+    for &name in Name::value_variants() {
+        let filled = name.with(Share { mix: Mix::Middle, refusals: 8, seed: 1, memory: &mut memory });
+        let grown = name.with(InPlace { rounds: 1, seed: 1, memory: &mut memory });
+        for share in [filled, grown] {
+            assert!(share.is_none_or(|share| (0.0..=1.0).contains(&share)), "{name:?}: {share:?}");
+        }
+        assert!(filled.is_some_and(|filled| filled > 0.5), "{name:?}: {filled:?}");
+    }
+}
+
+#[test]
 fn names_and_titles_are_different() {
     let all = Name::value_variants();
     let mut titles: Vec<&str> = all.iter().map(|name| name.title()).collect();
