@@ -51,14 +51,16 @@ fn blocks_are_aligned_and_apart() {
 fn fill_and_growth_are_shares_of_every_heap() {
     use crate::heap::fill::{InPlace, Mix, Share};
     let mut memory = Memory::new(8 << 20);
+    let mut measured = 0;
     for &name in Name::value_variants() {
         let filled = name.with(Share { mix: Mix::Middle, refusals: 8, seed: 1, memory: &mut memory });
         let grown = name.with(InPlace { rounds: 1, seed: 1, memory: &mut memory });
-        for share in [filled, grown] {
-            assert!(share.is_none_or(|share| (0.0..=1.0).contains(&share)), "{name:?}: {share:?}");
-        }
-        assert!(filled.is_some_and(|filled| filled > 0.5), "{name:?}: {filled:?}");
+        assert!(filled.is_none_or(|filled| (0.5..=1.0).contains(&filled)), "{name:?}: {filled:?}");
+        assert!(grown.is_none_or(|grown| (0.0..=1.0).contains(&grown)), "{name:?}: {grown:?}");
+        // Narrow records are for less memory than this.
+        measured += usize::from(filled.is_some() && grown.is_some());
     }
+    assert!(measured >= 8, "{measured} heaps");
 }
 
 #[test]
