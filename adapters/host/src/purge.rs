@@ -221,6 +221,10 @@ fn tick(now: usize, most: usize) -> bool {
     if most == ALL || !begins {
         purge_ripe(most);
     }
+    if !begins {
+        // What became free since the round began found this deadline, and is young or in a cache still: another round looks at it.
+        LEFT.store(true, Relaxed);
+    }
     match delay {
         // The old deadline, so that a round that comes late still does.
         Some(_) if is_beginning() => set(due.min(now)),
