@@ -49,21 +49,21 @@ pub(crate) fn check_stat(told: &Stat, path: &Path) -> Result<(), FileFault> {
     }
 }
 
-/// Removes a file, and gives its space back at once, whoever else still has it open: a child that this program just forked does
-/// until it runs another program.
+/// Removes a file and frees its space at once, also while another process has it open: a forked child keeps its parent's
+/// descriptors until it executes another program.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn remove_in((at, name): (BorrowedFd<'_>, &Path)) -> rustix::io::Result<()> {
-    // The file that the name stands for; what cannot be opened is removed all the same.
+    // A file that cannot be opened is removed all the same; the file system frees its space then.
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = retry_on_intr(|| rustix::fs::openat(at, name, flags, Mode::empty()));
     rustix::fs::unlinkat(at, name, AtFlags::empty())?;
-    // One that has another name still is not ours to empty.
+    // A file with another hard link keeps its bytes.
     // seeded: remove_linked: told.st_nlink == 0 => true
     let is_ours = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|told| told.st_nlink == 0);
     if let Some(file) = file.ok().filter(is_ours) {
-        // Without it the space goes back when the last descriptor is closed.
+        // Otherwise the file system frees the space when the last descriptor is closed.
         // seeded: remove_empties: rustix::fs::ftruncate(&file, 0) => Ok::<(), rustix::io::Errno>(())
         let _ = retry_on_intr(|| rustix::fs::ftruncate(&file, 0));
     }

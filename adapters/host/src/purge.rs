@@ -222,7 +222,8 @@ fn tick(now: usize, most: usize) -> bool {
         purge_ripe(most);
     }
     if !begins {
-        // What became free since the round began found this deadline, and is young or in a cache still: another round looks at it.
+        // A thread that freed memory during this round saw the deadline and set none; its slices are young, or its blocks lie in
+        // its cache. Another round looks at them.
         LEFT.store(true, Relaxed);
     }
     match delay {

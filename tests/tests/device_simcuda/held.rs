@@ -141,7 +141,7 @@ fn pinned_memory_waits_for_held_blocks_when_the_driver_has_none() {
     drop(other);
 }
 
-/// Held blocks cost the driver nothing until there are 64: then it is asked for all of them.
+/// Frees of held blocks query no event until the 64th, which queries for all of them.
 #[test]
 fn sixty_four_held_blocks_are_looked_at_together() {
     let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);

@@ -47,7 +47,7 @@ fn address_space_that_is_refused_is_asked_for_in_halves() {
     assert!(session.calls(Some("cuMemMap")) > 0, "in pages");
 }
 
-/// Less address space than the device has memory is of no use: the halving ends there.
+/// The pool halves a refused reservation down to the size of the device's memory, and then takes segments.
 #[test]
 fn a_device_without_address_space_takes_segments() {
     let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);

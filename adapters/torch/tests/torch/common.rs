@@ -37,21 +37,21 @@ pub fn driver() -> PathBuf {
     without_symbols(&[])
 }
 
-/// Where cargo lets these tests keep files.
-fn ground() -> &'static Path {
+/// The folder in which cargo lets these tests write.
+fn target_folder() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-    // One for each process: a runner may give each test its own. What those that ended left goes first.
-    let left = std::fs::read_dir(ground()).into_iter().flatten().flatten();
+    // Each process has its own: a test runner may start one process for each test. Folders of processes that ended go first.
+    let left = std::fs::read_dir(target_folder()).into_iter().flatten().flatten();
     for folder in left.map(|entry| entry.path()) {
         let process = folder.file_name().and_then(|name| name.to_str()?.strip_prefix("torch-"));
         if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
             let _ = std::fs::remove_dir_all(&folder);
         }
     }
-    let folder = ground().join(format!("torch-{}", std::process::id()));
+    let folder = target_folder().join(format!("torch-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     folder
@@ -73,7 +73,7 @@ pub fn succeed(command: &mut Command) -> Output {
 fn compile() -> Option<PathBuf> {
     Command::new("c++").arg("--version").output().ok()?;
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = ground().join("torch_cases");
+    let program = target_folder().join("torch_cases");
     let sources = ["session", "hooks", "streams", "pools", "property"]
         .map(|file| here.join("tests/cxx").join(file).with_extension("cpp"));
     let headers = [here.join("tests/cxx/torch.hpp"), here.join("include/terrace_torch.h")];
@@ -81,7 +81,7 @@ fn compile() -> Option<PathBuf> {
     if age(&program).is_some_and(|made| sources.iter().chain(&headers).all(|file| age(file) < Some(made))) {
         return Some(program);
     }
-    // Under a name of this process's own first: another may be compiling too.
+    // The compiler writes into this process's folder: another process may be compiling at the same time.
     let unfinished = folder().join("cases");
     let mut compiler = Command::new("c++");
     compiler.args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic"]);
