@@ -13,6 +13,7 @@ use crate::seeds;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// What rustup calls them.
 const COMPONENTS: [&str; 2] = ["miri", "rust-src"];
@@ -74,7 +75,9 @@ fn two_at_a_time(jobs: Vec<Job>) -> Vec<(String, Result<(), String>)> {
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
         while let Some(job) = next() {
+            let start = Instant::now();
             let verdict = job.verdict();
+            println!("{:<40} {:>6.1} s", job.name, start.elapsed().as_secs_f64());
             done.lock().unwrap_or_else(PoisonError::into_inner).push((job.name, verdict));
         }
     };
