@@ -158,6 +158,41 @@ fn a_guard_that_outlives_its_threads_cache_gives_the_thread_no_other() {
     dying.join().expect("no panic");
 }
 
+/// Whether the process has memory at the page of an address.
+fn is_mapped(address: usize) -> bool {
+    let page = std::ptr::without_provenance_mut::<c_void>(address & !4095);
+    let mut resident = 0;
+    // SAFETY: reads the table of pages, and writes the one byte.
+    unsafe { libc::mincore(page, 4096, &mut resident) == 0 }
+}
+
+/// A thread that has no cache: its first call of the allocator is a handler's. Null: all is well. (A panic inside would want
+/// more blocks than the reserve has.)
+extern "C" fn without_a_cache(_: *mut c_void) -> *mut c_void {
+    let handler = Handler::enter();
+    let small = black_box(Box::new([1u8; 100]));
+    let large = black_box(vec![2u8; 100_000].into_boxed_slice());
+    let address = large.as_ptr().addr();
+    let kept = small.iter().all(|byte| *byte == 1) && large.iter().all(|byte| *byte == 2) && is_mapped(address);
+    drop((small, large));
+    let went_back = !is_mapped(address);
+    drop(handler);
+    std::ptr::without_provenance_mut(usize::from(!kept) + 2 * usize::from(!went_back))
+}
+
+fn a_handler_of_a_thread_without_a_cache_is_served_from_the_reserve() {
+    let mut thread = 0;
+    // SAFETY: the body needs no argument.
+    assert_eq!(
+        unsafe { libc::pthread_create(&mut thread, std::ptr::null(), without_a_cache, std::ptr::null_mut()) },
+        0
+    );
+    let mut wrong = std::ptr::null_mut();
+    // SAFETY: just made, joined once.
+    assert_eq!(unsafe { libc::pthread_join(thread, &mut wrong) }, 0);
+    assert_eq!(wrong.addr(), 0, "1: blocks are not what was written; 2: a large block's memory did not go back");
+}
+
 /// One test: in each part, the cache that a thread left is the next thread's.
 #[test]
 fn a_guard_changes_no_stay_and_no_cache_but_its_own() {
@@ -167,4 +202,5 @@ fn a_guard_changes_no_stay_and_no_cache_but_its_own() {
     a_guard_that_outlives_its_handler_does_not_end_another();
     a_guard_that_outlives_its_threads_cache_gives_the_thread_no_other();
     a_handler_on_a_stack_above_the_thread_s_is_left();
+    a_handler_of_a_thread_without_a_cache_is_served_from_the_reserve();
 }
