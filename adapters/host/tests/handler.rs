@@ -181,12 +181,9 @@ extern "C" fn without_a_cache(_: *mut c_void) -> *mut c_void {
 }
 
 fn a_handler_of_a_thread_without_a_cache_is_served_from_the_reserve() {
-    let mut thread = 0;
+    let (mut thread, nothing) = (0, std::ptr::null_mut::<c_void>());
     // SAFETY: the body needs no argument.
-    assert_eq!(
-        unsafe { libc::pthread_create(&mut thread, std::ptr::null(), without_a_cache, std::ptr::null_mut()) },
-        0
-    );
+    assert_eq!(unsafe { libc::pthread_create(&mut thread, nothing.cast(), without_a_cache, nothing) }, 0);
     let mut wrong = std::ptr::null_mut();
     // SAFETY: just made, joined once.
     assert_eq!(unsafe { libc::pthread_join(thread, &mut wrong) }, 0);
