@@ -46,6 +46,22 @@ fn the_driver_is_asked_once_for_each_stream_however_many_blocks_wait_for_it() {
     drop(block);
 }
 
+/// One event stands for a held block, however often somebody looks whether it has happened.
+#[test]
+fn to_look_again_records_no_other_event() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let (device, one, two, mut scratch) = two_streams();
+    session.hold();
+    scratch.fill(0, MIB, 1).expect("queued");
+    hold_one(&device, &one, &two);
+    let mut others = vec![device.allocate(&one, MIB).expect("other memory")];
+    let recorded = session.calls(Some("cuEventRecord"));
+    others.extend((0..8).map(|_| device.allocate(&one, MIB).expect("other memory")));
+    assert_eq!(device.stats().held, 1);
+    assert_eq!(session.calls(Some("cuEventRecord")), recorded, "the first look's event is still to happen");
+    session.release();
+}
+
 /// A block waits for its own event, not for one that is recorded only when an earlier block's has happened.
 #[test]
 fn blocks_come_free_one_by_one_as_their_stream_goes_on() {

@@ -1,7 +1,8 @@
 //! How much memory there is, and where it comes from.
 
 use super::{open, small};
-use terrace_device::{Capabilities, Options, Origin, meminfo};
+use terrace_cuda::Cuda;
+use terrace_device::{Capabilities, Device, DeviceError, Options, Origin, Reason, meminfo};
 use terrace_tests::simcuda::Simulator;
 
 /// Devices that share the host's memory: the driver calls the page cache used. A file's worth of cache is made, and what we
@@ -75,7 +76,33 @@ fn every_origin_asks_its_own_function() {
         let before = session.calls(Some(function));
         drop(device.allocate(&stream, 1 << 20).expect("a block"));
         assert!(session.calls(Some(function)) > before, "{origin:?} calls {function}");
+        stream.synchronize().expect("done");
+        let before = session.calls(Some("cuMemPoolTrimTo"));
+        device.trim();
+        let trimmed = session.calls(Some("cuMemPoolTrimTo")) > before;
+        assert!(trimmed || origin != Origin::DriverPool, "what the driver's pool keeps goes back");
     }
+}
+
+/// Pages that were asked for are not replaced by segments in silence; where anything will do, they are.
+#[test]
+fn pages_that_cannot_be_had_are_told_to_who_asked_for_them() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let refuse = || (1..=64).for_each(|nth| session.fail("cuMemAddressReserve", nth, 2));
+    let cuda = || Cuda::open(0).expect("the simulated driver");
+    let (asked, any) = (cuda(), cuda());
+    refuse();
+    let refused = Device::open(asked, Options { origin: Origin::Pages, ..small() }).map(drop);
+    assert!(
+        matches!(refused, Err(DeviceError::Driver { fault, .. }) if fault.reason == Reason::OutOfMemory),
+        "{refused:?}"
+    );
+    refuse();
+    let device = Device::open(any, Options { origin: Origin::Auto, ..small() }).expect("segments");
+    let stream = device.stream().expect("a stream");
+    drop(device.allocate(&stream, 1 << 20).expect("a block"));
+    assert!(session.calls(Some("cuMemAlloc_v2")) > 0);
+    session.fail("*", 0, 0);
 }
 
 /// Pages that moved and cannot leave their old place go back to it: nothing is mapped twice, in the end nothing is left.

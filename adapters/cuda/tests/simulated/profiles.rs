@@ -60,6 +60,22 @@ fn each_machine_has_what_it_has() {
     }
 }
 
+/// A capability that is refused is a note; a context that is lost meanwhile is the end.
+#[test]
+fn a_device_that_is_lost_while_it_is_tried_is_not_opened() {
+    let mut session = Simulator::exclusive(&profile("discrete"));
+    session.allow_leaks();
+    for (code, opens) in [(2, true), (700, false)] {
+        session.fail("cuMemCreate", 1, code);
+        let opened = Cuda::open(0);
+        assert_eq!(opened.is_ok(), opens, "{code}");
+        if let Err(error) = opened {
+            assert!(matches!(&error, OpenError::Driver(fault) if fault.is_fatal()), "{error}");
+        }
+        session.fail("*", 0, 0);
+    }
+}
+
 #[test]
 fn what_cannot_be_opened_is_told() {
     {

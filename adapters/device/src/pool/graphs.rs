@@ -79,7 +79,8 @@ impl<B: Backend> super::Inner<B> {
             }
             graph.arena.source_mut().let_go();
             given += graph.arena.trim();
-            graph.arena.stats().live_blocks > 0 || graph.arena.stats().reserved > 0
+            // Live blocks are in memory that is reserved.
+            graph.arena.stats().reserved > 0
         });
         given
     }
