@@ -324,12 +324,12 @@ fn escaped(text: &str) -> String {
     text.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
 }
 
-/// What earlier runs found, one line each: `OUTCOME GROUP: KEY`.
+/// What earlier runs found, one line each: `OUTCOME GROUP: KEY`. A line whose code has changed names no mutant any more.
 struct Known(BTreeMap<String, String>);
 
 impl Known {
     fn path() -> PathBuf {
-        root().join("target/mutants/known.txt")
+        root().join("docs/mutants-found.txt")
     }
 
     fn load() -> Self {

@@ -7,7 +7,7 @@
 //! counts say that no such line was reached. `TERRACE_RUNS=miri::heap,asan::file` runs these only.
 //! Asks from below: cargo-llvm-cov and LLVM's tools; the rows of the table.
 
-use super::runs::{self, RUNS, Run};
+use super::runs::{self, Run};
 use crate::checks::executed;
 use crate::command::{cargo, execute, root};
 use crate::install;
@@ -27,10 +27,8 @@ pub fn run(options: &Options, report: &mut Report) {
         Ok(tools) => tools,
         Err(missing) => return report.skip("reached::unsafe", &missing),
     };
-    let wanted = std::env::var("TERRACE_RUNS").ok();
-    let wanted = |run: &&Run| wanted.as_ref().is_none_or(|names| names.split(',').any(|name| name == run.full_name()));
     let mut reached = BTreeMap::new();
-    for run in RUNS.iter().filter(wanted) {
+    for run in runs::wanted() {
         let name = format!("reached::{}", run.full_name());
         let verdict = counted(run, &name, &tools).map(|lines| _ = reached.insert(run.full_name(), lines));
         report.verdict(&name, verdict);

@@ -61,8 +61,8 @@ const EXPOSED_TREE: &str = "-Zmiri-permissive-provenance -Zmiri-tree-borrows";
 const SEEDS: &str = "-Zmiri-strict-provenance -Zmiri-many-seeds=0..4";
 /// Sixteen, over memory that is named by numbers.
 const EXPOSED_SEEDS: &str = "-Zmiri-permissive-provenance -Zmiri-many-seeds=0..16";
-/// Sixty-four.
-const MANY_SEEDS: &str = "-Zmiri-strict-provenance -Zmiri-many-seeds=0..64";
+/// Sixteen.
+const MANY_SEEDS: &str = "-Zmiri-strict-provenance -Zmiri-many-seeds=0..16";
 
 /// What threads share in the core.
 const WORDS: &str =
@@ -102,20 +102,21 @@ pub const RUNS: &[Run] = &[
         ..RUN
     },
     Run { name: "heap-tree", targets: "-p terrace-core --test heap", tests: "programs::every", flags: TREE, ..RUN },
-    Run { name: "heap-long", targets: "-p terrace-core --test heap", tests: SMALL, cases: 64, long: true, ..RUN },
+    Run { name: "heap-long", targets: "-p terrace-core --test heap", tests: SMALL, cases: 16, long: true, ..RUN },
     Run {
         name: "heap-tree-long",
         targets: "-p terrace-core --test heap",
         tests: SMALL,
         flags: TREE,
-        cases: 64,
+        cases: 16,
         long: true,
         ..RUN
     },
     Run { name: "words", targets: WORDS, tests: "threads guard stale", flags: SEEDS, cases: 1, ..RUN },
     Run { name: "words-long", targets: WORDS, flags: MANY_SEEDS, cases: 4, long: true, ..RUN },
     Run { name: "locks", targets: LOCKS, tests: LOCK_TESTS, cases: 1, ..RUN },
-    Run { name: "locks-long", targets: LOCKS, flags: MANY_SEEDS, cases: 1, long: true, ..RUN },
+    Run { name: "locks-all", targets: LOCKS, cases: 1, long: true, ..RUN },
+    Run { name: "locks-long", targets: LOCKS, tests: "threads", flags: MANY_SEEDS, cases: 1, long: true, ..RUN },
     Run { name: "embedded", targets: EMBEDDED, ..RUN },
     Run { name: "embedded-tree", targets: EMBEDDED, flags: TREE, long: true, ..RUN },
     Run { name: "embedded-long", targets: EMBEDDED, flags: MANY_SEEDS, long: true, ..RUN },
@@ -145,6 +146,13 @@ pub const RUNS: &[Run] = &[
     Run { name: "device", targets: DEVICE, long: true, ..TSAN },
     Run { name: "tiers", targets: TIERS, long: true, ..TSAN },
 ];
+
+/// All, or those that `TERRACE_RUNS` names.
+pub fn wanted() -> impl Iterator<Item = &'static Run> {
+    let names = std::env::var("TERRACE_RUNS").ok();
+    RUNS.iter()
+        .filter(move |run| names.as_ref().is_none_or(|names| names.split(',').any(|name| name == run.full_name())))
+}
 
 impl Run {
     /// `miri::heap`.

@@ -1,10 +1,10 @@
 //! Undefined behaviour: the runs of `runs`, two at a time.
 //!
 //! Promises upward: `miri::NAME`, `asan::NAME`, `tsan::NAME` for each run; `miri::NAME::seeded::BUG` holds when Miri finds
-//! BUG. With `--all` the long runs too.
+//! BUG. With `--all` the long runs too; `TERRACE_RUNS=miri::heap-long,asan::file` runs these only.
 //! Asks from below: a nightly toolchain with Miri and the sources of the standard library.
 
-use super::runs::{self, RUNS, Run, Tool};
+use super::runs::{self, Run, Tool};
 use crate::command::{execute, root, works};
 use crate::install;
 use crate::options::Options;
@@ -29,7 +29,7 @@ pub fn sanitizers(options: &Options, report: &mut Report) {
 }
 
 fn step(options: &Options, report: &mut Report, of: fn(Tool) -> bool) {
-    let runs: Vec<&Run> = RUNS.iter().filter(|run| of(run.tool) && (options.all || !run.long)).collect();
+    let runs: Vec<&Run> = runs::wanted().filter(|run| of(run.tool) && (options.all || !run.long)).collect();
     if let Err(missing) = tools(options) {
         return runs.iter().for_each(|run| report.skip(&run.full_name(), &missing));
     }
