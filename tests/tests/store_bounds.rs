@@ -117,6 +117,26 @@ fn a_cap_that_is_too_small_changes_nothing() {
     try_open_with(&mut world, StoreOptions { cap: least.cap + 2 * least.slab_bytes, ..least }).expect("it fits");
 }
 
+/// What a group makes and removes again is more than the cap allows, and what is there after it is not: it opens again.
+#[test]
+fn what_a_group_makes_and_removes_again_is_not_read_as_too_much() {
+    let mut world = world(27, &frames());
+    let make = |object| Change::Meta { object, meta: vec![7; 100] };
+    let store = open(&mut world);
+    world.run(store.commit((1..=300).map(make).collect())).expect("it ends").expect("half of what the cap allows");
+    close(&mut world, store);
+    for more in (25..=600).step_by(25) {
+        let store = open(&mut world);
+        let objects = || 1000..1000 + more;
+        let changes = objects().map(make).chain(objects().map(|object| Change::Remove { object })).collect();
+        world.run(store.commit(changes)).expect("it ends").expect("in the end there is no more than before");
+        close(&mut world, store);
+        let store = open(&mut world);
+        assert_eq!(store.objects(), (1..=300).collect::<Vec<_>>(), "after {more} more");
+        close(&mut world, store);
+    }
+}
+
 /// A group whose records a store with this cap cannot have written is not kept in memory until its last block is read.
 #[test]
 fn a_group_beyond_the_cap_is_refused_before_its_end_is_read() {

@@ -105,6 +105,11 @@ impl Writer {
         self.lengths.len().max(1) as u64
     }
 
+    /// Bytes of the records so far.
+    pub(super) fn records(&self) -> u64 {
+        self.lengths.iter().map(|length| u64::from(*length)).sum()
+    }
+
     /// The blocks of the group, the first of which is `first` says.
     pub(super) fn finish(mut self, first: Header) -> Vec<u8> {
         if self.lengths.is_empty() {

@@ -19,6 +19,8 @@ use super::Shared;
 use super::block::{BLOCK, Header, Writer, blocks_for};
 use super::error::StoreError;
 use super::map::{Change, Touched};
+use super::read::OBJECT_BYTES;
+use super::record::META_BYTES;
 use super::space::LAST;
 use super::superblock::{Evidence, Superblock};
 use crate::disk::{File, Order, ask};
@@ -103,9 +105,11 @@ impl Shared {
     pub(super) async fn record(&self, log: &mut Log, group: &[Change], touched: &Touched) -> Result<(), StoreError> {
         let mut writer = Writer::default();
         group.iter().for_each(|change| change.record(&mut writer));
+        // seeded: log_passing: self.counted(&writer, group) <= self.options.cap / FILES => true
+        let may_be_read = self.counted(&writer, group) <= self.options.cap / FILES;
         // seeded: log_broken: !log.broken => true
         // seeded: log_full: log.next + writer.blocks() <= log.blocks => true
-        if !log.broken && log.next + writer.blocks() <= log.blocks {
+        if !log.broken && log.next + writer.blocks() <= log.blocks && may_be_read {
             match self.append(log, writer).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
@@ -120,6 +124,14 @@ impl Shared {
             }
         }
         self.rotate(log, group, touched).await
+    }
+
+    /// Bytes that a reader counts at most while it takes in a group, which may make objects and remove them again. A new log
+    /// says only what is left in the end.
+    fn counted(&self, writer: &Writer, group: &[Change]) -> u64 {
+        let map = self.map();
+        let objects = map.objects.len() as u64 * (OBJECT_BYTES - META_BYTES);
+        map.bytes + objects + writer.records() + group.len() as u64 * OBJECT_BYTES
     }
 
     /// What a refused write or sync of the log, or of the superblock, means: one that lost its name is lost for good.

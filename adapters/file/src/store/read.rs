@@ -77,7 +77,7 @@ const GROUP: u64 = 2;
 /// has room for 11 and holds 7 as they come, with 13 of the nodes above), and 11 to 22 in the next log: less than
 /// [`FILES`] * 15 = 120. Files of a store take as much for it, as a block of 4096 bytes is foreseen for each 2998 of records:
 /// 8 * 11 * 4096 / 2998.
-const OBJECT_BYTES: u64 = 15;
+pub(super) const OBJECT_BYTES: u64 = 15;
 
 /// Blocks in a chunk.
 const CHUNK: u64 = (FRAME / BLOCK) as u64;

@@ -13,7 +13,7 @@ pub const META: usize = 1024;
 
 /// Bytes of a record that names a piece, and of one that has meta data, without these.
 pub(super) const PIECE_BYTES: u64 = 1 + 8 + 5 * 4;
-const META_BYTES: u64 = 1 + 8 + 2;
+pub(super) const META_BYTES: u64 = 1 + 8 + 2;
 
 /// Bytes of the largest record.
 pub(super) const LARGEST: usize = META_BYTES as usize + META;
