@@ -1,7 +1,8 @@
-//! The core of terrace: the thinking of a memory allocator, without any memory of its own.
+#![doc = include_str!("../README.md")]
 //!
-//! Source, index, cache, fence: firmware, host, GPU and disk are the same four parts with other sources and other
-//! fences. An allocator is itself something that a larger one can take from, so they nest.
+//! # The parts
+//!
+//! Source, index, cache, fence. An allocator is itself a source for another one, so they nest.
 //!
 //! ```text
 //!          Request                                         Block
@@ -32,23 +33,7 @@
 //! | [`Owner`] | who allocates and frees: a thread, a core, a stream |
 //! | [`Fence`] | freed is not yet free for all: the owner may have it again at once, others after the fence |
 //!
-//! Everything here is `no_std`, allocates nothing, and says in its documentation what a call costs. Where a structure
-//! has invariants they stand beside its fields, and its `check()` proves them.
-//!
-//! # Example
-//! ```
-//! use terrace_core::{Allocator, GoodFit, Owner, Range, Request, Slot};
-//!
-//! // 1 MiB somewhere that this processor may not even be able to read, and records for 64 blocks.
-//! let mut slots = [Slot::EMPTY; 64];
-//! let mut range = Range::new(&mut slots[..], 64, GoodFit::new())?;
-//! range.add_region(0x8000_0000, 1 << 20)?;
-//!
-//! let block = range.allocate(Request::new(10_000).align(4096))?;
-//! assert_eq!(block.address % 4096, 0);
-//! range.free(block, Owner(0))?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! Where a structure has invariants they stand beside its fields, and its `check()` proves them.
 #![no_std]
 
 pub mod allocator;

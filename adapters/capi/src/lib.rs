@@ -1,8 +1,6 @@
-//! libterrace_malloc: the C and C++ faces of terrace, under the names that programs call.
+#![doc = include_str!("../README.md")]
 //!
-//! ```sh
-//! LD_PRELOAD=./libterrace_malloc.so PROGRAM
-//! ```
+//! # The parts
 //!
 //! | file | names |
 //! | --- | --- |
@@ -13,9 +11,6 @@
 //! | `dlopen` | dlopen: without `RTLD_DEEPBIND`, which would give a library another malloc |
 //! | `signals` | sigaction, signal: the program's signal handlers may allocate |
 //! | `begin` | what runs when the library is loaded and when the process ends |
-//!
-//! What each does beyond the standard: a size of 0 gives a block of its own; `errno` is kept by `free`; a free of what is no
-//! block ends the process with a line on standard error.
 
 mod aligned;
 mod begin;

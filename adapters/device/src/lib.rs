@@ -1,4 +1,6 @@
-//! Device memory on terrace: one face for every backend, streams with caches, blocks that go back behind their fence.
+#![doc = include_str!("../README.md")]
+//!
+//! # The parts
 //!
 //! ```text
 //!   device.allocate(&stream, bytes)                                drop(block)
@@ -27,7 +29,7 @@
 //! | `host` | the host as a device |
 //! | `loss`, `fork`, `calm` | devices that are gone, processes that forked, panics that go no further |
 //!
-//! # Example
+//! # Reuse on a stream
 //! ```
 //! use terrace_device::Device;
 //! let device = Device::host();

@@ -1,4 +1,6 @@
-//! Files as memory: aligned frames, files of a fixed size, and engines that move bytes between them past the page cache.
+#![doc = include_str!("../README.md")]
+//!
+//! # The parts
 //!
 //! | file | what it is |
 //! | --- | --- |
@@ -15,8 +17,6 @@
 //! | `directory` | a disk: files of one directory, through an engine |
 //! | [`store`] | pieces in slabs, and a log that says which are durable |
 //! | `fault` | what a file says when it refuses |
-//!
-//! Linux only: direct I/O, the ring and `fallocate` are its own.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,6 @@
-//! terrace on an operating system: the allocator behind `#[global_allocator]` and behind `libterrace_malloc`.
+#![doc = include_str!("../README.md")]
+//!
+//! # The parts
 //!
 //! ```text
 //!   malloc(100)                                             free(p)
@@ -30,17 +32,6 @@
 //! | `usage` | what is held of memory, and how much may be |
 //! | `fork`, `signal`, `emergency`, `lock`, `word`, `start` | what must hold when a process forks, a signal interrupts, threads wait, nothing is there yet |
 //! | `os` | all that is asked of a system, one file for each |
-//!
-//! # Example
-//! ```
-//! #[global_allocator]
-//! static A: terrace_host::Global = terrace_host::Global::new();
-//!
-//! let numbers: Vec<u64> = (0..1000).collect();
-//! let stats = terrace_host::stats();
-//! assert!(stats.in_use >= numbers.len() * 8);
-//! println!("{stats}");
-//! ```
 #![no_std]
 
 #[cfg(not(target_pointer_width = "64"))]

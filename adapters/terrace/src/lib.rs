@@ -1,15 +1,6 @@
-//! terrace: a memory allocator for every place a program keeps bytes.
+#![doc = include_str!("../README.md")]
 //!
-//! This is the crate to name. It re-exports the `no_std` core, adds [`config`] (how much memory, kept how), and what a program
-//! asks for by a feature:
-//!
-//! | feature | gives |
-//! | --- | --- |
-//! | `global` | `Global`, for `#[global_allocator]`; `Heap`; `allocator-api2` adds collections in a heap of their own |
-//! | `device` | `Device`: memory of a device, or of the host in its place; `cuda` adds NVIDIA's |
-//! | `tiers` | `Manager`: buffers in the best tier of memory and files |
-//! | `recording` | `recording`: what programs did, to be looked at or replayed |
-//! | `serde` | configurations, statistics and errors as serde values |
+//! # How a request goes
 //!
 //! ```text
 //!   your program ──► Allocator ──► cache ──► index ──► Source (mmap, device, file, another allocator)
@@ -17,24 +8,6 @@
 //!                       │            owner     are free       come from and
 //!                       ▼            gave back                go back to
 //!                    recording ──► `terrace replay`: the same calls on any other allocator
-//! ```
-//!
-//! # Example
-//! ```
-//! use terrace::config::Config;
-//!
-//! // How to keep memory: a preset, a change, checked once.
-//! let config = Config::training().capacity(8 << 30).build()?;
-//! assert_eq!(config.capacity, 8 << 30);
-//!
-//! // What a program did: any CSV (plain, gzip, zstd) or recording, checked as it is read.
-//! # #[cfg(feature = "recording")] {
-//! let csv = "t,op,id,size,align,stream,tag\n0,a,0,4096,64,0,step:mm\n10,f,0,,,0,\n";
-//! for entry in terrace::recording::Reader::new("example.csv", csv.as_bytes())? {
-//!     println!("{:?}", entry?.event);
-//! }
-//! # }
-//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -68,7 +41,7 @@ pub use terrace_tiers as tiers;
 #[cfg(all(feature = "tiers", target_os = "linux"))]
 pub use terrace_tiers::{Buffer, Manager, Preset};
 
-/// The README's examples, run as tests.
-#[cfg(all(doctest, feature = "tiers", feature = "device", feature = "recording"))]
+/// The examples of the front page, run as tests.
+#[cfg(all(doctest, feature = "global", feature = "device", feature = "tiers"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;

@@ -1,4 +1,13 @@
-//! Buffers by handle that live in the best tier, move down under pressure and up on use, and can be made durable.
+#![doc = include_str!("../README.md")]
+//!
+//! # The parts
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`detect`] | what this machine has: memory, GPUs, disks; how fast they are |
+//! | [`policy`] | which buffer leaves a tier first |
+//! | [`ledger`] | what is where, what waits, what moves: events in, actions out, without a system |
+//! | `manager` | the same with memory, devices, files and threads (Linux) |
 
 pub mod detect;
 pub mod ledger;

@@ -1,4 +1,6 @@
-//! libterrace_torch: PyTorch's pluggable CUDA allocator on terrace's device pool.
+#![doc = include_str!("../README.md")]
+//!
+//! # The parts
 //!
 //! ```text
 //!   PyTorch (CUDAPluggableAllocator)                    people (Python package, C)
@@ -15,13 +17,9 @@
 //!                  terrace_device::Device over terrace_cuda::Cuda
 //! ```
 //!
-//! # What holds
-//! * **Failures are values.** A failed call gives null or does nothing, keeps a message ([`terrace_torch_last_error`]) and
-//!   prints the first of each kind to standard error. No panic crosses into C.
-//! * **Memory in flight is not given out.** A block goes back behind the work of its own stream and of those that were named
-//!   by [`terrace_torch_record_stream`]; a free that names another stream than the allocation counts as used on both.
-//! * **A size of 0 has no memory**: null, which is no failure; a free of null does nothing. PyTorch expects both.
-//! * **A forked child touches nothing**: allocations fail there, frees do nothing.
+//! Failures are values: a failed call gives null or does nothing, keeps a message ([`terrace_torch_last_error`]) and prints the first of
+//! each kind to standard error; no panic crosses into C. A free that names another stream than the allocation counts as used on both
+//! ([`terrace_torch_record_stream`]).
 //!
 //! # Example
 //! ```

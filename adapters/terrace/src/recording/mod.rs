@@ -15,6 +15,16 @@
 //!   stream; tag. Also as gzip or zstd.
 //! - **Recording** (`.terrace`): [`MAGIC`], one byte of version, one zstd frame with checksum whose content is
 //!   records of [`terrace_core::event`]. It also carries addresses, tiers, transfers, segments and call sites.
+//!
+//! # Example
+//! ```
+//! // What a program did: any CSV (plain, gzip, zstd) or recording, checked as it is read.
+//! let csv = "t,op,id,size,align,stream,tag\n0,a,0,4096,64,0,step:mm\n10,f,0,,,0,\n";
+//! for entry in terrace::recording::Reader::new("example.csv", csv.as_bytes())? {
+//!     println!("{:?}", entry?.event);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod check;
 mod csv;
