@@ -1,6 +1,6 @@
 //! False out-of-memory: exact policies never fail when something fits, nor resize falsely, over many random operations.
 //!
-//! In CI a million operations; the full run, recorded in the README:
+//! In CI a million operations; the full run, recorded in `docs/benchmarks.md`:
 //!
 //! ```text
 //! TERRACE_FALSE_OOM_OPS=100000000 cargo test -p terrace-core --release --test range_false_oom -- --nocapture

@@ -1,6 +1,6 @@
 //! The heap: blocks without headers, records of free memory inside the free memory itself.
 //!
-//! Promises upward: every call takes a bounded number of instructions (see the README's table); a block costs nothing
+//! Promises upward: every call takes a bounded number of instructions (see `docs/benchmarks.md`); a block costs nothing
 //! but the granule's rounding and one bit a granule; neighbours merge at once; a request fails only when no free block
 //! is as large as the first size of the next list.
 //! Asks from below: memory that nobody else touches, and that each free names a live block and its layout.
