@@ -9,12 +9,12 @@
 // seeded: array_finish_unbarred
 #![cfg(loom)]
 
-#[path = "../../adapters/host/src/array.rs"]
+#[path = "../../adapters/host/src/steal.rs"]
 #[allow(dead_code, reason = "the story needs some of it")]
-mod array;
+mod steal;
 mod explore;
 
-use array::{Array, begin, finish, pop, settle};
+use steal::{Array, begin_steal, finish_steal, pop, restore};
 use explore::explore;
 use loom::sync::Arc;
 use loom::thread;
@@ -130,9 +130,9 @@ fn each_block_has_one_holder(blocks: usize, owner: fn(&World) -> Vec<usize>) {
             owned.end();
             mine
         });
-        let taken = begin(&*world);
+        let taken = begin_steal(&*world);
         world.bar();
-        let done = taken.as_ref().filter(|taken| finish(&*world, taken));
+        let done = taken.as_ref().filter(|taken| finish_steal(&*world, taken));
         let mut held: Vec<usize> = Vec::new();
         if let Some(taken) = done {
             held.push(taken.block);
@@ -140,7 +140,7 @@ fn each_block_has_one_holder(blocks: usize, owner: fn(&World) -> Vec<usize>) {
         }
         held.extend(owning.join().expect("no panic"));
         if let (Some(taken), None) = (&taken, done) {
-            settle(&*world, taken);
+            restore(&*world, taken);
         }
         held.extend((1..world.top()).filter_map(|at| world.load(at)));
         held.sort_unstable();

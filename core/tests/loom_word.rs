@@ -8,20 +8,20 @@
 #![cfg(loom)]
 
 mod explore;
-#[path = "../../adapters/host/src/word.rs"]
+#[path = "../../adapters/host/src/futex.rs"]
 #[allow(dead_code, reason = "each story needs some of it")]
-mod word;
+mod futex;
 
 use explore::explore;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use terrace_core::sync::{AtomicU32, Ordering};
-use word::Word;
+use futex::Futex;
 
 /// A lock, the system's queue of those that sleep on its word, and a cache that waits for a thread.
 struct World {
-    word: Word,
+    futex: Futex,
     queue: (Mutex<()>, Condvar),
     /// Whether the cache is nobody's: read and written under the lock, and atomic only so that no `unsafe` is needed here.
     spare: AtomicU32,
@@ -32,7 +32,7 @@ struct World {
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            word: Word::new(),
+            futex: Futex::new(),
             queue: (Mutex::new(()), Condvar::new()),
             spare: AtomicU32::new(0),
             cache: UnsafeCell::new(0),
@@ -48,11 +48,11 @@ impl World {
     }
 
     fn locked<T>(&self, call: impl FnOnce() -> T) -> T {
-        if !self.word.try_lock() {
-            self.word.lock(|word, seen| self.sleep(word, seen));
+        if !self.futex.try_lock() {
+            self.futex.lock(|word, seen| self.sleep(word, seen));
         }
         let result = call();
-        if self.word.unlock().is_some() {
+        if self.futex.unlock().is_some() {
             let _queue = self.queue.0.lock().expect("no panic");
             self.queue.1.notify_one();
         }

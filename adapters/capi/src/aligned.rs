@@ -2,7 +2,7 @@
 
 use crate::c::{out_of_memory, refuse};
 use core::ffi::{c_int, c_void};
-use terrace_host::calls;
+use terrace_host::api;
 
 /// Bytes of a page.
 fn page() -> usize {
@@ -14,7 +14,7 @@ fn page() -> usize {
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
     match align.checked_next_power_of_two() {
-        Some(align) => calls::allocate_aligned(bytes, align).cast(),
+        Some(align) => api::allocate_aligned(bytes, align).cast(),
         None => refuse(libc::EINVAL),
     }
 }
@@ -23,7 +23,7 @@ pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
 /// alignment are served too, as C17 allows.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
-    if align.is_power_of_two() { calls::allocate_aligned(bytes, align).cast() } else { refuse(libc::EINVAL) }
+    if align.is_power_of_two() { api::allocate_aligned(bytes, align).cast() } else { refuse(libc::EINVAL) }
 }
 
 /// Puts `bytes` bytes at a multiple of `align` into `*block`: 0, `EINVAL` when `align` is no power of two of pointers,
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn posix_memalign(block: *mut *mut c_void, align: usize, b
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: see above.
     let before = unsafe { *errno };
-    let found = calls::allocate_aligned(bytes, align);
+    let found = api::allocate_aligned(bytes, align);
     if found.is_null() {
         // SAFETY: see above.
         unsafe { *errno = before };
@@ -54,14 +54,14 @@ pub unsafe extern "C" fn posix_memalign(block: *mut *mut c_void, align: usize, b
 /// `bytes` bytes at the start of a page.
 #[unsafe(no_mangle)]
 pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
-    calls::allocate(bytes, page()).cast()
+    api::allocate(bytes, page()).cast()
 }
 
 /// Whole pages, at least one, that hold `bytes` bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
     match bytes.max(1).checked_next_multiple_of(page()) {
-        Some(bytes) => calls::allocate(bytes, page()).cast(),
+        Some(bytes) => api::allocate(bytes, page()).cast(),
         None => out_of_memory(),
     }
 }

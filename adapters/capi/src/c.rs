@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 use core::ptr::null_mut;
-use terrace_host::{calls, class};
+use terrace_host::{api, class};
 
 /// Alignment of every block: what `max_align_t` asks for.
 const ALIGN: usize = 16;
@@ -10,7 +10,7 @@ const ALIGN: usize = 16;
 /// `bytes` bytes at a multiple of 16; null and `ENOMEM` without memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
-    calls::allocate_small(bytes).cast()
+    api::allocate_small(bytes).cast()
 }
 
 /// Takes a block back; null is nothing.
@@ -20,7 +20,7 @@ pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller's promise.
-    unsafe { calls::free(block.cast()) };
+    unsafe { api::free(block.cast()) };
 }
 
 /// The name of old System V programs.
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(block: *mut c_void) {
     // SAFETY: the caller's promise.
-    unsafe { calls::free(block.cast()) };
+    unsafe { api::free(block.cast()) };
 }
 
 /// Takes back a block that was asked for with so many bytes (C23).
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn cfree(block: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, _bytes: usize) {
     // SAFETY: the caller's promise.
-    unsafe { calls::free(block.cast()) };
+    unsafe { api::free(block.cast()) };
 }
 
 /// The same for an aligned block (C23).
@@ -50,14 +50,14 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, _bytes: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _bytes: usize) {
     // SAFETY: the caller's promise.
-    unsafe { calls::free(block.cast()) };
+    unsafe { api::free(block.cast()) };
 }
 
 /// `count` times `bytes` bytes of zeros; null and `ENOMEM` when the product does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     match count.checked_mul(bytes) {
-        Some(bytes) => calls::allocate_zeroed_small(bytes).cast(),
+        Some(bytes) => api::allocate_zeroed_small(bytes).cast(),
         None => out_of_memory(),
     }
 }
@@ -74,11 +74,11 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_voi
     }
     if bytes == 0 {
         // SAFETY: the caller's promise.
-        unsafe { calls::free(block.cast()) };
+        unsafe { api::free(block.cast()) };
         return null_mut();
     }
     // SAFETY: the caller's promise.
-    unsafe { calls::resize(block.cast(), bytes, ALIGN) }.cast()
+    unsafe { api::resize(block.cast(), bytes, ALIGN) }.cast()
 }
 
 /// The same for `count` times `bytes` bytes.

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
-use terrace_host::{Stats, calls, report, stats, trim};
+use terrace_host::{Stats, api, report, stats, trim};
 
 /// Bytes that a block holds; 0 for null.
 ///
@@ -14,7 +14,7 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
         return 0;
     }
     // SAFETY: the caller's promise.
-    unsafe { calls::usable(block.cast()) }
+    unsafe { api::usable(block.cast()) }
 }
 
 /// Gives all free memory back to the system: 1 when there was any. The padding is not kept.

@@ -1,6 +1,6 @@
 //! Collections in the global heap, or in one of their own: `allocator_api2::alloc::Allocator`.
 
-use crate::{Global, Heap, calls};
+use crate::{Global, Heap, api};
 use allocator_api2::alloc::{AllocError, Allocator};
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -8,18 +8,18 @@ use core::ptr::NonNull;
 // SAFETY: blocks hold the layout and stay where they are until they come back; every `Global` is the same allocator.
 unsafe impl Allocator for Global {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let block = NonNull::new(calls::allocate(layout.size(), layout.align())).ok_or(AllocError)?;
+        let block = NonNull::new(api::allocate(layout.size(), layout.align())).ok_or(AllocError)?;
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
 
     fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let block = NonNull::new(calls::allocate_zeroed(layout.size(), layout.align())).ok_or(AllocError)?;
+        let block = NonNull::new(api::allocate_zeroed(layout.size(), layout.align())).ok_or(AllocError)?;
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
 
     unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
         // SAFETY: the caller's promise.
-        unsafe { calls::free(block.as_ptr()) };
+        unsafe { api::free(block.as_ptr()) };
     }
 
     unsafe fn grow(&self, block: NonNull<u8>, _: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -39,7 +39,7 @@ unsafe impl Allocator for Global {
 /// The block is live, and nobody else uses it meanwhile.
 unsafe fn resize(block: NonNull<u8>, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
     // SAFETY: the caller's promise.
-    let moved = unsafe { calls::resize(block.as_ptr(), new.size(), new.align()) };
+    let moved = unsafe { api::resize(block.as_ptr(), new.size(), new.align()) };
     let moved = NonNull::new(moved).ok_or(AllocError)?;
     Ok(NonNull::slice_from_raw_parts(moved, new.size()))
 }

@@ -21,21 +21,21 @@
 //! - a class without room (cap 0) has the top of [`EMPTY`]: it looks empty and full, and its array is not touched. Class 0
 //!   always is one, so large blocks and sizes of 0 need no test of their own
 
-use crate::array;
+use crate::steal;
 use crate::class::{self, CAP, COUNT};
 use crate::lock::Lock;
 use crate::reclaim::ClassArray;
-use crate::{slow, tls};
+use crate::{slow_path, tls};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
 
 /// Bytes of an array: a power of two, so that its end is recognised by its low bits. 128 places, the lowest is never used.
 pub const ARRAY: usize = 1024;
-const PLACES: usize = ARRAY / size_of::<*mut u8>();
-const _: () = assert!(PLACES == CAP + 1, "the largest cap leaves one place for the null");
+const ENTRIES: usize = ARRAY / size_of::<*mut u8>();
+const _: () = assert!(ENTRIES == CAP + 1, "the largest cap leaves one place for the null");
 
 /// One place of an array.
-pub type Place = AtomicPtr<u8>;
+pub type Entry = AtomicPtr<u8>;
 
 /// Bytes before the arrays: three times an array's.
 const HEAD: usize = 3 * ARRAY;
@@ -45,9 +45,9 @@ const HEAD: usize = 3 * ARRAY;
 #[repr(C)]
 pub struct Head {
     /// Where the next freed block goes. Written by the owner only; others read it to count.
-    tops: [AtomicPtr<Place>; COUNT],
+    tops: [AtomicPtr<Entry>; COUNT],
     /// The top that the owner's last pop found; null: of no pop that may still be under way (see [`array`]).
-    pub announced: AtomicPtr<Place>,
+    pub announced: AtomicPtr<Entry>,
     /// [`class::SMALL`], here because a load relative to the cache is one instruction less.
     small: [u8; class::SMALL.len()],
 }
@@ -65,7 +65,7 @@ pub struct Cache {
     /// The next of the caches that no thread has.
     pub spare: AtomicPtr<Cache>,
     /// Whether the thread is in a slow path: what signal handlers do then must not need it.
-    pub busy: AtomicBool,
+    pub in_slow_path: AtomicBool,
     /// A frame of the outermost signal handler that the thread is in; 0: none, or not known yet.
     pub handler: AtomicUsize,
     /// The stack of its own that this handler runs on: its first address and the one behind its last; both 0: the thread's.
@@ -73,23 +73,23 @@ pub struct Cache {
     /// The thread's guards that are alive (see [`Handler`](crate::Handler)).
     pub guards: AtomicUsize,
     /// How many stays in handlers ended otherwise than by the drop of their last guard.
-    pub stay: AtomicUsize,
+    pub handler_epoch: AtomicUsize,
     /// Held by the owner in its slow paths, and by a thread that takes blocks away.
     pub lock: Lock<()>,
     /// What another thread saw of the tops when it last looked.
-    pub seen: AtomicUsize,
-    /// Blocks in doubt, by class (see [`array::settle`]); null: none. And the places they are of.
-    pub doubts: [AtomicPtr<u8>; COUNT],
-    pub doubted: [AtomicU8; COUNT],
+    pub last_tops: AtomicUsize,
+    /// Blocks in doubt, by class (see [`steal::restore`]); null: none. And the places they are of.
+    pub contested: [AtomicPtr<u8>; COUNT],
+    pub contested_at: [AtomicU8; COUNT],
     /// Whether there is any.
-    pub has_doubts: AtomicBool,
+    pub has_contested: AtomicBool,
     arrays: Arrays,
 }
 
 /// Arrays of classes 1 and up.
 #[derive(Debug)]
 #[repr(C, align(1024))]
-struct Arrays([[Place; PLACES]; COUNT - 1]);
+struct Arrays([[Entry; ENTRIES]; COUNT - 1]);
 
 const _: () = assert!(core::mem::offset_of!(Cache, arrays) == HEAD, "the arrays begin where the header ends");
 
@@ -100,20 +100,20 @@ pub struct Empty {
     head: Head,
     rest: [u8; HEAD - size_of::<Head>()],
     /// What the tops point behind: its last word is the null that says empty, its end is a multiple of 1024.
-    array: [Place; PLACES],
+    array: [Entry; ENTRIES],
 }
 
 impl Empty {
     /// The empty cache that lies at `own`, where all its tops point.
     const fn new(own: *const Self) -> Self {
-        let end = own.cast::<Place>().cast_mut().wrapping_add((HEAD + ARRAY) / size_of::<Place>());
+        let end = own.cast::<Entry>().cast_mut().wrapping_add((HEAD + ARRAY) / size_of::<Entry>());
         let mut tops = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
         let mut class = 0;
         while class < COUNT {
             tops[class] = AtomicPtr::new(end);
             class += 1;
         }
-        let array = [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES];
+        let array = [const { AtomicPtr::new(core::ptr::null_mut()) }; ENTRIES];
         let announced = AtomicPtr::new(core::ptr::null_mut());
         Self { head: Head { tops, announced, small: class::SMALL }, rest: [0; HEAD - size_of::<Head>()], array }
     }
@@ -142,7 +142,7 @@ fn head<'a>() -> &'a Head {
 
 /// The top of a class, below `COUNT`.
 #[inline(always)]
-pub fn top(head: &Head, class: usize) -> &AtomicPtr<Place> {
+pub fn top(head: &Head, class: usize) -> &AtomicPtr<Entry> {
     debug_assert!(class < COUNT);
     // SAFETY: classes come from `class::of` and from the table of classes, which hold none above the last.
     unsafe { head.tops.get_unchecked(class) }
@@ -153,14 +153,14 @@ pub fn top(head: &Head, class: usize) -> &AtomicPtr<Place> {
 pub fn allocate(class: usize) -> *mut u8 {
     match pop(class) {
         Some(block) => block,
-        None => slow::refill(class),
+        None => slow_path::refill(class),
     }
 }
 
 /// The block freed last; `None` when the cache has none. Of class 0 there is never one.
 #[inline(always)]
 pub fn pop(class: usize) -> Option<*mut u8> {
-    array::pop(&ClassArray { head: head(), class })
+    steal::pop(&ClassArray { head: head(), class })
 }
 
 /// A block of at most 1 KiB; the class comes from the table in the cache.
@@ -178,7 +178,7 @@ pub fn free(block: *mut u8, class: usize) {
     let top = top(head(), class);
     let at = top.load(Relaxed);
     if at.addr() & (ARRAY - 1) == 0 {
-        return slow::overflow(block, class);
+        return slow_path::overflow(block, class);
     }
     // Released for a thread that takes it away: what its user did comes before that.
     // SAFETY: below the end of the array.
@@ -201,16 +201,16 @@ impl Cache {
     }
 
     /// Ends a stay in signal handlers, and the slow path that it interrupted. Guards of it that are dropped later do nothing.
-    pub fn leave(&self) {
-        self.stay.fetch_add(1, Relaxed);
+    pub fn end_handlers(&self) {
+        self.handler_epoch.fetch_add(1, Relaxed);
         self.guards.store(0, Relaxed);
         self.handler.store(0, Relaxed);
-        self.busy.store(false, Relaxed);
+        self.in_slow_path.store(false, Relaxed);
     }
 
     /// The arrays behind the first page, and their bytes: what a cache that nobody has can do without.
     pub fn arrays(&self) -> (*const u8, usize) {
-        let page = crate::start::page_bytes().max(ARRAY);
+        let page = crate::init::page_bytes().max(ARRAY);
         ((&raw const *self).cast::<u8>().wrapping_add(page), (size_of::<Self>() / page).saturating_sub(1) * page)
     }
 
@@ -220,8 +220,8 @@ impl Cache {
     }
 
     /// The end of a class's array.
-    pub fn end(&self, class: usize) -> *const Place {
-        (&raw const *self).cast::<Place>().wrapping_add(HEAD / size_of::<Place>() + class * PLACES)
+    pub fn end(&self, class: usize) -> *const Entry {
+        (&raw const *self).cast::<Entry>().wrapping_add(HEAD / size_of::<Entry>() + class * ENTRIES)
     }
 
     /// Blocks of a class. Of another thread's cache: about so many.
@@ -229,7 +229,7 @@ impl Cache {
         if self.cap(class) == 0 {
             return 0;
         }
-        let free = self.end(class).addr().wrapping_sub(self.head.tops[class].load(Relaxed).addr()) / size_of::<Place>();
+        let free = self.end(class).addr().wrapping_sub(self.head.tops[class].load(Relaxed).addr()) / size_of::<Entry>();
         usize::from(self.caps[class].load(Relaxed)).saturating_sub(free)
     }
 
@@ -239,8 +239,8 @@ impl Cache {
     }
 
     /// The place of a class's array `below` places under its end.
-    pub fn place(&self, class: usize, below: usize) -> &Place {
-        &self.arrays.0[(class + COUNT - 2) % (COUNT - 1)][(PLACES - below) % PLACES]
+    pub fn place(&self, class: usize, below: usize) -> &Entry {
+        &self.arrays.0[(class + COUNT - 2) % (COUNT - 1)][(ENTRIES - below) % ENTRIES]
     }
 
     /// Sets how many blocks an empty class may hold.

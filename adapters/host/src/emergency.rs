@@ -7,8 +7,8 @@
 
 use crate::class::{PAGE, SLICE};
 use crate::report::fatal;
-use crate::space::tables;
-use crate::{ground, os};
+use crate::tables::tables;
+use crate::{page_heap, os};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terrace_core::pool::Pool;
@@ -36,8 +36,8 @@ fn pool(size: usize) -> Option<(Pool<'static>, usize)> {
 }
 
 /// Takes the reserve's slices, once: 32, of which nothing is touched.
-pub fn start() {
-    if let (Some(slice), Some(tables)) = (ground::take(BYTES.div_ceil(SLICE), SLICE, 0), tables()) {
+pub fn init() {
+    if let (Some(slice), Some(tables)) = (page_heap::allocate(BYTES.div_ceil(SLICE), SLICE, 0), tables()) {
         MEMORY.store(tables.address(slice).as_ptr(), Release);
     }
 }

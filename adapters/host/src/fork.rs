@@ -7,7 +7,7 @@
 //! Lock-free structures: the depot is closed, which waits for threads inside a copy; caches of other threads are not looked at
 //! in the child, since their pages may have been copied at different moments. What they held is lost to the child.
 
-use crate::{depot, ground, heap, large, os, purge, shelf, signal, start, thread};
+use crate::{transfer_cache, page_heap, heap, large, os, purge, spans, signal, init, thread};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The thread that forks; 0: none.
@@ -21,7 +21,7 @@ pub fn is_forking_here() -> bool {
 }
 
 /// Registers the handlers.
-pub fn start() {
+pub fn init() {
     if !os::at_fork(prepare, parent, child) {
         crate::report::line(format_args!(
             "no memory for fork handlers: children may hang that fork while threads allocate"
@@ -33,19 +33,19 @@ pub fn start() {
 extern "C" fn prepare() {
     // A handler that forks where it interrupted a slow path: its own thread holds what would be waited for here. The child is
     // in the same place, and goes on in it if it returns.
-    if !start::ready() || signal::is_in_the_way() {
+    if !init::ready() || signal::has_interrupted_slow_path() {
         return;
     }
     // A signal that comes from here on finds its thread in a slow path.
-    core::mem::forget(thread::busy());
-    purge::hold();
+    core::mem::forget(thread::enter_slow_path());
+    purge::suspend();
     core::mem::forget(thread::lock().lock());
-    depot::close();
+    transfer_cache::close();
     large::close();
     core::mem::forget(heap::registry().lock());
     heap::each_lock(|lock| core::mem::forget(lock.lock()));
-    shelf::SHELVES.locks().iter().for_each(|lock| core::mem::forget(lock.lock()));
-    core::mem::forget(ground::lock().lock());
+    spans::GLOBAL_SPANS.locks().iter().for_each(|lock| core::mem::forget(lock.lock()));
+    core::mem::forget(page_heap::lock().lock());
     FORKER.store(os::thread(), Relaxed);
 }
 
@@ -63,8 +63,8 @@ fn done(is_child: bool) {
         return;
     }
     // SAFETY: `prepare` took this lock and forgot the guard; so for each below.
-    unsafe { ground::lock().force_unlock() };
-    shelf::SHELVES.locks().iter().for_each(|lock| {
+    unsafe { page_heap::lock().force_unlock() };
+    spans::GLOBAL_SPANS.locks().iter().for_each(|lock| {
         // SAFETY: see above.
         unsafe { lock.force_unlock() };
     });
@@ -74,7 +74,7 @@ fn done(is_child: bool) {
     });
     // SAFETY: see above.
     unsafe { heap::registry().force_unlock() };
-    depot::open();
+    transfer_cache::open();
     large::open();
     if is_child {
         // SAFETY: held since `prepare`.
@@ -82,6 +82,6 @@ fn done(is_child: bool) {
     }
     // SAFETY: see above.
     unsafe { thread::lock().force_unlock() };
-    purge::release(is_child);
-    thread::idle();
+    purge::resume(is_child);
+    thread::leave_slow_path();
 }

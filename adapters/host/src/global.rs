@@ -1,6 +1,6 @@
 //! The face for Rust: `#[global_allocator]`.
 
-use crate::{cache, calls, class};
+use crate::{cache, api, class};
 use core::alloc::{GlobalAlloc, Layout};
 
 /// The allocator, as `#[global_allocator]`. A size that is known when the program is compiled costs no look-up at all.
@@ -28,7 +28,7 @@ impl Global {
 unsafe impl GlobalAlloc for Global {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        calls::allocate_of(class::of_layout(layout), layout.size(), layout.align())
+        api::allocate_of(class::of_layout(layout), layout.size(), layout.align())
     }
 
     #[inline(always)]
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Global {
 
     #[inline(always)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        calls::allocate_zeroed_of(class::of_layout(layout), layout.size(), layout.align())
+        api::allocate_zeroed_of(class::of_layout(layout), layout.size(), layout.align())
     }
 
     #[inline]
@@ -48,6 +48,6 @@ unsafe impl GlobalAlloc for Global {
             return block;
         }
         // SAFETY: the caller's promise: a live block of this layout.
-        unsafe { calls::move_block(block, before, layout.size(), bytes, layout.align()) }
+        unsafe { api::move_block(block, before, layout.size(), bytes, layout.align()) }
     }
 }

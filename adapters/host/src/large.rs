@@ -6,22 +6,22 @@
 use crate::bits;
 use crate::class::{self, PAGE, SLICE};
 use crate::report::fatal;
-use crate::space::{Span, Tables, tables};
-use crate::{emergency, ground, heap, os, purge, signal, slow, start, thread, usage};
+use crate::tables::{Span, Tables, tables};
+use crate::{emergency, page_heap, heap, os, purge, signal, slow_path, init, thread, usage};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::Exchange;
 use terrace_core::sync::{AtomicU32, AtomicUsize as Word};
 
 /// Least size that is moved by page tables: 64 pages. Copying fewer costs less than the two system calls' worth of faults.
-const RELOCATE: usize = 256 << 10;
+const LEAST_REMAP: usize = 256 << 10;
 
 /// A block of `bytes` bytes at a multiple of `align`. Null when there is no memory, or `align` is no power of two.
 #[cold]
 #[inline(never)]
 pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
     if !align.is_power_of_two() {
-        return slow::out_of_memory();
+        return slow_path::out_of_memory();
     }
     if let Some(block) = signal::allocate(bytes, align) {
         if zeroed && !block.is_null() {
@@ -30,30 +30,30 @@ pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 
         }
         return block;
     }
-    let _busy = thread::busy();
+    let _busy = thread::enter_slow_path();
     purge::poll();
-    match take(bytes, align, zeroed) {
+    match allocate_slices(bytes, align, zeroed) {
         Some(slice) => tables().map_or(core::ptr::null_mut(), |tables| tables.address(slice).as_ptr()),
-        None => slow::out_of_memory(),
+        None => slow_path::out_of_memory(),
     }
 }
 
 /// The slices of a block.
-pub fn take(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
+pub fn allocate_slices(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
     // What no pointer difference can span is no object.
-    if bytes > isize::MAX as usize - SLICE || align > isize::MAX as usize / 2 || !start::ready() {
+    if bytes > isize::MAX as usize - SLICE || align > isize::MAX as usize / 2 || !init::ready() {
         return None;
     }
     let count = bytes.div_ceil(SLICE).max(1);
-    let slice = stashed(count, align, bytes)
-        .or_else(|| ground::take(count, align, bytes))
-        .or_else(|| purge::retry(bytes, || ground::take(count, align, bytes)))?;
+    let slice = take_cached(count, align, bytes)
+        .or_else(|| page_heap::allocate(count, align, bytes))
+        .or_else(|| purge::retry(bytes, || page_heap::allocate(count, align, bytes)))?;
     let tables = tables()?;
     let span = tables.span(slice);
     span.class.store(class::NONE as u8, Relaxed);
     span.heap.store(0, Relaxed);
     span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
-    purge::waiting(-(held(span) as isize));
+    purge::adjust_purgeable(-(requested_bytes(span) as isize));
     if zeroed {
         zero(tables, slice, 0, bytes);
     }
@@ -105,7 +105,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
 }
 
 /// Bytes that were asked for, in whole pages.
-fn held(span: &Span) -> usize {
+fn requested_bytes(span: &Span) -> usize {
     span.next.load(Relaxed) as usize * PAGE
 }
 
@@ -120,7 +120,7 @@ fn slice_of(tables: &Tables, block: *mut u8) -> u32 {
 /// Whether a block that the classes table does not know starts at an address.
 fn is_start(tables: &Tables, slice: u32, block: *mut u8) -> bool {
     let span = tables.span(slice);
-    if span.heap.load(Relaxed) == STASH {
+    if span.heap.load(Relaxed) == CACHED {
         return false;
     }
     let in_span = usize::from(span.class.load(Relaxed)) != class::NONE && span.heap.load(Relaxed) != 0;
@@ -134,28 +134,28 @@ pub extern "C" fn free_any(block: *mut u8) {
     if block.is_null() || signal::free(block) || emergency::free(block) {
         return;
     }
-    let _busy = thread::busy();
+    let _busy = thread::enter_slow_path();
     let Some(tables) = tables() else { fatal("a free of what was never allocated", block.addr()) };
     let slice = slice_of(tables, block);
     let span = tables.span(slice);
     if span.heap.load(Relaxed) != 0 {
         return heap::free(block, slice, span);
     }
-    purge::waiting(held(span) as isize);
-    if !stash(tables, slice, span) {
-        ground::give(slice, held(span));
+    purge::adjust_purgeable(requested_bytes(span) as isize);
+    if !put_cached(tables, slice, span) {
+        page_heap::free(slice, requested_bytes(span));
     }
-    purge::note();
+    purge::note_free();
     purge::poll();
-    purge::watch();
+    purge::watch_backlog();
 }
 
 /// Blocks of up to 16 slices, 1 MiB, that were freed last: two of each number of slices wait for the next request of that
 /// many, which costs a tenth of what the ground does. A tick empties it.
-const STASHED: usize = 16;
+const CACHED_SLICES: usize = 16;
 const EACH: usize = 2;
-static STATES: [[AtomicU32; EACH]; STASHED] = [const { [const { AtomicU32::new(0) }; EACH] }; STASHED];
-static SLICES: [[Word; EACH]; STASHED] = [const { [const { Word::new(0) }; EACH] }; STASHED];
+static STATES: [[AtomicU32; EACH]; CACHED_SLICES] = [const { [const { AtomicU32::new(0) }; EACH] }; CACHED_SLICES];
+static SLICES: [[Word; EACH]; CACHED_SLICES] = [const { [const { Word::new(0) }; EACH] }; CACHED_SLICES];
 
 fn exchange(count: usize) -> Option<Exchange<'static>> {
     let at = count.checked_sub(1)?;
@@ -163,62 +163,62 @@ fn exchange(count: usize) -> Option<Exchange<'static>> {
 }
 
 /// Puts a block aside; what its pages hold is what it asked for.
-fn stash(tables: &Tables, slice: u32, span: &Span) -> bool {
+fn put_cached(tables: &Tables, slice: u32, span: &Span) -> bool {
     let count = span.block().map_or(0, |name| name.bytes as usize / SLICE);
     let Some(exchange) = exchange(count) else { return false };
-    bits::soil(tables, slice, held(span));
+    bits::mark_dirty(tables, slice, requested_bytes(span));
     // No block any more: a second free is found out.
-    span.heap.store(STASH, Relaxed);
-    usage::release(held(span));
+    span.heap.store(CACHED, Relaxed);
+    usage::release(requested_bytes(span));
     if !exchange.give(&[slice as usize]) {
-        ground::give(slice, 0);
+        page_heap::free(slice, 0);
     }
     true
 }
 
 /// A block put aside of exactly so many slices, of which `bytes` will be used.
-fn stashed(count: usize, align: usize, bytes: usize) -> Option<u32> {
-    let slice = if align <= SLICE { unstash(count)? } else { return None };
+fn take_cached(count: usize, align: usize, bytes: usize) -> Option<u32> {
+    let slice = if align <= SLICE { pop_cached(count)? } else { return None };
     let bytes = bytes.next_multiple_of(PAGE);
     if !usage::claim(bytes) {
-        ground::give(slice, 0);
+        page_heap::free(slice, 0);
         return None;
     }
     let tables = tables()?;
     let fresh = bits::clean_bytes(tables, slice, bytes);
-    usage::soiled(fresh);
-    ground::keep_within(tables, Some((slice, count, bytes)));
+    usage::add_dirty(fresh);
+    page_heap::enforce_limit(tables, Some((slice, count, bytes)));
     Some(slice)
 }
 
 /// The slices of a block put aside.
-fn unstash(count: usize) -> Option<u32> {
+fn pop_cached(count: usize) -> Option<u32> {
     let mut slice = [0];
     exchange(count)?.take(&mut slice)?;
     Some(slice[0] as u32)
 }
 
 /// Gives what was put aside to the ground.
-pub fn empty() {
-    for count in 1..=STASHED {
-        while let Some(slice) = unstash(count) {
-            ground::give(slice, 0);
+pub fn flush_cached() {
+    for count in 1..=CACHED_SLICES {
+        while let Some(slice) = pop_cached(count) {
+            page_heap::free(slice, 0);
         }
     }
 }
 
 /// Before a fork: see [`Exchange::close`].
 pub fn close() {
-    (1..=STASHED).filter_map(exchange).for_each(|exchange| exchange.close(|slice| ground::give(slice as u32, 0)));
+    (1..=CACHED_SLICES).filter_map(exchange).for_each(|exchange| exchange.close(|slice| page_heap::free(slice as u32, 0)));
 }
 
 /// After it.
 pub fn open() {
-    (1..=STASHED).filter_map(exchange).for_each(|exchange| exchange.open());
+    (1..=CACHED_SLICES).filter_map(exchange).for_each(|exchange| exchange.open());
 }
 
 /// The heap of blocks that wait here: none.
-pub const STASH: u16 = u16::MAX;
+pub const CACHED: u16 = u16::MAX;
 
 /// Bytes that a block holds, large or of a heap or of the reserve.
 pub fn usable(block: *mut u8) -> usize {
@@ -228,7 +228,7 @@ pub fn usable(block: *mut u8) -> usize {
     let Some(tables) = tables() else { fatal("a question about what was never allocated", block.addr()) };
     let span = tables.span(slice_of(tables, block));
     match usize::from(span.class.load(Relaxed)) {
-        class::NONE => held(span),
+        class::NONE => requested_bytes(span),
         class => class::size(class),
     }
 }
@@ -239,26 +239,26 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let Some(tables) = tables().filter(|_| bytes > class::LARGEST && bytes <= isize::MAX as usize - SLICE) else {
         return core::ptr::null_mut();
     };
-    if emergency::usable(block).is_some() || align > SLICE || !align.is_power_of_two() || signal::is_inside() {
+    if emergency::usable(block).is_some() || align > SLICE || !align.is_power_of_two() || signal::is_in_handler() {
         return core::ptr::null_mut();
     }
-    let _busy = thread::busy();
+    let _busy = thread::enter_slow_path();
     let slice = slice_of(tables, block);
     let span = tables.span(slice);
     if usize::from(span.class.load(Relaxed)) != class::NONE {
         return core::ptr::null_mut();
     }
-    let (before, after) = (held(span), bytes.next_multiple_of(PAGE));
+    let (before, after) = (requested_bytes(span), bytes.next_multiple_of(PAGE));
     let more = after.saturating_sub(before);
     if !usage::claim(more) && purge::retry(more, || usage::claim(more).then_some(())).is_none() {
         return core::ptr::null_mut();
     }
     // All that it holds may have been written to, also what it will hold no longer.
-    bits::soil(tables, slice, before);
+    bits::mark_dirty(tables, slice, before);
     let resized = if resize_in_place(tables, slice, before, after) {
         block
     } else if span.heap.load(Relaxed) == 0 {
-        relocate(tables, slice, after)
+        remap(tables, slice, after)
     } else {
         core::ptr::null_mut()
     };
@@ -266,9 +266,9 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
         usage::release(more);
         return resized;
     }
-    purge::waiting(before as isize - after as isize);
+    purge::adjust_purgeable(before as isize - after as isize);
     if after < before {
-        purge::note();
+        purge::note_free();
     }
     resized
 }
@@ -277,58 +277,58 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
 fn resize_in_place(tables: &Tables, slice: u32, before: usize, after: usize) -> bool {
     let (span, count) = (tables.span(slice), after.div_ceil(SLICE));
     let has_them = span.block().is_some_and(|block| count == block.bytes as usize / SLICE);
-    if !has_them && !ground::resize(slice, count, before) {
+    if !has_them && !page_heap::resize(slice, count, before) {
         return false;
     }
     span.next.store((after / PAGE) as u32, Relaxed);
     usage::release(before.saturating_sub(after));
-    usage::soiled(bits::clean_bytes(tables, slice, after));
-    ground::keep_within(tables, None);
+    usage::add_dirty(bits::clean_bytes(tables, slice, after));
+    page_heap::enforce_limit(tables, None);
     true
 }
 
 /// Slices for a block that grows, and will again: half as many more lie free behind them, as long as no other block needs
 /// them. The caller has claimed what the block uses.
-fn find_growing(tables: &Tables, count: usize) -> Option<u32> {
-    let Some(to) = ground::find(tables, count + count / 2, SLICE) else { return ground::find(tables, count, SLICE) };
-    ground::resize(to, count, 0);
+fn take_growing(tables: &Tables, count: usize) -> Option<u32> {
+    let Some(to) = page_heap::take_slices(tables, count + count / 2, SLICE) else { return page_heap::take_slices(tables, count, SLICE) };
+    page_heap::resize(to, count, 0);
     Some(to)
 }
 
 /// Moves the pages of a block that must grow to `after` bytes, whole pages, to where there is room. Of the new bytes the caller
 /// has claimed those that the block grows by: the others move along.
-fn relocate(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
-    let held = held(tables.span(slice));
-    if held < RELOCATE || !bits::may_move() {
+fn remap(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
+    let held = requested_bytes(tables.span(slice));
+    if held < LEAST_REMAP || !bits::may_remap() {
         return core::ptr::null_mut();
     }
     let count = after.div_ceil(SLICE);
-    let Some(to) = find_growing(tables, count) else { return core::ptr::null_mut() };
+    let Some(to) = take_growing(tables, count) else { return core::ptr::null_mut() };
     let (source, target) = (tables.address(slice), tables.address(to));
-    let moved = held.next_multiple_of(start::page_bytes());
+    let moved = held.next_multiple_of(init::page_bytes());
     // SAFETY: both are blocks of ours, at least so long; nobody needs what the new one holds.
     let os::Relocation::Moved { restored } = (unsafe { os::relocate(source, target, moved) }) else {
         // The new slices stay out for ever, and nothing is moved from now on: this kernel cannot.
-        bits::never_move();
+        bits::stop_remapping();
         return core::ptr::null_mut();
     };
     tables.span(to).next.store((after / PAGE) as u32, Relaxed);
     // Pages larger than ours take some along that were not asked for.
-    usage::soiled(bits::clean_bytes(tables, to, usize::max(after, moved)));
-    bits::soil(tables, to, moved);
-    usage::cleaned(moved - bits::clean_bytes(tables, slice, moved));
-    bits::moved(tables, slice, to);
+    usage::add_dirty(bits::clean_bytes(tables, to, usize::max(after, moved)));
+    bits::mark_dirty(tables, to, moved);
+    usage::sub_purged(moved - bits::clean_bytes(tables, slice, moved));
+    bits::mark_remapped(tables, slice, to);
     // What was moved is zero there again; pages behind it are as they were.
     for (at, pages) in tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).enumerate() {
         pages.fetch_and(!bits::pages_below(moved - at * SLICE), Relaxed);
     }
     // Slices that somebody else has mapped are his: they stay out for ever.
     if restored {
-        ground::give(slice, 0);
+        page_heap::free(slice, 0);
     } else {
         // No block any more, for whoever frees it once more.
-        tables.span(slice).heap.store(STASH, Relaxed);
+        tables.span(slice).heap.store(CACHED, Relaxed);
     }
-    ground::keep_within(tables, Some((to, count, after)));
+    page_heap::enforce_limit(tables, Some((to, count, after)));
     NonNull::as_ptr(target)
 }

@@ -2,9 +2,9 @@
 //!
 //! Promises upward: `lock_api::RawMutex`; no allocation, no thread-local variable; the thread that forks may take locks that
 //! it holds for the fork again, so that handlers of the program which run between ours may allocate.
-//! Asks from below: [`word`](crate::word), [`os::wait`], [`os::wake`].
+//! Asks from below: [`word`](crate::futex), [`os::wait`], [`os::wake`].
 
-use crate::word::Word;
+use crate::futex::Futex;
 use crate::{fork, os};
 
 /// Looks before a thread sleeps: what the lock guards takes about a microsecond, a look about ten nanoseconds.
@@ -12,7 +12,7 @@ const LOOKS: u32 = 100;
 
 /// The raw lock; see [`Lock`].
 #[derive(Debug)]
-pub struct RawLock(Word);
+pub struct RawLock(Futex);
 
 /// A value behind the lock.
 pub type Lock<T> = lock_api::Mutex<RawLock, T>;
@@ -22,7 +22,7 @@ pub type Lock<T> = lock_api::Mutex<RawLock, T>;
 // while it does (see `fork`).
 unsafe impl lock_api::RawMutex for RawLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the initial value of a lock, as lock_api asks for it")]
-    const INIT: Self = Self(Word::new());
+    const INIT: Self = Self(Futex::new());
 
     type GuardMarker = lock_api::GuardNoSend;
 

@@ -1,11 +1,11 @@
 //! Blocks that come back from the caches of idle threads: an owner's array as [`array`] sees it, and what takes from it.
 //!
-//! Promises upward: [`Cache::take_away`] empties the cache of a thread that sleeps, however long it does, and does nothing wrong
-//! with one that does not; owners hold their cache in slow paths ([`Cache::hold`]) and know nothing of it in the fast ones.
+//! Promises upward: [`Cache::steal_all`] empties the cache of a thread that sleeps, however long it does, and does nothing wrong
+//! with one that does not; owners hold their cache in slow paths ([`Cache::lock_owner`]) and know nothing of it in the fast ones.
 //! Asks from below: [`os::barrier`]; without one nothing is taken away.
 
-use crate::array::{self, Array, Taken};
-use crate::cache::{Cache, Head, Place, top};
+use crate::steal::{self, Array, Stolen};
+use crate::cache::{Cache, Entry, Head, top};
 use crate::class::{CAP, COUNT};
 use crate::{fork, os};
 use core::ptr::null_mut;
@@ -18,12 +18,12 @@ pub struct ClassArray<'a> {
     pub class: usize,
 }
 
-impl array::Array for ClassArray<'_> {
-    type At = *mut Place;
+impl steal::Array for ClassArray<'_> {
+    type At = *mut Entry;
     type Block = *mut u8;
 
     #[inline(always)]
-    fn top(&self) -> *mut Place {
+    fn top(&self) -> *mut Entry {
         top(self.head, self.class).load(Relaxed)
     }
 
@@ -34,31 +34,31 @@ impl array::Array for ClassArray<'_> {
     }
 
     #[inline(always)]
-    fn below(at: *mut Place) -> *mut Place {
+    fn below(at: *mut Entry) -> *mut Entry {
         at.wrapping_sub(1)
     }
 
     #[inline(always)]
-    fn announce(&self, top: *mut Place) {
+    fn announce(&self, top: *mut Entry) {
         self.head.announced.store(top, Release);
     }
 
-    fn announced(&self) -> *mut Place {
+    fn announced(&self) -> *mut Entry {
         self.head.announced.load(Acquire)
     }
 
     #[inline(always)]
-    fn load(&self, at: *mut Place) -> Option<*mut u8> {
+    fn load(&self, at: *mut Entry) -> Option<*mut u8> {
         // SAFETY: above the floor, or the floor itself, which holds a null: both lie in the array.
         Some(unsafe { (*at).load(Relaxed) }).filter(|block| !block.is_null())
     }
 
-    fn store(&self, at: *mut Place, block: *mut u8) {
+    fn store(&self, at: *mut Entry, block: *mut u8) {
         // SAFETY: as above.
         unsafe { (*at).store(block, Relaxed) };
     }
 
-    fn take(&self, at: *mut Place) -> Option<*mut u8> {
+    fn take(&self, at: *mut Entry) -> Option<*mut u8> {
         // SAFETY: as above.
         Some(unsafe { (*at).swap(core::ptr::null_mut(), Acquire) }).filter(|block| !block.is_null())
     }
@@ -70,31 +70,31 @@ impl array::Array for ClassArray<'_> {
 }
 
 /// Of every class what is being taken.
-type All<'a> = [Option<Taken<ClassArray<'a>>>; COUNT];
+type All<'a> = [Option<Stolen<ClassArray<'a>>>; COUNT];
 
 impl Cache {
     /// Keeps other threads away until the guard is dropped. For its owner, or where it has none: what was left in doubt is
     /// settled. A thread that forks holds the lock of all caches already, without which nobody takes anything away, and must
     /// leave this one as it is: the fork would not let it go.
-    pub fn hold(&self) -> Option<impl Drop + use<'_>> {
+    pub fn lock_owner(&self) -> Option<impl Drop + use<'_>> {
         let guard = (!fork::is_forking_here()).then(|| self.lock.lock());
         // No pop is under way: the owner's last one has ended.
         self.head.announced.store(null_mut(), Release);
-        if self.has_doubts.swap(false, Relaxed) {
-            (1..COUNT).for_each(|class| self.settle(class));
+        if self.has_contested.swap(false, Relaxed) {
+            (1..COUNT).for_each(|class| self.restore_contested(class));
         }
         guard
     }
 
     /// Puts the block back that was left in doubt, if the owner did not get it.
-    fn settle(&self, class: usize) {
-        let block = self.doubts[class].swap(null_mut(), Relaxed);
+    fn restore_contested(&self, class: usize) {
+        let block = self.contested[class].swap(null_mut(), Relaxed);
         if block.is_null() {
             return;
         }
-        let below = usize::from(self.doubted[class].load(Relaxed));
+        let below = usize::from(self.contested_at[class].load(Relaxed));
         let place = self.end(class).cast_mut().wrapping_sub(below);
-        array::settle(&self.array(class), &Taken { place, block });
+        steal::restore(&self.array(class), &Stolen { place, block });
     }
 
     fn array(&self, class: usize) -> ClassArray<'_> {
@@ -105,14 +105,14 @@ impl Cache {
     pub fn is_idle(&self) -> bool {
         let tops = (1..COUNT).map(|class| self.array(class).top().addr());
         let now = tops.fold(0usize, |sum, top| sum.rotate_left(7) ^ top);
-        self.seen.swap(now, Relaxed) == now
+        self.last_tops.swap(now, Relaxed) == now
     }
 
     /// Takes every block away and hands them to `give` by class. `false`: there was none, or its owner is in a slow path.
-    pub fn take_away(&self, mut give: impl FnMut(usize, &[*mut u8])) -> bool {
-        let Some(_guard) = self.lock.try_lock().filter(|_| !self.has_doubts.load(Relaxed)) else { return false };
+    pub fn steal_all(&self, mut give: impl FnMut(usize, &[*mut u8])) -> bool {
+        let Some(_guard) = self.lock.try_lock().filter(|_| !self.has_contested.load(Relaxed)) else { return false };
         let mut taken: All<'_> = [const { None }; COUNT];
-        let begin = |class: usize| if self.cap(class) == 0 { None } else { array::begin(&self.array(class)) };
+        let begin = |class: usize| if self.cap(class) == 0 { None } else { steal::begin_steal(&self.array(class)) };
         (1..COUNT).for_each(|class| taken[class] = begin(class));
         if taken.iter().all(Option::is_none) {
             return false;
@@ -120,11 +120,11 @@ impl Cache {
         let has_barrier = os::barrier();
         for (class, taken) in taken.iter().enumerate() {
             let Some(taken) = taken else { continue };
-            let below = (self.end(class).addr() - taken.place.addr()) / size_of::<Place>();
-            if !has_barrier || !array::finish(&self.array(class), taken) {
-                self.doubts[class].store(taken.block, Relaxed);
-                self.doubted[class].store(below as u8, Relaxed);
-                self.has_doubts.store(true, Relaxed);
+            let below = (self.end(class).addr() - taken.place.addr()) / size_of::<Entry>();
+            if !has_barrier || !steal::finish_steal(&self.array(class), taken) {
+                self.contested[class].store(taken.block, Relaxed);
+                self.contested_at[class].store(below as u8, Relaxed);
+                self.has_contested.store(true, Relaxed);
                 continue;
             }
             let mut blocks = [null_mut(); CAP];

@@ -26,7 +26,7 @@ pub fn line(text: fmt::Arguments<'_>) {
     // Writing to a line never fails.
     let _ = write!(line, "terrace: {text}");
     line.bytes[line.used] = b'\n';
-    os::say(&line.bytes[..=line.used]);
+    os::write_stderr(&line.bytes[..=line.used]);
 }
 
 /// Says what is broken and ends the process: going on would corrupt what is still whole.

@@ -15,7 +15,7 @@
 //! | `TERRACE_DEEPBIND` | `0`, `1` | `0`: `dlopen` of the preloaded library ignores `RTLD_DEEPBIND` |
 //! | `TERRACE_STATS` | `0`, `1` | `0`: statistics on standard error when the process ends |
 
-use crate::{background, class, os};
+use crate::{purge_thread, class, os};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use terrace_core::spelling::nearest;
@@ -164,7 +164,7 @@ impl Setting {
             Self::PurgeDelay(delay) => PURGE_DELAY.store(delay.unwrap_or(u32::MAX), Relaxed),
             Self::Background(when) => {
                 BACKGROUND.store(when as u32, Relaxed);
-                background::setting_changed();
+                purge_thread::setting_changed();
             }
             Self::HugePages(wanted) => HUGE_PAGES.store(wanted as u32, Relaxed),
             Self::Numa(wanted) => {

@@ -14,7 +14,7 @@
 //! guard counts in its own stay and does nothing in any other: by then its cache may be another thread's.
 
 use crate::cache::{Cache, EMPTY, IN_SIGNAL, is_own};
-use crate::{emergency, os, slow, thread, tls};
+use crate::{emergency, os, slow_path, thread, tls};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, compiler_fence};
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
@@ -42,7 +42,7 @@ pub struct Handler {
     /// The cache of its thread; null: the thread has none.
     cache: *const Cache,
     /// The stay in which it counts; without a cache, 0 for the first guard.
-    stay: usize,
+    epoch: usize,
 }
 
 impl Handler {
@@ -57,9 +57,9 @@ impl Handler {
         let word = tls::get();
         let Some(cache) = cache_of(word) else {
             // Nobody counts, and the thread gets no cache before the first of such guards is dropped.
-            let stay = usize::from(core::ptr::addr_eq(word, &raw const IN_SIGNAL));
+            let epoch = usize::from(core::ptr::addr_eq(word, &raw const IN_SIGNAL));
             tls::set((&raw const IN_SIGNAL).cast());
-            return Self { cache: null(), stay };
+            return Self { cache: null(), epoch };
         };
         // Counted before anything else: a signal from here on is inside of this one.
         let first = cache.guards.fetch_add(1, Relaxed) == 0;
@@ -70,9 +70,9 @@ impl Handler {
             cache.stack[1].store(end, Relaxed);
             cache.handler.store(here, Relaxed);
         }
-        let stay = cache.stay.load(Relaxed);
+        let epoch = cache.handler_epoch.load(Relaxed);
         tls::set((&raw const IN_SIGNAL).cast());
-        Self { cache, stay }
+        Self { cache, epoch }
     }
 }
 
@@ -80,13 +80,13 @@ impl Drop for Handler {
     fn drop(&mut self) {
         // SAFETY: null, or a cache; they live as long as the process.
         let Some(cache) = (unsafe { self.cache.as_ref() }) else {
-            if self.stay == 0 {
+            if self.epoch == 0 {
                 tls::set((&raw const EMPTY).cast());
             }
             return;
         };
         // Of another stay: it was left by a jump, or its thread ended and the cache is in other hands.
-        if cache.stay.load(Relaxed) != self.stay {
+        if cache.handler_epoch.load(Relaxed) != self.epoch {
             return;
         }
         let guards = cache.guards.load(Relaxed);
@@ -98,7 +98,7 @@ impl Drop for Handler {
         cache.guards.store(0, Relaxed);
         // The word last: a signal before it begins and ends a stay of its own. The next slow call takes the cache up.
         compiler_fence(SeqCst);
-        tls::set(if thread::kept().is_some() { (&raw const EMPTY).cast() } else { self.cache });
+        tls::set(if thread::assigned().is_some() { (&raw const EMPTY).cast() } else { self.cache });
     }
 }
 
@@ -108,53 +108,53 @@ fn cache_of(word: *mut Cache) -> Option<&'static Cache> {
         // SAFETY: caches live as long as the process.
         return Some(unsafe { &*word });
     }
-    thread::kept()
+    thread::assigned()
 }
 
 /// Whether the running thread is in a handler. Takes its cache up again when the handler was left by a jump.
 #[inline]
-pub fn is_inside() -> bool {
-    core::ptr::addr_eq(tls::get(), &raw const IN_SIGNAL) && !was_left()
+pub fn is_in_handler() -> bool {
+    core::ptr::addr_eq(tls::get(), &raw const IN_SIGNAL) && !was_left_by_jump()
 }
 
 /// A jump out of all handlers ends in a frame above the outermost, or, when that has a stack of its own, on any other.
 #[cold]
 #[inline(never)]
-fn was_left() -> bool {
+fn was_left_by_jump() -> bool {
     let frame = 0u8;
     let here = (&raw const frame).addr();
-    let Some(cache) = thread::kept() else { return false };
+    let Some(cache) = thread::assigned() else { return false };
     let handler = cache.handler.load(Relaxed);
     let own_stack = cache.stack[0].load(Relaxed)..cache.stack[1].load(Relaxed);
     let is_gone = handler < here || !own_stack.is_empty() && !own_stack.contains(&here);
     if handler == 0 || !is_gone {
         return false;
     }
-    cache.leave();
+    cache.end_handlers();
     tls::set(cache);
     true
 }
 
 /// Whether the handler interrupted a slow path, so that locks may be held by its own thread. A thread that has no cache yet may
 /// be getting one.
-pub fn is_in_the_way() -> bool {
-    is_inside() && thread::kept().is_none_or(|cache| cache.busy.load(Relaxed))
+pub fn has_interrupted_slow_path() -> bool {
+    is_in_handler() && thread::assigned().is_none_or(|cache| cache.in_slow_path.load(Relaxed))
 }
 
 /// A block for a handler that must touch no lock; `None` when the usual way is safe.
 #[inline]
 pub fn allocate(bytes: usize, align: usize) -> Option<*mut u8> {
-    if !is_in_the_way() {
+    if !has_interrupted_slow_path() {
         return None;
     }
     let block = emergency::allocate(bytes, align);
-    Some(if block.is_null() { slow::out_of_memory() } else { block })
+    Some(if block.is_null() { slow_path::out_of_memory() } else { block })
 }
 
 /// Takes a block from a handler that must touch no lock; `false` when the usual way is safe.
 #[inline]
 pub fn free(block: *mut u8) -> bool {
-    if !is_in_the_way() {
+    if !has_interrupted_slow_path() {
         return false;
     }
     if emergency::free(block) {
@@ -174,20 +174,20 @@ pub fn free(block: *mut u8) -> bool {
 
 /// Frees what handlers left, now that the thread is outside of them.
 #[inline]
-pub fn settle() {
+pub fn free_deferred() {
     if !DEFERRED.load(Relaxed).is_null() {
-        settle_all();
+        free_all_deferred();
     }
 }
 
 #[cold]
-fn settle_all() {
+fn free_all_deferred() {
     let mut block = DEFERRED.swap(null_mut(), Acquire);
     while !block.is_null() {
         // SAFETY: a block of the list, whose first word `free` wrote.
         let next = unsafe { block.cast::<*mut u8>().read() };
         // SAFETY: the handler's promise when it freed the block.
-        unsafe { crate::calls::free(block) };
+        unsafe { crate::api::free(block) };
         block = next;
     }
 }

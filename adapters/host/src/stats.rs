@@ -5,8 +5,8 @@
 //! Asks from below: the ground's counters, the spans' records, the caches' tops.
 
 use crate::class::{self, PAGE, SLICE};
-use crate::space::{mapped, tables};
-use crate::{depot, ground, large, os, settings, start, thread, usage};
+use crate::tables::{mapped, tables};
+use crate::{transfer_cache, page_heap, large, os, settings, init, thread, usage};
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -47,15 +47,15 @@ pub struct Stats {
 /// A snapshot of the whole allocator. All 0 before its first block, which tells whether it is the one at work.
 pub fn stats() -> Stats {
     let mut stats = Stats::default();
-    let _busy = thread::busy();
-    let Some(tables) = tables().filter(|_| start::ready()) else { return stats };
+    let _busy = thread::enter_slow_path();
+    let Some(tables) = tables().filter(|_| init::ready()) else { return stats };
     for slice in 0..(mapped() / SLICE) as u32 {
         let span = tables.span(slice);
         let class = usize::from(span.class.load(Relaxed));
         if span.block().is_none() {
             continue;
         }
-        if span.heap.load(Relaxed) == large::STASH {
+        if span.heap.load(Relaxed) == large::CACHED {
             stats.cached += span.next.load(Relaxed) as usize * PAGE;
         } else if class == class::NONE {
             let bytes = span.next.load(Relaxed) as usize * PAGE;
@@ -70,7 +70,7 @@ pub fn stats() -> Stats {
         }
     }
     count_caches(&mut stats);
-    let counts = ground::counts();
+    let counts = page_heap::counts();
     (stats.reserved, stats.peak_reserved, stats.mapped) = (usage::used(), usage::peak(), counts.backed);
     stats.dirty = usage::held();
     (stats.purges, stats.purged, stats.fallbacks) = (counts.purges, counts.purged, counts.fallbacks);
@@ -81,12 +81,12 @@ pub fn stats() -> Stats {
 /// Blocks in caches and in the depot are not the program's.
 fn count_caches(stats: &mut Stats) {
     let mut blocks = [0; class::COUNT];
-    thread::each(|cache| {
+    thread::each_cache(|cache| {
         stats.caches += 1;
         (1..class::COUNT).for_each(|class| blocks[class] += cache.count(class));
     });
     for (class, &blocks) in blocks.iter().enumerate().skip(1) {
-        let blocks = blocks + depot::held(class);
+        let blocks = blocks + transfer_cache::count(class);
         stats.cached += blocks * class::size(class);
         stats.in_use = stats.in_use.saturating_sub(blocks * class::size(class));
         stats.live_blocks = stats.live_blocks.saturating_sub(blocks);

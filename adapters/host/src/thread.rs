@@ -1,6 +1,6 @@
 //! Threads: which cache a thread has, how it gets one and what becomes of it when the thread ends.
 //!
-//! Promises upward: [`own`] in a few instructions; a thread that ends leaves its cache, with all in it, to the next that
+//! Promises upward: [`own_cache`] in a few instructions; a thread that ends leaves its cache, with all in it, to the next that
 //! starts; what it allocates and frees after that goes to the spans directly.
 //! Asks from below: [`tls`], a pthread key for the end of a thread (it runs after the destructors of `thread_local`), the
 //! ground for the memory of caches.
@@ -10,8 +10,8 @@ use crate::cache::{Cache, EMPTY, is_own};
 use crate::class::{self, SLICE};
 use crate::lock::Lock;
 use crate::os::Key;
-use crate::space::tables;
-use crate::{fork, ground, large, os, purge, signal, slow, start, tls};
+use crate::tables::tables;
+use crate::{fork, page_heap, large, os, purge, signal, slow_path, init, tls};
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
@@ -46,15 +46,15 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 const ENDED: *mut c_void = core::ptr::without_provenance_mut(1);
 
 /// Makes the key. Without one, caches of threads that end stay as they are.
-pub fn start() {
-    if let Some(key) = Key::new(end) {
+pub fn init() {
+    if let Some(key) = Key::new(thread_ended) {
         KEY.store(key.number() + 1, Relaxed);
     }
 }
 
 /// Takes the key out of use: the library is unloaded.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub fn stop() {
+pub fn delete_key() {
     if let Some(key) = key() {
         KEY.store(0, Relaxed);
         key.delete();
@@ -76,7 +76,7 @@ pub fn forked(caches: &mut Caches) {
     caches.spare = null_mut();
     caches.all = null_mut();
     caches.next = null_mut();
-    let own = kept();
+    let own = assigned();
     if let Some(cache) = own {
         caches.all = (&raw const *cache).cast_mut();
         cache.next.store(null_mut(), Relaxed);
@@ -85,34 +85,34 @@ pub fn forked(caches: &mut Caches) {
 }
 
 /// Threads that have a cache.
-pub fn live() -> usize {
+pub fn live_threads() -> usize {
     LIVE.load(Relaxed)
 }
 
 /// Whether no other thread has a cache.
-pub fn is_alone() -> bool {
-    live() <= 1
+pub fn is_single_threaded() -> bool {
+    live_threads() <= 1
 }
 
 /// The running thread's cache; `None` when it can have none: before the start, after the thread's end.
 #[inline]
-pub fn own() -> Option<&'static Cache> {
+pub fn own_cache() -> Option<&'static Cache> {
     let cache = tls::get();
     if is_own(cache) {
         // SAFETY: caches live as long as the process.
         Some(unsafe { &*cache })
     } else {
-        adopt()
+        attach()
     }
 }
 
 /// The running thread's cache, in use or put aside; `None` in a signal handler, which must not touch it.
 pub fn current() -> Option<&'static Cache> {
-    if signal::is_inside() { None } else { kept() }
+    if signal::is_in_handler() { None } else { assigned() }
 }
 
 /// The cache that the thread's key names, if it has one.
-pub fn kept() -> Option<&'static Cache> {
+pub fn assigned() -> Option<&'static Cache> {
     let kept = key()?.get();
     // SAFETY: null, the mark of an ended thread, or a cache; they live as long as the process.
     if kept == ENDED { None } else { unsafe { kept.cast::<Cache>().as_ref() } }
@@ -120,12 +120,12 @@ pub fn kept() -> Option<&'static Cache> {
 
 /// Takes up the cache that was put aside, or gets one.
 #[cold]
-fn adopt() -> Option<&'static Cache> {
-    if !start::ready() || signal::is_inside() {
+fn attach() -> Option<&'static Cache> {
+    if !init::ready() || signal::is_in_handler() {
         return None;
     }
-    if let Some(cache) = kept() {
-        if !purge::is_watched() {
+    if let Some(cache) = assigned() {
+        if !purge::is_backlogged() {
             tls::set(cache);
         }
         return Some(cache);
@@ -133,19 +133,19 @@ fn adopt() -> Option<&'static Cache> {
     if key().is_some_and(|key| key.get() == ENDED) {
         return None;
     }
-    let cache = spare().or_else(make)?;
+    let cache = pop_spare().or_else(new_cache)?;
     LIVE.fetch_add(1, Relaxed);
     tls::set(cache);
     // May allocate, which works from here on.
     if let Some(key) = key() {
         key.set((&raw const *cache).cast_mut().cast());
     }
-    start::read_environment();
+    init::read_environment();
     Some(cache)
 }
 
 /// A cache that a thread left behind.
-fn spare() -> Option<&'static Cache> {
+fn pop_spare() -> Option<&'static Cache> {
     let mut caches = CACHES.lock();
     // SAFETY: null, or a cache; they live as long as the process.
     let cache = unsafe { caches.spare.as_ref() }?;
@@ -154,13 +154,13 @@ fn spare() -> Option<&'static Cache> {
 }
 
 /// A new cache.
-fn make() -> Option<&'static Cache> {
-    let slice = ground::take(SLICES, SLICE, size_of::<Cache>())?;
+fn new_cache() -> Option<&'static Cache> {
+    let slice = page_heap::allocate(SLICES, SLICE, size_of::<Cache>())?;
     let tables = tables()?;
     let mut memory = tables.address(slice).cast::<Cache>();
     // Slices that were in use before may hold anything; fresh ones are not touched.
     large::zero(tables, slice, 0, size_of::<Cache>());
-    bits::soil(tables, slice, size_of::<Cache>());
+    bits::mark_dirty(tables, slice, size_of::<Cache>());
     // SAFETY: the slices are ours alone, as long as a cache and never given back; zeros are a value of every field.
     unsafe { memory.as_mut() }.start();
     // SAFETY: see above; from here on it is shared.
@@ -172,7 +172,7 @@ fn make() -> Option<&'static Cache> {
 }
 
 /// A thread ends: its cache waits for the next. Called again when destructors that ran later set something under their keys.
-extern "C" fn end(value: *mut c_void) {
+extern "C" fn thread_ended(value: *mut c_void) {
     // ThreadSanitizer's own record of the thread goes between the rounds: no mark is left behind there.
     if value == ENDED && cfg!(terrace_sanitizer) {
         return;
@@ -186,7 +186,7 @@ extern "C" fn end(value: *mut c_void) {
     tls::set((&raw const EMPTY).cast());
     // SAFETY: the value is the thread's cache: nothing else is set under the key but ENDED.
     let cache = unsafe { &*value.cast::<Cache>() };
-    cache.leave();
+    cache.end_handlers();
     let mut caches = CACHES.lock();
     cache.spare.store(caches.spare, Relaxed);
     caches.spare = value.cast();
@@ -197,13 +197,13 @@ extern "C" fn end(value: *mut c_void) {
 const EMPTYING: usize = 256;
 
 /// Empties the caches that no thread has, as long as work is `left`, in blocks: a page of each stays.
-pub fn empty_spare(left: &mut usize) {
+pub fn flush_spare(left: &mut usize) {
     let caches = CACHES.lock();
     let mut at = caches.spare;
     // SAFETY: null, or a cache; they live as long as the process.
     while let Some(cache) = unsafe { at.as_ref() }.filter(|_| *left > 0) {
         if cache.is_touched() {
-            *left = left.saturating_sub(slow::empty(cache) + EMPTYING);
+            *left = left.saturating_sub(slow_path::flush(cache) + EMPTYING);
             cache.reset();
             let (arrays, bytes) = cache.arrays();
             if let Some(arrays) = NonNull::new(arrays.cast_mut()) {
@@ -230,11 +230,11 @@ pub enum Search {
 /// with a look at 256 caches.
 pub fn reclaim(left: &mut usize) -> Search {
     const LOOKS: usize = 256;
-    // A thread that forks must leave caches as they are (see `Cache::hold`).
-    if is_alone() || fork::is_forking_here() {
+    // A thread that forks must leave caches as they are (see `Cache::lock_owner`).
+    if is_single_threaded() || fork::is_forking_here() {
         return Search::Done;
     }
-    let own = kept().map_or(null_mut(), |cache| (&raw const *cache).cast_mut());
+    let own = assigned().map_or(null_mut(), |cache| (&raw const *cache).cast_mut());
     let mut looks = 0;
     let mut caches = CACHES.lock();
     if caches.next.is_null() {
@@ -252,7 +252,7 @@ pub fn reclaim(left: &mut usize) -> Search {
         if caches.next != own {
             if cache.is_idle() {
                 let mut taken = 0;
-                if cache.take_away(|class, blocks| taken += slow::give_taken(class, blocks)) {
+                if cache.steal_all(|class, blocks| taken += slow_path::give_stolen(class, blocks)) {
                     *left = left.saturating_sub(taken + EMPTYING);
                 }
             } else {
@@ -265,14 +265,14 @@ pub fn reclaim(left: &mut usize) -> Search {
 }
 
 /// Bytes in all caches, about.
-pub fn cached() -> usize {
+pub fn cached_bytes() -> usize {
     let mut sum = 0;
-    each(|cache| sum += (1..class::COUNT).map(|class| cache.count(class) * class::size(class)).sum::<usize>());
+    each_cache(|cache| sum += (1..class::COUNT).map(|class| cache.count(class) * class::size(class)).sum::<usize>());
     sum
 }
 
 /// Calls `each` with every cache. Counts in caches of running threads are about right.
-pub fn each(mut each: impl FnMut(&Cache)) {
+pub fn each_cache(mut each: impl FnMut(&Cache)) {
     let caches = CACHES.lock();
     let mut at = caches.all;
     // SAFETY: null, or a cache; they live as long as the process.
@@ -283,44 +283,44 @@ pub fn each(mut each: impl FnMut(&Cache)) {
 }
 
 /// Puts the running thread's cache aside: its next calls go the slow way, which looks at the clock and takes it up again.
-pub fn put_aside() {
+pub fn detach() {
     // A thread in a signal handler has put it aside already.
-    if is_own(tls::get()) && kept().is_some() {
+    if is_own(tls::get()) && assigned().is_some() {
         tls::set((&raw const EMPTY).cast());
     }
 }
 
 /// The running thread is in a slow path until the guard is dropped: its signal handlers keep away from locks.
 #[inline]
-pub fn busy() -> Busy {
+pub fn enter_slow_path() -> SlowPath {
     let word = tls::get();
     // SAFETY: the thread's own cache.
-    let cache = if is_own(word) { Some(unsafe { &*word }) } else { kept() };
-    let before = cache.is_some_and(|cache| cache.busy.swap(true, Relaxed));
+    let cache = if is_own(word) { Some(unsafe { &*word }) } else { assigned() };
+    let before = cache.is_some_and(|cache| cache.in_slow_path.swap(true, Relaxed));
     compiler_fence(SeqCst);
-    Busy { cache, before }
+    SlowPath { cache, before }
 }
 
-/// Ends what a forgotten [`busy`] began.
-pub fn idle() {
-    if let Some(cache) = kept() {
-        cache.busy.store(false, Relaxed);
+/// Ends what a forgotten [`enter_slow_path`] began.
+pub fn leave_slow_path() {
+    if let Some(cache) = assigned() {
+        cache.in_slow_path.store(false, Relaxed);
     }
 }
 
-/// See [`busy`].
+/// See [`enter_slow_path`].
 #[derive(Debug)]
-pub struct Busy {
+pub struct SlowPath {
     cache: Option<&'static Cache>,
     before: bool,
 }
 
-impl Drop for Busy {
+impl Drop for SlowPath {
     #[inline]
     fn drop(&mut self) {
         compiler_fence(SeqCst);
         if let Some(cache) = self.cache {
-            cache.busy.store(self.before, Relaxed);
+            cache.in_slow_path.store(self.before, Relaxed);
         }
     }
 }

@@ -11,7 +11,7 @@
 //! held     |<------------------------------------------------------------------------------------>|
 //! ```
 
-use crate::{os, settings, space};
+use crate::{os, settings, tables};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of pages that blocks out of the ground keep: what was asked for of large ones, what was written to of spans.
@@ -69,19 +69,19 @@ pub fn release(bytes: usize) {
 }
 
 /// Counts bytes of pages that may hold something from now on.
-pub fn soiled(bytes: usize) {
+pub fn add_dirty(bytes: usize) {
     if bytes > 0 {
         HELD.fetch_add(bytes, Relaxed);
     }
 }
 
 /// Counts bytes of pages that went back to the system.
-pub fn cleaned(bytes: usize) {
+pub fn sub_purged(bytes: usize) {
     HELD.fetch_sub(bytes, Relaxed);
 }
 
 /// Counts bytes as used that [`has_room`] was asked about.
-pub fn take_over(bytes: usize) {
+pub fn claim_checked(bytes: usize) {
     if bytes > 0 {
         let used = USED.fetch_add(bytes, Relaxed) + bytes;
         PEAK.fetch_max(used, Relaxed);
@@ -89,11 +89,11 @@ pub fn take_over(bytes: usize) {
 }
 
 /// The control group's limit, asked for once, when 32 MiB are mapped: small processes need not know.
-fn group() -> usize {
+fn group_limit() -> usize {
     /// Below it no limit that lets a process start is near.
     const ASKED: usize = 32 << 20;
     let mut group = GROUP.load(Relaxed);
-    if group == 0 && space::mapped() >= ASKED {
+    if group == 0 && tables::mapped() >= ASKED {
         group = os::memory_limit().max(1);
         GROUP.store(group, Relaxed);
     }
@@ -102,31 +102,31 @@ fn group() -> usize {
 
 /// Bytes that are free and must go back to the system now.
 pub fn excess() -> usize {
-    held().saturating_sub(most(settings::limit(), group(), used()))
+    held().saturating_sub(holdable(settings::limit(), group_limit(), used()))
 }
 
 /// Whether half of what may be held is.
 pub fn is_half() -> bool {
-    held() > most(settings::limit(), group(), used()) / 2
+    held() > holdable(settings::limit(), group_limit(), used()) / 2
 }
 
 /// What may be held. The limit of the settings is for us alone, and exact. A group has other memory too (stacks, code, files):
 /// an eighth is left to it, but a 64th of the group's limit may always wait: else each free near it would be a system call.
-fn most(limit: usize, group: usize, used: usize) -> usize {
+fn holdable(limit: usize, group: usize, used: usize) -> usize {
     if group == usize::MAX { limit } else { limit.min((group / 8 * 7).max(used.saturating_add(group / 64))) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::most;
+    use super::holdable;
 
     #[test]
     fn a_limit_is_exact_and_a_group_keeps_an_eighth_and_lets_a_64th_wait() {
         const NONE: usize = usize::MAX;
-        assert_eq!(most(NONE, NONE, 5), NONE);
-        assert_eq!(most(640, NONE, 639), 640);
-        assert_eq!(most(NONE, 640, 0), 560);
-        assert_eq!(most(NONE, 640, 600), 610);
-        assert_eq!(most(605, 640, 600), 605);
+        assert_eq!(holdable(NONE, NONE, 5), NONE);
+        assert_eq!(holdable(640, NONE, 639), 640);
+        assert_eq!(holdable(NONE, 640, 0), 560);
+        assert_eq!(holdable(NONE, 640, 600), 610);
+        assert_eq!(holdable(605, 640, 600), 605);
     }
 }

@@ -1,7 +1,7 @@
 //! Alignments that are no power of two, which only a `Layout` excludes: no class serves them and no block is given.
 #![forbid(unsafe_code)]
 
-use terrace_host::{Global, calls, class};
+use terrace_host::{Global, api, class};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -33,7 +33,7 @@ fn nothing_is_given_or_written_at_an_alignment_that_is_no_power_of_two() {
     for align in alignments().filter(|align| !align.is_power_of_two()) {
         for bytes in SIZES {
             let blocks =
-                [calls::allocate, calls::allocate_zeroed, calls::allocate_aligned].map(|call| call(bytes, align));
+                [api::allocate, api::allocate_zeroed, api::allocate_aligned].map(|call| call(bytes, align));
             assert!(blocks.iter().all(|block| block.is_null()), "{bytes} at {align:#x}: {blocks:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use terrace_host::{Global, Heap, calls, stats, trim};
+use terrace_host::{Global, Heap, api, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -31,7 +31,7 @@ fn a_heap_goes_back_whole_and_leaves_others_alone() {
             unsafe { heap.deallocate(block, layout) };
         } else {
             // SAFETY: our block.
-            unsafe { calls::free(block.as_ptr()) };
+            unsafe { api::free(block.as_ptr()) };
         }
     }
     // What is left is whole.

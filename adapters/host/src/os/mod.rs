@@ -5,7 +5,7 @@
 //!   [`advise_huge`], [`bind`]: address space and the memory under it
 //! - [`wait`], [`wake`]: a thread sleeps until a word changes; [`register_barrier`], [`barrier`]: one for all threads
 //! - [`milliseconds`]: a clock that costs a few nanoseconds and never goes back
-//! - [`errno`], [`set_errno`]; [`say`], [`abort`]: a line on standard error without an allocation; the end
+//! - [`errno`], [`set_errno`]; [`write_stderr`], [`abort`]: a line on standard error without an allocation; the end
 //! - [`physical_bytes`], [`address_limit`], [`memory_limit`], [`page_bytes`], [`random`]: what this machine and process are
 //! - [`variable`], [`each_variable`]: the environment, without an allocation
 //! - [`spawn`], [`at_fork`], [`Key`]: threads; [`handler_stack`]: where signal handlers run

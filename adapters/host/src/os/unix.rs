@@ -73,7 +73,7 @@ pub fn address_limit() -> usize {
 }
 
 /// Writes bytes to standard error, in one piece where the system can. Nothing is left to be done about a failure.
-pub fn say(text: &[u8]) {
+pub fn write_stderr(text: &[u8]) {
     let errno = errno();
     // SAFETY: the bytes are readable.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };

@@ -135,7 +135,7 @@ pub fn is_secure() -> bool {
 }
 
 /// Writes bytes to standard error.
-pub fn say(text: &[u8]) {
+pub fn write_stderr(text: &[u8]) {
     // SAFETY: a query.
     let file = unsafe { GetStdHandle(STD_ERROR_HANDLE) };
     // SAFETY: the bytes are readable.

@@ -40,7 +40,7 @@ pub fn is_refused() -> bool {
 
 /// Starts it, if it does not run. `false`: it does not.
 pub fn start() -> bool {
-    if STATE.load(Relaxed) != NONE || signal::is_inside() || fork::is_forking_here() {
+    if STATE.load(Relaxed) != NONE || signal::is_in_handler() || fork::is_forking_here() {
         return runs();
     }
     if STATE.compare_exchange(NONE, RUNS, Relaxed, Relaxed).is_err() {
@@ -79,7 +79,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
         if deadline == NEVER {
             os::wait(bell, seen, 0);
         } else if now >= deadline {
-            purge::tick_in_background(now);
+            purge::tick_on_thread(now);
             // A thread that forks waits for its turn.
             os::yield_now();
         } else {
@@ -102,7 +102,7 @@ pub fn forked() {
 pub fn stop() {
     use core::sync::atomic::Ordering::Acquire;
     const MILLISECONDS: u32 = 100;
-    if STATE.swap(STOPPED, Relaxed) != RUNS || signal::is_in_the_way() {
+    if STATE.swap(STOPPED, Relaxed) != RUNS || signal::has_interrupted_slow_path() {
         return;
     }
     purge::ring();

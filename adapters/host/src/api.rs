@@ -1,6 +1,6 @@
 //! The calls that both faces make: sizes and alignments in, blocks out.
 
-use crate::{cache, class, large, space};
+use crate::{cache, class, large, tables};
 use core::ptr::null_mut;
 
 /// A block of `bytes` bytes at a multiple of `align`. Null, and the thread's `errno` says so, when there is no memory or
@@ -120,7 +120,7 @@ extern "C" fn allocate_aligned_larger(bytes: usize, align: usize) -> *mut u8 {
 /// The block is live, or null, and nobody uses it any more.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
-    match space::class_at(block) {
+    match tables::class_at(block) {
         Some(class) => cache::free(block, class),
         None => large::free_any(block),
     }
@@ -132,7 +132,7 @@ pub unsafe fn free(block: *mut u8) {
 /// The block is live.
 #[inline]
 pub unsafe fn usable(block: *mut u8) -> usize {
-    match space::class_at(block).unwrap_or(class::NONE) {
+    match tables::class_at(block).unwrap_or(class::NONE) {
         class::NONE => large::usable(block),
         class => class::size(class),
     }
@@ -145,7 +145,7 @@ pub unsafe fn usable(block: *mut u8) -> usize {
 /// The block is live, and nobody else uses it meanwhile.
 #[inline]
 pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
-    let before = space::class_at(block).unwrap_or(class::NONE);
+    let before = tables::class_at(block).unwrap_or(class::NONE);
     let after = class::serving(bytes, align);
     if before == class::NONE || after == class::NONE {
         // SAFETY: the caller's promise.

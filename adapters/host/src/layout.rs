@@ -5,7 +5,7 @@
 
 use crate::class::SLICE;
 use crate::os;
-use crate::space::{Span, WORDS};
+use crate::tables::{Span, BIT_WORDS};
 use core::ptr::NonNull;
 use terrace_core::{Branch, Slot};
 
@@ -14,14 +14,14 @@ pub const BEFORE: usize = 1 << 26;
 
 /// Slices of the window: 8 times the memory of the machine, at least 64 GiB (programs map more than there is), but no more
 /// than the process may map at all: the tables are 1 % of it.
-pub fn window_slices() -> usize {
+pub fn range_slices() -> usize {
     const LEAST: usize = 64 << 30;
     let wanted = os::physical_bytes().saturating_mul(8).max(LEAST).min(os::address_limit().max(64 << 20));
     (wanted / SLICE).next_power_of_two().min(BEFORE / 2)
 }
 
 /// Where the tables lie.
-pub struct Place {
+pub struct Reservation {
     /// The table of classes; the window begins `BEFORE` bytes behind it.
     pub classes: NonNull<u8>,
     /// The others.
@@ -33,8 +33,8 @@ pub struct Place {
 /// Chooses addresses that nobody else uses: between the program (which starts low or at 0x55...) and the libraries (0x7f...),
 /// at random. Nothing is reserved there, since reserved addresses count for `ulimit -v`. Where such addresses do not exist
 /// (39-bit systems, sanitizers), or another copy of this allocator has them, the system says where there is room now.
-pub fn choose_place(slices: usize) -> Option<Place> {
-    let others = Layout::of(slices).bytes.next_multiple_of(SLICE);
+pub fn choose_addresses(slices: usize) -> Option<Reservation> {
+    let others = TableLayout::of(slices).bytes.next_multiple_of(SLICE);
     // 16 TiB, and 2^19 places of 64 MiB from there: up to 48 TiB.
     let address = (1 << 44) + ((os::random() as usize) & ((1 << 19) - 1)) * (64 << 20);
     if !cfg!(terrace_sanitizer) && address > others {
@@ -46,7 +46,7 @@ pub fn choose_place(slices: usize) -> Option<Place> {
             unsafe { os::unmap(found, SLICE) };
         }
         if let (Some(classes), Some(memory)) = (classes, memory) {
-            return Some(Place { classes, memory, reserved: false });
+            return Some(Reservation { classes, memory, reserved: false });
         }
     }
     // Room for table and window. The table has memory for all of 4 TiB here: others' mappings may lie behind the window.
@@ -56,7 +56,7 @@ pub fn choose_place(slices: usize) -> Option<Place> {
     unsafe { os::unmap(found, room) };
     let classes = os::map_at(found.addr().get().next_multiple_of(SLICE), BEFORE)?;
     match os::reserve(others) {
-        Some(memory) => Some(Place { classes, memory, reserved: true }),
+        Some(memory) => Some(Reservation { classes, memory, reserved: true }),
         None => {
             // SAFETY: mapped a moment ago, used by nobody.
             unsafe { os::unmap(classes, BEFORE) };
@@ -66,20 +66,20 @@ pub fn choose_place(slices: usize) -> Option<Place> {
 }
 
 /// Where the other parts of the tables lie. 620 bytes for a slice of 65536: 1 %, of which a program touches what it uses.
-pub struct Layout {
+pub struct TableLayout {
     pub dirty: usize,
     pub bits: [usize; 5],
     pub spans: usize,
-    pub words: usize,
+    pub block_bits: usize,
     pub slots: usize,
     pub branches: usize,
     pub bytes: usize,
 }
 
-impl Layout {
+impl TableLayout {
     /// The layout for so many slices.
     pub fn of(slices: usize) -> Self {
-        let page = crate::start::page_bytes();
+        let page = crate::init::page_bytes();
         // The tables' own record stands in front. Each part has room for what `commit` rounds up to.
         let mut end = page;
         let mut take = |bits: usize| {
@@ -90,9 +90,9 @@ impl Layout {
         let dirty = take(16);
         let bits = [(); 5].map(|()| take(1));
         let spans = take(8 * size_of::<Span>());
-        let words = take(8 * WORDS * size_of::<u64>());
+        let block_bits = take(8 * BIT_WORDS * size_of::<u64>());
         let slots = take(8 * size_of::<Slot>());
         let branches = take(8 * size_of::<Branch>());
-        Self { dirty, bits, spans, words, slots, branches, bytes: end }
+        Self { dirty, bits, spans, block_bits, slots, branches, bytes: end }
     }
 }

@@ -1,9 +1,9 @@
 //! An array of free blocks between its thread and one that takes them away from it while it sleeps.
 //!
-//! Promises upward: a block that [`begin`] and [`finish`] take is nobody else's, whatever the owner does meanwhile, and
+//! Promises upward: a block that [`begin_steal`] and [`finish_steal`] take is nobody else's, whatever the owner does meanwhile, and
 //! wherever it stands; the owner's [`pop`] has no fence and no atomic read-modify-write.
 //! Asks from below: [`Array`], so that loom runs this very file (`core/tests/loom_array.rs`); a barrier that every thread takes
-//! part in, wherever it is (`membarrier`), between [`begin`] and [`finish`]; that no two threads take from an array at once, and
+//! part in, wherever it is (`membarrier`), between [`begin_steal`] and [`finish_steal`]; that no two threads take from an array at once, and
 //! none while its owner changes it by anything else than [`pop`] and pushes.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //! The barrier cuts the owner's steps in two. What follows it sees the null, and finds the array empty. A pop that it cuts has
 //! announced its top before, so that the taker leaves the block in doubt; one that has ended has lowered the top, and a later
 //! push above it has filled the place again. If none of this is seen, nobody read v but the taker, and nobody gets below it.
-//! Where it is in doubt, the owner knows: it is not in the middle of a pop when it calls [`settle`].
+//! Where it is in doubt, the owner knows: it is not in the middle of a pop when it calls [`restore`].
 
 /// What the protocol touches: the owner's top, the word it announces tops in, and the places.
 pub trait Array {
@@ -59,21 +59,21 @@ pub fn pop<A: Array>(array: &A) -> Option<A::Block> {
 }
 
 /// A block that is about to be taken: its place, and it.
-pub struct Taken<A: Array> {
+pub struct Stolen<A: Array> {
     pub place: A::At,
     pub block: A::Block,
 }
 
 /// Begins to take all blocks: the uppermost, and those below it. `None`: there are none. The barrier comes next.
-pub fn begin<A: Array>(array: &A) -> Option<Taken<A>> {
+pub fn begin_steal<A: Array>(array: &A) -> Option<Stolen<A>> {
     let place = A::below(array.top());
     array.load(place)?;
-    array.take(place).map(|block| Taken { place, block })
+    array.take(place).map(|block| Stolen { place, block })
 }
 
 /// After the barrier: `true` when the block, and all below it, are the caller's, and its place is the new floor. `false`: the
 /// owner settles it.
-pub fn finish<A: Array>(array: &A, taken: &Taken<A>) -> bool {
+pub fn finish_steal<A: Array>(array: &A, taken: &Stolen<A>) -> bool {
     // First what was announced: a later announcement than the pop's tells that the pop lowered the top.
     let announced = array.announced();
     let top = array.top();
@@ -81,7 +81,7 @@ pub fn finish<A: Array>(array: &A, taken: &Taken<A>) -> bool {
 }
 
 /// Puts a block back that was in doubt, unless it was popped: the owner calls it, or a thread that knows that there is none.
-pub fn settle<A: Array>(array: &A, taken: &Taken<A>) {
+pub fn restore<A: Array>(array: &A, taken: &Stolen<A>) {
     if array.top() > taken.place && array.load(taken.place).is_none() {
         array.store(taken.place, taken.block);
     }

@@ -30,9 +30,9 @@ const SLEPT: u32 = HELD;
 
 /// See the file's comment.
 #[derive(Debug)]
-pub struct Word(AtomicU32);
+pub struct Futex(AtomicU32);
 
-impl Word {
+impl Futex {
     /// A free lock.
     #[cfg(not(loom))]
     pub const fn new() -> Self {

@@ -1,4 +1,4 @@
-//! Shelves: the spans of one size class in one heap, and the blocks that are free in them.
+//! Spans: the spans of one size class in one heap, and the blocks that are free in them.
 //!
 //! Promises upward: blocks are taken in batches from the span that has the fewest free, so that the others empty and go back;
 //! a block that comes back twice, or that was never a block, is recognised here. O(1) a block.
@@ -20,8 +20,8 @@ use crate::class::{self, Facts, PAGE, SLICE};
 use crate::lock::Lock;
 use crate::os;
 use crate::report::fatal;
-use crate::space::{Span, Tables, tables};
-use crate::{emergency, ground, usage};
+use crate::tables::{Span, Tables, tables};
+use crate::{emergency, page_heap, usage};
 use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::pool::Slab;
 
@@ -32,65 +32,65 @@ const NONE: u32 = u32::MAX;
 
 /// The spans of one class.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct SpanLists {
     /// First span of each list; [`NONE`]: it is empty.
-    lists: [u32; LISTS],
+    by_fullness: [u32; LISTS],
     /// Spans, in lists or not.
-    spans: u32,
+    count: u32,
     /// First of all spans, for a heap that is given back whole; kept by heaps only.
     all: u32,
 }
 
 /// A heap's shelves, by class.
 #[derive(Debug)]
-pub struct Shelves {
-    shelves: [Lock<Shelf>; class::COUNT],
+pub struct Spans {
+    classes: [Lock<SpanLists>; class::COUNT],
     /// The heap's number; 0 is everybody's, whose spans' classes stand in the table of classes.
     heap: u16,
 }
 
 /// Everybody's.
-pub static SHELVES: Shelves = Shelves::new(0);
+pub static GLOBAL_SPANS: Spans = Spans::new(0);
 
-impl Shelves {
+impl Spans {
     /// Empty shelves.
     pub const fn new(heap: u16) -> Self {
-        let shelves = [const { Lock::new(Shelf { lists: [NONE; LISTS], spans: 0, all: NONE }) }; class::COUNT];
-        Self { shelves, heap }
+        let classes = [const { Lock::new(SpanLists { by_fullness: [NONE; LISTS], count: 0, all: NONE }) }; class::COUNT];
+        Self { classes, heap }
     }
 
     /// The locks, for a fork.
-    pub fn locks(&self) -> &[Lock<Shelf>] {
-        &self.shelves
+    pub fn locks(&self) -> &[Lock<SpanLists>] {
+        &self.classes
     }
 
     /// Takes up to `most` blocks of a class, the lowest addresses of a span first; how many there were. Fewer, or none, when the
     /// system has no memory.
-    pub fn take(&self, class: usize, most: usize, mut each: impl FnMut(*mut u8)) -> usize {
+    pub fn allocate(&self, class: usize, most: usize, mut each: impl FnMut(*mut u8)) -> usize {
         let Some(tables) = tables() else { return 0 };
         let facts = class::facts(class);
-        let mut shelf = self.shelves[class % class::COUNT].lock();
+        let mut lists = self.classes[class % class::COUNT].lock();
         let mut taken = 0;
         while taken < most {
-            let fullest = shelf.lists.iter().rev().find(|&&first| first != NONE).copied();
-            let Some(slice) = fullest.or_else(|| shelf.add(tables, class, self.heap)) else { break };
+            let fullest = lists.by_fullness.iter().rev().find(|&&first| first != NONE).copied();
+            let Some(slice) = fullest.or_else(|| lists.add_span(tables, class, self.heap)) else { break };
             // As if every page of it were used: near the limit a slice counts whole.
             if !usage::has_room(SLICE - bits::dirty_bytes(tables, slice)) {
                 break;
             }
-            taken += shelf.take_from(tables, slice, facts, most - taken, &mut each);
+            taken += lists.allocate_from(tables, slice, facts, most - taken, &mut each);
         }
-        drop(shelf);
-        ground::keep_within(tables, None);
+        drop(lists);
+        page_heap::enforce_limit(tables, None);
         taken
     }
 
     /// Gives blocks of one class back. Blocks that are none end the process: somebody freed what was not his to free, and
     /// what he freed may be anybody's.
-    pub fn give(&self, class: usize, blocks: &[*mut u8]) {
+    pub fn free(&self, class: usize, blocks: &[*mut u8]) {
         let Some(tables) = tables() else { return };
         let facts = class::facts(class);
-        let mut shelf = self.shelves[class % class::COUNT].lock();
+        let mut lists = self.classes[class % class::COUNT].lock();
         let mut at = 0;
         while let Some(&block) = blocks.get(at) {
             let slice = tables.slice_of(block.addr());
@@ -109,8 +109,8 @@ impl Shelves {
             let start = tables.address(slice).addr().get();
             let same = |block: &&*mut u8| block.addr().wrapping_sub(start) < SLICE;
             let count = blocks[at..].iter().take_while(same).count();
-            if shelf.give_to(tables, slice, facts, &blocks[at..at + count]) == 0 {
-                shelf.drop_span(tables, slice, class, self.heap);
+            if lists.free_in(tables, slice, facts, &blocks[at..at + count]) == 0 {
+                lists.release_span(tables, slice, class, self.heap);
             }
             at += count;
         }
@@ -118,7 +118,7 @@ impl Shelves {
 
     /// Spans of a class, and blocks of it that are out.
     pub fn count(&self, class: usize) -> u32 {
-        self.shelves[class % class::COUNT].lock().spans
+        self.classes[class % class::COUNT].lock().count
     }
 
     /// Gives the memory under pages whose blocks are all free back to the system. O(blocks / 64).
@@ -129,7 +129,7 @@ impl Shelves {
         if class == class::NONE || class >= class::COUNT {
             return;
         }
-        let _shelf = self.shelves[class].lock();
+        let _lists = self.classes[class].lock();
         // It may have become another's meanwhile.
         if usize::from(span.class.load(Relaxed)) == class
             && span.heap.load(Relaxed) == self.heap
@@ -139,72 +139,72 @@ impl Shelves {
         }
     }
 
-    /// Puts a large block of a heap among its spans, so that [`drop_all`](Self::drop_all) finds it.
-    pub fn adopt(&self, slice: u32) {
+    /// Puts a large block of a heap among its spans, so that [`free_all`](Self::free_all) finds it.
+    pub fn add_large(&self, slice: u32) {
         let Some(tables) = tables() else { return };
-        let mut shelf = self.shelves[class::NONE].lock();
-        shelf.spans += 1;
-        shelf.enlist(tables, slice);
+        let mut lists = self.classes[class::NONE].lock();
+        lists.count += 1;
+        lists.link_all(tables, slice);
     }
 
     /// Gives such a block back.
-    pub fn release(&self, slice: u32) {
+    pub fn free_large(&self, slice: u32) {
         let Some(tables) = tables() else { return };
-        let mut shelf = self.shelves[class::NONE].lock();
-        shelf.spans -= 1;
-        shelf.delist(tables, slice);
-        drop(shelf);
-        ground::give(slice, tables.span(slice).next.load(Relaxed) as usize * PAGE);
+        let mut lists = self.classes[class::NONE].lock();
+        lists.count -= 1;
+        lists.unlink_all(tables, slice);
+        drop(lists);
+        page_heap::free(slice, tables.span(slice).next.load(Relaxed) as usize * PAGE);
     }
 
     /// Gives every span back, whoever has blocks of it.
-    pub fn drop_all(&self) {
+    pub fn free_all(&self) {
         let Some(tables) = tables() else { return };
-        for (class, shelf) in self.shelves.iter().enumerate() {
-            let mut shelf = shelf.lock();
-            while shelf.all != NONE {
-                let slice = shelf.all;
+        for (class, lists) in self.classes.iter().enumerate() {
+            let mut lists = lists.lock();
+            while lists.all != NONE {
+                let slice = lists.all;
                 if class == class::NONE {
-                    shelf.spans -= 1;
-                    shelf.delist(tables, slice);
-                    ground::give(slice, tables.span(slice).next.load(Relaxed) as usize * PAGE);
+                    lists.count -= 1;
+                    lists.unlink_all(tables, slice);
+                    page_heap::free(slice, tables.span(slice).next.load(Relaxed) as usize * PAGE);
                     continue;
                 }
                 if tables.span(slice).list.load(Relaxed) == 0 {
-                    // Full: in no list, which is where `drop_span` expects it.
-                    shelf.link(tables, slice, 0);
+                    // Full: in no list, which is where `release_span` expects it.
+                    lists.link(tables, slice, 0);
                 }
-                shelf.drop_span(tables, slice, class, self.heap);
+                lists.release_span(tables, slice, class, self.heap);
             }
         }
     }
 }
 
-impl Shelf {
+impl SpanLists {
     /// A fresh span, all free, in the list of the emptiest.
     #[cold]
-    fn add(&mut self, tables: &Tables, class: usize, heap: u16) -> Option<u32> {
-        let slice = ground::take_span()?;
+    fn add_span(&mut self, tables: &Tables, class: usize, heap: u16) -> Option<u32> {
+        let slice = page_heap::allocate_span()?;
         let span = tables.span(slice);
         span.used.store(0, Relaxed);
         span.hint.store(0, Relaxed);
         span.heap.store(heap, Relaxed);
         span.class.store(class as u8, Relaxed);
         // SAFETY: the span belongs to this shelf now, and its lock is held.
-        let words = unsafe { tables.words(slice) };
+        let words = unsafe { tables.block_bits(slice) };
         Slab::new(words, class::facts(class).blocks).release_all();
         if heap == 0 {
             tables.class(slice).store(class as u8, Relaxed);
         } else {
-            self.enlist(tables, slice);
+            self.link_all(tables, slice);
         }
-        self.spans += 1;
+        self.count += 1;
         self.link(tables, slice, 0);
         Some(slice)
     }
 
     /// Takes blocks of one span that has some.
-    fn take_from(
+    fn allocate_from(
         &mut self,
         tables: &Tables,
         slice: u32,
@@ -215,7 +215,7 @@ impl Shelf {
         let span = tables.span(slice);
         let start = tables.address(slice).as_ptr();
         // SAFETY: a span of this shelf, whose lock is held.
-        let words = unsafe { tables.words(slice) };
+        let words = unsafe { tables.block_bits(slice) };
         let (mut first, mut last) = (u32::MAX, 0);
         let mut slab = Slab::new(words, facts.blocks);
         let (taken, hint) = slab.take(u32::from(span.hint.load(Relaxed)), most as u32, |block| {
@@ -231,23 +231,23 @@ impl Shelf {
             let above = !bits::pages_below((first * facts.size) as usize & !(PAGE - 1));
             let before = pages.load(Relaxed);
             let fresh = (below & above & !before).count_ones() as usize * PAGE;
-            usage::soiled(fresh);
-            usage::take_over(fresh);
+            usage::add_dirty(fresh);
+            usage::claim_checked(fresh);
             pages.store(before | (below & above), Relaxed);
         }
         let used = span.used.load(Relaxed) + taken as u16;
         span.used.store(used, Relaxed);
-        self.place(tables, slice, used, facts);
+        self.relist(tables, slice, used, facts);
         taken as usize
     }
 
     /// Gives blocks of one span back; how many of its blocks are still out.
-    fn give_to(&mut self, tables: &Tables, slice: u32, facts: Facts, blocks: &[*mut u8]) -> u16 {
+    fn free_in(&mut self, tables: &Tables, slice: u32, facts: Facts, blocks: &[*mut u8]) -> u16 {
         let span = tables.span(slice);
         let start = tables.address(slice).addr().get();
         // SAFETY: the classes table said that this slice is a span of this class when the block was freed; a shelf keeps
         // a span as long as a block of it is out, and the lock is held.
-        let words = unsafe { tables.words(slice) };
+        let words = unsafe { tables.block_bits(slice) };
         let mut slab = Slab::new(words, facts.blocks);
         let mut hint = u32::from(span.hint.load(Relaxed));
         for block in blocks {
@@ -264,29 +264,29 @@ impl Shelf {
         span.hint.store(hint as u16, Relaxed);
         let used = span.used.load(Relaxed) - blocks.len() as u16;
         span.used.store(used, Relaxed);
-        self.place(tables, slice, used, facts);
+        self.relist(tables, slice, used, facts);
         bits::mark(tables.young, slice, 1, true);
         used
     }
 
     /// An empty span's slice goes back to the ground.
     #[cold]
-    fn drop_span(&mut self, tables: &Tables, slice: u32, class: usize, heap: u16) {
+    fn release_span(&mut self, tables: &Tables, slice: u32, class: usize, heap: u16) {
         let span = tables.span(slice);
         self.unlink(tables, slice);
         tables.class(slice).store(class::NONE as u8, Relaxed);
         span.class.store(class::NONE as u8, Relaxed);
         if heap != 0 {
-            self.delist(tables, slice);
+            self.unlink_all(tables, slice);
         }
         debug_assert!(class < class::COUNT);
-        self.spans -= 1;
+        self.count -= 1;
         usage::release(bits::dirty_bytes(tables, slice));
-        ground::give(slice, 0);
+        page_heap::free(slice, 0);
     }
 
     /// Moves a span to the list of its fullness, if that is another one than it is in.
-    fn place(&mut self, tables: &Tables, slice: u32, used: u16, facts: Facts) {
+    fn relist(&mut self, tables: &Tables, slice: u32, used: u16, facts: Facts) {
         let before = tables.span(slice).list.load(Relaxed);
         let full = u32::from(used) == facts.blocks;
         // Quarters: `used * 4 / blocks` by the inverse of the size, as `blocks` is SLICE / size.
@@ -305,7 +305,7 @@ impl Shelf {
 
     /// Puts a span in front of a list.
     fn link(&mut self, tables: &Tables, slice: u32, list: u8) {
-        let first = core::mem::replace(&mut self.lists[usize::from(list) % LISTS], slice);
+        let first = core::mem::replace(&mut self.by_fullness[usize::from(list) % LISTS], slice);
         let span: &Span = tables.span(slice);
         span.next.store(first, Relaxed);
         span.prev.store(NONE, Relaxed);
@@ -322,7 +322,7 @@ impl Shelf {
         let list = span.list.swap(0, Relaxed);
         debug_assert!(list != 0, "only spans in a list are taken out of one");
         if prev == NONE {
-            self.lists[(usize::from(list) + LISTS - 1) % LISTS] = next;
+            self.by_fullness[(usize::from(list) + LISTS - 1) % LISTS] = next;
         } else {
             tables.span(prev).next.store(next, Relaxed);
         }
@@ -332,7 +332,7 @@ impl Shelf {
     }
 
     /// Puts a heap's span into the list of all.
-    fn enlist(&mut self, tables: &Tables, slice: u32) {
+    fn link_all(&mut self, tables: &Tables, slice: u32) {
         let first = core::mem::replace(&mut self.all, slice);
         tables.span(slice).after.store(first, Relaxed);
         tables.span(slice).before.store(NONE, Relaxed);
@@ -342,7 +342,7 @@ impl Shelf {
     }
 
     /// Takes it out.
-    fn delist(&mut self, tables: &Tables, slice: u32) {
+    fn unlink_all(&mut self, tables: &Tables, slice: u32) {
         let span = tables.span(slice);
         let (before, after) = (span.before.load(Relaxed), span.after.load(Relaxed));
         if before == NONE {
@@ -360,10 +360,10 @@ impl Shelf {
 fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
     let pages = tables.pages(slice);
     let dirty = pages.load(Relaxed);
-    // SAFETY: the caller holds the lock of the span's shelf.
-    let words = unsafe { tables.words(slice) };
+    // SAFETY: the caller holds the lock of the span's lists.
+    let words = unsafe { tables.block_bits(slice) };
     let slab = Slab::new(words, facts.blocks);
-    let page_bytes = crate::start::page_bytes();
+    let page_bytes = crate::init::page_bytes();
     let step = (page_bytes / PAGE) as u32;
     let is_free = |page: u32| {
         let start = page * PAGE as u32;
@@ -390,8 +390,8 @@ fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
                 pages.store(before & !run, Relaxed);
                 let dirty = (before & run).count_ones() as usize * PAGE;
                 usage::release(dirty);
-                usage::cleaned(dirty);
-                ground::purged(bytes);
+                usage::sub_purged(dirty);
+                page_heap::count_purged(bytes);
             }
         } else {
             page += step;

@@ -1,6 +1,6 @@
 //! The ground: slices of the window, dealt out to spans, large blocks and caches by the core's range allocator.
 //!
-//! Promises upward: [`take`] finds the smallest gap that fits, the lowest of equals, or maps more; [`give`] merges; free
+//! Promises upward: [`allocate`] finds the smallest gap that fits, the lowest of equals, or maps more; [`free`] merges; free
 //! slices keep their memory until [`purge`] is told that they are old enough. O(log gaps), one lock.
 //! Asks from below: [`Range`] for split, merge and search; [`os`] for mappings; [`Tables`] for the bits of slices.
 //!
@@ -8,10 +8,10 @@
 //! - a slice's `idle` bit is set only while it is free; a free slice without it has no memory under it
 //! - everything from the window's start to `mapped` is mapped, but for the range's holes
 
-use crate::bits::{self, mark, settle_moved, soil};
+use crate::bits::{self, clear_remapped, mark, mark_dirty};
 use crate::class::{self, PAGE, SLICE};
 use crate::lock::Lock;
-use crate::space::{self, Tables, tables};
+use crate::tables::{self, Tables, tables};
 use crate::{large, os, settings, usage};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicUsize};
@@ -23,14 +23,14 @@ type Slices = Range<&'static mut [Slot], BestFit<&'static mut [Branch]>>;
 
 /// The range, and how far the window is mapped.
 #[derive(Debug)]
-pub struct Ground {
+pub struct PageHeap {
     range: Slices,
     /// Bytes from the window's start on that were mapped, or passed over because somebody else had mapped them.
     mapped: usize,
 }
 
 /// `None` before the start.
-static GROUND: Lock<Option<Ground>> = Lock::new(None);
+static PAGE_HEAP: Lock<Option<PageHeap>> = Lock::new(None);
 
 /// Calls that gave memory back to the system, and its bytes: these counters change under the lock, about.
 static PURGES: AtomicUsize = AtomicUsize::new(0);
@@ -47,8 +47,8 @@ const SMALL: usize = 16 << 20;
 const DETOUR: usize = 256 << 20;
 
 /// The ground's lock, for a fork.
-pub fn lock() -> &'static Lock<Option<Ground>> {
-    &GROUND
+pub fn lock() -> &'static Lock<Option<PageHeap>> {
+    &PAGE_HEAP
 }
 
 /// What the ground counts: bytes mapped, purges, bytes purged, settings not followed.
@@ -62,14 +62,14 @@ pub struct Counts {
 
 /// See [`Counts`].
 pub fn counts() -> Counts {
-    let backed = GROUND.lock().as_ref().map_or(0, |ground| ground.range.backed() as usize);
+    let backed = PAGE_HEAP.lock().as_ref().map_or(0, |heap| heap.range.backed() as usize);
     Counts { backed, purges: PURGES.load(Relaxed), purged: PURGED.load(Relaxed), fallbacks: FALLBACKS.load(Relaxed) }
 }
 
 /// Makes window and tables; once. `false` when the system gives no address space.
-pub fn start() -> bool {
-    let mut ground = GROUND.lock();
-    if ground.is_some() {
+pub fn init() -> bool {
+    let mut heap = PAGE_HEAP.lock();
+    if heap.is_some() {
         return true;
     }
     let Some((tables, slots, branches)) = Tables::start() else { return false };
@@ -77,51 +77,51 @@ pub fn start() -> bool {
     let Ok(range) = range else { return false };
     let mut range = range.based(tables.base() as u64);
     let space = range.add_space(tables.base() as u64, tables.bytes() as u64);
-    *ground = space.is_ok().then_some(Ground { range, mapped: 0 });
-    ground.is_some()
+    *heap = space.is_ok().then_some(PageHeap { range, mapped: 0 });
+    heap.is_some()
 }
 
 /// Takes `count` slices that start at a multiple of `align` bytes, of which `bytes` will be used. The first of them; its
 /// record says how many there are.
-pub fn take(count: usize, align: usize, bytes: usize) -> Option<u32> {
+pub fn allocate(count: usize, align: usize, bytes: usize) -> Option<u32> {
     let tables = tables()?;
     let bytes = bytes.next_multiple_of(PAGE);
     if !usage::claim(bytes) {
         return None;
     }
-    let Some(slice) = find(tables, count, align) else {
+    let Some(slice) = take_slices(tables, count, align) else {
         usage::release(bytes);
         return None;
     };
-    usage::soiled(bits::clean_bytes(tables, slice, bytes));
-    keep_within(tables, Some((slice, count, bytes)));
+    usage::add_dirty(bits::clean_bytes(tables, slice, bytes));
+    enforce_limit(tables, Some((slice, count, bytes)));
     Some(slice)
 }
 
 /// Takes one slice for a span. What of it was written to before is in use from now on.
-pub fn take_span() -> Option<u32> {
+pub fn allocate_span() -> Option<u32> {
     let tables = tables()?;
     if !usage::has_room(SLICE) {
         return None;
     }
-    let slice = find(tables, 1, SLICE)?;
-    usage::take_over(bits::dirty_bytes(tables, slice));
+    let slice = take_slices(tables, 1, SLICE)?;
+    usage::claim_checked(bits::dirty_bytes(tables, slice));
     Some(slice)
 }
 
 /// Takes slices out of the range. What is used of them the caller tells [`usage`].
-pub fn find(tables: &Tables, count: usize, align: usize) -> Option<u32> {
+pub fn take_slices(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     let bytes = count.checked_mul(SLICE)?;
-    let mut guard = GROUND.lock();
-    let ground = guard.as_mut()?;
+    let mut guard = PAGE_HEAP.lock();
+    let heap = guard.as_mut()?;
     let request = Request::new(bytes as u64).align(align.max(SLICE) as u64);
-    let mut block = ground.range.allocate(request);
-    if block.is_err() && ground.grow(tables, bytes, align) {
-        block = ground.range.allocate(request);
+    let mut block = heap.range.allocate(request);
+    if block.is_err() && heap.grow(tables, bytes, align) {
+        block = heap.range.allocate(request);
     }
     let block = block.ok()?;
     let slice = tables.slice_of(block.address as usize)?;
-    mark(tables.idle, slice, count, false);
+    mark(tables.free_backed, slice, count, false);
     let span = tables.span(slice);
     span.set_block(Some(block));
     span.class.store(class::NONE as u8, Relaxed);
@@ -132,20 +132,20 @@ pub fn find(tables: &Tables, count: usize, align: usize) -> Option<u32> {
 
 /// Takes slices back. `dirty`: how many bytes at their start were in use and may have been written to; what is above keeps
 /// its state. What was in use of a span is told to [`usage`] by whoever gives it.
-pub fn give(slice: u32, dirty: usize) {
+pub fn free(slice: u32, dirty: usize) {
     let Some(tables) = tables() else { return };
     let span = tables.span(slice);
     let Some(block) = span.block() else { return };
     let count = block.bytes as usize / SLICE;
-    soil(tables, slice, dirty.min(count * SLICE));
+    mark_dirty(tables, slice, dirty.min(count * SLICE));
     usage::release(dirty);
-    let mut guard = GROUND.lock();
-    let Some(ground) = guard.as_mut() else { return };
-    if ground.range.free(block, Owner(0)).is_err() {
+    let mut guard = PAGE_HEAP.lock();
+    let Some(heap) = guard.as_mut() else { return };
+    if heap.range.free(block, Owner(0)).is_err() {
         return;
     }
     span.set_block(None);
-    mark(tables.idle, slice, count, true);
+    mark(tables.free_backed, slice, count, true);
     mark(tables.young, slice, count, true);
 }
 
@@ -156,27 +156,27 @@ pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
     let span = tables.span(slice);
     let Some(block) = span.block() else { return false };
     let before = block.bytes as usize / SLICE;
-    soil(tables, slice, dirty.min(before * SLICE));
-    let mut guard = GROUND.lock();
-    let Some(ground) = guard.as_mut() else { return false };
+    mark_dirty(tables, slice, dirty.min(before * SLICE));
+    let mut guard = PAGE_HEAP.lock();
+    let Some(heap) = guard.as_mut() else { return false };
     let wanted = count * SLICE;
-    let mut resized = ground.range.resize(block, wanted as u64);
-    let at_end = tables.base() + ground.mapped == (block.address + block.bytes) as usize;
-    if resized.is_err() && at_end && count > before && ground.grow(tables, wanted - before * SLICE, SLICE) {
-        resized = ground.range.resize(block, wanted as u64);
+    let mut resized = heap.range.resize(block, wanted as u64);
+    let at_end = tables.base() + heap.mapped == (block.address + block.bytes) as usize;
+    if resized.is_err() && at_end && count > before && heap.grow(tables, wanted - before * SLICE, SLICE) {
+        resized = heap.range.resize(block, wanted as u64);
     }
     let Ok(now) = resized else { return false };
     span.set_block(Some(now));
     let (low, high) = (before.min(count), before.max(count));
     let fewer = count < before;
-    mark(tables.idle, slice + low as u32, high - low, fewer);
+    mark(tables.free_backed, slice + low as u32, high - low, fewer);
     if fewer {
         mark(tables.young, slice + low as u32, high - low, true);
     }
     true
 }
 
-impl Ground {
+impl PageHeap {
     /// Maps more, so that `bytes` bytes at `align` fit. Larger steps as the window grows, the least that does when the
     /// system refuses them.
     fn grow(&mut self, tables: &Tables, bytes: usize, align: usize) -> bool {
@@ -198,12 +198,12 @@ impl Ground {
                     // SAFETY: mapped a moment ago.
                     unsafe { os::advise_huge(at, step, false) };
                 }
-                prepare(at, step);
+                apply_settings(at, step);
                 return self.back(tables, step);
             }
             if step > needed {
                 step = (step / 2).next_multiple_of(SLICE).max(needed);
-            } else if detours < 8 && os::map_at(address + DETOUR, SLICE).is_some_and(release_probe) {
+            } else if detours < 8 && os::map_at(address + DETOUR, SLICE).is_some_and(unmap_probe) {
                 // Here somebody else's mapping is in the way, not a limit.
                 self.mapped += DETOUR;
                 detours += 1;
@@ -228,7 +228,7 @@ impl Ground {
 }
 
 /// What the settings ask of a new mapping.
-fn prepare(at: core::ptr::NonNull<u8>, bytes: usize) {
+fn apply_settings(at: core::ptr::NonNull<u8>, bytes: usize) {
     if let Some(wanted) = settings::huge_pages() {
         // SAFETY: mapped a moment ago.
         let done = unsafe { os::advise_huge(at, bytes, wanted) };
@@ -242,7 +242,7 @@ fn prepare(at: core::ptr::NonNull<u8>, bytes: usize) {
 }
 
 /// Gives back a page that was mapped to see whether an address is free.
-fn release_probe(at: core::ptr::NonNull<u8>) -> bool {
+fn unmap_probe(at: core::ptr::NonNull<u8>) -> bool {
     // SAFETY: mapped a moment ago, used by nobody.
     unsafe { os::unmap(at, SLICE) };
     true
@@ -250,18 +250,18 @@ fn release_probe(at: core::ptr::NonNull<u8>) -> bool {
 
 /// Gives free memory back while more is held than may be. From half of that on, blocks that are taken (first slice, slices,
 /// bytes in use) keep nothing behind them: it could not go back before they do.
-pub fn keep_within(tables: &Tables, block: Option<(u32, usize, usize)>) {
+pub fn enforce_limit(tables: &Tables, block: Option<(u32, usize, usize)>) {
     if !usage::is_half() {
         return;
     }
     if let Some((slice, count, bytes)) = block {
-        purge_behind(tables, slice, count, bytes);
+        purge_tail(tables, slice, count, bytes);
     }
     if usage::excess() > 0 {
-        make_room(tables);
+        purge_excess(tables);
         if usage::excess() > 0 {
-            large::empty();
-            make_room(tables);
+            large::flush_cached();
+            purge_excess(tables);
         }
     }
 }
@@ -270,14 +270,14 @@ pub fn keep_within(tables: &Tables, block: Option<(u32, usize, usize)>) {
 static CURSOR: AtomicUsize = AtomicUsize::new(0);
 
 /// Gives free memory back until no more is held than may be, and 256 KiB more, so that few calls must do so.
-fn make_room(tables: &Tables) {
+fn purge_excess(tables: &Tables) {
     const MORE: usize = 256 << 10;
-    let _guard = GROUND.lock();
-    let words = (space::mapped() / SLICE).div_ceil(64).max(1);
+    let _guard = PAGE_HEAP.lock();
+    let words = (tables::mapped() / SLICE).div_ceil(64).max(1);
     let first = CURSOR.load(Relaxed);
     let wanted = usage::held().saturating_sub(usage::excess() + MORE);
     for word in (0..words).map(|at| (first + at) % words) {
-        let mut bits = tables.idle.get(word).map_or(0, |bits| bits.load(Relaxed));
+        let mut bits = tables.free_backed.get(word).map_or(0, |bits| bits.load(Relaxed));
         while bits != 0 {
             if usage::held() <= wanted {
                 CURSOR.store(word, Relaxed);
@@ -293,8 +293,8 @@ fn make_room(tables: &Tables) {
 }
 
 /// Gives back what was written to behind the bytes in use of a block that is not handed out yet.
-fn purge_behind(tables: &Tables, slice: u32, count: usize, bytes: usize) {
-    let start = bytes.next_multiple_of(crate::start::page_bytes());
+fn purge_tail(tables: &Tables, slice: u32, count: usize, bytes: usize) {
+    let start = bytes.next_multiple_of(crate::init::page_bytes());
     let (all, kept) = (count * SLICE, bits::clean_bytes(tables, slice, start));
     let dirty = (all - start) - (bits::clean_bytes(tables, slice, all) - kept);
     if dirty == 0 {
@@ -304,17 +304,17 @@ fn purge_behind(tables: &Tables, slice: u32, count: usize, bytes: usize) {
     let at = unsafe { tables.address(slice).add(start) };
     // SAFETY: whole pages of a block that nobody has yet.
     if unsafe { os::purge(at, all - start) } {
-        bits::clean(tables, slice, start, all);
-        usage::cleaned(dirty);
-        purged(dirty);
+        bits::mark_clean(tables, slice, start, all);
+        usage::sub_purged(dirty);
+        count_purged(dirty);
     }
 }
 
 /// Gives the memory under those of `count` slices back that are free.
 pub fn purge(tables: &Tables, first: u32, count: u32) {
-    let _guard = GROUND.lock();
+    let _guard = PAGE_HEAP.lock();
     let is_idle = |slice: u32| {
-        let bits = tables.idle.get(slice as usize / 64);
+        let bits = tables.free_backed.get(slice as usize / 64);
         bits.is_some_and(|bits| bits.load(Relaxed) >> (slice % 64) & 1 != 0)
     };
     let (mut at, end) = (first, first + count);
@@ -335,10 +335,10 @@ fn purge_slices(tables: &Tables, first: u32, end: u32) {
     let dirty = &tables.dirty[first as usize..end as usize];
     let pages: u32 = dirty.iter().map(|pages| pages.load(Relaxed).count_ones()).sum();
     let at = tables.address(first);
-    let done = if settle_moved(tables, first, end) {
+    let done = if clear_remapped(tables, first, end) {
         // SAFETY: the slices are free, and the caller holds the lock without which nobody takes them.
         let done = unsafe { os::replace(at, bytes) };
-        prepare(at, bytes);
+        apply_settings(at, bytes);
         done
     } else {
         // SAFETY: see above.
@@ -346,14 +346,14 @@ fn purge_slices(tables: &Tables, first: u32, end: u32) {
     };
     if done {
         dirty.iter().for_each(|pages: &AtomicU16| pages.store(0, Relaxed));
-        mark(tables.idle, first, (end - first) as usize, false);
-        usage::cleaned(pages as usize * PAGE);
-        purged(pages as usize * PAGE);
+        mark(tables.free_backed, first, (end - first) as usize, false);
+        usage::sub_purged(pages as usize * PAGE);
+        count_purged(pages as usize * PAGE);
     }
 }
 
 /// Counts a purge.
-pub fn purged(bytes: usize) {
+pub fn count_purged(bytes: usize) {
     if bytes > 0 {
         PURGES.fetch_add(1, Relaxed);
         PURGED.fetch_add(bytes, Relaxed);

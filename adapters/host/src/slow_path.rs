@@ -1,12 +1,12 @@
 //! What the fast paths leave over: a cache without blocks, a cache without room, a thread without a cache, large blocks.
 //!
 //! Promises upward: [`refill`] and [`overflow`] do the whole call; a class that misses often may hold more.
-//! Asks from below: [`thread`] for the cache, [`depot`] for what other threads left, [`SHELVES`] for the rest, [`purge`].
+//! Asks from below: [`thread`] for the cache, [`depot`] for what other threads left, [`GLOBAL_SPANS`] for the rest, [`purge`].
 
 use crate::cache::{Cache, START};
 use crate::class::{self, BATCH, SLICE};
-use crate::shelf::SHELVES;
-use crate::{depot, large, os, purge, settings, signal, thread};
+use crate::spans::GLOBAL_SPANS;
+use crate::{transfer_cache, large, os, purge, settings, signal, thread};
 
 /// A block of a class when the cache has none: a batch from another thread, or from the fullest span.
 #[cold]
@@ -18,16 +18,16 @@ pub extern "C" fn refill(class: usize) -> *mut u8 {
         return block;
     }
     // First the cache, then the mark: a thread's first call gets one.
-    let own = thread::own();
-    let _busy = thread::busy();
+    let own = thread::own_cache();
+    let _busy = thread::enter_slow_path();
     purge::poll();
     let Some(cache) = own else { return refill_one(class) };
-    let held = cache.hold();
+    let held = cache.lock_owner();
     // It has some when it was put aside.
     if let Some(block) = cache.pop(class) {
         return block;
     }
-    let cap = raised(cache, class);
+    let cap = next_cap(cache, class);
     if cap != cache.cap(class) {
         cache.set_cap(class, cap);
     }
@@ -45,18 +45,18 @@ pub extern "C" fn refill(class: usize) -> *mut u8 {
 
 /// Blocks from the depot or the shelves.
 fn take(class: usize, out: &mut [*mut u8]) -> usize {
-    if let Some(taken) = depot::take(class, out) {
+    if let Some(taken) = transfer_cache::take(class, out) {
         return taken;
     }
     let mut at = 0;
     let count = out.len();
-    SHELVES.take(class, count, |block| {
+    GLOBAL_SPANS.allocate(class, count, |block| {
         if let Some(place) = out.get_mut(at) {
             *place = block;
             at += 1;
         }
     });
-    purge::waiting(-bytes(class, at));
+    purge::adjust_purgeable(-bytes(class, at));
     at
 }
 
@@ -67,7 +67,7 @@ fn bytes(class: usize, count: usize) -> isize {
 
 /// A block for a thread without a cache.
 fn refill_one(class: usize) -> *mut u8 {
-    if !crate::start::ready() {
+    if !crate::init::ready() {
         return out_of_memory();
     }
     let mut block = [core::ptr::null_mut()];
@@ -90,7 +90,7 @@ pub fn out_of_memory() -> *mut u8 {
 }
 
 /// How many blocks a class that just missed may hold: twice as many as before.
-fn raised(cache: &Cache, class: usize) -> usize {
+fn next_cap(cache: &Cache, class: usize) -> usize {
     let facts = class::facts(class);
     let most = usize::from(facts.cap).min(settings::cache_bytes() / facts.size as usize).max(2);
     (cache.cap(class) * 2).max(START).min(most)
@@ -108,14 +108,14 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
     }
     let mut spilled = false;
     {
-        let own = thread::own();
-        let _busy = thread::busy();
+        let own = thread::own_cache();
+        let _busy = thread::enter_slow_path();
         purge::poll();
-        let Some(cache) = own else { return SHELVES.give(class, &[block]) };
-        let _held = cache.hold();
+        let Some(cache) = own else { return GLOBAL_SPANS.free(class, &[block]) };
+        let _held = cache.lock_owner();
         // The thread may just have got its cache, or a tick emptied it.
         if cache.count(class) == cache.cap(class) {
-            let cap = raised(cache, class);
+            let cap = next_cap(cache, class);
             if cap > cache.cap(class) {
                 cache.raise_cap(class, cap);
             } else {
@@ -125,8 +125,8 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
         cache.push(class, [block].into_iter());
     }
     if spilled {
-        purge::note();
-        purge::watch();
+        purge::note_free();
+        purge::watch_backlog();
     }
 }
 
@@ -135,29 +135,29 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
 fn spill(cache: &Cache, class: usize, most: usize) -> bool {
     let mut blocks = [core::ptr::null_mut(); BATCH];
     let count = cache.take_oldest(class, &mut blocks[..most.min(BATCH)]);
-    if count > 0 && !depot::give(class, &blocks[..count]) {
-        SHELVES.give(class, &blocks[..count]);
-        purge::waiting(bytes(class, count));
+    if count > 0 && !transfer_cache::put(class, &blocks[..count]) {
+        GLOBAL_SPANS.free(class, &blocks[..count]);
+        purge::adjust_purgeable(bytes(class, count));
     }
     count > 0
 }
 
 /// Gives blocks that were taken away from an idle thread back to the spans: how many.
-pub fn give_taken(class: usize, blocks: &[*mut u8]) -> usize {
-    SHELVES.give(class, blocks);
-    purge::waiting(bytes(class, blocks.len()));
+pub fn give_stolen(class: usize, blocks: &[*mut u8]) -> usize {
+    GLOBAL_SPANS.free(class, blocks);
+    purge::adjust_purgeable(bytes(class, blocks.len()));
     blocks.len()
 }
 
 /// Gives all that a cache holds back to the spans: how many blocks.
-pub fn empty(cache: &Cache) -> usize {
-    let _held = cache.hold();
+pub fn flush(cache: &Cache) -> usize {
+    let _held = cache.lock_owner();
     let mut given = 0;
     for class in (1..class::COUNT).filter(|&class| cache.cap(class) > 0) {
         while cache.count(class) > 0 {
             let mut blocks = [core::ptr::null_mut(); BATCH];
             let count = cache.take_oldest(class, &mut blocks);
-            SHELVES.give(class, &blocks[..count]);
+            GLOBAL_SPANS.free(class, &blocks[..count]);
             given += count;
         }
         // What it held was not needed; it grows again when it is.

@@ -17,15 +17,15 @@
 
 use crate::class::SLICE;
 use crate::os;
-use crate::place::{BEFORE, Layout, Place, choose_place, window_slices};
+use crate::layout::{BEFORE, TableLayout, Reservation, choose_addresses, range_slices};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 use terrace_core::{Block, Branch, Slot};
 
-/// Words of a span's bits: blocks of 16 bytes in a slice, a bit each.
-pub const WORDS: usize = SLICE / 16 / 64;
+/// BlockBits of a span's bits: blocks of 16 bytes in a slice, a bit each.
+pub const BIT_WORDS: usize = SLICE / 16 / 64;
 
 /// What is known of a slice that a span or a large block starts at. Which lock guards it: that of the shelf its span belongs
 /// to, or, while it belongs to no span, that of the ground.
@@ -75,15 +75,15 @@ impl Span {
 /// The bits of one span.
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct Words(UnsafeCell<[u64; WORDS]>);
+pub struct BlockBits(UnsafeCell<[u64; BIT_WORDS]>);
 
-// SAFETY: the bits are reached through `Tables::words` only, whose caller holds the lock of the span's shelf.
-unsafe impl Sync for Words {}
+// SAFETY: the bits are reached through `Tables::block_bits` only, whose caller holds the lock of the span's shelf.
+unsafe impl Sync for BlockBits {}
 
 /// Everything beside the window.
 #[derive(Debug)]
 pub struct Tables {
-    /// The window's first address. Pointers into it take the provenance that each of its mappings exposed (`Ground::grow`).
+    /// The window's first address. Pointers into it take the provenance that each of its mappings exposed (`PageHeap::grow`).
     base: NonNull<u8>,
     /// Where each table begins, and the bits it has for a slice.
     parts: [(NonNull<u8>, usize); 11],
@@ -96,21 +96,21 @@ pub struct Tables {
     /// The pages of a slice that may hold something else than zeros, the lowest first.
     pub dirty: &'static [AtomicU16],
     /// Slices that are free and may have memory under them, a bit each.
-    pub idle: &'static [AtomicU64],
+    pub free_backed: &'static [AtomicU64],
     /// Slices that lost blocks since the last tick of the purge clock, a bit each.
     pub young: &'static [AtomicU64],
     /// Slices that lost blocks in the period before.
     pub old: &'static [AtomicU64],
     /// Slices at which memory was moved to by its page tables and whose mapping stands alone since, a bit each.
-    pub moved: &'static [AtomicU64],
+    pub remapped: &'static [AtomicU64],
     /// What a tick works on: those of `old` that lost nothing since.
-    pub ripe: &'static [AtomicU64],
+    pub due: &'static [AtomicU64],
     /// A record for each slice.
     pub spans: &'static [Span],
-    words: &'static [Words],
+    block_bits: &'static [BlockBits],
 }
 
-// SAFETY: the window's address is only computed with; all else is atomic or guarded (see `Words`).
+// SAFETY: the window's address is only computed with; all else is atomic or guarded (see `BlockBits`).
 unsafe impl Sync for Tables {}
 
 /// Slices that a window can have at most: 4 TiB, less one, which makes the comparison one instruction. A constant, so that a
@@ -191,8 +191,8 @@ impl Tables {
     /// The caller holds the lock of the span's shelf, and has no other reference to these bits.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
-    pub unsafe fn words(&self, slice: u32) -> &mut [u64; WORDS] {
-        let cell = self.words[slice as usize % self.words.len()].0.get();
+    pub unsafe fn block_bits(&self, slice: u32) -> &mut [u64; BIT_WORDS] {
+        let cell = self.block_bits[slice as usize % self.block_bits.len()].0.get();
         // SAFETY: the caller's promise makes the reference exclusive; the table lives as long as the process.
         unsafe { &mut *cell }
     }
@@ -219,9 +219,9 @@ impl Tables {
 
     /// Makes the tables, and the slots of the ground's range. Called once.
     pub fn start() -> Option<(&'static Self, &'static mut [Slot], &'static mut [Branch])> {
-        let mut slices = window_slices();
+        let mut slices = range_slices();
         let place = loop {
-            if let Some(place) = choose_place(slices) {
+            if let Some(place) = choose_addresses(slices) {
                 break place;
             }
             // Address space is short: a smaller window.
@@ -230,8 +230,8 @@ impl Tables {
                 return None;
             }
         };
-        let Place { memory, classes, reserved } = place;
-        let layout = Layout::of(slices);
+        let Reservation { memory, classes, reserved } = place;
+        let layout = TableLayout::of(slices);
         // SAFETY: addresses that nobody else uses, as many as the layout says; each part lies at its own offset, aligned to
         // a page. Zeros, which `commit` lays there, are a value of every type. References reach over what has no memory
         // yet, but nothing looks past what is committed.
@@ -248,7 +248,7 @@ impl Tables {
                 (part(layout.bits[3]), 1),
                 (part(layout.bits[4]), 1),
                 (part(layout.spans), 8 * size_of::<Span>()),
-                (part(layout.words), 8 * size_of::<Words>()),
+                (part(layout.block_bits), 8 * size_of::<BlockBits>()),
                 (part(layout.slots), 8 * size_of::<Slot>()),
                 (part(layout.branches), 8 * size_of::<Branch>()),
             ],
@@ -256,15 +256,15 @@ impl Tables {
             reserved,
             classes: zeroed(classes.cast(), slices),
             dirty: zeroed(part(layout.dirty).cast(), slices),
-            idle: bits(0),
+            free_backed: bits(0),
             young: bits(1),
             old: bits(2),
-            ripe: bits(3),
-            moved: bits(4),
+            due: bits(3),
+            remapped: bits(4),
             spans: zeroed(part(layout.spans).cast(), slices),
-            words: zeroed(part(layout.words).cast(), slices),
+            block_bits: zeroed(part(layout.block_bits).cast(), slices),
         };
-        if !tables.lay(memory, crate::start::page_bytes()) || !tables.commit(1) {
+        if !tables.lay(memory, crate::init::page_bytes()) || !tables.commit(1) {
             return None;
         }
         let own = memory.cast::<Self>();
@@ -289,7 +289,7 @@ impl Tables {
         let after = slices.next_multiple_of(STEP);
         // Blocks, holes and the region have a slot each: a few more than there are slices.
         let bytes = |slices: usize, bits: usize| {
-            if slices == 0 { 0 } else { ((slices + 64) * bits / 8).next_multiple_of(crate::start::page_bytes()) }
+            if slices == 0 { 0 } else { ((slices + 64) * bits / 8).next_multiple_of(crate::init::page_bytes()) }
         };
         let piece = |&(start, bits): &(NonNull<u8>, usize)| {
             let from = bytes(before, bits);
@@ -311,7 +311,7 @@ impl Tables {
     /// Lays zeros under a piece of a table.
     fn lay(&self, at: NonNull<u8>, bytes: usize) -> bool {
         if self.reserved {
-            // SAFETY: reserved by `choose_place`.
+            // SAFETY: reserved by `choose_addresses`.
             unsafe { os::commit(at, bytes) }
         } else {
             os::map_at(at.addr().get(), bytes).is_some()

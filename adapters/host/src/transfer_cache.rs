@@ -5,8 +5,8 @@
 //! they are empty.
 
 use crate::class::{BATCH, COUNT};
-use crate::shelf::SHELVES;
-use crate::space::tables;
+use crate::spans::GLOBAL_SPANS;
+use crate::tables::tables;
 use crate::thread;
 use terrace_core::Exchange;
 use terrace_core::sync::{AtomicU32, AtomicUsize};
@@ -33,8 +33,8 @@ pub fn take(class: usize, out: &mut [*mut u8]) -> Option<usize> {
 }
 
 /// Leaves a batch. `false` when there is no room, or nobody who could want it.
-pub fn give(class: usize, blocks: &[*mut u8]) -> bool {
-    if thread::is_alone() || blocks.len() > BATCH {
+pub fn put(class: usize, blocks: &[*mut u8]) -> bool {
+    if thread::is_single_threaded() || blocks.len() > BATCH {
         return false;
     }
     let mut addresses = [0; BATCH];
@@ -43,14 +43,14 @@ pub fn give(class: usize, blocks: &[*mut u8]) -> bool {
 }
 
 /// Gives what waits to the spans, as long as work is `left`, in blocks.
-pub fn empty(left: &mut usize) {
+pub fn flush(left: &mut usize) {
     let Some(tables) = tables() else { return };
     for class in 1..COUNT {
         let mut addresses = [0; BATCH];
         while *left > 0 {
             let Some(count) = exchange(class).take(&mut addresses) else { break };
             let blocks = addresses.map(|address| tables.block_at(address));
-            SHELVES.give(class, &blocks[..count]);
+            GLOBAL_SPANS.free(class, &blocks[..count]);
             *left = left.saturating_sub(count);
         }
     }
@@ -60,7 +60,7 @@ pub fn empty(left: &mut usize) {
 pub fn close() {
     let tables = tables();
     for class in 1..COUNT {
-        let give = |address| _ = tables.map(|tables| SHELVES.give(class, &[tables.block_at(address)]));
+        let give = |address| _ = tables.map(|tables| GLOBAL_SPANS.free(class, &[tables.block_at(address)]));
         exchange(class).close(give);
     }
 }
@@ -71,6 +71,6 @@ pub fn open() {
 }
 
 /// Blocks of a class that wait.
-pub fn held(class: usize) -> usize {
+pub fn count(class: usize) -> usize {
     exchange(class).held()
 }

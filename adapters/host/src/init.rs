@@ -1,7 +1,7 @@
 //! The first call: window, tables, settings, fork handlers, in an order in which each step may allocate.
 
 use crate::lock::Lock;
-use crate::{emergency, fork, ground, os, settings, thread};
+use crate::{emergency, fork, page_heap, os, settings, thread};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Nothing done yet; memory can be handed out; the system refused.
@@ -31,7 +31,7 @@ fn start() -> bool {
         }
         PAGE_BYTES.store(os::page_bytes() as u32, Relaxed);
         read_environment();
-        let done = ground::start();
+        let done = page_heap::init();
         STATE.store(if done { READY } else { FAILED }, Release);
         if !done {
             return false;
@@ -39,9 +39,9 @@ fn start() -> bool {
     }
     // What follows may allocate: the window is there.
     os::register_barrier();
-    emergency::start();
-    thread::start();
-    fork::start();
+    emergency::init();
+    thread::init();
+    fork::init();
     true
 }
 
@@ -64,8 +64,8 @@ extern "C" fn end() {
     if settings::stats_at_exit() {
         crate::report::line(format_args!("{}", crate::stats()));
     }
-    crate::background::stop();
-    thread::stop();
+    crate::purge_thread::stop();
+    thread::delete_key();
 }
 
 #[used]
