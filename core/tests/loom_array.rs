@@ -9,15 +9,15 @@
 // seeded: array_finish_unbarred
 #![cfg(loom)]
 
+mod explore;
 #[path = "../../adapters/host/src/steal.rs"]
 #[allow(dead_code, reason = "the story needs some of it")]
 mod steal;
-mod explore;
 
-use steal::{Array, begin_steal, finish_steal, pop, restore};
 use explore::explore;
 use loom::sync::Arc;
 use loom::thread;
+use steal::{Array, begin_steal, finish_steal, pop, restore};
 use terrace_core::sync::{AtomicUsize, Ordering, spin_hint};
 
 /// Places of the story's array; the lowest holds null for ever.

@@ -13,11 +13,11 @@ mod explore;
 mod futex;
 
 use explore::explore;
+use futex::Futex;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use terrace_core::sync::{AtomicU32, Ordering};
-use futex::Futex;
 
 /// A lock, the system's queue of those that sleep on its word, and a cache that waits for a thread.
 struct World {

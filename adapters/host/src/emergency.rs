@@ -8,7 +8,7 @@
 use crate::class::{PAGE, SLICE};
 use crate::report::fatal;
 use crate::tables::tables;
-use crate::{page_heap, os};
+use crate::{os, page_heap};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terrace_core::pool::Pool;

@@ -2,23 +2,13 @@
 //!
 //! Promises upward: a child may allocate and free everything its parent's forking thread could, and start threads.
 //! Asks from below: `pthread_atfork`. Handlers that the program registered later run before ours, those it registered earlier
-//! run after, while the locks are held: the forking thread passes them (see [`is_forking_here`]).
+//! run after, while the locks are held: the forking thread passes them (see [`process::is_forking_here`]).
 //!
 //! Lock-free structures: the depot is closed, which waits for threads inside a copy; caches of other threads are not looked at
 //! in the child, since their pages may have been copied at different moments. What they held is lost to the child.
 
-use crate::{transfer_cache, page_heap, heap, large, os, purge, spans, signal, init, thread};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-/// The thread that forks; 0: none.
-static FORKER: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether this thread holds every lock because it forks.
-#[inline]
-pub fn is_forking_here() -> bool {
-    let forker = FORKER.load(Relaxed);
-    forker != 0 && forker == os::thread()
-}
+use crate::page_heap::slice_cache;
+use crate::{heaps, os, page_heap, process, purge, spans, thread, transfer_cache};
 
 /// Registers the handlers.
 pub fn init() {
@@ -33,7 +23,7 @@ pub fn init() {
 extern "C" fn prepare() {
     // A handler that forks where it interrupted a slow path: its own thread holds what would be waited for here. The child is
     // in the same place, and goes on in it if it returns.
-    if !init::ready() || signal::has_interrupted_slow_path() {
+    if !process::is_ready() || thread::has_interrupted_slow_path() {
         return;
     }
     // A signal that comes from here on finds its thread in a slow path.
@@ -41,12 +31,12 @@ extern "C" fn prepare() {
     purge::suspend();
     core::mem::forget(thread::lock().lock());
     transfer_cache::close();
-    large::close();
-    core::mem::forget(heap::registry().lock());
-    heap::each_lock(|lock| core::mem::forget(lock.lock()));
+    slice_cache::close();
+    core::mem::forget(heaps::registry().lock());
+    heaps::each_lock(|lock| core::mem::forget(lock.lock()));
     spans::GLOBAL_SPANS.locks().iter().for_each(|lock| core::mem::forget(lock.lock()));
     core::mem::forget(page_heap::lock().lock());
-    FORKER.store(os::thread(), Relaxed);
+    process::begin_fork();
 }
 
 extern "C" fn parent() {
@@ -59,7 +49,7 @@ extern "C" fn child() {
 
 fn done(is_child: bool) {
     // Not ours when a handler forked without taking anything.
-    if FORKER.compare_exchange(os::thread(), 0, Relaxed, Relaxed).is_err() {
+    if !process::end_fork() {
         return;
     }
     // SAFETY: `prepare` took this lock and forgot the guard; so for each below.
@@ -68,14 +58,14 @@ fn done(is_child: bool) {
         // SAFETY: see above.
         unsafe { lock.force_unlock() };
     });
-    heap::each_lock(|lock| {
+    heaps::each_lock(|lock| {
         // SAFETY: see above.
         unsafe { lock.force_unlock() };
     });
     // SAFETY: see above.
-    unsafe { heap::registry().force_unlock() };
+    unsafe { heaps::registry().force_unlock() };
     transfer_cache::open();
-    large::open();
+    slice_cache::open();
     if is_child {
         // SAFETY: held since `prepare`.
         thread::forked(unsafe { &mut *thread::lock().data_ptr() });

@@ -1,6 +1,6 @@
 //! The face for Rust: `#[global_allocator]`.
 
-use crate::{cache, api, class};
+use crate::{api, class};
 use core::alloc::{GlobalAlloc, Layout};
 
 /// The allocator, as `#[global_allocator]`. A size that is known when the program is compiled costs no look-up at all.
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Global {
 
     #[inline(always)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        cache::free(block, class::of_layout(layout));
+        api::free_class(block, class::of_layout(layout));
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@
 //! Asks from below: [`word`](crate::futex), [`os::wait`], [`os::wake`].
 
 use crate::futex::Futex;
-use crate::{fork, os};
+use crate::{os, process};
 
 /// Looks before a thread sleeps: what the lock guards takes about a microsecond, a look about ten nanoseconds.
 const LOOKS: u32 = 100;
@@ -40,7 +40,7 @@ unsafe impl lock_api::RawMutex for RawLock {
 
     #[inline]
     unsafe fn unlock(&self) {
-        if fork::is_forking_here() {
+        if process::is_forking_here() {
             return;
         }
         if let Some(word) = self.0.unlock() {
@@ -52,7 +52,7 @@ unsafe impl lock_api::RawMutex for RawLock {
 impl RawLock {
     #[cold]
     fn wait(&self) {
-        if fork::is_forking_here() {
+        if process::is_forking_here() {
             return;
         }
         for _ in 0..LOOKS {

@@ -15,7 +15,7 @@
 //! | `TERRACE_DEEPBIND` | `0`, `1` | `0`: `dlopen` of the preloaded library ignores `RTLD_DEEPBIND` |
 //! | `TERRACE_STATS` | `0`, `1` | `0`: statistics on standard error when the process ends |
 
-use crate::{purge_thread, class, os};
+use crate::{class, os, purge_clock};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use terrace_core::spelling::nearest;
@@ -164,7 +164,7 @@ impl Setting {
             Self::PurgeDelay(delay) => PURGE_DELAY.store(delay.unwrap_or(u32::MAX), Relaxed),
             Self::Background(when) => {
                 BACKGROUND.store(when as u32, Relaxed);
-                purge_thread::setting_changed();
+                purge_clock::allow_thread(when != Background::Never);
             }
             Self::HugePages(wanted) => HUGE_PAGES.store(wanted as u32, Relaxed),
             Self::Numa(wanted) => {
@@ -196,8 +196,18 @@ impl Setting {
     }
 }
 
-/// Takes what the environment says, if it is known already and the process has no more rights than its user.
+/// Whether the environment was read.
+static READ: AtomicBool = AtomicBool::new(false);
+
+/// Reads the settings from the environment, once, as soon as the C library knows it.
 pub fn read_environment() {
+    if os::environ().is_some() && !READ.swap(true, Relaxed) {
+        apply_environment();
+    }
+}
+
+/// Applies what the environment says, unless the process has more rights than its user.
+fn apply_environment() {
     if os::is_secure() {
         return;
     }

@@ -13,11 +13,13 @@
 //! A *stay* is the time from a thread's first guard to the drop of its last; a jump and the thread's end also end it. A
 //! guard counts in its own stay and does nothing in any other: by then its cache may be another thread's.
 
-use crate::cache::{Cache, EMPTY, IN_SIGNAL, is_own};
-use crate::{emergency, os, slow_path, thread, tls};
+use crate::thread::cache::{Cache, EMPTY, IN_SIGNAL, is_own};
+use crate::thread::tls;
+use crate::{emergency, os, thread};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, compiler_fence};
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
+pub use thread::{has_interrupted_slow_path, is_in_handler};
 
 /// Blocks that handlers freed while their thread was in a slow path, linked through their first word.
 static DEFERRED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
@@ -111,36 +113,6 @@ fn cache_of(word: *mut Cache) -> Option<&'static Cache> {
     thread::assigned()
 }
 
-/// Whether the running thread is in a handler. Takes its cache up again when the handler was left by a jump.
-#[inline]
-pub fn is_in_handler() -> bool {
-    core::ptr::addr_eq(tls::get(), &raw const IN_SIGNAL) && !was_left_by_jump()
-}
-
-/// A jump out of all handlers ends in a frame above the outermost, or, when that has a stack of its own, on any other.
-#[cold]
-#[inline(never)]
-fn was_left_by_jump() -> bool {
-    let frame = 0u8;
-    let here = (&raw const frame).addr();
-    let Some(cache) = thread::assigned() else { return false };
-    let handler = cache.handler.load(Relaxed);
-    let own_stack = cache.stack[0].load(Relaxed)..cache.stack[1].load(Relaxed);
-    let is_gone = handler < here || !own_stack.is_empty() && !own_stack.contains(&here);
-    if handler == 0 || !is_gone {
-        return false;
-    }
-    cache.end_handlers();
-    tls::set(cache);
-    true
-}
-
-/// Whether the handler interrupted a slow path, so that locks may be held by its own thread. A thread that has no cache yet may
-/// be getting one.
-pub fn has_interrupted_slow_path() -> bool {
-    is_in_handler() && thread::assigned().is_none_or(|cache| cache.in_slow_path.load(Relaxed))
-}
-
 /// A block for a handler that must touch no lock; `None` when the usual way is safe.
 #[inline]
 pub fn allocate(bytes: usize, align: usize) -> Option<*mut u8> {
@@ -148,7 +120,7 @@ pub fn allocate(bytes: usize, align: usize) -> Option<*mut u8> {
         return None;
     }
     let block = emergency::allocate(bytes, align);
-    Some(if block.is_null() { slow_path::out_of_memory() } else { block })
+    Some(if block.is_null() { os::out_of_memory() } else { block })
 }
 
 /// Takes a block from a handler that must touch no lock; `false` when the usual way is safe.
@@ -172,22 +144,21 @@ pub fn free(block: *mut u8) -> bool {
     }
 }
 
-/// Frees what handlers left, now that the thread is outside of them.
+/// Calls `free` with each block that handlers freed; the thread must be outside of handlers.
 #[inline]
-pub fn free_deferred() {
+pub fn drain_deferred(free: impl Fn(*mut u8)) {
     if !DEFERRED.load(Relaxed).is_null() {
-        free_all_deferred();
+        drain_all(free);
     }
 }
 
 #[cold]
-fn free_all_deferred() {
+fn drain_all(free: impl Fn(*mut u8)) {
     let mut block = DEFERRED.swap(null_mut(), Acquire);
     while !block.is_null() {
         // SAFETY: a block of the list, whose first word `free` wrote.
         let next = unsafe { block.cast::<*mut u8>().read() };
-        // SAFETY: the handler's promise when it freed the block.
-        unsafe { crate::api::free(block) };
+        free(block);
         block = next;
     }
 }

@@ -55,7 +55,8 @@ pub static GLOBAL_SPANS: Spans = Spans::new(0);
 impl Spans {
     /// Empty shelves.
     pub const fn new(heap: u16) -> Self {
-        let classes = [const { Lock::new(SpanLists { by_fullness: [NONE; LISTS], count: 0, all: NONE }) }; class::COUNT];
+        let classes =
+            [const { Lock::new(SpanLists { by_fullness: [NONE; LISTS], count: 0, all: NONE }) }; class::COUNT];
         Self { classes, heap }
     }
 
@@ -363,7 +364,7 @@ fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
     // SAFETY: the caller holds the lock of the span's lists.
     let words = unsafe { tables.block_bits(slice) };
     let slab = Slab::new(words, facts.blocks);
-    let page_bytes = crate::init::page_bytes();
+    let page_bytes = crate::process::page_bytes();
     let step = (page_bytes / PAGE) as u32;
     let is_free = |page: u32| {
         let start = page * PAGE as u32;

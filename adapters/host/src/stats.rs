@@ -5,8 +5,9 @@
 //! Asks from below: the ground's counters, the spans' records, the caches' tops.
 
 use crate::class::{self, PAGE, SLICE};
+use crate::page_heap::slice_cache::CACHED;
 use crate::tables::{mapped, tables};
-use crate::{transfer_cache, page_heap, large, os, settings, init, thread, usage};
+use crate::{os, page_heap, process, settings, thread, transfer_cache, usage};
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -48,14 +49,14 @@ pub struct Stats {
 pub fn stats() -> Stats {
     let mut stats = Stats::default();
     let _busy = thread::enter_slow_path();
-    let Some(tables) = tables().filter(|_| init::ready()) else { return stats };
+    let Some(tables) = tables().filter(|_| process::is_ready()) else { return stats };
     for slice in 0..(mapped() / SLICE) as u32 {
         let span = tables.span(slice);
         let class = usize::from(span.class.load(Relaxed));
         if span.block().is_none() {
             continue;
         }
-        if span.heap.load(Relaxed) == large::CACHED {
+        if span.heap.load(Relaxed) == CACHED {
             stats.cached += span.next.load(Relaxed) as usize * PAGE;
         } else if class == class::NONE {
             let bytes = span.next.load(Relaxed) as usize * PAGE;

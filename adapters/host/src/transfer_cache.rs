@@ -5,9 +5,9 @@
 //! they are empty.
 
 use crate::class::{BATCH, COUNT};
+use crate::process;
 use crate::spans::GLOBAL_SPANS;
 use crate::tables::tables;
-use crate::thread;
 use terrace_core::Exchange;
 use terrace_core::sync::{AtomicU32, AtomicUsize};
 
@@ -34,7 +34,7 @@ pub fn take(class: usize, out: &mut [*mut u8]) -> Option<usize> {
 
 /// Leaves a batch. `false` when there is no room, or nobody who could want it.
 pub fn put(class: usize, blocks: &[*mut u8]) -> bool {
-    if thread::is_single_threaded() || blocks.len() > BATCH {
+    if process::is_single_threaded() || blocks.len() > BATCH {
         return false;
     }
     let mut addresses = [0; BATCH];

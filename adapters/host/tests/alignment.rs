@@ -32,8 +32,7 @@ fn nothing_is_given_or_written_at_an_alignment_that_is_no_power_of_two() {
     let kept: Vec<_> = kept.into_iter().step_by(2).collect();
     for align in alignments().filter(|align| !align.is_power_of_two()) {
         for bytes in SIZES {
-            let blocks =
-                [api::allocate, api::allocate_zeroed, api::allocate_aligned].map(|call| call(bytes, align));
+            let blocks = [api::allocate, api::allocate_zeroed, api::allocate_aligned].map(|call| call(bytes, align));
             assert!(blocks.iter().all(|block| block.is_null()), "{bytes} at {align:#x}: {blocks:?}");
         }
     }

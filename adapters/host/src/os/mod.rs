@@ -50,3 +50,10 @@ pub enum Relocation {
     /// It is where it was. What is at the new place is not known: it must not be used.
     Refused,
 }
+
+/// The answer to a request that there is no memory for: null, and `errno` says so.
+#[cold]
+pub fn out_of_memory() -> *mut u8 {
+    set_errno(ENOMEM);
+    core::ptr::null_mut()
+}

@@ -11,12 +11,18 @@
 use crate::bits::{self, clear_remapped, mark, mark_dirty};
 use crate::class::{self, PAGE, SLICE};
 use crate::lock::Lock;
-use crate::tables::{self, Tables, tables};
-use crate::{large, os, settings, usage};
+use crate::process::page_bytes;
+use crate::tables::{Tables, tables};
+use crate::{os, settings, usage};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicUsize};
 use terrace_core::range::Use;
 use terrace_core::{Allocator, BestFit, Branch, Owner, Range, Request, Slot};
+
+mod limit;
+pub mod slice_cache;
+
+pub use limit::enforce_limit;
 
 /// Best fit: the smallest gap, the lowest of equals, keeps what is in use together.
 type Slices = Range<&'static mut [Slot], BestFit<&'static mut [Branch]>>;
@@ -248,53 +254,9 @@ fn unmap_probe(at: core::ptr::NonNull<u8>) -> bool {
     true
 }
 
-/// Gives free memory back while more is held than may be. From half of that on, blocks that are taken (first slice, slices,
-/// bytes in use) keep nothing behind them: it could not go back before they do.
-pub fn enforce_limit(tables: &Tables, block: Option<(u32, usize, usize)>) {
-    if !usage::is_half() {
-        return;
-    }
-    if let Some((slice, count, bytes)) = block {
-        purge_tail(tables, slice, count, bytes);
-    }
-    if usage::excess() > 0 {
-        purge_excess(tables);
-        if usage::excess() > 0 {
-            large::flush_cached();
-            purge_excess(tables);
-        }
-    }
-}
-
-/// Where the next search for free memory begins: a word of the bits of slices.
-static CURSOR: AtomicUsize = AtomicUsize::new(0);
-
-/// Gives free memory back until no more is held than may be, and 256 KiB more, so that few calls must do so.
-fn purge_excess(tables: &Tables) {
-    const MORE: usize = 256 << 10;
-    let _guard = PAGE_HEAP.lock();
-    let words = (tables::mapped() / SLICE).div_ceil(64).max(1);
-    let first = CURSOR.load(Relaxed);
-    let wanted = usage::held().saturating_sub(usage::excess() + MORE);
-    for word in (0..words).map(|at| (first + at) % words) {
-        let mut bits = tables.free_backed.get(word).map_or(0, |bits| bits.load(Relaxed));
-        while bits != 0 {
-            if usage::held() <= wanted {
-                CURSOR.store(word, Relaxed);
-                return;
-            }
-            // Runs within a word: 4 MiB at most at a time.
-            let low = bits.trailing_zeros();
-            let end = low + (bits >> low).trailing_ones();
-            purge_slices(tables, (word * 64) as u32 + low, (word * 64) as u32 + end);
-            bits &= u64::MAX.checked_shl(end).unwrap_or(0);
-        }
-    }
-}
-
 /// Gives back what was written to behind the bytes in use of a block that is not handed out yet.
 fn purge_tail(tables: &Tables, slice: u32, count: usize, bytes: usize) {
-    let start = bytes.next_multiple_of(crate::init::page_bytes());
+    let start = bytes.next_multiple_of(page_bytes());
     let (all, kept) = (count * SLICE, bits::clean_bytes(tables, slice, start));
     let dirty = (all - start) - (bits::clean_bytes(tables, slice, all) - kept);
     if dirty == 0 {
@@ -357,5 +319,22 @@ pub fn count_purged(bytes: usize) {
     if bytes > 0 {
         PURGES.fetch_add(1, Relaxed);
         PURGED.fetch_add(bytes, Relaxed);
+    }
+}
+
+/// Clears what may hold something of the bytes from `from` to before `to` of a large block.
+pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
+    let mut page = from / PAGE;
+    while page * PAGE < to {
+        let dirty = tables.pages(slice + (page / 16) as u32).load(Relaxed);
+        if dirty >> (page % 16) & 1 != 0 {
+            let start = from.max(page * PAGE);
+            let bytes = to.min((page + 1) * PAGE) - start;
+            // SAFETY: inside the block, which is not handed out yet.
+            let at = unsafe { tables.address(slice).add(start) };
+            // SAFETY: see above.
+            unsafe { at.write_bytes(0, bytes) };
+        }
+        page += 1;
     }
 }

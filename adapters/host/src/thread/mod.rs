@@ -5,16 +5,24 @@
 //! Asks from below: [`tls`], a pthread key for the end of a thread (it runs after the destructors of `thread_local`), the
 //! ground for the memory of caches.
 
-use crate::bits;
-use crate::cache::{Cache, EMPTY, is_own};
+mod batches;
+pub mod cache;
+mod handler;
+mod reclaim;
+pub mod tls;
+
 use crate::class::{self, SLICE};
 use crate::lock::Lock;
 use crate::os::Key;
 use crate::tables::tables;
-use crate::{fork, page_heap, large, os, purge, signal, slow_path, init, tls};
+use crate::{backlog, bits, os, page_heap, process, settings};
+use batches::give_stolen;
+pub use batches::{allocate_one, allocate_refill, flush, free_spilled};
+use cache::{Cache, EMPTY, is_own};
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+pub use handler::{has_interrupted_slow_path, is_in_handler};
 
 /// Slices of a cache: 73 KiB in 2.
 const SLICES: usize = size_of::<Cache>().div_ceil(SLICE);
@@ -39,8 +47,6 @@ static CACHES: Lock<Caches> = Lock::new(Caches { all: null_mut(), spare: null_mu
 
 /// The key's number plus one; 0: none.
 static KEY: AtomicU32 = AtomicU32::new(0);
-/// Threads that have a cache.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// A thread's value under the key after its end: no address of a cache.
 const ENDED: *mut c_void = core::ptr::without_provenance_mut(1);
@@ -81,17 +87,7 @@ pub fn forked(caches: &mut Caches) {
         caches.all = (&raw const *cache).cast_mut();
         cache.next.store(null_mut(), Relaxed);
     }
-    LIVE.store(usize::from(own.is_some()), Relaxed);
-}
-
-/// Threads that have a cache.
-pub fn live_threads() -> usize {
-    LIVE.load(Relaxed)
-}
-
-/// Whether no other thread has a cache.
-pub fn is_single_threaded() -> bool {
-    live_threads() <= 1
+    process::set_threads(usize::from(own.is_some()));
 }
 
 /// The running thread's cache; `None` when it can have none: before the start, after the thread's end.
@@ -108,7 +104,7 @@ pub fn own_cache() -> Option<&'static Cache> {
 
 /// The running thread's cache, in use or put aside; `None` in a signal handler, which must not touch it.
 pub fn current() -> Option<&'static Cache> {
-    if signal::is_in_handler() { None } else { assigned() }
+    if is_in_handler() { None } else { assigned() }
 }
 
 /// The cache that the thread's key names, if it has one.
@@ -121,11 +117,11 @@ pub fn assigned() -> Option<&'static Cache> {
 /// Takes up the cache that was put aside, or gets one.
 #[cold]
 fn attach() -> Option<&'static Cache> {
-    if !init::ready() || signal::is_in_handler() {
+    if !process::is_ready() || is_in_handler() {
         return None;
     }
     if let Some(cache) = assigned() {
-        if !purge::is_backlogged() {
+        if !backlog::is_for_calls() {
             tls::set(cache);
         }
         return Some(cache);
@@ -134,13 +130,13 @@ fn attach() -> Option<&'static Cache> {
         return None;
     }
     let cache = pop_spare().or_else(new_cache)?;
-    LIVE.fetch_add(1, Relaxed);
+    process::add_thread();
     tls::set(cache);
     // May allocate, which works from here on.
     if let Some(key) = key() {
         key.set((&raw const *cache).cast_mut().cast());
     }
-    init::read_environment();
+    settings::read_environment();
     Some(cache)
 }
 
@@ -159,7 +155,7 @@ fn new_cache() -> Option<&'static Cache> {
     let tables = tables()?;
     let mut memory = tables.address(slice).cast::<Cache>();
     // Slices that were in use before may hold anything; fresh ones are not touched.
-    large::zero(tables, slice, 0, size_of::<Cache>());
+    page_heap::zero(tables, slice, 0, size_of::<Cache>());
     bits::mark_dirty(tables, slice, size_of::<Cache>());
     // SAFETY: the slices are ours alone, as long as a cache and never given back; zeros are a value of every field.
     unsafe { memory.as_mut() }.start();
@@ -190,7 +186,7 @@ extern "C" fn thread_ended(value: *mut c_void) {
     let mut caches = CACHES.lock();
     cache.spare.store(caches.spare, Relaxed);
     caches.spare = value.cast();
-    LIVE.fetch_sub(1, Relaxed);
+    process::remove_thread();
 }
 
 /// What emptying a cache takes besides its blocks, in blocks: a barrier, or the pages of its arrays.
@@ -203,7 +199,7 @@ pub fn flush_spare(left: &mut usize) {
     // SAFETY: null, or a cache; they live as long as the process.
     while let Some(cache) = unsafe { at.as_ref() }.filter(|_| *left > 0) {
         if cache.is_touched() {
-            *left = left.saturating_sub(slow_path::flush(cache) + EMPTYING);
+            *left = left.saturating_sub(flush(cache) + EMPTYING);
             cache.reset();
             let (arrays, bytes) = cache.arrays();
             if let Some(arrays) = NonNull::new(arrays.cast_mut()) {
@@ -231,7 +227,7 @@ pub enum Search {
 pub fn reclaim(left: &mut usize) -> Search {
     const LOOKS: usize = 256;
     // A thread that forks must leave caches as they are (see `Cache::lock_owner`).
-    if is_single_threaded() || fork::is_forking_here() {
+    if process::is_single_threaded() || process::is_forking_here() {
         return Search::Done;
     }
     let own = assigned().map_or(null_mut(), |cache| (&raw const *cache).cast_mut());
@@ -252,7 +248,7 @@ pub fn reclaim(left: &mut usize) -> Search {
         if caches.next != own {
             if cache.is_idle() {
                 let mut taken = 0;
-                if cache.steal_all(|class, blocks| taken += slow_path::give_stolen(class, blocks)) {
+                if cache.steal_all(|class, blocks| taken += give_stolen(class, blocks)) {
                     *left = left.saturating_sub(taken + EMPTYING);
                 }
             } else {

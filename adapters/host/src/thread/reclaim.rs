@@ -4,10 +4,10 @@
 //! with one that does not; owners hold their cache in slow paths ([`Cache::lock_owner`]) and know nothing of it in the fast ones.
 //! Asks from below: [`os::barrier`]; without one nothing is taken away.
 
-use crate::steal::{self, Array, Stolen};
-use crate::cache::{Cache, Entry, Head, top};
+use super::cache::{Cache, Entry, Head, top};
 use crate::class::{CAP, COUNT};
-use crate::{fork, os};
+use crate::steal::{self, Array, Stolen};
+use crate::{os, process};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::compiler_fence;
@@ -77,7 +77,7 @@ impl Cache {
     /// settled. A thread that forks holds the lock of all caches already, without which nobody takes anything away, and must
     /// leave this one as it is: the fork would not let it go.
     pub fn lock_owner(&self) -> Option<impl Drop + use<'_>> {
-        let guard = (!fork::is_forking_here()).then(|| self.lock.lock());
+        let guard = (!process::is_forking_here()).then(|| self.lock.lock());
         // No pop is under way: the owner's last one has ended.
         self.head.announced.store(null_mut(), Release);
         if self.has_contested.swap(false, Relaxed) {

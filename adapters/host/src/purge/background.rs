@@ -4,82 +4,52 @@
 //! they do; forks find nothing of it in the child, which may start its own; it is gone before the library is.
 //! Asks from below: [`os::spawn`], the purge clock's bell.
 
-use crate::clock::{Clock, NEVER};
-use crate::settings::{self, Background};
-use crate::{fork, os, purge, signal};
+use super::tick_on_thread;
+use crate::clock::NEVER;
+use crate::purge_clock::{self, NONE, REFUSED, RUNS};
+use crate::{os, process, thread};
 use core::ffi::c_void;
+use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::{AtomicU32 as Word, AtomicUsize};
 use terrace_core::sync::AtomicU32;
 
-/// No thread yet; it runs, or is about to; the system refused one; the library ends (known on Linux only).
-const NONE: u32 = 0;
-const RUNS: u32 = 1;
-const REFUSED: u32 = 2;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const STOPPED: u32 = 3;
-
-/// Made [`RUNS`] before the bell is rung, and read after: a caller that does not see it rang before the thread began, which
-/// then reads the deadline.
-static STATE: Word = Word::new(NONE);
 /// The thread's name in the system.
 static HANDLE: AtomicUsize = AtomicUsize::new(0);
 /// 1 once the thread needs nothing of ours any more.
 static GONE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether it runs, and the setting lets it work.
-#[inline]
-pub fn runs() -> bool {
-    STATE.load(Relaxed) == RUNS && settings::background() != Background::Never
-}
-
 /// Whether the system refused it.
 pub fn is_refused() -> bool {
-    STATE.load(Relaxed) == REFUSED
+    purge_clock::thread().load(Relaxed) == REFUSED
 }
 
 /// Starts it, if it does not run. `false`: it does not.
 pub fn start() -> bool {
-    if STATE.load(Relaxed) != NONE || signal::is_in_handler() || fork::is_forking_here() {
-        return runs();
+    if purge_clock::thread().load(Relaxed) != NONE || thread::is_in_handler() || process::is_forking_here() {
+        return purge_clock::thread_works();
     }
-    if STATE.compare_exchange(NONE, RUNS, Relaxed, Relaxed).is_err() {
-        return runs();
+    if purge_clock::thread().compare_exchange(NONE, RUNS, Relaxed, Relaxed).is_err() {
+        return purge_clock::thread_works();
     }
     match os::spawn(body) {
         Some(handle) => HANDLE.store(handle, Release),
-        None => STATE.store(REFUSED, Relaxed),
+        None => purge_clock::thread().store(REFUSED, Relaxed),
     }
-    runs()
-}
-
-/// Wakes it, after a deadline was set.
-pub fn wake(clock: &Clock) {
-    if runs() {
-        os::wake(clock.bell().0, 1);
-    }
-}
-
-/// Wakes it, after the setting changed that lets it work.
-pub fn setting_changed() {
-    if runs() {
-        purge::ring();
-        wake(purge::clock());
-    }
+    purge_clock::thread_works()
 }
 
 /// Sleeps until something is free, then until it is time; and while the setting is [`Background::Never`].
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
-    let clock = purge::clock();
-    while STATE.load(Relaxed) == RUNS {
+    let clock = purge_clock::clock();
+    while purge_clock::thread().load(Relaxed) == RUNS {
         // The bell first: what rings it after a deadline or the setting changed ends the sleep.
         let (bell, seen) = clock.bell();
-        let deadline = if runs() { clock.deadline() } else { NEVER };
-        let now = purge::now();
+        let deadline = if purge_clock::thread_works() { clock.deadline() } else { NEVER };
+        let now = purge_clock::now();
         if deadline == NEVER {
             os::wait(bell, seen, 0);
         } else if now >= deadline {
-            purge::tick_on_thread(now);
+            tick_on_thread(now);
             // A thread that forks waits for its turn.
             os::yield_now();
         } else {
@@ -93,7 +63,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
 
 /// In the child of a fork it is gone.
 pub fn forked() {
-    _ = STATE.compare_exchange(RUNS, NONE, Relaxed, Relaxed);
+    _ = purge_clock::thread().compare_exchange(RUNS, NONE, Relaxed, Relaxed);
 }
 
 /// Ends it, because the library is unloaded or the process ends. It may wait for a lock that a call holds which a signal
@@ -102,11 +72,11 @@ pub fn forked() {
 pub fn stop() {
     use core::sync::atomic::Ordering::Acquire;
     const MILLISECONDS: u32 = 100;
-    if STATE.swap(STOPPED, Relaxed) != RUNS || signal::has_interrupted_slow_path() {
+    if purge_clock::thread().swap(purge_clock::STOPPED, Relaxed) != RUNS || thread::has_interrupted_slow_path() {
         return;
     }
-    purge::ring();
-    os::wake(purge::clock().bell().0, 1);
+    purge_clock::set_due();
+    os::wake(purge_clock::clock().bell().0, 1);
     os::wait(&GONE, 0, MILLISECONDS);
     let handle = HANDLE.load(Acquire);
     if GONE.load(Acquire) == 1 && handle != 0 {

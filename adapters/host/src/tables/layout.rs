@@ -3,9 +3,9 @@
 //! Promises upward: addresses that nobody else uses; nothing is mapped there yet.
 //! Asks from below: [`os`], to see where there is room.
 
+use super::{BIT_WORDS, Span};
 use crate::class::SLICE;
 use crate::os;
-use crate::tables::{Span, BIT_WORDS};
 use core::ptr::NonNull;
 use terrace_core::{Branch, Slot};
 
@@ -79,7 +79,7 @@ pub struct TableLayout {
 impl TableLayout {
     /// The layout for so many slices.
     pub fn of(slices: usize) -> Self {
-        let page = crate::init::page_bytes();
+        let page = crate::process::page_bytes();
         // The tables' own record stands in front. Each part has room for what `commit` rounds up to.
         let mut end = page;
         let mut take = |bits: usize| {

@@ -1,7 +1,12 @@
 //! The calls that both faces make: sizes and alignments in, blocks out.
 
-use crate::{cache, class, large, tables};
+mod large;
+mod slow_path;
+
+use crate::thread::cache;
+use crate::{class, large as blocks, purge, signal, tables};
 use core::ptr::null_mut;
+pub(crate) use large::{allocate_or_purge, free_any};
 
 /// A block of `bytes` bytes at a multiple of `align`. Null, and the thread's `errno` says so, when there is no memory or
 /// `align` is no power of two. O(1); large blocks O(log gaps).
@@ -15,14 +20,14 @@ pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
 pub(crate) fn allocate_of(class: usize, bytes: usize, align: usize) -> *mut u8 {
     match class {
         class::NONE => large::allocate(bytes, align, false),
-        class => cache::allocate(class),
+        class => allocate_class(class),
     }
 }
 
 /// The same as [`allocate`] at the alignment of every block, 16; classes of sizes up to 1 KiB come from a table.
 #[inline(always)]
 pub fn allocate_small(bytes: usize) -> *mut u8 {
-    if bytes <= class::TABLED { cache::allocate_small(bytes) } else { allocate_larger(bytes) }
+    if bytes <= class::TABLED { allocate_tabled(bytes) } else { allocate_larger(bytes) }
 }
 
 /// Out of line, so that the path of small sizes saves no register.
@@ -43,7 +48,7 @@ pub(crate) fn allocate_zeroed_of(class: usize, bytes: usize, align: usize) -> *m
     if class == class::NONE {
         return large::allocate(bytes, align, true);
     }
-    let block = cache::allocate(class);
+    let block = allocate_class(class);
     if !block.is_null() {
         // SAFETY: a block holds at least what was asked for.
         unsafe { block.write_bytes(0, bytes) };
@@ -101,17 +106,46 @@ pub fn allocate_aligned(bytes: usize, align: usize) -> *mut u8 {
     let align = align.max(16);
     // Rounded up as `class::padded` does; sizes up to 1 KiB are in the table. 0 bytes, and sums that wrap around, go on below.
     let padded = bytes.wrapping_add(align - 1) & align.wrapping_neg();
-    if padded.wrapping_sub(1) < class::TABLED {
-        cache::allocate_small(padded)
-    } else {
-        allocate_aligned_larger(bytes, align)
-    }
+    if padded.wrapping_sub(1) < class::TABLED { allocate_tabled(padded) } else { allocate_aligned_larger(bytes, align) }
 }
 
 /// Out of line, as in `allocate_larger`.
 #[inline(never)]
 extern "C" fn allocate_aligned_larger(bytes: usize, align: usize) -> *mut u8 {
     allocate(bytes, align)
+}
+
+/// Allocates a block of a class. Null when there is no memory.
+#[inline(always)]
+pub(crate) fn allocate_class(class: usize) -> *mut u8 {
+    match cache::pop(class) {
+        Some(block) => block,
+        None => slow_path::refill(class),
+    }
+}
+
+/// Allocates a block of at most 1 KiB; the class comes from the table in the cache.
+#[inline(always)]
+fn allocate_tabled(bytes: usize) -> *mut u8 {
+    allocate_class(cache::small_class(bytes))
+}
+
+/// Frees a block of a class; with class 0, any block.
+#[inline(always)]
+pub(crate) fn free_class(block: *mut u8, class: usize) {
+    if !cache::push(block, class) {
+        slow_path::overflow(block, class);
+    }
+}
+
+/// Frees what signal handlers left, and ticks the purge clock if it is time.
+#[inline]
+pub(crate) fn poll() {
+    if !signal::is_in_handler() {
+        // SAFETY: the handler's promise when it freed the block.
+        signal::drain_deferred(|block| unsafe { free(block) });
+    }
+    purge::poll();
 }
 
 /// Takes back a block that any of the calls here handed out, or null. Its class is looked up.
@@ -121,8 +155,8 @@ extern "C" fn allocate_aligned_larger(bytes: usize, align: usize) -> *mut u8 {
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
     match tables::class_at(block) {
-        Some(class) => cache::free(block, class),
-        None => large::free_any(block),
+        Some(class) => free_class(block, class),
+        None => free_any(block),
     }
 }
 
@@ -133,7 +167,7 @@ pub unsafe fn free(block: *mut u8) {
 #[inline]
 pub unsafe fn usable(block: *mut u8) -> usize {
     match tables::class_at(block).unwrap_or(class::NONE) {
-        class::NONE => large::usable(block),
+        class::NONE => blocks::usable(block),
         class => class::size(class),
     }
 }
@@ -154,12 +188,12 @@ pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     if before == after {
         return block;
     }
-    let target = cache::allocate(after);
+    let target = allocate_class(after);
     if !target.is_null() {
         let kept = class::size(before).min(bytes);
         // SAFETY: two blocks, each at least so long; a new block overlaps no live one.
         unsafe { core::ptr::copy_nonoverlapping(block, target, kept) };
-        cache::free(block, before);
+        free_class(block, before);
     }
     target
 }
@@ -170,7 +204,7 @@ pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
 /// As for [`resize`].
 #[inline(never)]
 unsafe fn resize_large(block: *mut u8, before: usize, bytes: usize, align: usize) -> *mut u8 {
-    let held = if before == class::NONE { large::usable(block) } else { class::size(before) };
+    let held = if before == class::NONE { blocks::usable(block) } else { class::size(before) };
     // SAFETY: the caller's promise.
     unsafe { move_block(block, before, held, bytes, align) }
 }
@@ -193,11 +227,11 @@ pub unsafe fn move_block(block: *mut u8, class: usize, held: usize, bytes: usize
     let kept = held.min(bytes);
     if class == class::NONE && kept > class::LARGEST {
         // SAFETY: two blocks, each at least so long.
-        unsafe { large::copy(block, target, kept) };
+        unsafe { blocks::copy(block, target, kept) };
     } else {
         // SAFETY: two blocks, each at least so long; a new block overlaps no live one.
         unsafe { core::ptr::copy_nonoverlapping(block, target, kept) };
     }
-    cache::free(block, class);
+    free_class(block, class);
     target
 }

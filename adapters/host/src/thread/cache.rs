@@ -21,11 +21,11 @@
 //! - a class without room (cap 0) has the top of [`EMPTY`]: it looks empty and full, and its array is not touched. Class 0
 //!   always is one, so large blocks and sizes of 0 need no test of their own
 
-use crate::steal;
+use super::reclaim::ClassArray;
+use super::tls;
 use crate::class::{self, CAP, COUNT};
 use crate::lock::Lock;
-use crate::reclaim::ClassArray;
-use crate::{slow_path, tls};
+use crate::steal;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
 
@@ -148,42 +148,33 @@ pub fn top(head: &Head, class: usize) -> &AtomicPtr<Entry> {
     unsafe { head.tops.get_unchecked(class) }
 }
 
-/// A block of a class. Null when there is no memory.
-#[inline(always)]
-pub fn allocate(class: usize) -> *mut u8 {
-    match pop(class) {
-        Some(block) => block,
-        None => slow_path::refill(class),
-    }
-}
-
 /// The block freed last; `None` when the cache has none. Of class 0 there is never one.
 #[inline(always)]
 pub fn pop(class: usize) -> Option<*mut u8> {
     steal::pop(&ClassArray { head: head(), class })
 }
 
-/// A block of at most 1 KiB; the class comes from the table in the cache.
+/// The class of a request of at most 1 KiB, from the table in the cache.
 #[inline(always)]
-pub fn allocate_small(bytes: usize) -> *mut u8 {
+pub fn small_class(bytes: usize) -> usize {
     debug_assert!(bytes <= class::TABLED);
     // SAFETY: the caller's bound.
-    let class = usize::from(unsafe { *head().small.get_unchecked(bytes) });
-    allocate(class)
+    usize::from(unsafe { *head().small.get_unchecked(bytes) })
 }
 
-/// Takes a block of a class back; with class 0, any block.
+/// Pushes a freed block of a class. `false`: the cache has no room; of class 0 it never has.
 #[inline(always)]
-pub fn free(block: *mut u8, class: usize) {
+pub fn push(block: *mut u8, class: usize) -> bool {
     let top = top(head(), class);
     let at = top.load(Relaxed);
     if at.addr() & (ARRAY - 1) == 0 {
-        return slow_path::overflow(block, class);
+        return false;
     }
     // Released for a thread that takes it away: what its user did comes before that.
     // SAFETY: below the end of the array.
     unsafe { (*at).store(block, Release) };
     top.store(top.load(Relaxed).wrapping_add(1), Relaxed);
+    true
 }
 
 impl Cache {
@@ -210,7 +201,7 @@ impl Cache {
 
     /// The arrays behind the first page, and their bytes: what a cache that nobody has can do without.
     pub fn arrays(&self) -> (*const u8, usize) {
-        let page = crate::init::page_bytes().max(ARRAY);
+        let page = crate::process::page_bytes().max(ARRAY);
         ((&raw const *self).cast::<u8>().wrapping_add(page), (size_of::<Self>() / page).saturating_sub(1) * page)
     }
 

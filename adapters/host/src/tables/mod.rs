@@ -15,9 +15,12 @@
 //!
 //! Nothing is written into free memory, so pages inside a span whose blocks are all free can go back to the system.
 
-use crate::class::SLICE;
+use crate::class::{PAGE, SLICE};
 use crate::os;
-use crate::layout::{BEFORE, TableLayout, Reservation, choose_addresses, range_slices};
+use crate::process::page_bytes;
+mod layout;
+
+use self::layout::{BEFORE, Reservation, TableLayout, choose_addresses, range_slices};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -61,6 +64,11 @@ impl Span {
     pub fn block(&self) -> Option<Block> {
         let [address, bytes, place, ticket] = [0, 1, 2, 3].map(|i| self.block[i].load(Relaxed));
         (bytes != 0).then_some(Block { address, bytes, slot: place as u32, region: (place >> 32) as u32, ticket })
+    }
+
+    /// Bytes that were requested of a large block, in whole pages.
+    pub fn requested_bytes(&self) -> usize {
+        self.next.load(Relaxed) as usize * PAGE
     }
 
     /// Says which block starts here.
@@ -264,7 +272,7 @@ impl Tables {
             spans: zeroed(part(layout.spans).cast(), slices),
             block_bits: zeroed(part(layout.block_bits).cast(), slices),
         };
-        if !tables.lay(memory, crate::init::page_bytes()) || !tables.commit(1) {
+        if !tables.lay(memory, page_bytes()) || !tables.commit(1) {
             return None;
         }
         let own = memory.cast::<Self>();
@@ -289,7 +297,7 @@ impl Tables {
         let after = slices.next_multiple_of(STEP);
         // Blocks, holes and the region have a slot each: a few more than there are slices.
         let bytes = |slices: usize, bits: usize| {
-            if slices == 0 { 0 } else { ((slices + 64) * bits / 8).next_multiple_of(crate::init::page_bytes()) }
+            if slices == 0 { 0 } else { ((slices + 64) * bits / 8).next_multiple_of(page_bytes()) }
         };
         let piece = |&(start, bits): &(NonNull<u8>, usize)| {
             let from = bytes(before, bits);

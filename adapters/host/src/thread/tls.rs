@@ -5,7 +5,7 @@
 //! Asks from below: the linker's initial-exec model. It takes 8 bytes of the room that the C library keeps for libraries
 //! loaded later (glibc: 1664 bytes). Feature `dynamic-tls`, and systems without this model, look a pthread key up instead.
 
-use crate::cache::{Cache, EMPTY};
+use super::cache::{Cache, EMPTY};
 
 #[cfg(all(target_os = "linux", not(feature = "dynamic-tls"), any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod imp {

@@ -14,42 +14,25 @@
 //! old slices alike: nobody touched anything in between. No call pays for everybody: a tick gives back 1 MiB at most, or empties
 //! one or two caches, the next call goes on, and where more than 32 MiB wait the [`background`] thread does.
 
+mod background;
+
+use crate::backlog::{self, DONE, FLUSHING, SEARCHING};
 use crate::class::{self, SLICE};
-use crate::clock::{Clock, NEVER};
+use crate::clock::NEVER;
+use crate::page_heap::slice_cache;
+use crate::purge_clock::{self, clock, now, set_deadline};
 use crate::settings::{self, Background};
 use crate::spans::GLOBAL_SPANS;
 use crate::tables::{Tables, mapped, tables};
 use crate::thread::Search;
-use crate::{purge_thread, transfer_cache, fork, page_heap, heap, large, os, signal, slow_path, thread, usage};
-use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
-
-static CLOCK: Clock = Clock::new();
-
-/// The clock, for the background thread.
-pub fn clock() -> &'static Clock {
-    &CLOCK
-}
-
-/// Milliseconds since some moment, as the clock counts them.
-pub fn now() -> usize {
-    os::milliseconds() as usize
-}
-
-/// Sets the deadline, and wakes the background thread, which may sleep without one.
-fn set_deadline(deadline: usize) {
-    CLOCK.set(deadline);
-    purge_thread::wake(&CLOCK);
-}
-
-/// Sets a deadline that is due.
-pub fn ring() {
-    CLOCK.set(0);
-}
+use crate::{heaps, os, page_heap, process, thread, transfer_cache, usage};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub use background::stop;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Says that something became free, after it did.
 pub fn note_free() {
-    if !CLOCK.note() {
+    if !clock().note() {
         return;
     }
     let Some(delay) = settings::purge_delay() else { return };
@@ -60,61 +43,33 @@ pub fn note_free() {
 /// Starts the background thread where the setting, or the number of threads, wants it as soon as there is a deadline.
 fn start_if_wanted() {
     let is_wanted = match settings::background() {
-        Background::Auto => thread::live_threads() >= MANY_THREADS,
+        Background::Auto => process::threads() >= MANY_THREADS,
         Background::Never => false,
         Background::Always => true,
     };
     if is_wanted {
-        purge_thread::start();
+        background::start();
     }
 }
 
-/// So many threads may keep more than [`BACKLOG`], 1 MiB each, and all of them may be idle before a tick sees it.
+/// So many threads may keep more than 32 MiB, 1 MiB each, and all of them may be idle before a tick sees it.
 const MANY_THREADS: usize = 32;
 
 /// Ticks, if it is time. Of several threads each may be idle from here on and keep what is in its cache, so there is a deadline.
 #[inline]
 pub fn poll() {
-    if !signal::is_in_handler() {
-        signal::free_deferred();
-    }
-    if CLOCK.deadline() != NEVER {
+    if clock().deadline() != NEVER {
         poll_clock();
-    } else if !thread::is_single_threaded() {
+    } else if !process::is_single_threaded() {
         note_free();
     }
 }
 
-/// Bytes that became free since the last tick, less those that were handed out again.
-static PURGEABLE: AtomicIsize = AtomicIsize::new(0);
-/// Less than this is not worth watching for: programs that fill and empty a few tables take and leave so much all the time.
-const BACKLOG: isize = 32 << 20;
-
-/// Counts bytes that became free, or, below 0, were handed out: these were among those that wait, if any do.
-#[inline]
-pub fn adjust_purgeable(bytes: isize) {
-    if bytes > 0 || PURGEABLE.load(Relaxed) > 0 {
-        PURGEABLE.fetch_add(bytes, Relaxed);
-    }
-}
-
-/// Whether so much waits for the clock, a quarter of what is in use and 32 MiB, or caches of other threads, that every call
-/// should look at it: the next may be the last for a long time. It costs some ten nanoseconds a call, for two delays at most.
-/// Never while the background thread looks.
-pub fn is_backlogged() -> bool {
-    !purge_thread::runs() && has_backlog()
-}
-
 /// Has what waits looked at when it is so much: by the background thread, or by each call of this one.
 pub fn watch_backlog() {
-    if has_backlog() && (settings::background() == Background::Never || !purge_thread::start()) {
+    if backlog::is_pressing() && (settings::background() == Background::Never || !background::start()) {
         thread::detach();
     }
-}
-
-fn has_backlog() -> bool {
-    let is_waiting = || PURGEABLE.load(Relaxed) > BACKLOG + (usage::used() / 4) as isize;
-    CLOCK.deadline() != NEVER && (is_flushing_caches() || is_waiting())
 }
 
 #[cold]
@@ -122,14 +77,14 @@ fn poll_clock() {
     /// When the background thread is so late, it gets no processor: then calls do their part too. In milliseconds.
     const LATE: usize = 200;
     start_if_wanted();
-    let (now, deadline) = (now(), CLOCK.deadline());
-    if now < deadline || purge_thread::runs() && now - deadline < LATE {
+    let (now, deadline) = (now(), clock().deadline());
+    if now < deadline || purge_clock::thread_works() && now - deadline < LATE {
         return;
     }
     // Where no thread will, a call does three times as much: a thousand of them give 3 GiB back.
-    let is_alone = settings::background() == Background::Never || purge_thread::is_refused();
+    let is_alone = settings::background() == Background::Never || background::is_refused();
     if tick(now, if is_alone { 3 * PIECE } else { PIECE }) && !is_alone {
-        purge_thread::start();
+        background::start();
     }
 }
 
@@ -170,9 +125,9 @@ pub fn retry<T>(bytes: usize, mut attempt: impl FnMut() -> Option<T>) -> Option<
 /// hold that no thread has, as long as work is `left`.
 fn flush_caches(left: &mut usize) {
     if let Some(cache) = thread::current() {
-        slow_path::flush(cache);
+        thread::flush(cache);
     }
-    large::flush_cached();
+    slice_cache::flush();
     transfer_cache::flush(left);
     thread::flush_spare(left);
 }
@@ -186,18 +141,6 @@ const ALL: usize = usize::MAX;
 /// milliseconds.
 const BLOCKS: usize = 2048;
 
-/// The word of due slices at which the next tick goes on; [`DONE`]: it begins a round; [`SEARCHING`]: it goes on with the search
-/// for idle threads' caches; [`EMPTYING`]: that is done, and other caches are left. Written by the thread that ticks.
-static CURSOR: AtomicUsize = AtomicUsize::new(DONE);
-const DONE: usize = usize::MAX;
-const EMPTYING: usize = usize::MAX - 1;
-const SEARCHING: usize = usize::MAX - 2;
-
-/// Whether a round has begun, and caches are left for its beginning.
-fn is_flushing_caches() -> bool {
-    (SEARCHING..DONE).contains(&CURSOR.load(Relaxed))
-}
-
 /// Whether another round is to follow. Written as `CURSOR` is.
 static ANOTHER_ROUND: AtomicBool = AtomicBool::new(false);
 
@@ -205,16 +148,16 @@ static ANOTHER_ROUND: AtomicBool = AtomicBool::new(false);
 /// does so just now, all means after it. Whether the background thread should go on: so much is left, or other threads may be idle
 /// before the next call.
 fn tick(now: usize, most: usize) -> bool {
-    while !CLOCK.begin() {
+    while !clock().begin() {
         // Before a fork nobody ticks, and the thread that forks would wait for itself.
-        if most != ALL || fork::is_forking_here() {
+        if most != ALL || process::is_forking_here() {
             return false;
         }
         os::yield_now();
     }
-    let due = CLOCK.take();
+    let due = clock().take();
     let delay = settings::purge_delay().map(|delay| delay as usize);
-    let begins = most == ALL || CURSOR.load(Relaxed) >= SEARCHING;
+    let begins = most == ALL || backlog::cursor() >= SEARCHING;
     // Beginning is work enough for one call.
     let search =
         if begins { begin_round(most == ALL, now >= due.saturating_add(delay.unwrap_or(0))) } else { Search::Done };
@@ -228,13 +171,13 @@ fn tick(now: usize, most: usize) -> bool {
     }
     match delay {
         // The old deadline, so that a round that comes late still does.
-        Some(_) if is_flushing_caches() => set_deadline(due.min(now)),
-        Some(_) if CURSOR.load(Relaxed) != DONE => set_deadline(now),
+        Some(_) if backlog::is_flushing_caches() => set_deadline(due.min(now)),
+        Some(_) if backlog::cursor() != DONE => set_deadline(now),
         Some(delay) if ANOTHER_ROUND.load(Relaxed) => set_deadline(now + delay),
-        _ => PURGEABLE.store(0, Relaxed),
+        _ => backlog::reset(),
     }
-    let is_much = is_flushing_caches() || CURSOR.load(Relaxed) != DONE && PURGEABLE.load(Relaxed) > BACKLOG;
-    CLOCK.end();
+    let is_much = backlog::is_large();
+    clock().end();
     is_much || search == Search::Again
 }
 
@@ -250,29 +193,29 @@ fn reclaim_all() {
 /// search came to.
 fn begin_round(all: bool, late: bool) -> Search {
     let mut left = if all { usize::MAX } else { BLOCKS };
-    let search = match CURSOR.load(Relaxed) {
+    let search = match backlog::cursor() {
         // The next search tells whether they hold something.
-        _ if all && !thread::is_single_threaded() => Search::Again,
+        _ if all && !process::is_single_threaded() => Search::Again,
         _ if all => Search::Done,
-        EMPTYING => Search::Done,
+        FLUSHING => Search::Done,
         _ => thread::reclaim(&mut left),
     };
     if search == Search::Unfinished {
-        CURSOR.store(SEARCHING, Relaxed);
+        backlog::set_cursor(SEARCHING);
         return search;
     }
-    if all || CURSOR.load(Relaxed) != EMPTYING {
+    if all || backlog::cursor() != FLUSHING {
         ANOTHER_ROUND.store(search == Search::Again, Relaxed);
     }
     flush_caches(&mut left);
     if left == 0 {
-        CURSOR.store(EMPTYING, Relaxed);
+        backlog::set_cursor(FLUSHING);
         return search;
     }
     let Some(tables) = tables() else { return search };
     let (is_due, is_old) = age(tables, all || late);
     ANOTHER_ROUND.fetch_or(is_old, Relaxed);
-    CURSOR.store(if is_due { 0 } else { DONE }, Relaxed);
+    backlog::set_cursor(if is_due { 0 } else { DONE });
     search
 }
 
@@ -308,11 +251,11 @@ fn purge_due(most: usize) {
     let Some(tables) = tables() else { return };
     let words = (mapped() / SLICE).div_ceil(64);
     let mut spent = 0;
-    for word in CURSOR.load(Relaxed)..words {
+    for word in backlog::cursor()..words {
         let Some(due) = tables.due.get(word) else { break };
         while due.load(Relaxed) != 0 {
             if spent >= most {
-                return CURSOR.store(word, Relaxed);
+                return backlog::set_cursor(word);
             }
             let bits = due.load(Relaxed);
             let idle = bits & tables.free_backed.get(word).map_or(0, |idle| idle.load(Relaxed));
@@ -329,11 +272,11 @@ fn purge_due(most: usize) {
                 page_heap::purge(tables, (word * 64) as u32 + low, count);
             }
             let given = page_heap::purged_bytes() - before;
-            adjust_purgeable(-(given as isize));
+            backlog::adjust_purgeable(-(given as isize));
             spent += given.max(LOOK);
         }
     }
-    CURSOR.store(DONE, Relaxed);
+    backlog::set_cursor(DONE);
 }
 
 /// Free pages of a slice that is a span go back. Not where huge pages were asked for, which that would split.
@@ -345,13 +288,13 @@ fn purge_span(tables: &Tables, slice: u32) {
     if usize::from(tables.class(slice).load(Relaxed)) != class::NONE {
         GLOBAL_SPANS.purge(slice);
     } else if span.heap.load(Relaxed) != 0 && usize::from(span.class.load(Relaxed)) != class::NONE {
-        heap::purge_span(slice, span);
+        heaps::purge_span(slice, span);
     }
 }
 
 /// Waits until nobody ticks, and lets nobody begin: before a fork.
 pub fn suspend() {
-    while !CLOCK.begin() {
+    while !clock().begin() {
         os::yield_now();
     }
 }
@@ -359,8 +302,8 @@ pub fn suspend() {
 /// Lets ticks happen again; in the child the background thread is gone.
 pub fn resume(is_child: bool) {
     if is_child {
-        purge_thread::forked();
-        CLOCK.forget();
+        background::forked();
+        clock().forget();
     }
-    CLOCK.end();
+    clock().end();
 }
