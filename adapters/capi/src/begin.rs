@@ -2,7 +2,7 @@
 
 use terrace_host::read_environment;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-use terrace_host::{report, stats, stats_at_exit};
+use terrace_host::{check_at_exit, check_or_abort, report, stats, stats_at_exit};
 
 /// Reads the settings, if the first block was asked for before the C library knew the environment.
 extern "C" fn begin() {
@@ -11,11 +11,14 @@ extern "C" fn begin() {
     crate::dlopen::follow(terrace_host::deepbind());
 }
 
-/// Prints the statistics that `TERRACE_STATS=1` asked for, where terrace-host does not.
+/// Prints the statistics and makes the check that the environment asked for, where terrace-host does not.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 extern "C" fn end() {
     if stats_at_exit() {
         report::line(format_args!("{}", stats()));
+    }
+    if check_at_exit() {
+        check_or_abort();
     }
 }
 

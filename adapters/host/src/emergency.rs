@@ -11,6 +11,7 @@ use crate::tables::tables;
 use crate::{os, page_heap};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use terrace_core::Violation;
 use terrace_core::pool::Pool;
 use terrace_core::sync::AtomicUsize;
 
@@ -127,4 +128,12 @@ pub fn free(block: *mut u8) -> bool {
         address.store(0, Release);
     }
     true
+}
+
+/// Checks the pool of every size.
+///
+/// # Errors
+/// A bit that no block has.
+pub fn check() -> Result<(), Violation> {
+    (0..SIZES).filter_map(pool).try_for_each(|(pool, _)| pool.check())
 }

@@ -10,6 +10,7 @@ use crate::spans::{SpanLists, Spans};
 use crate::tables::Span;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use terrace_core::Violation;
 
 /// Heaps at a time.
 const HEAPS: usize = 1024;
@@ -76,4 +77,19 @@ pub fn each_lock(each: impl Fn(&'static Lock<SpanLists>)) {
             spans.locks().iter().for_each(&each);
         }
     }
+}
+
+/// Checks the spans of every heap.
+///
+/// # Errors
+/// The first invariant that is broken, and the span's address.
+pub fn check() -> Result<(), Violation> {
+    let _registry = REGISTRY.lock();
+    for entry in &ALL {
+        // SAFETY: null, or a heap's spans, which live as long as they stand here: the registry is held.
+        if let Some(spans) = unsafe { entry.load(Acquire).as_ref() } {
+            spans.check()?;
+        }
+    }
+    Ok(())
 }

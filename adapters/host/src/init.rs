@@ -43,6 +43,9 @@ extern "C" fn end() {
         crate::report::line(format_args!("{}", crate::stats()));
     }
     crate::purge::stop();
+    if settings::check_at_exit() && !thread::has_interrupted_slow_path() {
+        crate::check::check_or_abort();
+    }
     thread::delete_key();
 }
 

@@ -14,6 +14,7 @@
 //! | `TERRACE_LIMIT` | `2G`, `none` | `none`: pages that may be held |
 //! | `TERRACE_DEEPBIND` | `0`, `1` | `0`: `dlopen` of the preloaded library ignores `RTLD_DEEPBIND` |
 //! | `TERRACE_STATS` | `0`, `1` | `0`: statistics on standard error when the process ends |
+//! | `TERRACE_CHECK` | `0`, `1` | `0`: for debugging: `check` when the process ends, which an inconsistency aborts |
 
 use crate::{class, os, purge_clock};
 use core::fmt;
@@ -39,6 +40,8 @@ pub enum Setting {
     Deepbind(bool),
     /// Whether statistics are printed when the process ends (in Rust programs on Linux only).
     Stats(bool),
+    /// Whether every structure is checked when the process ends (in Rust programs on Linux only); an inconsistency aborts it.
+    Check(bool),
 }
 
 /// When a thread gives memory back.
@@ -100,6 +103,7 @@ static PURGE_DELAY: AtomicU32 = AtomicU32::new(250);
 static BACKGROUND: AtomicU32 = AtomicU32::new(0);
 static DEEPBIND: AtomicBool = AtomicBool::new(false);
 static STATS: AtomicBool = AtomicBool::new(false);
+static CHECK: AtomicBool = AtomicBool::new(false);
 /// 0 default, 1 always, 2 never.
 static HUGE_PAGES: AtomicU32 = AtomicU32::new(0);
 /// The number of `linux/mempolicy.h`; 0 default.
@@ -109,7 +113,7 @@ static CACHE: AtomicUsize = AtomicUsize::new(class::LARGEST);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Every name, and what it takes.
-const NAMES: [(&str, &str); 8] = [
+const NAMES: [(&str, &str); 9] = [
     ("TERRACE_PURGE_DELAY", "milliseconds (250, 250ms), seconds (2s), or `never`"),
     ("TERRACE_BACKGROUND", "`auto`, 0 or 1"),
     ("TERRACE_HUGE_PAGES", "`default`, `always` or `never`"),
@@ -118,12 +122,13 @@ const NAMES: [(&str, &str); 8] = [
     ("TERRACE_LIMIT", "bytes, at least 4M (512M, 2G), or `none`"),
     ("TERRACE_DEEPBIND", "0 or 1"),
     ("TERRACE_STATS", "0 or 1"),
+    ("TERRACE_CHECK", "0 or 1"),
 ];
 
 /// The answer to a name that is none.
 const UNKNOWN: BadSetting = BadSetting {
     name: "a setting",
-    expected: "one of the names PURGE_DELAY, BACKGROUND, HUGE_PAGES, NUMA, CACHE, LIMIT, DEEPBIND, STATS, each after TERRACE_",
+    expected: "one of the names PURGE_DELAY, BACKGROUND, HUGE_PAGES, NUMA, CACHE, LIMIT, DEEPBIND, STATS, CHECK, each after TERRACE_",
 };
 
 impl Setting {
@@ -144,7 +149,8 @@ impl Setting {
             5 if value == "none" => Some(Self::Limit(usize::MAX)),
             5 => bytes(value).map(Self::Limit),
             6 => switch(value).map(Self::Deepbind),
-            _ => switch(value).map(Self::Stats),
+            7 => switch(value).map(Self::Stats),
+            _ => switch(value).map(Self::Check),
         };
         let bad = BadSetting { name, expected };
         let setting = parsed.ok_or(bad)?;
@@ -181,6 +187,7 @@ impl Setting {
             Self::Limit(bytes) => LIMIT.store(bytes, Relaxed),
             Self::Deepbind(on) => DEEPBIND.store(on, Relaxed),
             Self::Stats(on) => STATS.store(on, Relaxed),
+            Self::Check(on) => CHECK.store(on, Relaxed),
         }
         Ok(())
     }
@@ -249,6 +256,11 @@ pub fn deepbind() -> bool {
 /// Whether statistics are wanted at the end.
 pub fn stats_at_exit() -> bool {
     STATS.load(Relaxed)
+}
+
+/// Whether `check` is wanted when the process ends.
+pub fn check_at_exit() -> bool {
+    CHECK.load(Relaxed)
 }
 
 /// `None`: leave it to the system.

@@ -8,7 +8,7 @@ use crate::class::{BATCH, COUNT};
 use crate::process;
 use crate::spans::GLOBAL_SPANS;
 use crate::tables::tables;
-use terrace_core::Exchange;
+use terrace_core::{Exchange, Violation};
 use terrace_core::sync::{AtomicU32, AtomicUsize};
 
 /// Batches of a class that wait at most: a cache line has 16 states, and eight are more than two cores leave behind.
@@ -73,4 +73,12 @@ pub fn open() {
 /// Blocks of a class that wait.
 pub fn count(class: usize) -> usize {
     exchange(class).held()
+}
+
+/// Checks the batches of every class.
+///
+/// # Errors
+/// The class, and what is wrong with a batch.
+pub fn check() -> Result<(), Violation> {
+    (1..COUNT).try_for_each(|class| exchange(class).check())
 }

@@ -1,7 +1,7 @@
 //! Alignments that are no power of two, which only a `Layout` excludes: no class serves them and no block is given.
 #![forbid(unsafe_code)]
 
-use terrace_host::{Global, api, class};
+use terrace_host::{Global, api, check, class};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -24,6 +24,7 @@ fn no_class_is_smaller_than_the_bytes_it_serves() {
             );
         }
     }
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -37,4 +38,5 @@ fn nothing_is_given_or_written_at_an_alignment_that_is_no_power_of_two() {
         }
     }
     assert!(kept.iter().all(|block| **block == [7; 16]), "a box of somebody else was written to");
+    check().expect("every structure agrees");
 }

@@ -2,7 +2,7 @@
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use terrace_host::{Background, Global, Setting, stats};
+use terrace_host::{Background, Global, Setting, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -38,4 +38,5 @@ fn the_thread_rests_while_the_setting_is_never() {
     assert!(!comes_back(20 * u64::from(DELAY)), "calls do it all, and none came: {}", stats());
     apply(Background::Auto);
     assert!(comes_back(10_000), "the thread is at work again: {}", stats());
+    check().expect("every structure agrees");
 }

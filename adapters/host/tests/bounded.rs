@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::Duration;
-use terrace_host::{Background, Global, Setting, stats};
+use terrace_host::{Background, Global, Setting, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -71,4 +71,5 @@ fn one_call_takes_the_blocks_of_few_caches() {
         // Two calls, of each at most three caches' 2.3 MiB: two of other threads and its own.
         assert!(most < 14 << 20, "one pair of calls took {most} of {cached} bytes from caches");
     }
+    check().expect("every structure agrees");
 }

@@ -2,7 +2,7 @@
 
 use allocator_api2::alloc::{Allocator, Layout};
 use allocator_api2::vec::Vec as VecIn;
-use terrace_host::{Global, Heap};
+use terrace_host::{Global, Heap, check};
 
 #[test]
 fn vectors_live_in_a_heap_and_move_between_sizes() {
@@ -17,6 +17,7 @@ fn vectors_live_in_a_heap_and_move_between_sizes() {
         assert!(vector.iter().enumerate().all(|(turn, &number)| number == (turn * 50 + at) as u64));
     }
     assert!(heap.spans() > 0);
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -31,4 +32,5 @@ fn the_global_heap_is_one_too() {
     assert_eq!(block.addr().get() % 4096, 0);
     // SAFETY: our block, of this layout, which nobody uses.
     unsafe { Global::new().deallocate(block, layout) };
+    check().expect("every structure agrees");
 }

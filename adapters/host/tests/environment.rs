@@ -26,6 +26,13 @@ fn statistics_are_printed_at_the_end() {
     assert_eq!(said("TERRACE_STATS", "0"), "");
 }
 
+/// A program whose structures agree prints nothing; the unit test of `check` breaks some.
+#[test]
+fn every_structure_is_checked_at_the_end() {
+    assert_eq!(said("TERRACE_CHECK", "1"), "");
+    assert_eq!(said("TERRACE_CHECK", "yes"), "terrace: TERRACE_CHECK=yes: TERRACE_CHECK takes 0 or 1; it stays as it was\n");
+}
+
 #[test]
 fn a_misspelt_name_is_told_once_and_names_of_others_are_left_alone() {
     assert_eq!(said("TERRACE_LIMT", "2G"), "terrace: TERRACE_LIMT is no setting; TERRACE_LIMIT is\n");

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use terrace_host::{Global, Setting, stats};
+use terrace_host::{Global, Setting, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -40,4 +40,5 @@ fn few_threads_that_sleep_keep_nothing() {
         barrier.wait();
         assert!(after.cached <= 100 << 10, "of {before} bytes in caches: {after}");
     });
+    check().expect("every structure agrees");
 }

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::HashMap;
 use std::sync::mpsc;
-use terrace_host::{Global, stats};
+use terrace_host::{Global, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -108,6 +108,7 @@ fn blocks_hold_what_was_written_through_frees_and_resizes() {
             blocks.truncate(1000);
         }
     }
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -128,6 +129,7 @@ fn threads_free_what_others_allocated() {
         }
         drop(senders);
     });
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -145,6 +147,7 @@ fn zeroed_memory_is_zero_also_where_it_was_used_before() {
             unsafe { A.dealloc(at, layout) };
         }
     }
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -155,6 +158,7 @@ fn what_cannot_be_had_is_refused_and_all_goes_on() {
         assert!(unsafe { A.alloc(layout) }.is_null(), "{bytes}");
     }
     drop(Marked::new(100, 16, 1));
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -177,6 +181,7 @@ fn alignments_are_met_up_to_a_gigabyte() {
             unsafe { A.dealloc(block, layout) };
         }
     }
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -191,6 +196,7 @@ fn statistics_count_blocks_and_bytes() {
     assert!(during.in_use > 1000 * 1000, "{during:?} after {before:?}");
     drop((blocks, large));
     assert!(during.to_string().contains("KiB"), "{during}");
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -201,4 +207,5 @@ fn collections_and_strings_work() {
     }
     assert_eq!(words.len(), 777);
     assert_eq!(words.values().map(Vec::len).sum::<usize>(), 20_000);
+    check().expect("every structure agrees");
 }

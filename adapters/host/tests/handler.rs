@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
-use terrace_host::{Global, Handler};
+use terrace_host::{Global, Handler, check};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -200,4 +200,5 @@ fn a_guard_changes_no_stay_and_no_cache_but_its_own() {
     a_guard_that_outlives_its_threads_cache_gives_the_thread_no_other();
     a_handler_on_a_stack_above_the_thread_s_is_left();
     a_handler_of_a_thread_without_a_cache_is_served_from_the_reserve();
+    check().expect("every structure agrees");
 }

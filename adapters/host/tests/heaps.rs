@@ -2,7 +2,7 @@
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use terrace_host::{Global, Heap, api, stats, trim};
+use terrace_host::{Global, Heap, api, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -45,6 +45,7 @@ fn a_heap_goes_back_whole_and_leaves_others_alone() {
     assert!(after <= before + (1 << 20), "{after} bytes stay of a heap that is gone, {before} before");
     // SAFETY: written above; its heap lives.
     assert!(unsafe { NonNull::slice_from_raw_parts(kept, layout.size()).as_ref() }.iter().all(|&byte| byte == 9));
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -67,6 +68,7 @@ fn threads_share_a_heap() {
             });
         }
     });
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -76,4 +78,5 @@ fn heaps_come_and_go() {
         fill(&heap, 100, 1);
         fill(&heap, 70_000, 1);
     }
+    check().expect("every structure agrees");
 }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use terrace_host::{Global, Setting, stats};
+use terrace_host::{Global, Setting, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -68,4 +68,5 @@ fn idle_threads_give_their_caches_back_and_go_on() {
         assert!(before > THREADS * (100 << 10), "the threads cache something: {before}");
         assert!(after < before / 20, "{after} of {before} bytes are cached still");
     }
+    check().expect("every structure agrees");
 }

@@ -3,7 +3,7 @@
 //! This test lives on the system's allocator, so that statistics speak of its own blocks alone. One test: they are the
 //! process's.
 
-use terrace_host::{Setting, api, class, ready, stats, trim};
+use terrace_host::{Setting, api, check, class, ready, stats, trim};
 
 /// Frees one of the blocks that this test allocated, each once.
 fn free(block: *mut u8) {
@@ -80,4 +80,5 @@ fn a_block_goes_the_shortest_way_there_is() {
     assert!(trim());
     let end = stats();
     assert_eq!((end.spans, end.live_blocks, end.large_blocks, end.in_use, end.cached), (0, 0, 0, 0, 0), "{end:?}");
+    check().expect("every structure agrees");
 }

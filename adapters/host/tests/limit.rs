@@ -2,7 +2,7 @@
 //! everybody's.
 
 use std::alloc::{GlobalAlloc as _, Layout};
-use terrace_host::{Global, Setting, stats, trim};
+use terrace_host::{Global, Setting, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -106,4 +106,5 @@ fn a_limit_counts_pages_and_has_no_cliff() {
     trim();
     let stats = stats();
     assert!(stats.dirty < 4 << 20 && stats.reserved <= stats.dirty, "all was freed: {stats}");
+    check().expect("every structure agrees");
 }

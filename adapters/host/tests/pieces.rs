@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::thread::sleep;
 use std::time::Duration;
-use terrace_host::{Background, Global, Setting, stats};
+use terrace_host::{Background, Global, Setting, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -39,4 +39,5 @@ fn a_call_gives_a_piece_back_and_the_next_ones_the_rest() {
     assert!(worst <= 2 * MOST, "one pair of calls gave {worst} bytes back");
     assert!(stats().dirty * 20 < full, "of {full} bytes: {}", stats());
     assert_eq!(threads(), before, "the setting refuses a thread");
+    check().expect("every structure agrees");
 }

@@ -2,7 +2,7 @@
 //! stand in one test, one after the other.
 
 use std::alloc::{GlobalAlloc, Layout};
-use terrace_host::{Background, Global, HugePages, Numa, Setting, stats, trim};
+use terrace_host::{Background, Global, HugePages, Numa, Setting, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -98,6 +98,7 @@ fn settings_are_followed_or_counted_as_fallbacks() {
     assert!(Setting::Limit(1000).apply().is_err() && Setting::Cache(1 << 20).apply().is_err());
     assert!(stats().limit <= reserved + (40 << 20));
     Setting::Limit(usize::MAX).apply().expect("a setting");
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -113,6 +114,7 @@ fn settings_are_read_as_people_write_them() {
     assert_eq!(parse("TERRACE_BACKGROUND", "1"), Some(Setting::Background(Background::Always)));
     assert_eq!(parse("TERRACE_CACHE", "16K"), Some(Setting::Cache(16 << 10)));
     assert_eq!(parse("TERRACE_STATS", "0"), Some(Setting::Stats(false)));
+    assert_eq!(parse("TERRACE_CHECK", "1"), Some(Setting::Check(true)));
     for (name, value) in [
         ("TERRACE_PURGE_DELAY", "soon"),
         ("TERRACE_PURGE_DELAY", "-1"),
@@ -129,4 +131,5 @@ fn settings_are_read_as_people_write_them() {
         assert_eq!(bad.name, name);
         assert!(bad.to_string().starts_with(name), "{bad}");
     }
+    check().expect("every structure agrees");
 }

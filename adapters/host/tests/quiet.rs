@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use terrace_host::{Background, Global, Setting, stats, trim};
+use terrace_host::{Background, Global, Setting, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -60,4 +60,5 @@ fn idle_caches_come_back_without_a_call() {
         assert!(before > THREADS * (100 << 10) && after < before / 20, "trim left {after} of {before} bytes in caches");
         assert!(came_back, "of {again} bytes in caches: {waiting}");
     });
+    check().expect("every structure agrees");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Barrier, Mutex, MutexGuard};
 use std::thread::scope;
-use terrace_host::{Background, Global, Setting, stats, trim};
+use terrace_host::{Background, Global, Setting, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -65,6 +65,7 @@ fn free_pages_between_live_blocks_make_room() {
     let kept = blocks.iter().flatten().count();
     holds((BLOCKS / 70..BLOCKS / 50).contains(&kept), "one block of each span stays");
     holds(is_served(100 * MIB), "free pages count as used");
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -90,6 +91,7 @@ fn caches_of_idle_threads_make_room() {
         holds(cached > 40 * MIB, "the threads cache something");
         holds(served, "what idle threads cache counts as used");
     });
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -102,6 +104,7 @@ fn a_block_shrinks_under_a_limit_that_was_lowered() {
     // Ends the process when it is refused.
     block.shrink_to_fit();
     holds(before - stats().reserved == 9 * MIB, "the rest is used no longer");
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -118,4 +121,5 @@ fn a_block_that_moves_needs_only_what_it_grows_by() {
     let reserved = stats().reserved;
     drop(block);
     holds(reserved - stats().reserved == 120 * MIB, "what the block used is used no longer");
+    check().expect("every structure agrees");
 }

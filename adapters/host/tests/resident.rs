@@ -1,6 +1,6 @@
 //! What the system says this process holds: one test, in a process of its own.
 
-use terrace_host::{Global, stats, trim};
+use terrace_host::{Global, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -44,4 +44,5 @@ fn memory_goes_back_to_the_system_from_inside_spans_too() {
     let rest = resident().saturating_sub(before);
     assert!(rest * 20 < full, "{rest} of {full} bytes stay");
     assert!(!trim(), "nothing is left to be given back");
+    check().expect("every structure agrees");
 }

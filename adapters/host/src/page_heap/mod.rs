@@ -19,9 +19,11 @@ use core::sync::atomic::{AtomicU16, AtomicUsize};
 use terrace_core::range::Use;
 use terrace_core::{Allocator, BestFit, Branch, Owner, Range, Request, Slot};
 
+mod check;
 mod limit;
 pub mod slice_cache;
 
+pub use check::{check, check_usage};
 pub use limit::enforce_limit;
 
 /// Best fit: the smallest gap, the lowest of equals, keeps what is in use together.
@@ -99,6 +101,7 @@ pub fn allocate(count: usize, align: usize, bytes: usize) -> Option<u32> {
         usage::release(bytes);
         return None;
     };
+    tables.span(slice).prev.store((bytes / PAGE) as u32, Relaxed);
     usage::add_dirty(bits::clean_bytes(tables, slice, bytes));
     enforce_limit(tables, Some((slice, count, bytes)));
     Some(slice)
@@ -133,6 +136,7 @@ pub fn take_slices(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     span.class.store(class::NONE as u8, Relaxed);
     span.heap.store(0, Relaxed);
     span.next.store(0, Relaxed);
+    span.prev.store(0, Relaxed);
     Some(slice)
 }
 

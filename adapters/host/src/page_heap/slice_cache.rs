@@ -47,6 +47,7 @@ pub fn take(count: usize, align: usize, bytes: usize) -> Option<u32> {
         return None;
     }
     let tables = tables()?;
+    tables.span(slice).prev.store((bytes / PAGE) as u32, Relaxed);
     let fresh = bits::clean_bytes(tables, slice, bytes);
     usage::add_dirty(fresh);
     enforce_limit(tables, Some((slice, count, bytes)));

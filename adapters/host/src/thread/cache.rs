@@ -224,6 +224,12 @@ impl Cache {
         usize::from(self.caps[class].load(Relaxed)).saturating_sub(free)
     }
 
+    /// Whether the top of a class that has room lies above its floor and not above its end.
+    pub fn is_top_inside(&self, class: usize) -> bool {
+        let free = self.end(class).addr().wrapping_sub(self.head.tops[class].load(Relaxed).addr());
+        free.is_multiple_of(size_of::<Entry>()) && free / size_of::<Entry>() <= self.cap(class)
+    }
+
     /// How many it may hold.
     pub fn cap(&self, class: usize) -> usize {
         usize::from(self.caps[class].load(Relaxed))

@@ -6,6 +6,7 @@
 //! ground for the memory of caches.
 
 mod batches;
+mod check;
 pub mod cache;
 mod handler;
 mod reclaim;
@@ -17,6 +18,7 @@ use crate::os::Key;
 use crate::tables::tables;
 use crate::{backlog, bits, os, page_heap, process, settings};
 use batches::give_stolen;
+pub use check::check;
 pub use batches::{allocate_one, allocate_refill, flush, free_spilled};
 use cache::{Cache, EMPTY, is_own};
 use core::ffi::c_void;

@@ -15,6 +15,8 @@
 //! - a span is in the list of its fullness iff a block in it is free; `used` is its blocks less the bits that are set
 //! - every page that a block was taken from is marked dirty; a purged page has only free blocks on it
 
+mod check;
+
 use crate::bits;
 use crate::class::{self, Facts, PAGE, SLICE};
 use crate::lock::Lock;
@@ -22,6 +24,7 @@ use crate::os;
 use crate::report::fatal;
 use crate::tables::{Span, Tables, tables};
 use crate::{emergency, page_heap, usage};
+use check::list_of;
 use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::pool::Slab;
 
@@ -289,10 +292,7 @@ impl SpanLists {
     /// Moves a span to the list of its fullness, if that is another one than it is in.
     fn relist(&mut self, tables: &Tables, slice: u32, used: u16, facts: Facts) {
         let before = tables.span(slice).list.load(Relaxed);
-        let full = u32::from(used) == facts.blocks;
-        // Quarters: `used * 4 / blocks` by the inverse of the size, as `blocks` is SLICE / size.
-        let quarter = (u64::from(used) * 4 * u64::from(facts.size)) >> 16;
-        let now = if full { 0 } else { (quarter as u8).min(LISTS as u8 - 1) + 1 };
+        let now = list_of(used, facts);
         if before == now {
             return;
         }
