@@ -4,7 +4,7 @@ use terrace_host::read_environment;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 use terrace_host::{check_at_exit, check_or_abort, report, stats, stats_at_exit};
 
-/// Reads the settings, if the first block was asked for before the C library knew the environment.
+/// Reads the settings, if the first call came before the C library knew the environment.
 extern "C" fn begin() {
     read_environment();
     #[cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -1,4 +1,4 @@
-//! What is known of slices and pages by a bit each: free, written to, moved.
+//! One bit for each slice or page: free, dirty, remapped.
 //!
 //! Promises upward: O(slices / 64); a bit that is right already is not written, so its word stays in other processors' caches.
 //! Asks from below: the bitmaps of [`Tables`].
@@ -14,7 +14,7 @@ pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
         let next = end.min((at / 64 + 1) * 64);
         let mask = (u64::MAX >> (64 - (next - at))) << (at % 64);
         if let Some(word) = bits.get(at / 64) {
-            // Looked at first: a word that is right already stays in other processors' caches.
+            // Read first: a word that is right already stays in other processors' caches.
             match (set, word.load(Relaxed) & mask) {
                 (true, now) if now != mask => _ = word.fetch_or(mask, Relaxed),
                 (false, now) if now != 0 => _ = word.fetch_and(!mask, Relaxed),
@@ -25,7 +25,7 @@ pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
     }
 }
 
-/// Says that the first `bytes` bytes from a slice on may hold something.
+/// Marks the pages of the first `bytes` bytes from a slice on as dirty.
 pub fn mark_dirty(tables: &Tables, slice: u32, bytes: usize) {
     for (at, pages) in tables.dirty[slice as usize..].iter().take(bytes.div_ceil(SLICE)).enumerate() {
         let mask = pages_below(bytes - at * SLICE);
@@ -35,7 +35,7 @@ pub fn mark_dirty(tables: &Tables, slice: u32, bytes: usize) {
     }
 }
 
-/// Says that the bytes from `from` to before `to` from a slice on, whole pages, are zeros.
+/// Marks the pages from byte `from` to before byte `to` of a slice, whole pages, as zeros.
 pub fn mark_clean(tables: &Tables, slice: u32, from: usize, to: usize) {
     for at in from / SLICE..to.div_ceil(SLICE) {
         let start = at * SLICE;
@@ -44,7 +44,7 @@ pub fn mark_clean(tables: &Tables, slice: u32, from: usize, to: usize) {
     }
 }
 
-/// Bytes of the pages among the first `bytes` bytes from a slice on that hold zeros.
+/// Bytes of clean pages, which hold zeros, among the first `bytes` bytes from a slice on.
 pub fn clean_bytes(tables: &Tables, slice: u32, bytes: usize) -> usize {
     let dirty = tables.dirty[slice as usize..].iter().take(bytes.div_ceil(SLICE)).enumerate();
     let count =
@@ -52,7 +52,7 @@ pub fn clean_bytes(tables: &Tables, slice: u32, bytes: usize) -> usize {
     dirty.map(count).sum::<u32>() as usize * PAGE
 }
 
-/// Bytes of the pages of one slice that may hold something.
+/// Bytes of the dirty pages of one slice.
 pub fn dirty_bytes(tables: &Tables, slice: u32) -> usize {
     tables.pages(slice).load(Relaxed).count_ones() as usize * PAGE
 }
@@ -63,7 +63,7 @@ pub fn pages_below(bytes: usize) -> u16 {
     (u32::MAX >> (32 - pages.max(1))) as u16 & if pages == 0 { 0 } else { u16::MAX }
 }
 
-/// Forgets which of these slices memory was moved to; whether any.
+/// Clears the remapped bits of these slices; whether any was set.
 pub fn clear_remapped(tables: &Tables, first: u32, end: u32) -> bool {
     let mut count = 0;
     for word in first / 64..=(end - 1) / 64 {
@@ -80,21 +80,21 @@ pub fn clear_remapped(tables: &Tables, first: u32, end: u32) -> bool {
     count > 0
 }
 
-/// Mappings that stand alone because memory was moved there: a process may have 65530 in all.
+/// Mappings of their own because memory was moved there: a process may have 65530 in all.
 static REMAPPED: AtomicUsize = AtomicUsize::new(0);
 const MOST_REMAPPED: usize = 8192;
 
-/// Whether memory may be moved once more.
+/// Whether memory may be moved by `mremap` once more.
 pub fn may_remap() -> bool {
     REMAPPED.load(Relaxed) < MOST_REMAPPED
 }
 
-/// Nothing is moved any more.
+/// Stops moving memory: this kernel cannot.
 pub fn stop_remapping() {
     REMAPPED.store(usize::MAX / 2, Relaxed);
 }
 
-/// Says that memory was moved from the slices of one block to those of another.
+/// Records that memory was moved from the slices of one block to those of another.
 pub fn mark_remapped(tables: &Tables, from: u32, to: u32) {
     let bit = |slice: u32| (tables.remapped.get(slice as usize / 64), 1u64 << (slice % 64));
     if let (Some(bits), mask) = bit(to) {

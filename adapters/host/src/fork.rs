@@ -1,11 +1,11 @@
-//! Forks: every lock is taken before, and let go after, in parent and child, so that the child finds nothing half done.
+//! Forks: every lock is taken before and released after, in parent and child, so that the child finds nothing half done.
 //!
-//! Promises upward: a child may allocate and free everything its parent's forking thread could, and start threads.
+//! Promises upward: a child may allocate, free and start threads, as its parent's forking thread could.
 //! Asks from below: `pthread_atfork`. Handlers that the program registered later run before ours, those it registered earlier
 //! run after, while the locks are held: the forking thread passes them (see [`process::is_forking_here`]).
 //!
-//! Lock-free structures: the depot is closed, which waits for threads inside a copy; caches of other threads are not looked at
-//! in the child, since their pages may have been copied at different moments. What they held is lost to the child.
+//! Lock-free structures: the transfer cache is closed, which waits for threads inside a copy; the child drops other threads'
+//! caches, since their pages may have been copied at different moments. The blocks in them are lost to the child.
 
 use crate::page_heap::slice_cache;
 use crate::{heaps, os, page_heap, process, purge, spans, thread, transfer_cache};
@@ -19,14 +19,14 @@ pub fn init() {
     }
 }
 
-/// Locks in the order in which they are taken elsewhere: ticks, caches, heaps, shelves, ground.
+/// Locks in the order in which they are taken elsewhere: ticks, caches, heaps, spans, page heap.
 extern "C" fn prepare() {
-    // A handler that forks where it interrupted a slow path: its own thread holds what would be waited for here. The child is
-    // in the same place, and goes on in it if it returns.
+    // A handler that forks where it interrupted a slow path: its own thread holds what it would wait for here. The child is in
+    // the same place, and goes on in it if it returns.
     if !process::is_ready() || thread::has_interrupted_slow_path() {
         return;
     }
-    // A signal that comes from here on finds its thread in a slow path.
+    // A signal from here on finds its thread in a slow path.
     core::mem::forget(thread::enter_slow_path());
     purge::suspend();
     core::mem::forget(thread::lock().lock());
@@ -48,7 +48,7 @@ extern "C" fn child() {
 }
 
 fn done(is_child: bool) {
-    // Not ours when a handler forked without taking anything.
+    // A handler forked, and `prepare` took no locks.
     if !process::end_fork() {
         return;
     }

@@ -1,9 +1,9 @@
-//! First-class heaps: blocks that can be given back one by one, or all at once.
+//! First-class heaps: their blocks can be freed one by one, or all at once.
 //!
-//! Promises upward: [`Heap`] allocates like the global heap but from spans of its own, so that dropping it returns every block
-//! in O(spans); any thread may use it by reference; C's `free` takes its blocks too. Not for
-//! signal handlers: its calls take locks.
-//! Asks from below: [`Spans`], [`large`]. It has no thread caches: a call takes a lock and a bit, about 100 instructions.
+//! Promises upward: [`Heap`] allocates like the global heap but from spans of its own, so that dropping it frees every block in
+//! O(spans); any thread may use it by reference; C's `free` frees its blocks too. Not for signal handlers: its calls take
+//! locks. Asks from below: [`Spans`], large blocks. A heap has no thread caches: a call takes a lock and a bit, about 100
+//! instructions.
 
 use crate::class::{self, PAGE, SLICE};
 use crate::spans::Spans;
@@ -13,10 +13,10 @@ use core::alloc::Layout;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Bytes of a heap's own records, in pages.
+/// Bytes of a heap's own records, in whole pages.
 const OWN: usize = size_of::<Spans>().next_multiple_of(PAGE);
 
-/// A heap of its own.
+/// A heap of its own, whose blocks are all freed when it is dropped.
 ///
 /// # Example
 /// ```
@@ -26,22 +26,23 @@ const OWN: usize = size_of::<Spans>().next_multiple_of(PAGE);
 /// let layout = Layout::new::<[u64; 100]>();
 /// let block = heap.allocate(layout).expect("memory");
 /// heap.allocate(layout).expect("memory"); // never freed by itself
-/// // SAFETY: allocated above with this layout, used by nobody.
+/// // SAFETY: allocated above with this layout, and used no more.
 /// unsafe { heap.deallocate(block, layout) };
 /// drop(heap); // the other block goes here
 /// ```
 #[derive(Debug)]
 pub struct Heap {
     spans: &'static Spans,
-    /// Where the shelves lie.
+    /// The slice in which its spans' records lie.
     slice: u32,
     /// Its number in the registry.
     number: u16,
 }
 
 impl Heap {
-    /// A heap without blocks. `None` without memory, or when 1024 heaps exist. Takes a slice of 64 KiB for its records, of
-    /// which one page is touched.
+    /// Makes a heap without blocks; `None` without memory, or when 1024 heaps exist.
+    ///
+    /// Takes a slice of 64 KiB for its records, of which one page is touched.
     pub fn new() -> Option<Self> {
         init::ready().then_some(())?;
         let _busy = thread::enter_slow_path();
@@ -59,7 +60,7 @@ impl Heap {
         Some(Self { spans: unsafe { memory.as_ref() }, slice, number })
     }
 
-    /// A block for a layout; `None` when there is no memory. A layout of size 0 gets a block too.
+    /// Allocates a block for a layout, also of size 0; `None` when there is no memory.
     pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
         let _busy = thread::enter_slow_path();
         api::poll();
@@ -83,16 +84,16 @@ impl Heap {
         NonNull::new(found)
     }
 
-    /// Takes a block back.
+    /// Frees a block of this heap.
     ///
     /// # Safety
-    /// [`allocate`](Self::allocate) of this heap gave the block for this layout, and nobody uses it any more.
+    /// [`allocate`](Self::allocate) of this heap returned the block for this layout, and the caller uses it no more.
     pub unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         let _ = layout;
         api::free_any(block.as_ptr());
     }
 
-    /// Blocks it has handed out, large ones included, and bytes of its slices.
+    /// Spans of the heap, and its large blocks.
     pub fn spans(&self) -> u32 {
         (0..class::COUNT).map(|class| self.spans.count(class)).sum()
     }

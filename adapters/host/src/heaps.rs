@@ -15,19 +15,19 @@ use terrace_core::Violation;
 /// Heaps at a time.
 const HEAPS: usize = 1024;
 
-/// Held while a heap comes or goes, and by forks and purges, which visit all.
+/// Held while a heap is made or dropped, and by forks and purges, which visit all.
 static REGISTRY: Lock<()> = Lock::new(());
 
-/// The lock of the heaps' list, for a fork: before the heaps' own.
+/// The registry's lock, for a fork: before the heaps' own.
 pub fn registry() -> &'static Lock<()> {
     &REGISTRY
 }
 
-/// The heaps by number, less one: 0 is everybody's. Changed under `REGISTRY`.
+/// The spans of each heap by its number, less one: 0 is the global heap. Changed under `REGISTRY`.
 static ALL: [AtomicPtr<Spans>; HEAPS] = [const { AtomicPtr::new(null_mut()) }; HEAPS];
 
-/// Registers a heap whose spans will be at an address: calls `start` with its number, which must write them there. `None` when
-/// 1024 heaps exist.
+/// Registers a heap whose spans will be at an address, where `start` must write them under the number it gets. `None` when 1024
+/// heaps exist.
 pub fn register(spans: NonNull<Spans>, start: impl FnOnce(u16)) -> Option<u16> {
     let _registry = REGISTRY.lock();
     let at = ALL.iter().position(|entry| entry.load(Relaxed).is_null())?;
@@ -36,7 +36,7 @@ pub fn register(spans: NonNull<Spans>, start: impl FnOnce(u16)) -> Option<u16> {
     Some(at as u16 + 1)
 }
 
-/// Takes a heap out of the registry, and calls `end` while no purge or fork can visit it.
+/// Removes a heap from the registry, and calls `end` while no purge or fork can visit it.
 pub fn unregister(number: u16, end: impl FnOnce()) {
     let _registry = REGISTRY.lock();
     if let Some(entry) = ALL.get(usize::from(number).wrapping_sub(1)) {
@@ -45,7 +45,7 @@ pub fn unregister(number: u16, end: impl FnOnce()) {
     end();
 }
 
-/// A block of some heap comes back.
+/// Frees a block of a heap.
 pub fn free(block: *mut u8, slice: u32, span: &Span) {
     let number = usize::from(span.heap.load(Relaxed));
     let spans = ALL.get(number.wrapping_sub(1)).map_or(null_mut(), |place| place.load(Acquire));
@@ -57,22 +57,22 @@ pub fn free(block: *mut u8, slice: u32, span: &Span) {
     }
 }
 
-/// Purges the free pages of a span that belongs to a heap.
+/// Purges the free pages of a heap's span.
 pub fn purge_span(slice: u32, span: &Span) {
     let _registry = REGISTRY.lock();
     let place = ALL.get(usize::from(span.heap.load(Relaxed)).wrapping_sub(1));
     let spans = place.map_or(null_mut(), |place| place.load(Acquire));
-    // SAFETY: null, or shelves that live as long as the registry is held.
+    // SAFETY: null, or spans that live as long as the registry is locked.
     if let Some(spans) = unsafe { spans.as_ref() } {
         spans.purge(slice);
     }
 }
 
-/// Calls `each` with the locks of every heap: for a fork.
+/// Calls `each` with every lock of every heap. The caller must hold the registry's.
 pub fn each_lock(each: impl Fn(&'static Lock<SpanLists>)) {
     for place in &ALL {
         let spans = place.load(Acquire);
-        // SAFETY: null, or a heap's shelves, which live as long as they stand here: the caller holds the registry.
+        // SAFETY: null, or a heap's spans, which live as long as they stand here: the caller holds the registry.
         if let Some(spans) = unsafe { spans.as_ref() } {
             spans.locks().iter().for_each(&each);
         }

@@ -1,4 +1,4 @@
-//! The first call: window, tables, settings, fork handlers, in an order in which each step may allocate.
+//! The first call: address range, tables, settings, fork handlers, in an order in which each step may allocate.
 
 use crate::lock::Lock;
 use crate::process::{self, State};
@@ -6,7 +6,7 @@ use crate::{emergency, fork, os, page_heap, settings, thread};
 
 static STARTING: Lock<()> = Lock::new(());
 
-/// Whether memory can be handed out; makes everything at the first call.
+/// Whether memory can be allocated; the first call reserves the address range.
 #[inline]
 pub fn ready() -> bool {
     process::is_ready() || start()
@@ -27,7 +27,7 @@ fn start() -> bool {
             return false;
         }
     }
-    // What follows may allocate: the window is there.
+    // The next steps may allocate: the address range is there.
     os::register_barrier();
     emergency::init();
     thread::init();
@@ -35,8 +35,8 @@ fn start() -> bool {
     true
 }
 
-/// The library is unloaded, or the process ends: the statistics that `TERRACE_STATS=1` asked for, also of Rust programs;
-/// threads that end later must not call what is gone.
+/// Runs when the library is unloaded or the process ends, in Rust programs too: prints the statistics and makes the check that
+/// the environment asked for, and deletes the key, so that threads which end later do not call what is gone.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 extern "C" fn end() {
     if settings::stats_at_exit() {

@@ -1,7 +1,7 @@
-//! Large blocks: whole slices from the ground, grown in place where there is room, moved by page tables where there is none.
+//! Large blocks: whole slices of the page heap, grown in place where there is room, moved by `mremap` where there is none.
 //!
-//! Promises upward: [`allocate`], [`resize`] and [`free_any`] in O(log gaps) and, for zeroed blocks, the pages that are known
-//! to hold something. Asks from below: [`ground`]; the bits of pages.
+//! Promises upward: every call in O(log gaps) and, for zeroed blocks, their dirty pages.
+//! Asks from below: [`page_heap`] and its cache of slices; the dirty bits of pages; [`heaps`] for blocks of heaps.
 
 use crate::bits;
 use crate::class::{self, PAGE, SLICE};
@@ -12,7 +12,7 @@ use crate::{backlog, emergency, heaps, os, page_heap, process, usage};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Least size that is moved by page tables: 64 pages. Copying fewer costs less than the two system calls' worth of faults.
+/// Least size that is moved by `mremap`: 64 pages. Copying fewer costs less than the faults that the two system calls cause.
 const LEAST_REMAP: usize = 256 << 10;
 
 /// Whether a block of so many bytes at this alignment can exist: what no pointer difference can span is no object.
@@ -36,11 +36,11 @@ pub fn allocate_slices(bytes: usize, align: usize, zeroed: bool) -> Option<u32> 
     Some(slice)
 }
 
-/// Copies from one large block to another. Pages of zeros are not written where zeros are: a block that was hardly touched
-/// stays so.
+/// Copies from one large block to another. Pages of zeros are not written over zeros, so a block that was hardly touched stays
+/// so.
 ///
 /// # Safety
-/// Both hold at least `bytes` bytes, and neither is used by anybody else.
+/// Both blocks hold at least `bytes` bytes, and no other thread uses them.
 pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     let clean = |offset: usize| {
         let tables = tables()?;
@@ -51,7 +51,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
         let count = PAGE.min(bytes - offset);
         let source = from.wrapping_add(offset);
         if count == PAGE && clean(offset) == Some(true) {
-            // SAFETY: a page of the old block, which starts at a slice and which nobody writes to meanwhile.
+            // SAFETY: a page of the old block, which starts at a slice and which no thread writes to meanwhile.
             let page = unsafe { &*source.cast::<[[u64; 8]; PAGE / 64]>() };
             // A line at a time: vectors, and an early end.
             if page.iter().all(|line| line.iter().fold(0, |bits, word| bits | word) == 0) {
@@ -63,7 +63,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// The slice of a large block, or of a block of a heap; everything else ends the process.
+/// The slice of a large block, or of a block of a heap; any other address ends the process.
 fn slice_of(tables: &Tables, block: *mut u8) -> u32 {
     let slice = tables.slice_of(block.addr());
     slice.filter(|&slice| is_start(tables, slice, block)).unwrap_or_else(|| {
@@ -71,7 +71,7 @@ fn slice_of(tables: &Tables, block: *mut u8) -> u32 {
     })
 }
 
-/// Whether a block that the classes table does not know starts at an address.
+/// Whether a block starts at an address of which the table of classes knows none.
 fn is_start(tables: &Tables, slice: u32, block: *mut u8) -> bool {
     let span = tables.span(slice);
     if span.heap.load(Relaxed) == CACHED {
@@ -97,7 +97,7 @@ pub fn free(block: *mut u8) -> bool {
     true
 }
 
-/// Bytes that a block holds, large or of a heap or of the reserve.
+/// Bytes that a block holds, be it large, of a heap, or of the emergency pool.
 pub fn usable(block: *mut u8) -> usize {
     if let Some(bytes) = emergency::usable(block) {
         return bytes;
@@ -128,7 +128,7 @@ pub fn resize(block: *mut u8, bytes: usize, growth: usize) -> *mut u8 {
     let slice = slice_of(tables, block);
     let span = tables.span(slice);
     let (before, after) = (span.requested_bytes(), bytes.next_multiple_of(PAGE));
-    // All that it holds may have been written to, also what it will hold no longer.
+    // The program may have written to all of it, also to what is cut off.
     bits::mark_dirty(tables, slice, before);
     let resized = if resize_in_place(tables, slice, before, after) {
         block
@@ -145,7 +145,7 @@ pub fn resize(block: *mut u8, bytes: usize, growth: usize) -> *mut u8 {
     resized
 }
 
-/// Makes a block of `before` bytes one of `after`, both whole pages, where it lies. `false`: there is no room behind it.
+/// Resizes a block of `before` bytes to `after` in place, both whole pages. `false`: there is no room behind it.
 fn resize_in_place(tables: &Tables, slice: u32, before: usize, after: usize) -> bool {
     let (span, count) = (tables.span(slice), after.div_ceil(SLICE));
     let has_them = span.block().is_some_and(|block| count == block.bytes as usize / SLICE);
@@ -159,8 +159,8 @@ fn resize_in_place(tables: &Tables, slice: u32, before: usize, after: usize) -> 
     true
 }
 
-/// Slices for a block that grows, and will again: half as many more lie free behind them, as long as no other block needs
-/// them. The caller has claimed what the block uses.
+/// Takes slices for a block that grows, and will again: half as many more stay free behind it, as long as no other block needs
+/// them. The caller must have claimed what the block uses.
 fn take_growing(tables: &Tables, count: usize) -> Option<u32> {
     let Some(to) = page_heap::take_slices(tables, count + count / 2, SLICE) else {
         return page_heap::take_slices(tables, count, SLICE);
@@ -169,8 +169,8 @@ fn take_growing(tables: &Tables, count: usize) -> Option<u32> {
     Some(to)
 }
 
-/// Moves the pages of a block that must grow to `after` bytes, whole pages, to where there is room. Of the new bytes the caller
-/// has claimed those that the block grows by: the others move along.
+/// Moves the pages of a block that must grow to `after` bytes, whole pages. The caller must have claimed the bytes that it
+/// grows by; the others move along.
 fn remap(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
     let held = tables.span(slice).requested_bytes();
     if held < LEAST_REMAP || !bits::may_remap() {
@@ -180,27 +180,27 @@ fn remap(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
     let Some(to) = take_growing(tables, count) else { return core::ptr::null_mut() };
     let (source, target) = (tables.address(slice), tables.address(to));
     let moved = held.next_multiple_of(process::page_bytes());
-    // SAFETY: both are blocks of ours, at least so long; nobody needs what the new one holds.
+    // SAFETY: both are blocks of ours, at least so long; the new one holds nothing yet.
     let os::Relocation::Moved { restored } = (unsafe { os::relocate(source, target, moved) }) else {
-        // The new slices stay out for ever, and nothing is moved from now on: this kernel cannot.
+        // The new slices are never used again, and nothing is moved from now on: this kernel cannot.
         bits::stop_remapping();
         return core::ptr::null_mut();
     };
     tables.span(to).next.store((after / PAGE) as u32, Relaxed);
-    // Pages larger than ours take some along that were not asked for.
+    // Where pages are larger than ours, bytes that were not requested move along.
     usage::add_dirty(bits::clean_bytes(tables, to, usize::max(after, moved)));
     bits::mark_dirty(tables, to, moved);
     usage::sub_purged(moved - bits::clean_bytes(tables, slice, moved));
     bits::mark_remapped(tables, slice, to);
-    // What was moved is zero there again; pages behind it are as they were.
+    // The moved pages are zeros at the old place; pages behind them are as they were.
     for (at, pages) in tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).enumerate() {
         pages.fetch_and(!bits::pages_below(moved - at * SLICE), Relaxed);
     }
-    // Slices that somebody else has mapped are his: they stay out for ever.
+    // Another thread of the program mapped something over these slices: they are never used again.
     if restored {
         page_heap::free(slice, 0);
     } else {
-        // No block any more, for whoever frees it once more.
+        // No block any more: a second free is found out.
         tables.span(slice).heap.store(CACHED, Relaxed);
     }
     page_heap::enforce_limit(tables, Some((to, count, after)));

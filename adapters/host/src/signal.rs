@@ -1,17 +1,17 @@
 //! Signal handlers: calls that interrupt another call of the same thread.
 //!
-//! Promises upward: while a [`Handler`] of the running thread lives, the running thread's calls touch neither its cache, which may be in the middle of
-//! a push or a pop, nor, when it was in a slow path, any lock: they are served from the reserve, and what they free waits.
-//! The fast paths know nothing of it: the thread's word names a cache that is empty and full meanwhile.
+//! Promises upward: while a [`Handler`] of the running thread lives, its calls touch neither its cache, which may be in the
+//! middle of a push or a pop, nor, when the signal interrupted a slow path, any lock: blocks come from the emergency pool, and
+//! frees are deferred. The fast paths pay nothing: the thread's word names a cache that is empty and full meanwhile.
 //! Asks from below: [`tls`], [`emergency`].
 //!
 //! `libterrace_malloc` puts a `Handler` around every handler that is installed through the C library. A handler that is left by
-//! `siglongjmp` never drops it: the first slow call from a frame above the handler's, or from outside the stack that handlers
-//! have of their own, sees that. What cannot be mended is a
-//! jump out of a call of the allocator itself (POSIX forbids it): the locks that call held stay locked.
+//! `siglongjmp` never drops it, which the first slow call from a frame above the handler's, or from outside the handlers' own
+//! stack, detects. A jump out of a call of the allocator itself (POSIX forbids it) cannot be mended: the locks that the call
+//! held stay locked.
 //!
-//! A *stay* is the time from a thread's first guard to the drop of its last; a jump and the thread's end also end it. A
-//! guard counts in its own stay and does nothing in any other: by then its cache may be another thread's.
+//! A *stay* is the time from a thread's first guard to the drop of its last; a jump and the thread's end also end it. A guard
+//! counts in its own stay and does nothing in any other: by then its cache may be another thread's.
 
 use crate::thread::cache::{Cache, EMPTY, IN_SIGNAL, is_own};
 use crate::thread::tls;
@@ -24,7 +24,7 @@ pub use thread::{has_interrupted_slow_path, is_in_handler};
 /// Blocks that handlers freed while their thread was in a slow path, linked through their first word.
 static DEFERRED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// The running thread is in a signal handler until this and every other guard of the thread are dropped.
+/// Marks the running thread as in a signal handler until this and its other guards are dropped.
 ///
 /// # Example
 /// ```
@@ -43,12 +43,12 @@ static DEFERRED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 pub struct Handler {
     /// The cache of its thread; null: the thread has none.
     cache: *const Cache,
-    /// The stay in which it counts; without a cache, 0 for the first guard.
+    /// The stay in which the guard counts; without a cache, 0 for the first guard.
     epoch: usize,
 }
 
 impl Handler {
-    /// To be called before the handler's first allocation or free, in the handler itself: its frame tells when it was left.
+    /// Enters a handler. Must be called in the handler itself, whose frame tells a jump, before it allocates or frees.
     #[inline(always)]
     pub fn enter() -> Self {
         let here = 0u8;
@@ -58,7 +58,7 @@ impl Handler {
     fn enter_at(here: usize) -> Self {
         let word = tls::get();
         let Some(cache) = cache_of(word) else {
-            // Nobody counts, and the thread gets no cache before the first of such guards is dropped.
+            // No guards are counted, and the thread gets no cache before the first of them is dropped.
             let epoch = usize::from(core::ptr::addr_eq(word, &raw const IN_SIGNAL));
             tls::set((&raw const IN_SIGNAL).cast());
             return Self { cache: null(), epoch };
@@ -87,7 +87,7 @@ impl Drop for Handler {
             }
             return;
         };
-        // Of another stay: it was left by a jump, or its thread ended and the cache is in other hands.
+        // Of another stay: a jump left it, or its thread ended and the cache is another thread's.
         if cache.handler_epoch.load(Relaxed) != self.epoch {
             return;
         }
@@ -98,13 +98,13 @@ impl Drop for Handler {
         }
         cache.handler.store(0, Relaxed);
         cache.guards.store(0, Relaxed);
-        // The word last: a signal before it begins and ends a stay of its own. The next slow call takes the cache up.
+        // The word last: a signal before it begins and ends a stay of its own. The next slow call attaches the cache.
         compiler_fence(SeqCst);
         tls::set(if thread::assigned().is_some() { (&raw const EMPTY).cast() } else { self.cache });
     }
 }
 
-/// The thread's cache: what its word names, or what it put aside.
+/// The thread's cache: the one its word names, or its detached one.
 fn cache_of(word: *mut Cache) -> Option<&'static Cache> {
     if is_own(word) {
         // SAFETY: caches live as long as the process.
@@ -113,7 +113,7 @@ fn cache_of(word: *mut Cache) -> Option<&'static Cache> {
     thread::assigned()
 }
 
-/// A block for a handler that must touch no lock; `None` when the usual way is safe.
+/// Allocates a block for a handler that must take no lock; `None` when the usual path is safe.
 #[inline]
 pub fn allocate(bytes: usize, align: usize) -> Option<*mut u8> {
     if !has_interrupted_slow_path() {
@@ -123,7 +123,7 @@ pub fn allocate(bytes: usize, align: usize) -> Option<*mut u8> {
     Some(if block.is_null() { os::out_of_memory() } else { block })
 }
 
-/// Takes a block from a handler that must touch no lock; `false` when the usual way is safe.
+/// Defers the free of a handler that must take no lock; `false` when the usual path is safe.
 #[inline]
 pub fn free(block: *mut u8) -> bool {
     if !has_interrupted_slow_path() {

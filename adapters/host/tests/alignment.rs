@@ -1,4 +1,4 @@
-//! Alignments that are no power of two, which only a `Layout` excludes: no class serves them and no block is given.
+//! Alignments that are no power of two, which only a `Layout` excludes: no class serves them, no block is allocated.
 #![forbid(unsafe_code)]
 
 use terrace_host::{Global, api, check, class};
@@ -37,6 +37,6 @@ fn nothing_is_given_or_written_at_an_alignment_that_is_no_power_of_two() {
             assert!(blocks.iter().all(|block| block.is_null()), "{bytes} at {align:#x}: {blocks:?}");
         }
     }
-    assert!(kept.iter().all(|block| **block == [7; 16]), "a box of somebody else was written to");
+    assert!(kept.iter().all(|block| **block == [7; 16]), "a live box was written to");
     check().expect("every structure agrees");
 }

@@ -1,4 +1,4 @@
-//! The background thread follows its setting at any time. One test, in a process of its own.
+//! The purge thread follows its setting at any time. One test, in a process of its own.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn free_much() {
     drop((0..20_000).map(|_| Box::new([1u8; 1000])).collect::<Vec<_>>());
 }
 
-/// Whether memory goes back to the system without a call within so many milliseconds.
+/// Whether memory is purged without a call within so many milliseconds.
 fn comes_back(milliseconds: u64) -> bool {
     let (start, purged) = (Instant::now(), stats().purged);
     while stats().purged < purged + (10 << 20) {

@@ -1,4 +1,4 @@
-//! Collections in heaps of their own, by `allocator-api2`.
+//! Collections in first-class heaps, by `allocator-api2`.
 
 use allocator_api2::alloc::{Allocator, Layout};
 use allocator_api2::vec::Vec as VecIn;
@@ -30,7 +30,7 @@ fn the_global_heap_is_one_too() {
     let layout = Layout::from_size_align(100, 4096).expect("a layout");
     let block = Global::new().allocate_zeroed(layout).expect("memory").cast::<u8>();
     assert_eq!(block.addr().get() % 4096, 0);
-    // SAFETY: our block, of this layout, which nobody uses.
+    // SAFETY: our block, of this layout, used no more.
     unsafe { Global::new().deallocate(block, layout) };
     check().expect("every structure agrees");
 }

@@ -8,14 +8,14 @@ use terrace_host::{Global, check, stats};
 #[global_allocator]
 static A: Global = Global::new();
 
-/// A block that knows what it must hold.
+/// A block, and the byte that fills it.
 struct Marked {
     at: *mut u8,
     layout: Layout,
     mark: u8,
 }
 
-// SAFETY: a block belongs to whoever has the value.
+// SAFETY: a block belongs to the thread that holds the value.
 unsafe impl Send for Marked {}
 
 impl Marked {
@@ -35,7 +35,7 @@ impl Marked {
     }
 
     fn check(&self) {
-        assert!(self.bytes().iter().all(|&byte| byte == self.mark), "a block was written to by somebody else");
+        assert!(self.bytes().iter().all(|&byte| byte == self.mark), "a live block was written to");
     }
 
     fn resize(&mut self, bytes: usize) {
@@ -59,7 +59,7 @@ impl Drop for Marked {
     }
 }
 
-/// Numbers that are the same in every run.
+/// A generator whose numbers are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -72,7 +72,7 @@ impl Random {
         ((bits ^ (bits >> 31)) % end as u64) as usize
     }
 
-    /// Mostly small, sometimes large, sometimes aligned.
+    /// A block, mostly small, sometimes large, sometimes aligned.
     fn block(&mut self) -> Marked {
         let bytes = match self.below(100) {
             0 => 1 + self.below(3 << 20),
@@ -121,7 +121,7 @@ fn threads_free_what_others_allocated() {
                 let mut random = Random(number as u64);
                 for _ in 0..20_000 {
                     let block = random.block();
-                    // Nobody waits for the other's end: what cannot be sent is dropped here.
+                    // No thread waits for another: what cannot be sent is dropped here.
                     _ = senders[random.below(4)].send(block);
                     drop(receiver.try_recv());
                 }

@@ -1,4 +1,4 @@
-//! Heaps of their own: blocks that go one by one, or all at once.
+//! First-class heaps: blocks that are freed one by one, or all at once.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -34,7 +34,7 @@ fn a_heap_goes_back_whole_and_leaves_others_alone() {
             unsafe { api::free(block.as_ptr()) };
         }
     }
-    // What is left is whole.
+    // The other blocks are whole.
     for &(block, layout) in blocks.iter().enumerate().filter(|(at, _)| at % 3 != 0).map(|(_, block)| block) {
         // SAFETY: written above, not freed.
         let bytes = unsafe { NonNull::slice_from_raw_parts(block, layout.size()).as_ref() };

@@ -1,7 +1,7 @@
-//! The journey of a block, hop by hop: cache, shelf, span, window; and back, from another thread, through the depot.
+//! The journey of a block, hop by hop: cache, span, page heap; and back, from another thread, through the transfer cache.
 //!
-//! This test lives on the system's allocator, so that statistics speak of its own blocks alone. One test: they are the
-//! process's.
+//! This program uses the system's allocator, so that the statistics count the test's own blocks only. One test: they are of the
+//! whole process.
 
 use terrace_host::{Setting, api, check, class, ready, stats, trim};
 
@@ -16,7 +16,7 @@ fn a_block_goes_the_shortest_way_there_is() {
     Setting::PurgeDelay(None).apply().expect("a setting");
     assert_eq!(stats(), Default::default(), "nothing is there before the first block");
 
-    // The first block: window, span, batch. The cache asks for more with each miss: 8 places, 5 blocks at first.
+    // The first block: mapping, span, batch. The cap of the class doubles with each miss: 8, of which 5 are filled at first.
     assert!(ready());
     let size = 100;
     let block_bytes = class::size(class::of(size));
@@ -44,13 +44,13 @@ fn a_block_goes_the_shortest_way_there_is() {
     let full = stats();
     assert!(blocks.len() > class::SLICE / block_bytes - 64 && full.mapped == one.mapped);
 
-    // A freed block is the next one handed out.
+    // A freed block is the next one allocated.
     let last = blocks.pop().expect("many");
     free(last);
     assert_eq!(api::allocate(size, 1), last);
     blocks.push(last);
 
-    // Another thread frees what this one allocated: its cache fills, then batches wait for whoever needs them.
+    // Another thread frees what this one allocated: its cache fills, then batches wait for the next thread.
     let addresses: Vec<usize> = blocks.iter().map(|block| block.addr()).collect();
     let lent: Vec<usize> = blocks.iter().map(|block| block.expose_provenance()).collect();
     std::thread::spawn(move || {
@@ -67,7 +67,7 @@ fn a_block_goes_the_shortest_way_there_is() {
     assert_eq!((stats().spans, stats().mapped), (full.spans, full.mapped));
     again.into_iter().for_each(free);
 
-    // A large block is slices of its own, grown where it lies, and given back.
+    // A large block is slices of its own, grown in place, and freed.
     let large = api::allocate(100_000, 1);
     assert_eq!((stats().large_blocks, stats().live_blocks), (1, 1));
     // SAFETY: our block.
@@ -76,7 +76,7 @@ fn a_block_goes_the_shortest_way_there_is() {
     assert_eq!((grown, unsafe { api::usable(grown) }), (large, 1 << 20));
     free(grown);
 
-    // Everything given back: no span, no block; caches stay, empty.
+    // Everything is freed: no span, no block; caches stay, empty.
     assert!(trim());
     let end = stats();
     assert_eq!((end.spans, end.live_blocks, end.large_blocks, end.in_use, end.cached), (0, 0, 0, 0, 0), "{end:?}");

@@ -33,7 +33,7 @@ fn policy(address: usize) -> Option<String> {
     text.lines().filter_map(mapping).filter(|(first, _)| *first <= address).max().map(|(_, policy)| policy)
 }
 
-/// Allocates so much that the window grows; an address in what is new.
+/// Allocates so much that the page heap maps more; an address in the new mapping.
 fn grow(by: usize) -> usize {
     let (mapped, layout) = (stats().mapped, Layout::from_size_align(by, 16).expect("a layout"));
     // SAFETY: the size is not 0.
@@ -47,7 +47,7 @@ fn grow(by: usize) -> usize {
 #[test]
 fn settings_are_followed_or_counted_as_fallbacks() {
     assert_eq!(stats().fallbacks, 0);
-    // Huge pages, where the kernel has them; otherwise it says so.
+    // Huge pages, where the kernel has them; otherwise a fallback is counted.
     Setting::HugePages(HugePages::Always).apply().expect("a setting");
     let address = grow(64 << 20);
     let there = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
@@ -59,7 +59,7 @@ fn settings_are_followed_or_counted_as_fallbacks() {
     assert_eq!(flags(address).contains(" nh"), kept, "{}", flags(address));
     Setting::HugePages(HugePages::Default).apply().expect("a setting");
 
-    // A node that no machine here has: the allocation succeeds, and the statistics tell.
+    // A node that no machine here has: the allocation succeeds, and a fallback is counted.
     let before = stats().fallbacks;
     Setting::Numa(Numa::Bind(1 << 63)).apply().expect("a setting");
     grow(96 << 20);
@@ -78,7 +78,7 @@ fn settings_are_followed_or_counted_as_fallbacks() {
         }
     }
 
-    // A limit ends allocations, not the process; free memory counts too.
+    // Beyond a limit allocations fail; free memory counts too.
     trim();
     let reserved = stats().reserved;
     Setting::Limit(reserved + (40 << 20)).apply().expect("a setting");

@@ -1,4 +1,4 @@
-//! The calls that both faces make: sizes and alignments in, blocks out.
+//! Where calls come in, from Rust and from C: sizes and alignments in, blocks out.
 
 mod large;
 mod slow_path;
@@ -8,14 +8,15 @@ use crate::{class, large as blocks, purge, signal, tables};
 use core::ptr::null_mut;
 pub(crate) use large::{allocate_or_purge, free_any};
 
-/// A block of `bytes` bytes at a multiple of `align`. Null, and the thread's `errno` says so, when there is no memory or
-/// `align` is no power of two. O(1); large blocks O(log gaps).
+/// Allocates `bytes` bytes at a multiple of `align`; null, and `errno`, without memory.
+///
+/// Null too when `align` is no power of two. O(1); large blocks O(log gaps).
 #[inline(always)]
 pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
     allocate_of(class::serving(bytes, align), bytes, align)
 }
 
-/// A block of the class that serves `bytes` at `align`.
+/// Allocates a block of the class that serves `bytes` at `align`.
 #[inline(always)]
 pub(crate) fn allocate_of(class: usize, bytes: usize, align: usize) -> *mut u8 {
     match class {
@@ -24,7 +25,7 @@ pub(crate) fn allocate_of(class: usize, bytes: usize, align: usize) -> *mut u8 {
     }
 }
 
-/// The same as [`allocate`] at the alignment of every block, 16; classes of sizes up to 1 KiB come from a table.
+/// Allocates `bytes` bytes at a multiple of 16; classes of sizes up to 1 KiB come from a table.
 #[inline(always)]
 pub fn allocate_small(bytes: usize) -> *mut u8 {
     if bytes <= class::TABLED { allocate_tabled(bytes) } else { allocate_larger(bytes) }
@@ -36,13 +37,13 @@ extern "C" fn allocate_larger(bytes: usize) -> *mut u8 {
     allocate(bytes, 16)
 }
 
-/// The same as [`allocate`], its bytes all 0: of a large block, only pages that may hold something else are written.
+/// Allocates `bytes` zeros at a multiple of `align`; of a large block only dirty pages are written.
 #[inline(always)]
 pub fn allocate_zeroed(bytes: usize, align: usize) -> *mut u8 {
     allocate_zeroed_of(class::serving(bytes, align), bytes, align)
 }
 
-/// A block of zeros of the class that serves `bytes` at `align`.
+/// Allocates zeros in a block of the class that serves `bytes` at `align`.
 #[inline(always)]
 pub(crate) fn allocate_zeroed_of(class: usize, bytes: usize, align: usize) -> *mut u8 {
     if class == class::NONE {
@@ -50,26 +51,26 @@ pub(crate) fn allocate_zeroed_of(class: usize, bytes: usize, align: usize) -> *m
     }
     let block = allocate_class(class);
     if !block.is_null() {
-        // SAFETY: a block holds at least what was asked for.
+        // SAFETY: a block holds at least the requested bytes.
         unsafe { block.write_bytes(0, bytes) };
     }
     block
 }
 
-/// The same for C, where a size is known only now: up to 64 bytes are cleared here, which costs less than a call.
+/// Allocates `bytes` zeros, a size known at run time: up to 64 bytes are cleared without a call.
 #[inline(always)]
 pub fn allocate_zeroed_small(bytes: usize) -> *mut u8 {
     if bytes > 64 {
         return allocate_zeroed_larger(bytes);
     }
-    // The class is the number of 16-byte steps; for 0 bytes none, which looks empty and goes on below.
+    // The class is the number of 16-byte steps; for 0 bytes class 0, of which the cache never has a block.
     match cache::pop(bytes.div_ceil(16)) {
         Some(block) => clear(block, bytes),
         None => allocate_zeroed_larger(bytes),
     }
 }
 
-/// Clears a block of up to 64 bytes: from both ends, so that few stores of constant length do for every size.
+/// Clears a block of up to 64 bytes, from both ends, so that few stores of constant length suffice for every size.
 #[inline(always)]
 fn clear(block: *mut u8, bytes: usize) -> *mut u8 {
     if bytes <= 32 {
@@ -81,7 +82,7 @@ fn clear(block: *mut u8, bytes: usize) -> *mut u8 {
     block
 }
 
-/// Clears the first and the last `END` of `bytes` bytes, which are at least as many.
+/// Clears the first and the last `END` of `bytes` bytes, which must be at least as many.
 #[inline(always)]
 fn clear_ends<const END: usize>(block: *mut u8, bytes: usize) {
     // SAFETY: the first bytes of the block.
@@ -97,14 +98,14 @@ extern "C" fn allocate_zeroed_larger(bytes: usize) -> *mut u8 {
     allocate_zeroed(bytes, 16)
 }
 
-/// The same as [`allocate`] at an alignment that is known only now.
+/// Allocates `bytes` bytes at a multiple of `align`, which is known at run time.
 #[inline(always)]
 pub fn allocate_aligned(bytes: usize, align: usize) -> *mut u8 {
     if !align.is_power_of_two() {
         return allocate_aligned_larger(bytes, align);
     }
     let align = align.max(16);
-    // Rounded up as `class::padded` does; sizes up to 1 KiB are in the table. 0 bytes, and sums that wrap around, go on below.
+    // Rounded up as `class::padded` does; sizes up to 1 KiB are in the table. 0 bytes, and sums that wrap, take the other path.
     let padded = bytes.wrapping_add(align - 1) & align.wrapping_neg();
     if padded.wrapping_sub(1) < class::TABLED { allocate_tabled(padded) } else { allocate_aligned_larger(bytes, align) }
 }
@@ -138,7 +139,7 @@ pub(crate) fn free_class(block: *mut u8, class: usize) {
     }
 }
 
-/// Frees what signal handlers left, and ticks the purge clock if it is time.
+/// Frees the blocks that signal handlers freed, and ticks the purge clock if it is due.
 #[inline]
 pub(crate) fn poll() {
     if !signal::is_in_handler() {
@@ -148,10 +149,10 @@ pub(crate) fn poll() {
     purge::poll();
 }
 
-/// Takes back a block that any of the calls here handed out, or null. Its class is looked up.
+/// Frees a block that any call here allocated, or null; looks its class up.
 ///
 /// # Safety
-/// The block is live, or null, and nobody uses it any more.
+/// The block is live, or null, and the caller uses it no more.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
     match tables::class_at(block) {
@@ -160,7 +161,7 @@ pub unsafe fn free(block: *mut u8) {
     }
 }
 
-/// Bytes that a live block holds, at least as many as were asked for.
+/// The bytes that a live block holds, at least as many as were requested.
 ///
 /// # Safety
 /// The block is live.
@@ -172,11 +173,12 @@ pub unsafe fn usable(block: *mut u8) -> usize {
     }
 }
 
-/// Makes a live block `bytes` long, in place or elsewhere, keeping what it holds up to the smaller size. Null, and the block as
-/// it was, when there is no memory.
+/// Resizes a live block to `bytes` bytes, in place or elsewhere; null without memory.
+///
+/// The contents are kept up to the smaller size; when the answer is null, the block is as it was.
 ///
 /// # Safety
-/// The block is live, and nobody else uses it meanwhile.
+/// The block is live, and no other thread uses it meanwhile.
 #[inline]
 pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let before = tables::class_at(block).unwrap_or(class::NONE);
@@ -198,7 +200,7 @@ pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     target
 }
 
-/// The same where one of the sizes has no class.
+/// Resizes a block where one of the sizes has no class.
 ///
 /// # Safety
 /// As for [`resize`].
@@ -209,10 +211,10 @@ unsafe fn resize_large(block: *mut u8, before: usize, bytes: usize, align: usize
     unsafe { move_block(block, before, held, bytes, align) }
 }
 
-/// Makes a block of another size: `class` and `held` bytes are what it has now.
+/// Moves a block of a class, which holds `held` bytes, to one of `bytes` bytes.
 ///
 /// # Safety
-/// The block is live, of that class, holds at least `held` bytes, and nobody else uses it meanwhile.
+/// The block is live, of that class, holds at least `held` bytes, and no other thread uses it meanwhile.
 pub unsafe fn move_block(block: *mut u8, class: usize, held: usize, bytes: usize, align: usize) -> *mut u8 {
     if class == class::NONE {
         let resized = large::resize(block, bytes, align);

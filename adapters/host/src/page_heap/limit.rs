@@ -1,4 +1,4 @@
-//! Free memory goes back to the system while the process holds more than its limit or control group allows.
+//! Purges free memory while the process holds more than its limit or control group allows.
 //!
 //! Promises upward: after [`enforce_limit`] no more is held than may be, as far as free slices reach.
 //! Asks from below: the page heap's lock and [`purge_slices`]; [`usage::excess`].
@@ -9,8 +9,8 @@ use crate::tables::{Tables, mapped};
 use crate::usage;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Gives free memory back while more is held than may be. From half of that on, blocks that are taken (first slice, slices,
-/// bytes in use) keep nothing behind them: it could not go back before they do.
+/// Purges free memory while more is held than may be. From half of that on, a block that was just allocated (first slice,
+/// slices, bytes in use) keeps no dirty pages behind the bytes in use: they could not be purged before the block is freed.
 pub fn enforce_limit(tables: &Tables, block: Option<(u32, usize, usize)>) {
     if !usage::is_half() {
         return;
@@ -27,10 +27,10 @@ pub fn enforce_limit(tables: &Tables, block: Option<(u32, usize, usize)>) {
     }
 }
 
-/// Where the next search for free memory begins: a word of the bits of slices.
+/// The word of the slices' bits at which the next search for free memory begins.
 static CURSOR: AtomicUsize = AtomicUsize::new(0);
 
-/// Gives free memory back until no more is held than may be, and 256 KiB more, so that few calls must do so.
+/// Purges free slices until no more is held than may be, and 256 KiB more, so that few calls must do so.
 fn purge_excess(tables: &Tables) {
     const MORE: usize = 256 << 10;
     let _guard = PAGE_HEAP.lock();

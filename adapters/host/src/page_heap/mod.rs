@@ -1,12 +1,12 @@
-//! The ground: slices of the window, dealt out to spans, large blocks and caches by the core's range allocator.
+//! The page heap: slices of the address range for spans, large blocks and caches, by the core's range allocator.
 //!
 //! Promises upward: [`allocate`] finds the smallest gap that fits, the lowest of equals, or maps more; [`free`] merges; free
-//! slices keep their memory until [`purge`] is told that they are old enough. O(log gaps), one lock.
+//! slices stay dirty until [`purge`] is called for them. O(log gaps), one lock.
 //! Asks from below: [`Range`] for split, merge and search; [`os`] for mappings; [`Tables`] for the bits of slices.
 //!
 //! Invariants, under the lock:
-//! - a slice's `idle` bit is set only while it is free; a free slice without it has no memory under it
-//! - everything from the window's start to `mapped` is mapped, but for the range's holes
+//! - the `free_backed` bit of a slice is set only while it is free; a free slice without the bit has no memory under it
+//! - everything from the start of the range to `mapped` is mapped, but for the range's holes
 
 use crate::bits::{self, clear_remapped, mark, mark_dirty};
 use crate::class::{self, PAGE, SLICE};
@@ -29,37 +29,37 @@ pub use limit::enforce_limit;
 /// Best fit: the smallest gap, the lowest of equals, keeps what is in use together.
 type Slices = Range<&'static mut [Slot], BestFit<&'static mut [Branch]>>;
 
-/// The range, and how far the window is mapped.
+/// The range, and how far it is mapped.
 #[derive(Debug)]
 pub struct PageHeap {
     range: Slices,
-    /// Bytes from the window's start on that were mapped, or passed over because somebody else had mapped them.
+    /// Bytes from the range's start on that are mapped, or were passed over because of a foreign mapping.
     mapped: usize,
 }
 
 /// `None` before the start.
 static PAGE_HEAP: Lock<Option<PageHeap>> = Lock::new(None);
 
-/// Calls that gave memory back to the system, and its bytes: these counters change under the lock, about.
+/// Purges, and the bytes they gave back: both change under the lock, and are read without.
 static PURGES: AtomicUsize = AtomicUsize::new(0);
 static PURGED: AtomicUsize = AtomicUsize::new(0);
 /// Settings that the system would not follow (huge pages, NUMA policies).
 static FALLBACKS: AtomicUsize = AtomicUsize::new(0);
 
-/// Least step by which the window grows: 64 slices, the span of two huge pages.
+/// Least step by which the mapped part grows: 64 slices, the span of two huge pages.
 const STEP: usize = 4 << 20;
-/// The first bytes of the window have no huge pages unless they are asked for: a small process would hold megabytes that
-/// it never uses where the system gives them to everybody.
+/// The first bytes of the range have no huge pages unless the settings ask for them: where the system gives huge pages to every
+/// mapping, a small process would hold megabytes that it never uses.
 const SMALL: usize = 16 << 20;
-/// How far to go on where somebody else has mapped something.
+/// How far to skip ahead of a foreign mapping.
 const DETOUR: usize = 256 << 20;
 
-/// The ground's lock, for a fork.
+/// The page heap's lock, for a fork.
 pub fn lock() -> &'static Lock<Option<PageHeap>> {
     &PAGE_HEAP
 }
 
-/// What the ground counts: bytes mapped, purges, bytes purged, settings not followed.
+/// Counters of the page heap: bytes mapped, purges, bytes purged, settings not followed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub backed: usize,
@@ -68,13 +68,13 @@ pub struct Counts {
     pub fallbacks: usize,
 }
 
-/// See [`Counts`].
+/// The counters, now.
 pub fn counts() -> Counts {
     let backed = PAGE_HEAP.lock().as_ref().map_or(0, |heap| heap.range.backed() as usize);
     Counts { backed, purges: PURGES.load(Relaxed), purged: PURGED.load(Relaxed), fallbacks: FALLBACKS.load(Relaxed) }
 }
 
-/// Makes window and tables; once. `false` when the system gives no address space.
+/// Reserves the address range and makes the tables, once. `false` when the system gives no address space.
 pub fn init() -> bool {
     let mut heap = PAGE_HEAP.lock();
     if heap.is_some() {
@@ -89,8 +89,8 @@ pub fn init() -> bool {
     heap.is_some()
 }
 
-/// Takes `count` slices that start at a multiple of `align` bytes, of which `bytes` will be used. The first of them; its
-/// record says how many there are.
+/// Allocates `count` slices at a multiple of `align` bytes, and claims `bytes` bytes of them. Returns the first; its record
+/// says how many there are. `None` without memory, or beyond the limit.
 pub fn allocate(count: usize, align: usize, bytes: usize) -> Option<u32> {
     let tables = tables()?;
     let bytes = bytes.next_multiple_of(PAGE);
@@ -107,7 +107,7 @@ pub fn allocate(count: usize, align: usize, bytes: usize) -> Option<u32> {
     Some(slice)
 }
 
-/// Takes one slice for a span. What of it was written to before is in use from now on.
+/// Allocates one slice for a span, and claims its dirty pages.
 pub fn allocate_span() -> Option<u32> {
     let tables = tables()?;
     if !usage::has_room(SLICE) {
@@ -118,7 +118,7 @@ pub fn allocate_span() -> Option<u32> {
     Some(slice)
 }
 
-/// Takes slices out of the range. What is used of them the caller tells [`usage`].
+/// Takes slices out of the range. The caller must claim what is used of them (see [`usage`]).
 pub fn take_slices(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     let bytes = count.checked_mul(SLICE)?;
     let mut guard = PAGE_HEAP.lock();
@@ -140,8 +140,8 @@ pub fn take_slices(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     Some(slice)
 }
 
-/// Takes slices back. `dirty`: how many bytes at their start were in use and may have been written to; what is above keeps
-/// its state. What was in use of a span is told to [`usage`] by whoever gives it.
+/// Frees slices. The first `dirty` bytes were in use and may have been written to; the pages above keep their state. Of a span
+/// the caller must release the bytes in use, and pass 0.
 pub fn free(slice: u32, dirty: usize) {
     let Some(tables) = tables() else { return };
     let span = tables.span(slice);
@@ -159,8 +159,8 @@ pub fn free(slice: u32, dirty: usize) {
     mark(tables.young, slice, count, true);
 }
 
-/// Makes slices that are out `count` long where they lie. `false`, and nothing changed, when there is no room behind them.
-/// The first `dirty` bytes may have been written to. What is in use of them the caller tells [`usage`].
+/// Resizes a block to `count` slices where it lies. `false`, and nothing changed, when there is no room behind it. The first
+/// `dirty` bytes may have been written to; the caller must claim or release the bytes in use.
 pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
     let Some(tables) = tables() else { return false };
     let span = tables.span(slice);
@@ -187,10 +187,10 @@ pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
 }
 
 impl PageHeap {
-    /// Maps more, so that `bytes` bytes at `align` fit. Larger steps as the window grows, the least that does when the
-    /// system refuses them.
+    /// Maps more, so that `bytes` bytes at `align` fit: in larger steps as the range grows, in the smallest that suffices when
+    /// the system refuses them.
     fn grow(&mut self, tables: &Tables, bytes: usize, align: usize) -> bool {
-        // As if no free slice lay before what is mapped next.
+        // As if no free slice lay before the new mapping.
         let needed = bytes.saturating_add(align.max(SLICE) - SLICE);
         let mut step = needed.max(STEP).max((self.mapped / 8).next_multiple_of(STEP)).next_multiple_of(STEP);
         let mut detours = 0;
@@ -205,7 +205,7 @@ impl PageHeap {
                 // Blocks are found by address from here on.
                 _ = at.expose_provenance();
                 if self.mapped < SMALL && settings::huge_pages().is_none() {
-                    // SAFETY: mapped a moment ago.
+                    // SAFETY: mapped above.
                     unsafe { os::advise_huge(at, step, false) };
                 }
                 apply_settings(at, step);
@@ -214,7 +214,7 @@ impl PageHeap {
             if step > needed {
                 step = (step / 2).next_multiple_of(SLICE).max(needed);
             } else if detours < 8 && os::map_at(address + DETOUR, SLICE).is_some_and(unmap_probe) {
-                // Here somebody else's mapping is in the way, not a limit.
+                // A foreign mapping is in the way, not a limit.
                 self.mapped += DETOUR;
                 detours += 1;
             } else {
@@ -224,7 +224,7 @@ impl PageHeap {
         false
     }
 
-    /// Says that `bytes` bytes more have memory.
+    /// Records that `bytes` bytes more are backed by memory.
     fn back(&mut self, tables: &Tables, bytes: usize) -> bool {
         let start = (tables.base() + self.mapped) as u64;
         let hole = self.range.holes().find(|hole| hole.use_ == Use::Hole && hole.start <= start && start < hole.end());
@@ -237,28 +237,28 @@ impl PageHeap {
     }
 }
 
-/// What the settings ask of a new mapping.
+/// Applies the settings for huge pages and NUMA to a new mapping.
 fn apply_settings(at: core::ptr::NonNull<u8>, bytes: usize) {
     if let Some(wanted) = settings::huge_pages() {
-        // SAFETY: mapped a moment ago.
+        // SAFETY: the caller mapped these pages.
         let done = unsafe { os::advise_huge(at, bytes, wanted) };
         FALLBACKS.fetch_add(usize::from(!done), Relaxed);
     }
     if let Some((policy, nodes)) = settings::numa_policy() {
-        // SAFETY: mapped a moment ago.
+        // SAFETY: the caller mapped these pages.
         let done = unsafe { os::bind(at, bytes, policy, nodes) };
         FALLBACKS.fetch_add(usize::from(!done), Relaxed);
     }
 }
 
-/// Gives back a page that was mapped to see whether an address is free.
+/// Unmaps a page that was mapped to find out whether an address is free.
 fn unmap_probe(at: core::ptr::NonNull<u8>) -> bool {
-    // SAFETY: mapped a moment ago, used by nobody.
+    // SAFETY: mapped by the caller, used by nothing.
     unsafe { os::unmap(at, SLICE) };
     true
 }
 
-/// Gives back what was written to behind the bytes in use of a block that is not handed out yet.
+/// Purges the dirty pages behind the bytes in use of a block that was just allocated.
 fn purge_tail(tables: &Tables, slice: u32, count: usize, bytes: usize) {
     let start = bytes.next_multiple_of(page_bytes());
     let (all, kept) = (count * SLICE, bits::clean_bytes(tables, slice, start));
@@ -268,7 +268,7 @@ fn purge_tail(tables: &Tables, slice: u32, count: usize, bytes: usize) {
     }
     // SAFETY: inside the block.
     let at = unsafe { tables.address(slice).add(start) };
-    // SAFETY: whole pages of a block that nobody has yet.
+    // SAFETY: whole pages of a block that no caller has yet.
     if unsafe { os::purge(at, all - start) } {
         bits::mark_clean(tables, slice, start, all);
         usage::sub_purged(dirty);
@@ -276,7 +276,7 @@ fn purge_tail(tables: &Tables, slice: u32, count: usize, bytes: usize) {
     }
 }
 
-/// Gives the memory under those of `count` slices back that are free.
+/// Purges those of `count` slices that are free.
 pub fn purge(tables: &Tables, first: u32, count: u32) {
     let _guard = PAGE_HEAP.lock();
     let is_idle = |slice: u32| {
@@ -290,19 +290,19 @@ pub fn purge(tables: &Tables, first: u32, count: u32) {
     }
 }
 
-/// Bytes that went back to the system so far.
+/// Bytes purged so far.
 pub fn purged_bytes() -> usize {
     PURGED.load(Relaxed)
 }
 
-/// Free slices from `first` to before `end` lose their memory.
+/// Purges the free slices from `first` to before `end`. The caller must hold the lock.
 fn purge_slices(tables: &Tables, first: u32, end: u32) {
     let bytes = (end - first) as usize * SLICE;
     let dirty = &tables.dirty[first as usize..end as usize];
     let pages: u32 = dirty.iter().map(|pages| pages.load(Relaxed).count_ones()).sum();
     let at = tables.address(first);
     let done = if clear_remapped(tables, first, end) {
-        // SAFETY: the slices are free, and the caller holds the lock without which nobody takes them.
+        // SAFETY: the slices are free, and without the lock, which the caller holds, no thread can allocate them.
         let done = unsafe { os::replace(at, bytes) };
         apply_settings(at, bytes);
         done
@@ -326,7 +326,7 @@ pub fn count_purged(bytes: usize) {
     }
 }
 
-/// Clears what may hold something of the bytes from `from` to before `to` of a large block.
+/// Zeroes the dirty pages of the bytes from `from` to before `to` of a large block that was just allocated.
 pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
     let mut page = from / PAGE;
     while page * PAGE < to {
@@ -334,7 +334,7 @@ pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
         if dirty >> (page % 16) & 1 != 0 {
             let start = from.max(page * PAGE);
             let bytes = to.min((page + 1) * PAGE) - start;
-            // SAFETY: inside the block, which is not handed out yet.
+            // SAFETY: inside the block, which no caller has yet.
             let at = unsafe { tables.address(slice).add(start) };
             // SAFETY: see above.
             unsafe { at.write_bytes(0, bytes) };

@@ -1,4 +1,4 @@
-//! The slices of large blocks that were freed last, for the next request of as many.
+//! A cache of the slices of large blocks that were freed last.
 //!
 //! Promises upward: [`take`] and [`put`] in a tenth of what the page heap costs, without its lock. A tick of the purge clock
 //! flushes all.
@@ -12,8 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::Exchange;
 use terrace_core::sync::{AtomicU32, AtomicUsize as Word};
 
-/// Blocks of up to 16 slices, 1 MiB, that were freed last: two of each number of slices wait for the next request of that
-/// many, which costs a tenth of what the ground does. A tick empties it.
+/// Numbers of slices, up to 1 MiB, of which freed blocks are cached: two of each number.
 const CACHED_SLICES: usize = 16;
 const EACH: usize = 2;
 static STATES: [[AtomicU32; EACH]; CACHED_SLICES] = [const { [const { AtomicU32::new(0) }; EACH] }; CACHED_SLICES];
@@ -24,7 +23,7 @@ fn exchange(count: usize) -> Option<Exchange<'static>> {
     Some(Exchange::new(STATES.get(at)?, SLICES.get(at)?))
 }
 
-/// Puts a block aside; what its pages hold is what it asked for.
+/// Caches the slices of a freed block. `false`: they must go to the page heap, the block is too large.
 pub fn put(tables: &Tables, slice: u32, span: &Span) -> bool {
     let count = span.block().map_or(0, |name| name.bytes as usize / SLICE);
     let Some(exchange) = exchange(count) else { return false };
@@ -38,7 +37,7 @@ pub fn put(tables: &Tables, slice: u32, span: &Span) -> bool {
     true
 }
 
-/// A block put aside of exactly so many slices, of which `bytes` will be used.
+/// Takes exactly so many cached slices, and claims `bytes` bytes of them.
 pub fn take(count: usize, align: usize, bytes: usize) -> Option<u32> {
     let slice = if align <= SLICE { pop(count)? } else { return None };
     let bytes = bytes.next_multiple_of(PAGE);
@@ -54,14 +53,14 @@ pub fn take(count: usize, align: usize, bytes: usize) -> Option<u32> {
     Some(slice)
 }
 
-/// The slices of a block put aside.
+/// The first slice of a cached run of so many.
 fn pop(count: usize) -> Option<u32> {
     let mut slice = [0];
     exchange(count)?.take(&mut slice)?;
     Some(slice[0] as u32)
 }
 
-/// Gives what was put aside to the ground.
+/// Frees all cached slices into the page heap.
 pub fn flush() {
     for count in 1..=CACHED_SLICES {
         while let Some(slice) = pop(count) {
@@ -70,15 +69,15 @@ pub fn flush() {
     }
 }
 
-/// Before a fork: see [`Exchange::close`].
+/// Flushes and closes the cache: before a fork (see [`Exchange::close`]).
 pub fn close() {
     (1..=CACHED_SLICES).filter_map(exchange).for_each(|exchange| exchange.close(|slice| free(slice as u32, 0)));
 }
 
-/// After it.
+/// Opens the cache after a fork.
 pub fn open() {
     (1..=CACHED_SLICES).filter_map(exchange).for_each(|exchange| exchange.open());
 }
 
-/// The heap of blocks that wait here: none.
+/// In a record's `heap`: the slices are cached here, and are no block.
 pub const CACHED: u16 = u16::MAX;

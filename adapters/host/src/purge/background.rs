@@ -1,7 +1,7 @@
-//! The background thread: gives memory back when so much waits that callers should not, or when no call comes.
+//! The purge thread: purges when so much waits that calls should not, or when no call comes.
 //!
-//! Promises upward: one thread at most, started when [`start`] is first called and never where settings refuse it; it sleeps while
-//! they do; forks find nothing of it in the child, which may start its own; it is gone before the library is.
+//! Promises upward: one thread at most, started by the first [`start`] that the settings allow; it sleeps while they do not; a
+//! forked child has none, and may start its own; the thread has ended before the library is unloaded.
 //! Asks from below: [`os::spawn`], the purge clock's bell.
 
 use super::tick_on_thread;
@@ -13,17 +13,17 @@ use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use terrace_core::sync::AtomicU32;
 
-/// The thread's name in the system.
+/// The thread's handle in the system.
 static HANDLE: AtomicUsize = AtomicUsize::new(0);
-/// 1 once the thread needs nothing of ours any more.
+/// 1 once the thread uses nothing of the library any more.
 static GONE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the system refused it.
+/// Whether the system refused to start the thread.
 pub fn is_refused() -> bool {
     purge_clock::thread().load(Relaxed) == REFUSED
 }
 
-/// Starts it, if it does not run. `false`: it does not.
+/// Starts the thread, unless it runs. `false`: it does not run, or must not work.
 pub fn start() -> bool {
     if purge_clock::thread().load(Relaxed) != NONE || thread::is_in_handler() || process::is_forking_here() {
         return purge_clock::thread_works();
@@ -38,11 +38,11 @@ pub fn start() -> bool {
     purge_clock::thread_works()
 }
 
-/// Sleeps until something is free, then until it is time; and while the setting is [`Background::Never`].
+/// Sleeps until something is free, then until the deadline; and while the setting is `Never`.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     let clock = purge_clock::clock();
     while purge_clock::thread().load(Relaxed) == RUNS {
-        // The bell first: what rings it after a deadline or the setting changed ends the sleep.
+        // The bell first: a ring after this, for a deadline or a setting, ends the sleep.
         let (bell, seen) = clock.bell();
         let deadline = if purge_clock::thread_works() { clock.deadline() } else { NEVER };
         let now = purge_clock::now();
@@ -50,7 +50,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
             os::wait(bell, seen, 0);
         } else if now >= deadline {
             tick_on_thread(now);
-            // A thread that forks waits for its turn.
+            // A forking thread waits for the end of the tick.
             os::yield_now();
         } else {
             os::wait(bell, seen, (deadline - now).min(60_000) as u32);
@@ -61,13 +61,13 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// In the child of a fork it is gone.
+/// Records in the child of a fork that the thread is gone.
 pub fn forked() {
     _ = purge_clock::thread().compare_exchange(RUNS, NONE, Relaxed, Relaxed);
 }
 
-/// Ends it, because the library is unloaded or the process ends. It may wait for a lock that a call holds which a signal
-/// interrupted, whose handler ends the process: then it stays.
+/// Stops the thread, because the library is unloaded or the process ends. The thread may wait for a lock that is held by a call
+/// which a signal interrupted, whose handler ends the process: then the thread stays.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn stop() {
     use core::sync::atomic::Ordering::Acquire;

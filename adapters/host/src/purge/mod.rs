@@ -1,18 +1,18 @@
-//! The purge clock: memory that has been free for a while goes back to the system.
+//! Purging: memory that has been free for a while goes back to the system.
 //!
-//! Promises upward: what is free longer than two delays is given back by the next call that is not served by a thread's
-//! cache alone, by [`trim`], or by the background thread; pages inside spans too. A tick costs O(slices mapped / 64) and what
-//! it gives back.
-//! Asks from below: the bits of slices, [`page_heap::purge`], the shelves; [`clock`](crate::clock) for what passes
-//! between threads.
+//! Promises upward: memory that is free longer than two delays is purged by the next call that its thread's cache alone cannot
+//! serve, by [`trim`], or by the purge thread; free pages inside spans too. A tick costs O(slices mapped / 64) and what it
+//! purges.
+//! Asks from below: the bits of slices, [`page_heap::purge`], the spans; the purge clock; what lower layers counted in
+//! [`backlog`].
 //!
 //! ```text
-//! a free marks its slice     young ──tick──> old ──tick──> due: lost nothing since, so it is purged
+//! a free marks its slice     young ──tick──> old ──tick──> due: nothing was freed in it since, so it is purged
 //! ```
 //!
-//! The deadline is set when something becomes free and there was none. A tick that comes a delay too late takes young and
-//! old slices alike: nobody touched anything in between. No call pays for everybody: a tick gives back 1 MiB at most, or empties
-//! one or two caches, the next call goes on, and where more than 32 MiB wait the [`background`] thread does.
+//! The deadline is set when something becomes free and there is none. A tick that comes a delay too late takes young and old
+//! slices alike: no thread freed anything in between. A tick purges 1 MiB at most, or flushes one or two caches; the next call
+//! goes on, and where more than 32 MiB wait the purge thread ([`background`]) does.
 
 mod background;
 
@@ -30,7 +30,7 @@ use crate::{heaps, os, page_heap, process, thread, transfer_cache, usage};
 pub use background::stop;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Says that something became free, after it did.
+/// Sets the deadline if there is none: the caller has freed something.
 pub fn note_free() {
     if !clock().note() {
         return;
@@ -40,7 +40,7 @@ pub fn note_free() {
     start_if_wanted();
 }
 
-/// Starts the background thread where the setting, or the number of threads, wants it as soon as there is a deadline.
+/// Starts the purge thread where the setting, or the number of threads, wants it as soon as there is a deadline.
 fn start_if_wanted() {
     let is_wanted = match settings::background() {
         Background::Auto => process::threads() >= MANY_THREADS,
@@ -55,7 +55,7 @@ fn start_if_wanted() {
 /// So many threads may keep more than 32 MiB, 1 MiB each, and all of them may be idle before a tick sees it.
 const MANY_THREADS: usize = 32;
 
-/// Ticks, if it is time. Of several threads each may be idle from here on and keep what is in its cache, so there is a deadline.
+/// Ticks if it is time. Of several threads each may be idle from here on with blocks in its cache, so there is a deadline.
 #[inline]
 pub fn poll() {
     if clock().deadline() != NEVER {
@@ -65,7 +65,7 @@ pub fn poll() {
     }
 }
 
-/// Has what waits looked at when it is so much: by the background thread, or by each call of this one.
+/// Has a pressing backlog purged: by the purge thread, or by each call of the running thread.
 pub fn watch_backlog() {
     if backlog::is_pressing() && (settings::background() == Background::Never || !background::start()) {
         thread::detach();
@@ -74,26 +74,26 @@ pub fn watch_backlog() {
 
 #[cold]
 fn poll_clock() {
-    /// When the background thread is so late, it gets no processor: then calls do their part too. In milliseconds.
+    /// Milliseconds after the deadline at which the purge thread gets no processor: then calls tick too.
     const LATE: usize = 200;
     start_if_wanted();
     let (now, deadline) = (now(), clock().deadline());
     if now < deadline || purge_clock::thread_works() && now - deadline < LATE {
         return;
     }
-    // Where no thread will, a call does three times as much: a thousand of them give 3 GiB back.
+    // Without the thread a call purges three times as much: a thousand of them 3 GiB.
     let is_alone = settings::background() == Background::Never || background::is_refused();
     if tick(now, if is_alone { 3 * PIECE } else { PIECE }) && !is_alone {
         background::start();
     }
 }
 
-/// What the background thread does between two looks at the clock.
+/// Ticks on the purge thread, which purges four times as much as a call.
 pub fn tick_on_thread(now: usize) {
     tick(now, 4 * PIECE);
 }
 
-/// Gives back all that is free now, in caches of idle threads too. `true` when anything was.
+/// Purges all free memory, idle threads' caches included. `true` when there was any.
 pub fn trim() -> bool {
     let _busy = thread::enter_slow_path();
     let before = page_heap::purged_bytes();
@@ -102,9 +102,9 @@ pub fn trim() -> bool {
     page_heap::purged_bytes() > before
 }
 
-/// Repeats an attempt to take `bytes` bytes that was refused: when the spans have back what caches hold, and, if the limit is
-/// what refuses it, when free pages inside spans are back too, and idle threads' caches if they hold as much as is missing. A
-/// refusal costs a few microseconds, and what became free since the last one.
+/// Repeats an attempt to get `bytes` bytes that failed: after caches were flushed and, if the limit refused it, after free
+/// pages inside spans were purged, and idle threads' caches if they hold as much as is missing. A refusal costs a few
+/// microseconds, and what became free since the last one.
 pub fn retry<T>(bytes: usize, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let mut all = usize::MAX;
     flush_caches(&mut all);
@@ -121,8 +121,8 @@ pub fn retry<T>(bytes: usize, mut attempt: impl FnMut() -> Option<T>) -> Option<
     })
 }
 
-/// Gives what the running thread's cache and the stash hold back to the spans and the ground, then what the depot and the caches
-/// hold that no thread has, as long as work is `left`.
+/// Flushes the running thread's cache and the cache of slices, then the transfer cache and the spare caches, as long as work is
+/// `left`.
 fn flush_caches(left: &mut usize) {
     if let Some(cache) = thread::current() {
         thread::flush(cache);
@@ -132,24 +132,23 @@ fn flush_caches(left: &mut usize) {
     thread::flush_spare(left);
 }
 
-/// What a call gives back at most: 256 pages, at half a microsecond each.
+/// Bytes that a call purges at most: 256 pages, at half a microsecond each.
 const PIECE: usize = 1 << 20;
-/// All at once, also what is young.
+/// Everything at once, young slices too.
 const ALL: usize = usize::MAX;
-/// Blocks that one tick takes from caches before it leaves the rest to the next: 0.1 microseconds each where every block lies in
-/// another span. With two caches of 3,300 blocks on top, one of an idle thread and the running thread's own, that is 0.9
+/// Blocks that one tick flushes from caches before it leaves the rest to the next: 0.1 microseconds each where every block lies
+/// in another span. With two caches of 3,300 blocks on top, an idle thread's and the running thread's own, that is 0.9
 /// milliseconds.
 const BLOCKS: usize = 2048;
 
-/// Whether another round is to follow. Written as `CURSOR` is.
+/// Whether another round must follow. Only the thread that ticks writes it.
 static ANOTHER_ROUND: AtomicBool = AtomicBool::new(false);
 
-/// Begins to give back what has been free long enough, or goes on with it: `most` bytes, or [`ALL`]. Where another thread
-/// does so just now, all means after it. Whether the background thread should go on: so much is left, or other threads may be idle
-/// before the next call.
+/// Begins a round of purging, or goes on with it: `most` bytes, or [`ALL`]. Where another thread ticks just now, [`ALL`] waits
+/// for its end. Returns whether the purge thread should go on: much is left, or other threads may be idle before the next call.
 fn tick(now: usize, most: usize) -> bool {
     while !clock().begin() {
-        // Before a fork nobody ticks, and the thread that forks would wait for itself.
+        // Before a fork ticks are suspended, and the thread that forks would wait for itself.
         if most != ALL || process::is_forking_here() {
             return false;
         }
@@ -165,8 +164,8 @@ fn tick(now: usize, most: usize) -> bool {
         purge_due(most);
     }
     if !begins {
-        // A thread that freed memory during this round saw the deadline and set none; its slices are young, or its blocks lie in
-        // its cache. Another round looks at them.
+        // A thread that freed memory during this round saw the deadline and set none; its slices are young, or its blocks are
+        // in its cache. Another round purges them.
         ANOTHER_ROUND.store(true, Relaxed);
     }
     match delay {
@@ -181,7 +180,7 @@ fn tick(now: usize, most: usize) -> bool {
     is_much || search == Search::Again
 }
 
-/// Takes back what all idle threads hold: one search sees which caches change, another empties those that did not.
+/// Steals what all idle threads hold: one search sees which caches change, another empties those that did not.
 fn reclaim_all() {
     let mut all = usize::MAX;
     for _ in 0..2 {
@@ -189,8 +188,8 @@ fn reclaim_all() {
     }
 }
 
-/// Empties caches, those of idle threads first, and lets what came back ripen with the rest; `late` as for [`age`]. What the
-/// search came to.
+/// Flushes caches, those of idle threads first, and ages the slices; `late` as for [`age`]. Returns the result of the search
+/// for idle caches.
 fn begin_round(all: bool, late: bool) -> Search {
     let mut left = if all { usize::MAX } else { BLOCKS };
     let search = match backlog::cursor() {
@@ -219,19 +218,19 @@ fn begin_round(all: bool, late: bool) -> Search {
     search
 }
 
-/// Young slices become old ones, and old ones due; with `late` both due. Whether any are due now, and any old.
+/// Makes young slices old and old ones due; with `late` both due. Returns whether any are due now, and whether any are old.
 fn age(tables: &Tables, late: bool) -> (bool, bool) {
     let (mut is_due, mut left) = (false, false);
     let words = (mapped() / SLICE).div_ceil(64);
     for ((young, old), due) in tables.young.iter().zip(tables.old).zip(tables.due).take(words) {
         let fresh = if young.load(Relaxed) == 0 { 0 } else { young.swap(0, Relaxed) };
         let before = old.load(Relaxed);
-        // What lost blocks again since is young once more.
+        // Slices in which blocks were freed since are young once more.
         let (ready, kept) = if late { (before | fresh, 0) } else { (before & !fresh, fresh) };
         if before != kept {
             old.store(kept, Relaxed);
         }
-        // A round that was not ended leaves some.
+        // A round that was not finished leaves some.
         let ready = ready | due.load(Relaxed);
         if ready != 0 {
             due.store(ready, Relaxed);
@@ -242,11 +241,11 @@ fn age(tables: &Tables, late: bool) -> (bool, bool) {
     (is_due, left)
 }
 
-/// Gives back what is free in due slices, until it is `most` bytes.
+/// Purges due slices, until it is `most` bytes.
 fn purge_due(most: usize) {
-    /// Slices that go back under one lock at most: 1 MiB, so that nobody waits for long.
+    /// Slices that are purged under one lock at most: 1 MiB, so that no thread waits long for it.
     const RUN: usize = 16;
-    /// What a look at a span costs, in bytes that could go back meanwhile.
+    /// What a look at a span costs, in bytes that could be purged meanwhile.
     const LOOK: usize = 2048;
     let Some(tables) = tables() else { return };
     let words = (mapped() / SLICE).div_ceil(64);
@@ -279,7 +278,7 @@ fn purge_due(most: usize) {
     backlog::set_cursor(DONE);
 }
 
-/// Free pages of a slice that is a span go back. Not where huge pages were asked for, which that would split.
+/// Purges the free pages of a span. Not where huge pages were requested, which that would split.
 fn purge_span(tables: &Tables, slice: u32) {
     if settings::huge_pages() == Some(true) {
         return;
@@ -292,14 +291,14 @@ fn purge_span(tables: &Tables, slice: u32) {
     }
 }
 
-/// Waits until nobody ticks, and lets nobody begin: before a fork.
+/// Suspends ticks, after the one under way: before a fork or a check.
 pub fn suspend() {
     while !clock().begin() {
         os::yield_now();
     }
 }
 
-/// Lets ticks happen again; in the child the background thread is gone.
+/// Resumes ticks; records in a forked child that the purge thread is gone.
 pub fn resume(is_child: bool) {
     if is_child {
         background::forked();

@@ -1,19 +1,19 @@
-//! Spans: the spans of one size class in one heap, and the blocks that are free in them.
+//! Spans of one size class in a heap, and the blocks that are free in them.
 //!
-//! Promises upward: blocks are taken in batches from the span that has the fewest free, so that the others empty and go back;
-//! a block that comes back twice, or that was never a block, is recognised here. O(1) a block.
-//! Asks from below: [`ground`] for slices, [`Slab`] for the bits.
+//! Promises upward: blocks are allocated in batches from the span that has the fewest free, so that the others empty and are
+//! released; a block that is freed twice, or that never was one, is recognised here. O(1) a block.
+//! Asks from below: [`page_heap`] for slices, [`Slab`] for the bits.
 //!
 //! ```text
-//! class 3   lists[3]  mostly full    -> span 17 <-> span 4        taken from first
-//!           lists[2]                 -> span 9
-//!           lists[1]                 -> -
-//!           lists[0]  mostly empty   -> span 30                   taken from last; empty: given back to the ground
+//! class 3   by_fullness[3]  mostly full    -> span 17 <-> span 4        allocated from first
+//!           by_fullness[2]                 -> span 9
+//!           by_fullness[1]                 -> -
+//!           by_fullness[0]  mostly empty   -> span 30                   allocated from last; empty: freed into the page heap
 //! ```
 //!
-//! Invariants, under the shelf's lock:
+//! Invariants, under the lock of the class:
 //! - a span is in the list of its fullness iff a block in it is free; `used` is its blocks less the bits that are set
-//! - every page that a block was taken from is marked dirty; a purged page has only free blocks on it
+//! - every page with an allocated block is marked dirty; a purged page has only free blocks on it
 
 mod check;
 
@@ -28,48 +28,48 @@ use check::list_of;
 use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::pool::Slab;
 
-/// Lists by fullness.
+/// Lists by fullness, of each class.
 const LISTS: usize = 4;
-/// No span.
+/// No span: the end of a list.
 const NONE: u32 = u32::MAX;
 
 /// The spans of one class.
 #[derive(Debug)]
 pub struct SpanLists {
-    /// First span of each list; [`NONE`]: it is empty.
+    /// First span of each list, the emptiest first; [`NONE`]: the list is empty.
     by_fullness: [u32; LISTS],
     /// Spans, in lists or not.
     count: u32,
-    /// First of all spans, for a heap that is given back whole; kept by heaps only.
+    /// First of all spans, for a heap that is dropped; kept by heaps only, not by the global one.
     all: u32,
 }
 
-/// A heap's shelves, by class.
+/// The spans of a heap, by class.
 #[derive(Debug)]
 pub struct Spans {
     classes: [Lock<SpanLists>; class::COUNT],
-    /// The heap's number; 0 is everybody's, whose spans' classes stand in the table of classes.
+    /// The heap's number; 0: the global heap, whose spans' classes stand in the table of classes.
     heap: u16,
 }
 
-/// Everybody's.
+/// The spans of the global heap.
 pub static GLOBAL_SPANS: Spans = Spans::new(0);
 
 impl Spans {
-    /// Empty shelves.
+    /// A heap without spans.
     pub const fn new(heap: u16) -> Self {
         let classes =
             [const { Lock::new(SpanLists { by_fullness: [NONE; LISTS], count: 0, all: NONE }) }; class::COUNT];
         Self { classes, heap }
     }
 
-    /// The locks, for a fork.
+    /// The lock of every class, for a fork.
     pub fn locks(&self) -> &[Lock<SpanLists>] {
         &self.classes
     }
 
-    /// Takes up to `most` blocks of a class, the lowest addresses of a span first; how many there were. Fewer, or none, when the
-    /// system has no memory.
+    /// Allocates up to `most` blocks of a class, the lowest addresses of a span first, and returns how many: fewer, or none,
+    /// without memory.
     pub fn allocate(&self, class: usize, most: usize, mut each: impl FnMut(*mut u8)) -> usize {
         let Some(tables) = tables() else { return 0 };
         let facts = class::facts(class);
@@ -78,7 +78,7 @@ impl Spans {
         while taken < most {
             let fullest = lists.by_fullness.iter().rev().find(|&&first| first != NONE).copied();
             let Some(slice) = fullest.or_else(|| lists.add_span(tables, class, self.heap)) else { break };
-            // As if every page of it were used: near the limit a slice counts whole.
+            // As if every page of the span were used: near the limit a slice counts whole.
             if !usage::has_room(SLICE - bits::dirty_bytes(tables, slice)) {
                 break;
             }
@@ -89,8 +89,8 @@ impl Spans {
         taken
     }
 
-    /// Gives blocks of one class back. Blocks that are none end the process: somebody freed what was not his to free, and
-    /// what he freed may be anybody's.
+    /// Frees blocks of one class. An address that is no block of it ends the process: the program freed what it did not own,
+    /// and may have freed a block that is in use.
     pub fn free(&self, class: usize, blocks: &[*mut u8]) {
         let Some(tables) = tables() else { return };
         let facts = class::facts(class);
@@ -103,7 +103,7 @@ impl Spans {
                 usize::from(span.class.load(Relaxed)) == class && span.heap.load(Relaxed) == self.heap
             };
             let Some(slice) = slice.filter(of_class) else {
-                // A block that a signal handler got from the reserve, freed by its size; or freed twice, its span gone.
+                // A signal handler got the block from the emergency pool, or it was freed twice and its span is gone.
                 if !emergency::free(block) {
                     fatal("a block was freed twice, or never allocated", block.addr());
                 }
@@ -120,12 +120,12 @@ impl Spans {
         }
     }
 
-    /// Spans of a class, and blocks of it that are out.
+    /// Spans of a class.
     pub fn count(&self, class: usize) -> u32 {
         self.classes[class % class::COUNT].lock().count
     }
 
-    /// Gives the memory under pages whose blocks are all free back to the system. O(blocks / 64).
+    /// Purges the pages of a span whose blocks are all free. O(blocks / 64).
     pub fn purge(&self, slice: u32) {
         let Some(tables) = tables() else { return };
         let span = tables.span(slice);
@@ -134,7 +134,7 @@ impl Spans {
             return;
         }
         let _lists = self.classes[class].lock();
-        // It may have become another's meanwhile.
+        // The slice may have become another span meanwhile.
         if usize::from(span.class.load(Relaxed)) == class
             && span.heap.load(Relaxed) == self.heap
             && span.block().is_some()
@@ -143,7 +143,7 @@ impl Spans {
         }
     }
 
-    /// Puts a large block of a heap among its spans, so that [`free_all`](Self::free_all) finds it.
+    /// Links a large block of a heap, so that [`free_all`](Self::free_all) finds it.
     pub fn add_large(&self, slice: u32) {
         let Some(tables) = tables() else { return };
         let mut lists = self.classes[class::NONE].lock();
@@ -151,7 +151,7 @@ impl Spans {
         lists.link_all(tables, slice);
     }
 
-    /// Gives such a block back.
+    /// Frees a large block of a heap.
     pub fn free_large(&self, slice: u32) {
         let Some(tables) = tables() else { return };
         let mut lists = self.classes[class::NONE].lock();
@@ -161,7 +161,7 @@ impl Spans {
         page_heap::free(slice, tables.span(slice).next.load(Relaxed) as usize * PAGE);
     }
 
-    /// Gives every span back, whoever has blocks of it.
+    /// Frees every span and large block of a heap, with all blocks in them.
     pub fn free_all(&self) {
         let Some(tables) = tables() else { return };
         for (class, lists) in self.classes.iter().enumerate() {
@@ -175,7 +175,7 @@ impl Spans {
                     continue;
                 }
                 if tables.span(slice).list.load(Relaxed) == 0 {
-                    // Full: in no list, which is where `release_span` expects it.
+                    // Full: in no list, where `release_span` expects it.
                     lists.link(tables, slice, 0);
                 }
                 lists.release_span(tables, slice, class, self.heap);
@@ -185,7 +185,7 @@ impl Spans {
 }
 
 impl SpanLists {
-    /// A fresh span, all free, in the list of the emptiest.
+    /// Adds a fresh span, all free, to the list of the emptiest.
     #[cold]
     fn add_span(&mut self, tables: &Tables, class: usize, heap: u16) -> Option<u32> {
         let slice = page_heap::allocate_span()?;
@@ -194,7 +194,7 @@ impl SpanLists {
         span.hint.store(0, Relaxed);
         span.heap.store(heap, Relaxed);
         span.class.store(class as u8, Relaxed);
-        // SAFETY: the span belongs to this shelf now, and its lock is held.
+        // SAFETY: the span belongs to this class now, and its lock is held.
         let words = unsafe { tables.block_bits(slice) };
         Slab::new(words, class::facts(class).blocks).release_all();
         if heap == 0 {
@@ -207,7 +207,7 @@ impl SpanLists {
         Some(slice)
     }
 
-    /// Takes blocks of one span that has some.
+    /// Allocates blocks of a span that has free ones; how many.
     fn allocate_from(
         &mut self,
         tables: &Tables,
@@ -218,7 +218,7 @@ impl SpanLists {
     ) -> usize {
         let span = tables.span(slice);
         let start = tables.address(slice).as_ptr();
-        // SAFETY: a span of this shelf, whose lock is held.
+        // SAFETY: a span of this class, whose lock is held.
         let words = unsafe { tables.block_bits(slice) };
         let (mut first, mut last) = (u32::MAX, 0);
         let mut slab = Slab::new(words, facts.blocks);
@@ -231,7 +231,7 @@ impl SpanLists {
         if taken > 0 {
             let pages = tables.pages(slice);
             let below = bits::pages_below(((last + 1) * facts.size) as usize);
-            // The page that the first block starts in is touched too.
+            // The page in which the first block starts is touched too.
             let above = !bits::pages_below((first * facts.size) as usize & !(PAGE - 1));
             let before = pages.load(Relaxed);
             let fresh = (below & above & !before).count_ones() as usize * PAGE;
@@ -245,12 +245,12 @@ impl SpanLists {
         taken as usize
     }
 
-    /// Gives blocks of one span back; how many of its blocks are still out.
+    /// Frees blocks of one span; how many of its blocks are still used.
     fn free_in(&mut self, tables: &Tables, slice: u32, facts: Facts, blocks: &[*mut u8]) -> u16 {
         let span = tables.span(slice);
         let start = tables.address(slice).addr().get();
-        // SAFETY: the classes table said that this slice is a span of this class when the block was freed; a shelf keeps
-        // a span as long as a block of it is out, and the lock is held.
+        // SAFETY: the table of classes said that this slice is a span of this class when the block was freed; the span stays as
+        // long as one of its blocks is used, and the lock is held.
         let words = unsafe { tables.block_bits(slice) };
         let mut slab = Slab::new(words, facts.blocks);
         let mut hint = u32::from(span.hint.load(Relaxed));
@@ -273,7 +273,7 @@ impl SpanLists {
         used
     }
 
-    /// An empty span's slice goes back to the ground.
+    /// Frees the slice of an empty span into the page heap.
     #[cold]
     fn release_span(&mut self, tables: &Tables, slice: u32, class: usize, heap: u16) {
         let span = tables.span(slice);
@@ -289,7 +289,7 @@ impl SpanLists {
         page_heap::free(slice, 0);
     }
 
-    /// Moves a span to the list of its fullness, if that is another one than it is in.
+    /// Moves a span to the list of its fullness, unless it is in it.
     fn relist(&mut self, tables: &Tables, slice: u32, used: u16, facts: Facts) {
         let before = tables.span(slice).list.load(Relaxed);
         let now = list_of(used, facts);
@@ -304,7 +304,7 @@ impl SpanLists {
         }
     }
 
-    /// Puts a span in front of a list.
+    /// Links a span in front of a list.
     fn link(&mut self, tables: &Tables, slice: u32, list: u8) {
         let first = core::mem::replace(&mut self.by_fullness[usize::from(list) % LISTS], slice);
         let span: &Span = tables.span(slice);
@@ -316,7 +316,7 @@ impl SpanLists {
         }
     }
 
-    /// Takes a span out of its list.
+    /// Unlinks a span from its list.
     fn unlink(&mut self, tables: &Tables, slice: u32) {
         let span = tables.span(slice);
         let (prev, next) = (span.prev.load(Relaxed), span.next.load(Relaxed));
@@ -332,7 +332,7 @@ impl SpanLists {
         }
     }
 
-    /// Puts a heap's span into the list of all.
+    /// Links a heap's span into the list of all.
     fn link_all(&mut self, tables: &Tables, slice: u32) {
         let first = core::mem::replace(&mut self.all, slice);
         tables.span(slice).after.store(first, Relaxed);
@@ -342,7 +342,7 @@ impl SpanLists {
         }
     }
 
-    /// Takes it out.
+    /// Unlinks a heap's span from the list of all.
     fn unlink_all(&mut self, tables: &Tables, slice: u32) {
         let span = tables.span(slice);
         let (before, after) = (span.before.load(Relaxed), span.after.load(Relaxed));
@@ -357,11 +357,11 @@ impl SpanLists {
     }
 }
 
-/// Purges the pages of a span that are dirty and whose blocks are all free, in runs.
+/// Purges the dirty pages of a span whose blocks are all free, in runs.
 fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
     let pages = tables.pages(slice);
     let dirty = pages.load(Relaxed);
-    // SAFETY: the caller holds the lock of the span's lists.
+    // SAFETY: the caller holds the lock of the span's class.
     let words = unsafe { tables.block_bits(slice) };
     let slab = Slab::new(words, facts.blocks);
     let page_bytes = crate::process::page_bytes();
@@ -384,7 +384,8 @@ fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
             // SAFETY: inside the slice.
             let at = unsafe { at.add(first as usize * PAGE) };
             let bytes = (page - first) as usize * PAGE;
-            // SAFETY: every block on these pages is free, and without the lock that the caller holds nobody takes one.
+            // SAFETY: every block on these pages is free, and without the lock, which the caller holds, no thread can allocate
+            // one.
             if unsafe { os::purge(at, bytes) } {
                 let run = ((1u32 << page) - (1u32 << first)) as u16;
                 let before = pages.load(Relaxed);

@@ -84,7 +84,8 @@ pub fn free_spilled(cache: &Cache, class: usize, block: *mut u8) -> bool {
     spilled
 }
 
-/// Passes the `most` oldest blocks of a class on: to other threads, if there are any, or to their spans. Whether there were any.
+/// Passes the `most` oldest blocks of a class on: to other threads, if there are any, or to their spans. Whether there were
+/// any.
 fn spill(cache: &Cache, class: usize, most: usize) -> bool {
     let mut blocks = [null_mut(); BATCH];
     let count = cache.take_oldest(class, &mut blocks[..most.min(BATCH)]);

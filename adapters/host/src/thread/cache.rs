@@ -1,23 +1,24 @@
-//! A thread's cache: an array of free blocks for each size class, and the two paths that almost every call takes.
+//! A thread's cache: an array of free blocks for each size class, and the two steps that almost every call takes.
 //!
-//! Promises upward: [`allocate`] and [`free`] take about seven instructions when the class is a constant: no atomic
-//! read-modify-write, no lock, no owner to look up, free memory not touched. What they cannot do goes to [`slow`].
+//! Promises upward: [`pop`] and [`push`] take about seven instructions when the class is a constant: no atomic
+//! read-modify-write, no lock, no owner to look up, free memory not touched. A call that they fail takes the slow path.
 //! Asks from below: [`tls`] for the running thread's cache.
 //!
 //! ```text
 //! tops[c] ──────────────────────────┐
 //!                                   v
-//! array of c   | .... | null | b b b b .. free places .. |   end at a multiple of 1024
+//! array of c   | .... | null | b b b b .. free entries . |   end at a multiple of 1024
 //!                       floor
-//! allocate: the pointer below the top; null means empty.     free: write at the top; a top at the end means full.
+//! pop: the pointer below the top; null means empty.     push: write at the top; a top at the end means full.
 //! ```
 //!
-//! So empty and full are one test each, on a value that is needed anyway, and how many blocks a class may hold is where
-//! its null stands. A thread without a cache has one that is empty and full ([`EMPTY`]): no test for that at all.
+//! So empty and full are one test each, on a value that is needed anyway, and the null's entry sets how many blocks a class may
+//! hold. A thread without a cache has one that is empty and full ([`EMPTY`]), which needs no test at all.
 //!
-//! Invariants, whenever the thread is outside this file and [`slow`]:
-//! - `floor(c) < tops[c] <= end(c)`, the word at `floor(c)` is null, those from there to the top are free blocks of class c,
-//!   none of them anywhere else
+//! Invariants, whenever the thread is outside this file and its slow paths:
+//! - `floor(c) < tops[c] <= end(c)`, the entry at `floor(c)` is null, those from there to the top are free blocks of class c,
+//! each
+//!   in no other array
 //! - a class without room (cap 0) has the top of [`EMPTY`]: it looks empty and full, and its array is not touched. Class 0
 //!   always is one, so large blocks and sizes of 0 need no test of their own
 
@@ -29,64 +30,64 @@ use crate::steal;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
 
-/// Bytes of an array: a power of two, so that its end is recognised by its low bits. 128 places, the lowest is never used.
+/// Bytes of an array: a power of two, so that its low bits tell the end. 128 entries, the lowest is never used.
 pub const ARRAY: usize = 1024;
 const ENTRIES: usize = ARRAY / size_of::<*mut u8>();
 const _: () = assert!(ENTRIES == CAP + 1, "the largest cap leaves one place for the null");
 
-/// One place of an array.
+/// One entry of an array.
 pub type Entry = AtomicPtr<u8>;
 
-/// Bytes before the arrays: three times an array's.
+/// Bytes in front of the arrays: three times an array's.
 const HEAD: usize = 3 * ARRAY;
 
-/// What the fast paths use, and every kind of cache begins with.
+/// What the fast paths use; every kind of cache begins with it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Head {
-    /// Where the next freed block goes. Written by the owner only; others read it to count.
+    /// The entry that the next freed block is written to. Only the owner writes it; other threads read it to count.
     tops: [AtomicPtr<Entry>; COUNT],
-    /// The top that the owner's last pop found; null: of no pop that may still be under way (see [`array`]).
+    /// The top that the owner's last pop read; null: no pop can be under way (see [`steal`]).
     pub announced: AtomicPtr<Entry>,
     /// [`class::SMALL`], here because a load relative to the cache is one instruction less.
     small: [u8; class::SMALL.len()],
 }
 
-/// A cache as it lies in memory: the header, and an array for each class but 0, which has none. 75 KiB, of which a program
-/// touches the header and what its sizes need.
+/// A cache in memory: the header, and an array for each class but 0. 75 KiB, of which a program touches the header and the
+/// arrays of its sizes.
 #[derive(Debug)]
 #[repr(C, align(1024))]
 pub struct Cache {
     pub head: Head,
-    /// How many blocks a class may hold now; its null stands so many places below the end, and one.
+    /// How many blocks each class may hold now; the null stands one entry further below the end.
     pub caps: [AtomicU8; COUNT],
-    /// The next of all caches, of threads and of none; guarded by the lock of [`thread`](crate::thread).
+    /// The next of all caches, owned or spare; guarded by the lock of [`thread`](crate::thread).
     pub next: AtomicPtr<Cache>,
-    /// The next of the caches that no thread has.
+    /// The next spare cache.
     pub spare: AtomicPtr<Cache>,
-    /// Whether the thread is in a slow path: what signal handlers do then must not need it.
+    /// Whether the owner is in a slow path: its signal handlers must then take no lock.
     pub in_slow_path: AtomicBool,
     /// A frame of the outermost signal handler that the thread is in; 0: none, or not known yet.
     pub handler: AtomicUsize,
-    /// The stack of its own that this handler runs on: its first address and the one behind its last; both 0: the thread's.
+    /// The alternate stack of this handler: its first address and the one behind its last; both 0: the thread's own stack.
     pub stack: [AtomicUsize; 2],
     /// The thread's guards that are alive (see [`Handler`](crate::Handler)).
     pub guards: AtomicUsize,
-    /// How many stays in handlers ended otherwise than by the drop of their last guard.
+    /// Stays in handlers that ended otherwise than by the drop of their last guard.
     pub handler_epoch: AtomicUsize,
-    /// Held by the owner in its slow paths, and by a thread that takes blocks away.
+    /// Held by the owner in its slow paths, and by a thread that steals.
     pub lock: Lock<()>,
-    /// What another thread saw of the tops when it last looked.
+    /// A digest of the tops, as a stealing thread last read them.
     pub last_tops: AtomicUsize,
-    /// Blocks in doubt, by class (see [`steal::restore`]); null: none. And the places they are of.
+    /// Contested blocks, by class (see [`steal::restore`]), null: none; and their entries, counted from the end.
     pub contested: [AtomicPtr<u8>; COUNT],
     pub contested_at: [AtomicU8; COUNT],
-    /// Whether there is any.
+    /// Whether any block is contested.
     pub has_contested: AtomicBool,
     arrays: Arrays,
 }
 
-/// Arrays of classes 1 and up.
+/// The arrays of classes 1 and up.
 #[derive(Debug)]
 #[repr(C, align(1024))]
 struct Arrays([[Entry; ENTRIES]; COUNT - 1]);
@@ -99,12 +100,12 @@ const _: () = assert!(core::mem::offset_of!(Cache, arrays) == HEAD, "the arrays 
 pub struct Empty {
     head: Head,
     rest: [u8; HEAD - size_of::<Head>()],
-    /// What the tops point behind: its last word is the null that says empty, its end is a multiple of 1024.
+    /// What the tops point behind: its last entry is the null that says empty, its end is a multiple of 1024.
     array: [Entry; ENTRIES],
 }
 
 impl Empty {
-    /// The empty cache that lies at `own`, where all its tops point.
+    /// The empty cache at address `own`, where all its tops point.
     const fn new(own: *const Self) -> Self {
         let end = own.cast::<Entry>().cast_mut().wrapping_add((HEAD + ARRAY) / size_of::<Entry>());
         let mut tops = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
@@ -119,10 +120,10 @@ impl Empty {
     }
 }
 
-/// See [`Empty`].
+/// The cache of threads that have none.
 pub static EMPTY: Empty = Empty::new(&raw const EMPTY);
 
-/// The same for a thread in a signal handler.
+/// The cache of threads in a signal handler; empty and full as well.
 pub static IN_SIGNAL: Empty = Empty::new(&raw const IN_SIGNAL);
 
 /// Whether a thread's word names a cache of its own.
@@ -133,14 +134,15 @@ pub fn is_own(cache: *mut Cache) -> bool {
 
 const _: () = assert!(size_of::<Empty>() == HEAD + ARRAY && core::mem::offset_of!(Empty, array) == HEAD);
 
-/// The running thread's head.
+/// The head of the running thread's cache.
 #[inline(always)]
 fn head<'a>() -> &'a Head {
-    // SAFETY: the word is the thread's own cache or one of the empty ones; all begin with a head and live as long as the process.
+    // SAFETY: the word is the thread's own cache or one of the empty ones; all begin with a head and live as long as the
+    // process.
     unsafe { &*tls::get().cast::<Head>() }
 }
 
-/// The top of a class, below `COUNT`.
+/// The top of a class, which must be below `COUNT`.
 #[inline(always)]
 pub fn top(head: &Head, class: usize) -> &AtomicPtr<Entry> {
     debug_assert!(class < COUNT);
@@ -148,7 +150,7 @@ pub fn top(head: &Head, class: usize) -> &AtomicPtr<Entry> {
     unsafe { head.tops.get_unchecked(class) }
 }
 
-/// The block freed last; `None` when the cache has none. Of class 0 there is never one.
+/// Pops the block freed last; `None` when the cache has none, as always of class 0.
 #[inline(always)]
 pub fn pop(class: usize) -> Option<*mut u8> {
     steal::pop(&ClassArray { head: head(), class })
@@ -170,7 +172,7 @@ pub fn push(block: *mut u8, class: usize) -> bool {
     if at.addr() & (ARRAY - 1) == 0 {
         return false;
     }
-    // Released for a thread that takes it away: what its user did comes before that.
+    // Release: a thread that steals the block sees what its user did.
     // SAFETY: below the end of the array.
     unsafe { (*at).store(block, Release) };
     top.store(top.load(Relaxed).wrapping_add(1), Relaxed);
@@ -178,20 +180,20 @@ pub fn push(block: *mut u8, class: usize) -> bool {
 }
 
 impl Cache {
-    /// Makes zeroed memory an empty cache that nobody has.
+    /// Makes zeroed memory an empty cache without an owner.
     pub fn start(&mut self) {
         self.head.small = class::SMALL;
         self.reset();
     }
 
-    /// Makes every class empty, with room for nothing: no array is touched before it is needed. Class 0 stays so.
+    /// Empties every class and gives it no room, so that no array is touched before it is needed. Class 0 stays so.
     pub fn reset(&self) {
         let nothing = EMPTY.head.tops[0].load(Relaxed);
         self.head.tops.iter().for_each(|top| top.store(nothing, Relaxed));
         self.caps.iter().for_each(|cap| cap.store(0, Relaxed));
     }
 
-    /// Ends a stay in signal handlers, and the slow path that it interrupted. Guards of it that are dropped later do nothing.
+    /// Ends the stay in signal handlers, and the slow path that it interrupted. Guards of it that are dropped later do nothing.
     pub fn end_handlers(&self) {
         self.handler_epoch.fetch_add(1, Relaxed);
         self.guards.store(0, Relaxed);
@@ -199,7 +201,7 @@ impl Cache {
         self.in_slow_path.store(false, Relaxed);
     }
 
-    /// The arrays behind the first page, and their bytes: what a cache that nobody has can do without.
+    /// The arrays behind the first page, and their bytes: what a spare cache can do without.
     pub fn arrays(&self) -> (*const u8, usize) {
         let page = crate::process::page_bytes().max(ARRAY);
         ((&raw const *self).cast::<u8>().wrapping_add(page), (size_of::<Self>() / page).saturating_sub(1) * page)
@@ -215,7 +217,7 @@ impl Cache {
         (&raw const *self).cast::<Entry>().wrapping_add(HEAD / size_of::<Entry>() + class * ENTRIES)
     }
 
-    /// Blocks of a class. Of another thread's cache: about so many.
+    /// Blocks of a class; approximate for another thread's cache.
     pub fn count(&self, class: usize) -> usize {
         if self.cap(class) == 0 {
             return 0;
@@ -230,12 +232,12 @@ impl Cache {
         free.is_multiple_of(size_of::<Entry>()) && free / size_of::<Entry>() <= self.cap(class)
     }
 
-    /// How many it may hold.
+    /// How many blocks of a class the cache may hold.
     pub fn cap(&self, class: usize) -> usize {
         usize::from(self.caps[class].load(Relaxed))
     }
 
-    /// The place of a class's array `below` places under its end.
+    /// The entry of a class's array `below` entries under its end.
     pub fn place(&self, class: usize, below: usize) -> &Entry {
         &self.arrays.0[(class + COUNT - 2) % (COUNT - 1)][(ENTRIES - below) % ENTRIES]
     }
@@ -247,7 +249,7 @@ impl Cache {
         self.head.tops[class].store(self.end(class).cast_mut().wrapping_sub(cap), Relaxed);
     }
 
-    /// Lets a class hold more blocks than now, keeping what it has.
+    /// Raises the cap of a class, which keeps its blocks.
     pub fn raise_cap(&self, class: usize, cap: usize) {
         let (count, before) = (self.count(class), self.cap(class));
         for at in 0..count {
@@ -258,13 +260,13 @@ impl Cache {
         self.set_count(class, count);
     }
 
-    /// Says how many blocks a class has: those from the floor up.
+    /// Sets how many blocks a class has: those from the floor up.
     fn set_count(&self, class: usize, count: usize) {
         let free = self.cap(class) - count;
         self.head.tops[class].store(self.end(class).cast_mut().wrapping_sub(free), Relaxed);
     }
 
-    /// Puts blocks on top, the last one uppermost; there is room for them.
+    /// Pushes blocks, the last one uppermost. There must be room for them.
     pub fn push(&self, class: usize, blocks: impl ExactSizeIterator<Item = *mut u8>) {
         let (count, cap) = (self.count(class), self.cap(class));
         let more = blocks.len();
@@ -272,7 +274,7 @@ impl Cache {
         self.set_count(class, count + more);
     }
 
-    /// Takes the block freed last.
+    /// Pops the block freed last.
     pub fn pop(&self, class: usize) -> Option<*mut u8> {
         let count = self.count(class).checked_sub(1)?;
         self.set_count(class, count);

@@ -8,13 +8,13 @@ use super::cache::IN_SIGNAL;
 use super::{assigned, tls};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Whether the running thread is in a handler. Takes its cache up again when the handler was left by a jump.
+/// Whether the running thread is in a handler. Attaches its cache again when a jump left the handler.
 #[inline]
 pub fn is_in_handler() -> bool {
     core::ptr::addr_eq(tls::get(), &raw const IN_SIGNAL) && !was_left_by_jump()
 }
 
-/// A jump out of all handlers ends in a frame above the outermost, or, when that has a stack of its own, on any other.
+/// Whether a jump left all handlers: the frame is above the outermost handler's, or, if that has a stack of its own, elsewhere.
 #[cold]
 #[inline(never)]
 fn was_left_by_jump() -> bool {
@@ -32,8 +32,8 @@ fn was_left_by_jump() -> bool {
     true
 }
 
-/// Whether the handler interrupted a slow path, so that locks may be held by its own thread. A thread that has no cache yet may
-/// be getting one.
+/// Whether the handler interrupted a slow path, so that its own thread may hold locks. A thread without a cache may be getting
+/// one just now.
 pub fn has_interrupted_slow_path() -> bool {
     is_in_handler() && assigned().is_none_or(|cache| cache.in_slow_path.load(Relaxed))
 }

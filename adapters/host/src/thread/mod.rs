@@ -1,9 +1,9 @@
-//! Threads: which cache a thread has, how it gets one and what becomes of it when the thread ends.
+//! Threads: how a thread gets its cache, and what becomes of the cache when the thread ends.
 //!
-//! Promises upward: [`own_cache`] in a few instructions; a thread that ends leaves its cache, with all in it, to the next that
-//! starts; what it allocates and frees after that goes to the spans directly.
-//! Asks from below: [`tls`], a pthread key for the end of a thread (it runs after the destructors of `thread_local`), the
-//! ground for the memory of caches.
+//! Promises upward: [`own_cache`] in a few instructions; a thread that ends leaves its cache, blocks included, to the next that
+//! starts, and allocates from and frees to the spans directly from then on.
+//! Asks from below: [`tls`], a pthread key for the end of a thread (it runs after the destructors of `thread_local`), the page
+//! heap for the memory of caches.
 
 mod batches;
 mod check;
@@ -29,16 +29,16 @@ pub use handler::{has_interrupted_slow_path, is_in_handler};
 /// Slices of a cache: 73 KiB in 2.
 const SLICES: usize = size_of::<Cache>().div_ceil(SLICE);
 
-/// All caches.
+/// The caches that exist.
 #[derive(Debug)]
 pub struct Caches {
-    /// Of threads and of none, through `next`.
+    /// All caches, owned or spare, through `next`.
     all: *mut Cache,
-    /// Of none, through `spare`; what they hold is theirs still.
+    /// Caches whose threads ended, through `spare`; they keep their blocks.
     spare: *mut Cache,
-    /// Where the search for idle ones goes on, in `all`; null: at its beginning.
+    /// The cache at which the search for idle ones goes on; null: at the first.
     next: *mut Cache,
-    /// Whether that search saw any that may be idle when it comes by again.
+    /// Whether that search saw caches in use, which may be idle at the next search.
     again: bool,
 }
 
@@ -47,20 +47,20 @@ unsafe impl Send for Caches {}
 
 static CACHES: Lock<Caches> = Lock::new(Caches { all: null_mut(), spare: null_mut(), next: null_mut(), again: false });
 
-/// The key's number plus one; 0: none.
+/// The pthread key's number plus one; 0: there is none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
 /// A thread's value under the key after its end: no address of a cache.
 const ENDED: *mut c_void = core::ptr::without_provenance_mut(1);
 
-/// Makes the key. Without one, caches of threads that end stay as they are.
+/// Makes the key. Without one, the caches of threads that end are lost.
 pub fn init() {
     if let Some(key) = Key::new(thread_ended) {
         KEY.store(key.number() + 1, Relaxed);
     }
 }
 
-/// Takes the key out of use: the library is unloaded.
+/// Deletes the key: the library is unloaded.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn delete_key() {
     if let Some(key) = key() {
@@ -73,13 +73,13 @@ fn key() -> Option<Key> {
     KEY.load(Relaxed).checked_sub(1).map(Key::from_number)
 }
 
-/// The lock, for a fork.
+/// The lock of all caches, for a fork.
 pub fn lock() -> &'static Lock<Caches> {
     &CACHES
 }
 
-/// In the child of a fork one thread is left, that which forked. What the caches of the others hold is lost: they may have
-/// been copied in the middle of a change.
+/// Drops all caches but the forking thread's, in the child. What the others hold is lost: they may have been copied in the
+/// middle of a change.
 pub fn forked(caches: &mut Caches) {
     caches.spare = null_mut();
     caches.all = null_mut();
@@ -92,7 +92,7 @@ pub fn forked(caches: &mut Caches) {
     process::set_threads(usize::from(own.is_some()));
 }
 
-/// The running thread's cache; `None` when it can have none: before the start, after the thread's end.
+/// The running thread's cache, attached or made if need be; `None` before the start and after the thread's end.
 #[inline]
 pub fn own_cache() -> Option<&'static Cache> {
     let cache = tls::get();
@@ -104,19 +104,19 @@ pub fn own_cache() -> Option<&'static Cache> {
     }
 }
 
-/// The running thread's cache, in use or put aside; `None` in a signal handler, which must not touch it.
+/// The running thread's cache, attached or detached; `None` in a signal handler, which must not touch it.
 pub fn current() -> Option<&'static Cache> {
     if is_in_handler() { None } else { assigned() }
 }
 
-/// The cache that the thread's key names, if it has one.
+/// The cache assigned to the running thread by the key, attached or detached.
 pub fn assigned() -> Option<&'static Cache> {
     let kept = key()?.get();
     // SAFETY: null, the mark of an ended thread, or a cache; they live as long as the process.
     if kept == ENDED { None } else { unsafe { kept.cast::<Cache>().as_ref() } }
 }
 
-/// Takes up the cache that was put aside, or gets one.
+/// Attaches the running thread's cache, or assigns one to the thread.
 #[cold]
 fn attach() -> Option<&'static Cache> {
     if !process::is_ready() || is_in_handler() {
@@ -142,7 +142,7 @@ fn attach() -> Option<&'static Cache> {
     Some(cache)
 }
 
-/// A cache that a thread left behind.
+/// Takes a spare cache, which a thread left behind.
 fn pop_spare() -> Option<&'static Cache> {
     let mut caches = CACHES.lock();
     // SAFETY: null, or a cache; they live as long as the process.
@@ -151,7 +151,7 @@ fn pop_spare() -> Option<&'static Cache> {
     Some(cache)
 }
 
-/// A new cache.
+/// Makes a cache.
 fn new_cache() -> Option<&'static Cache> {
     let slice = page_heap::allocate(SLICES, SLICE, size_of::<Cache>())?;
     let tables = tables()?;
@@ -159,7 +159,7 @@ fn new_cache() -> Option<&'static Cache> {
     // Slices that were in use before may hold anything; fresh ones are not touched.
     page_heap::zero(tables, slice, 0, size_of::<Cache>());
     bits::mark_dirty(tables, slice, size_of::<Cache>());
-    // SAFETY: the slices are ours alone, as long as a cache and never given back; zeros are a value of every field.
+    // SAFETY: the slices are ours alone, as long as a cache and never freed; zeros are a value of every field.
     unsafe { memory.as_mut() }.start();
     // SAFETY: see above; from here on it is shared.
     let cache = unsafe { memory.as_ref() };
@@ -169,9 +169,9 @@ fn new_cache() -> Option<&'static Cache> {
     Some(cache)
 }
 
-/// A thread ends: its cache waits for the next. Called again when destructors that ran later set something under their keys.
+/// Ends a thread: its cache becomes spare. The C library calls it again when later destructors set a value under their keys.
 extern "C" fn thread_ended(value: *mut c_void) {
-    // ThreadSanitizer's own record of the thread goes between the rounds: no mark is left behind there.
+    // ThreadSanitizer's own record of the thread is freed between the rounds: no mark may be set then.
     if value == ENDED && cfg!(terrace_sanitizer) {
         return;
     }
@@ -191,10 +191,10 @@ extern "C" fn thread_ended(value: *mut c_void) {
     process::remove_thread();
 }
 
-/// What emptying a cache takes besides its blocks, in blocks: a barrier, or the pages of its arrays.
+/// The work of emptying a cache besides its blocks, in blocks: a barrier, or the pages of its arrays.
 const EMPTYING: usize = 256;
 
-/// Empties the caches that no thread has, as long as work is `left`, in blocks: a page of each stays.
+/// Flushes the spare caches, as long as work is `left`, in blocks, and purges their arrays: a page of each stays.
 pub fn flush_spare(left: &mut usize) {
     let caches = CACHES.lock();
     let mut at = caches.spare;
@@ -205,7 +205,7 @@ pub fn flush_spare(left: &mut usize) {
             cache.reset();
             let (arrays, bytes) = cache.arrays();
             if let Some(arrays) = NonNull::new(arrays.cast_mut()) {
-                // SAFETY: whole pages of a cache that nobody has, whose arrays are empty and whose tops point elsewhere.
+                // SAFETY: whole pages of a spare cache, whose arrays are empty and whose tops point elsewhere.
                 unsafe { os::purge(arrays, bytes) };
             }
         }
@@ -213,19 +213,19 @@ pub fn flush_spare(left: &mut usize) {
     }
 }
 
-/// What a search for idle caches came to.
+/// The result of a search for idle caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// It goes on at the next call.
+    /// The search goes on at the next call.
     Unfinished,
-    /// Some were in use: another is worth while.
+    /// Some caches were in use: another search is worth while.
     Again,
     /// No other thread holds anything.
     Done,
 }
 
-/// Takes back what the caches of threads hold that made no call since the last search, as long as work is `left`, in blocks, and
-/// with a look at 256 caches.
+/// Steals the blocks in the caches of threads that made no call since the last search, as long as work is `left`, in blocks.
+/// Looks at 256 caches at most.
 pub fn reclaim(left: &mut usize) -> Search {
     const LOOKS: usize = 256;
     // A thread that forks must leave caches as they are (see `Cache::lock_owner`).
@@ -262,14 +262,14 @@ pub fn reclaim(left: &mut usize) -> Search {
     if caches.again { Search::Again } else { Search::Done }
 }
 
-/// Bytes in all caches, about.
+/// Bytes in all caches; approximate.
 pub fn cached_bytes() -> usize {
     let mut sum = 0;
     each_cache(|cache| sum += (1..class::COUNT).map(|class| cache.count(class) * class::size(class)).sum::<usize>());
     sum
 }
 
-/// Calls `each` with every cache. Counts in caches of running threads are about right.
+/// Calls `each` with every cache. Counts in caches of running threads are approximate.
 pub fn each_cache(mut each: impl FnMut(&Cache)) {
     let caches = CACHES.lock();
     let mut at = caches.all;
@@ -280,15 +280,15 @@ pub fn each_cache(mut each: impl FnMut(&Cache)) {
     }
 }
 
-/// Puts the running thread's cache aside: its next calls go the slow way, which looks at the clock and takes it up again.
+/// Detaches the running thread's cache: its next calls take the slow path, which looks at the clock and attaches the cache.
 pub fn detach() {
-    // A thread in a signal handler has put it aside already.
+    // A handler's guard has detached it already.
     if is_own(tls::get()) && assigned().is_some() {
         tls::set((&raw const EMPTY).cast());
     }
 }
 
-/// The running thread is in a slow path until the guard is dropped: its signal handlers keep away from locks.
+/// Marks the running thread as in a slow path until the guard is dropped: its signal handlers take no lock.
 #[inline]
 pub fn enter_slow_path() -> SlowPath {
     let word = tls::get();
@@ -299,14 +299,14 @@ pub fn enter_slow_path() -> SlowPath {
     SlowPath { cache, before }
 }
 
-/// Ends what a forgotten [`enter_slow_path`] began.
+/// Ends the mark of a guard that was forgotten.
 pub fn leave_slow_path() {
     if let Some(cache) = assigned() {
         cache.in_slow_path.store(false, Relaxed);
     }
 }
 
-/// See [`enter_slow_path`].
+/// The guard of a slow path (see [`enter_slow_path`]).
 #[derive(Debug)]
 pub struct SlowPath {
     cache: Option<&'static Cache>,

@@ -1,8 +1,8 @@
-//! Blocks that come back from the caches of idle threads: an owner's array as [`array`] sees it, and what takes from it.
+//! Stealing from the caches of idle threads: an owner's array as [`steal`] sees it, and the thread that steals.
 //!
-//! Promises upward: [`Cache::steal_all`] empties the cache of a thread that sleeps, however long it does, and does nothing wrong
-//! with one that does not; owners hold their cache in slow paths ([`Cache::lock_owner`]) and know nothing of it in the fast ones.
-//! Asks from below: [`os::barrier`]; without one nothing is taken away.
+//! Promises upward: [`Cache::steal_all`] empties the cache of a thread that sleeps, however long it does, and is safe with one
+//! that does not; owners lock their cache in slow paths ([`Cache::lock_owner`]) and pay nothing in the fast ones.
+//! Asks from below: [`os::barrier`]; without one nothing is stolen.
 
 use super::cache::{Cache, Entry, Head, top};
 use crate::class::{CAP, COUNT};
@@ -12,7 +12,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::compiler_fence;
 
-/// The array of a class, below `COUNT`, of a cache.
+/// The array of a class, which must be below `COUNT`, in a cache.
 pub struct ClassArray<'a> {
     pub head: &'a Head,
     pub class: usize,
@@ -69,13 +69,13 @@ impl steal::Array for ClassArray<'_> {
     }
 }
 
-/// Of every class what is being taken.
+/// What is being stolen, by class.
 type All<'a> = [Option<Stolen<ClassArray<'a>>>; COUNT];
 
 impl Cache {
-    /// Keeps other threads away until the guard is dropped. For its owner, or where it has none: what was left in doubt is
-    /// settled. A thread that forks holds the lock of all caches already, without which nobody takes anything away, and must
-    /// leave this one as it is: the fork would not let it go.
+    /// Locks the cache for its owner, or for a thread that found it spare, and settles contested blocks. A thread that forks
+    /// holds the lock of all caches, without which no thread steals, and must not take this one: the fork would not release
+    /// it.
     pub fn lock_owner(&self) -> Option<impl Drop + use<'_>> {
         let guard = (!process::is_forking_here()).then(|| self.lock.lock());
         // No pop is under way: the owner's last one has ended.
@@ -86,7 +86,7 @@ impl Cache {
         guard
     }
 
-    /// Puts the block back that was left in doubt, if the owner did not get it.
+    /// Settles the contested block of a class: restores it, unless the owner popped it.
     fn restore_contested(&self, class: usize) {
         let block = self.contested[class].swap(null_mut(), Relaxed);
         if block.is_null() {
@@ -101,14 +101,14 @@ impl Cache {
         ClassArray { head: &self.head, class }
     }
 
-    /// Whether its owner made no call that changed it since another thread last asked.
+    /// Whether the owner made no call that changed the cache since this was last asked.
     pub fn is_idle(&self) -> bool {
         let tops = (1..COUNT).map(|class| self.array(class).top().addr());
         let now = tops.fold(0usize, |sum, top| sum.rotate_left(7) ^ top);
         self.last_tops.swap(now, Relaxed) == now
     }
 
-    /// Takes every block away and hands them to `give` by class. `false`: there was none, or its owner is in a slow path.
+    /// Steals every block and passes them to `give` by class. `false`: there was none, or the owner is in a slow path.
     pub fn steal_all(&self, mut give: impl FnMut(usize, &[*mut u8])) -> bool {
         let Some(_guard) = self.lock.try_lock().filter(|_| !self.has_contested.load(Relaxed)) else { return false };
         let mut taken: All<'_> = [const { None }; COUNT];
@@ -134,7 +134,7 @@ impl Cache {
                 *to = block;
                 count += 1;
             }
-            // The null that stands in its place is the floor.
+            // The null in its entry is the floor.
             self.caps[class].store((below - 1) as u8, Relaxed);
             give(class, &blocks[..count]);
         }
