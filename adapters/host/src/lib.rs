@@ -48,9 +48,7 @@
 #![no_std]
 
 #[cfg(not(target_pointer_width = "64"))]
-compile_error!(
-    "terrace-host reserves its address range at once and counts milliseconds in a word: it needs 64 bits"
-);
+compile_error!("terrace-host reserves its address range at once and counts milliseconds in a word: it needs 64 bits");
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
@@ -90,7 +88,9 @@ pub use global::Global;
 pub use heap::Heap;
 pub use init::ready;
 pub use purge::trim;
-pub use settings::{Background, BadSetting, HugePages, Numa, Setting, check_at_exit, deepbind, read_environment, stats_at_exit};
+pub use settings::{
+    Background, BadSetting, HugePages, Numa, Setting, check_at_exit, deepbind, read_environment, stats_at_exit,
+};
 pub use signal::Handler;
 pub use stats::{Stats, stats};
 pub use terrace_core::Violation;

@@ -7,8 +7,8 @@ use crate::class::{BATCH, COUNT};
 use crate::process;
 use crate::spans::GLOBAL_SPANS;
 use crate::tables::tables;
-use terrace_core::{Exchange, Violation};
 use terrace_core::sync::{AtomicU32, AtomicUsize};
+use terrace_core::{Exchange, Violation};
 
 /// Batches of a class at most: a cache line has 16 states, and eight are more than two cores leave behind.
 const PLACES: usize = 8;

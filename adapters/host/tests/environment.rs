@@ -30,7 +30,10 @@ fn statistics_are_printed_at_the_end() {
 #[test]
 fn every_structure_is_checked_at_the_end() {
     assert_eq!(said("TERRACE_CHECK", "1"), "");
-    assert_eq!(said("TERRACE_CHECK", "yes"), "terrace: TERRACE_CHECK=yes: TERRACE_CHECK takes 0 or 1; it stays as it was\n");
+    assert_eq!(
+        said("TERRACE_CHECK", "yes"),
+        "terrace: TERRACE_CHECK=yes: TERRACE_CHECK takes 0 or 1; it stays as it was\n"
+    );
 }
 
 #[test]

@@ -21,12 +21,16 @@ pub fn check() -> Result<(), Violation> {
         }
         let ensure = |holds, clause| if holds { Ok(()) } else { Err(Violation { clause, at: extent.start }) };
         let slice = tables.slice_of(extent.start as usize);
-        let slice = slice.ok_or(Violation { clause: "page heap: a stretch lies in what is mapped", at: extent.start })?;
+        let slice =
+            slice.ok_or(Violation { clause: "page heap: a stretch lies in what is mapped", at: extent.start })?;
         let slices = slice..slice + (extent.bytes as usize / SLICE) as u32;
         let block = tables.span(slice).block().map(|block| (block.address, block.bytes));
         if extent.use_ == Use::Live {
             ensure(block == Some((extent.start, extent.bytes)), "page heap: a block's first slice names it")?;
-            ensure(!slices.clone().any(|slice| is_free_backed(tables, slice)), "page heap: no slice of a block is free")?;
+            ensure(
+                !slices.clone().any(|slice| is_free_backed(tables, slice)),
+                "page heap: no slice of a block is free",
+            )?;
         } else {
             ensure(block.is_none(), "page heap: no record names free slices as a block")?;
             let is_classless = |slice| usize::from(tables.class(slice).load(Relaxed)) == class::NONE;

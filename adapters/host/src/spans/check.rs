@@ -58,9 +58,7 @@ impl Spans {
 
     fn is_of(&self, tables: &Tables, slice: u32, class: usize) -> bool {
         let span = tables.span(slice);
-        span.heap.load(Relaxed) == self.heap
-            && usize::from(span.class.load(Relaxed)) == class
-            && span.block().is_some()
+        span.heap.load(Relaxed) == self.heap && usize::from(span.class.load(Relaxed)) == class && span.block().is_some()
     }
 
     /// Checks one span. The caller must hold the lock of its class.

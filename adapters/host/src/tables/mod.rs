@@ -304,7 +304,8 @@ impl Tables {
             // SAFETY: inside the part, which has room for 64 entries more.
             (unsafe { start.add(from) }, bytes(after, bits) - from)
         };
-        let mapped = self.parts.iter().map(piece).take_while(|&(at, bytes)| bytes == 0 || self.map_piece(at, bytes)).count();
+        let mapped =
+            self.parts.iter().map(piece).take_while(|&(at, bytes)| bytes == 0 || self.map_piece(at, bytes)).count();
         if mapped == self.parts.len() {
             self.committed.store(after, Relaxed);
             return true;

@@ -6,8 +6,8 @@
 //! heap for the memory of caches.
 
 mod batches;
-mod check;
 pub mod cache;
+mod check;
 mod handler;
 mod reclaim;
 pub mod tls;
@@ -18,9 +18,9 @@ use crate::os::Key;
 use crate::tables::tables;
 use crate::{backlog, bits, os, page_heap, process, settings};
 use batches::give_stolen;
-pub use check::check;
 pub use batches::{allocate_one, allocate_refill, flush, free_spilled};
 use cache::{Cache, EMPTY, is_own};
+pub use check::check;
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
