@@ -8,7 +8,9 @@ use crate::report::fatal;
 use crate::{emergency, heaps, page_heap, process, purge, spans, thread, transfer_cache};
 use terrace_core::Violation;
 
-/// Checks every structure of the allocator and returns the first inconsistency. O(classes * slices mapped).
+/// Checks every structure of the allocator and returns the first inconsistency.
+///
+/// O(classes * slices mapped).
 ///
 /// # Errors
 /// The invariant that is broken, and the address at which it was seen.

@@ -16,14 +16,15 @@ use core::alloc::Layout;
 
 /// Bytes of a page of most systems; larger pages are handled as several of these.
 pub const PAGE: usize = 4096;
-/// Bytes of a slice: the unit of the page heap, and the size of a span. 64 KiB hold 16 pages, so that the pages of a slice are
-/// a `u16`, and two blocks of the largest class.
+/// Bytes of a slice: the unit of the page heap, and the size of a span.
+///
+/// 64 KiB hold 16 pages, so that the pages of a slice are a `u16`, and two blocks of the largest class.
 pub const SLICE: usize = 1 << 16;
 /// Largest request that is served by a class; above it blocks are whole slices.
 pub const LARGEST: usize = 1 << 15;
 /// No class: large blocks, foreign pointers.
 pub const NONE: usize = 0;
-/// Number of classes, [`NONE`] included: 8 up to 128 bytes, then 8 for each of the 8 octaves up to 32 KiB.
+/// Number of classes, with [`NONE`]: 8 up to 128 bytes, then 8 for each of the 8 octaves up to 32 KiB.
 pub const COUNT: usize = 1 + 8 + 8 * 8;
 
 /// The class for `bytes` bytes, at most [`LARGEST`].
@@ -90,7 +91,7 @@ const fn of_aligned(bytes: usize, align: usize) -> usize {
 /// The largest request whose class is in [`SMALL`].
 pub const TABLED: usize = 1024;
 
-/// Classes of requests up to 1 KiB, by their bytes: a byte each, so that small sizes need no arithmetic.
+/// Classes of requests up to 1 KiB, by their bytes, so that small sizes need no arithmetic.
 pub static SMALL: [u8; TABLED + 1] = {
     let mut table = [0; TABLED + 1];
     let mut bytes = 0;
@@ -108,7 +109,9 @@ pub struct Facts {
     pub size: u32,
     /// Blocks in a span.
     pub blocks: u32,
-    /// `2^32 / size`, rounded up: `offset * inverse >> 32` is `offset / size` for every offset in a slice, since the error
+    /// `2^32 / size`, rounded up.
+    ///
+    /// `offset * inverse >> 32` is `offset / size` for every offset in a slice, since the error
     /// is below `offset / 2^32 < 2^-16`, less than 1/size.
     pub inverse: u64,
     /// Blocks of a batch between a cache and what is behind it.

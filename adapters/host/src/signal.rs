@@ -48,7 +48,9 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// Enters a handler. Must be called in the handler itself, whose frame tells a jump, before it allocates or frees.
+    /// Enters a handler; must be called in the handler itself, before it allocates or frees.
+    ///
+    /// The frame of the handler tells a later call whether a jump left it.
     #[inline(always)]
     pub fn enter() -> Self {
         let here = 0u8;

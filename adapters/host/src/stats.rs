@@ -18,8 +18,9 @@ pub struct Stats {
     pub in_use: usize,
     /// In threads' caches, the transfer cache and the cache of slices: free, and not purged.
     pub cached: usize,
-    /// In pages in use: those requested of large blocks, the dirty ones of spans, those of caches. What
-    /// [`Setting::Limit`](crate::Setting::Limit) limits.
+    /// In pages in use, which [`Setting::Limit`](crate::Setting::Limit) limits.
+    ///
+    /// Those requested of large blocks, the dirty ones of spans, those of caches.
     pub reserved: usize,
     /// The highest value that `reserved` ever had.
     pub peak_reserved: usize,
@@ -45,7 +46,7 @@ pub struct Stats {
     pub limit: usize,
 }
 
-/// Takes a snapshot of the whole allocator; all 0 before its first block, so that one sees whether it is at work.
+/// Takes a snapshot of the whole allocator; all 0 before its first block.
 pub fn stats() -> Stats {
     let mut stats = Stats::default();
     let _busy = thread::enter_slow_path();

@@ -49,19 +49,18 @@ fn is_free_backed(tables: &Tables, slice: u32) -> bool {
     bits.is_some_and(|bits| bits.load(Relaxed) >> (slice % 64) & 1 != 0)
 }
 
-/// Checks the counters of [`usage`]. Other threads count before they take slices and after they free them: only a
-/// difference that stays the same is one.
+/// Checks the counters of [`usage`]. Other threads count before they allocate slices and after they free them: only a
+/// difference that stays the same for a second is one.
 ///
 /// # Errors
 /// The counter that is wrong, and by how much.
 pub fn check_usage() -> Result<(), Violation> {
-    /// How often to look.
-    const LOOKS: usize = 100;
-    let first = difference();
-    for _ in 1..LOOKS {
-        if first == (0, 0) {
-            return Ok(());
-        }
+    const MILLISECONDS: u64 = 1000;
+    let (first, start) = (difference(), os::milliseconds());
+    if first == (0, 0) {
+        return Ok(());
+    }
+    while os::milliseconds() - start < MILLISECONDS {
         os::yield_now();
         if difference() != first {
             return Ok(());

@@ -111,9 +111,9 @@ pub fn current() -> Option<&'static Cache> {
 
 /// The cache assigned to the running thread by the key, attached or detached.
 pub fn assigned() -> Option<&'static Cache> {
-    let kept = key()?.get();
+    let value = key()?.get();
     // SAFETY: null, the mark of an ended thread, or a cache; they live as long as the process.
-    if kept == ENDED { None } else { unsafe { kept.cast::<Cache>().as_ref() } }
+    if value == ENDED { None } else { unsafe { value.cast::<Cache>().as_ref() } }
 }
 
 /// Attaches the running thread's cache, or assigns one to the thread.
