@@ -67,6 +67,7 @@ fn done(is_child: bool) {
     transfer_cache::open();
     slice_cache::open();
     if is_child {
+        process::set_forked();
         // SAFETY: held since `prepare`.
         thread::forked(unsafe { &mut *thread::lock().data_ptr() });
     }

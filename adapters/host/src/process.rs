@@ -5,7 +5,7 @@
 //! Asks from below: [`os::thread`].
 
 use crate::os;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// How far the allocator's start has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ static PAGE_BYTES: AtomicU32 = AtomicU32::new(4096);
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// The thread that forks; 0: none.
 static FORKER: AtomicUsize = AtomicUsize::new(0);
+/// Whether this process is a forked child.
+static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// The state of the start; what the starting thread wrote before it is visible.
 #[inline]
@@ -96,4 +98,14 @@ pub fn begin_fork() {
 /// Ends the fork of the running thread. `false`: it was not forking.
 pub fn end_fork() -> bool {
     FORKER.compare_exchange(os::thread(), 0, Relaxed, Relaxed).is_ok()
+}
+
+/// Whether this process is a child that was forked after the allocator's start.
+pub fn is_forked() -> bool {
+    FORKED.load(Relaxed)
+}
+
+/// Records that this process is a forked child.
+pub fn set_forked() {
+    FORKED.store(true, Relaxed);
 }

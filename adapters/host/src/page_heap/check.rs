@@ -3,7 +3,7 @@
 use super::{PAGE_HEAP, slice_cache::CACHED};
 use crate::class::{self, PAGE, SLICE};
 use crate::tables::{Tables, tables};
-use crate::{bits, os, usage};
+use crate::{bits, os, process, usage};
 use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::{Allocator, Use, Violation};
 
@@ -50,12 +50,16 @@ fn is_free_backed(tables: &Tables, slice: u32) -> bool {
 }
 
 /// Checks the counters of [`usage`]. Other threads count before they allocate slices and after they free them: only a
-/// difference that stays the same for a second is one.
+/// difference that stays the same for a second is one. Not in a forked child: what its parent's other threads had counted then
+/// stays counted.
 ///
 /// # Errors
 /// The counter that is wrong, and by how much.
 pub fn check_usage() -> Result<(), Violation> {
     const MILLISECONDS: u64 = 1000;
+    if process::is_forked() {
+        return Ok(());
+    }
     let (first, start) = (difference(), os::milliseconds());
     if first == (0, 0) {
         return Ok(());

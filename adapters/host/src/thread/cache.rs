@@ -17,8 +17,7 @@
 //!
 //! Invariants, whenever the thread is outside this file and its slow paths:
 //! - `floor(c) < tops[c] <= end(c)`, the entry at `floor(c)` is null, those from there to the top are free blocks of class c,
-//! each
-//!   in no other array
+//!   each in no other array
 //! - a class without room (cap 0) has the top of [`EMPTY`]: it looks empty and full, and its array is not touched. Class 0
 //!   always is one, so large blocks and sizes of 0 need no test of their own
 
