@@ -136,7 +136,7 @@ fn each_block_has_one_holder(blocks: usize, owner: fn(&World) -> Vec<usize>) {
         let mut held: Vec<usize> = Vec::new();
         if let Some(taken) = done {
             held.push(taken.block);
-            held.extend((1..taken.place).filter_map(|at| world.take(at)));
+            held.extend((1..taken.entry).filter_map(|at| world.take(at)));
         }
         held.extend(owning.join().expect("no panic"));
         if let (Some(taken), None) = (&taken, done) {

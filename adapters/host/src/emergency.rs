@@ -91,7 +91,7 @@ fn mapping(block: *mut u8) -> Option<&'static (AtomicUsize, AtomicUsize)> {
 }
 
 /// The size and the index of a block of the pool.
-fn place(block: *mut u8) -> Option<(usize, u32)> {
+fn locate(block: *mut u8) -> Option<(usize, u32)> {
     let memory = memory()?;
     let offset = block.addr().wrapping_sub(memory.addr().get());
     let holds = |size: &usize| pool(*size).is_some_and(|(_, start)| offset >= start);
@@ -106,7 +106,7 @@ fn place(block: *mut u8) -> Option<(usize, u32)> {
 
 /// Bytes of a block of the pool or a mapping; `None`: it is neither.
 pub fn usable(block: *mut u8) -> Option<usize> {
-    match place(block) {
+    match locate(block) {
         Some((size, _)) => Some(1 << (LARGEST - size)),
         None => mapping(block).map(|(_, length)| length.load(Relaxed)),
     }
@@ -114,7 +114,7 @@ pub fn usable(block: *mut u8) -> Option<usize> {
 
 /// Frees a block of the pool or a mapping; `false`: it is neither.
 pub fn free(block: *mut u8) -> bool {
-    if let Some((size, index)) = place(block) {
+    if let Some((size, index)) = locate(block) {
         if pool(size).is_some_and(|(pool, _)| pool.release(index).is_err()) {
             fatal("a block was freed twice", block.addr());
         }

@@ -48,7 +48,7 @@ pub fn unregister(number: u16, end: impl FnOnce()) {
 /// Frees a block of a heap.
 pub fn free(block: *mut u8, slice: u32, span: &Span) {
     let number = usize::from(span.heap.load(Relaxed));
-    let spans = ALL.get(number.wrapping_sub(1)).map_or(null_mut(), |place| place.load(Acquire));
+    let spans = ALL.get(number.wrapping_sub(1)).map_or(null_mut(), |entry| entry.load(Acquire));
     // SAFETY: a span names its heap's number as long as the heap lives.
     let Some(spans) = (unsafe { spans.as_ref() }) else { return };
     match usize::from(span.class.load(Relaxed)) {
@@ -60,8 +60,8 @@ pub fn free(block: *mut u8, slice: u32, span: &Span) {
 /// Purges the free pages of a heap's span.
 pub fn purge_span(slice: u32, span: &Span) {
     let _registry = REGISTRY.lock();
-    let place = ALL.get(usize::from(span.heap.load(Relaxed)).wrapping_sub(1));
-    let spans = place.map_or(null_mut(), |place| place.load(Acquire));
+    let entry = ALL.get(usize::from(span.heap.load(Relaxed)).wrapping_sub(1));
+    let spans = entry.map_or(null_mut(), |entry| entry.load(Acquire));
     // SAFETY: null, or spans that live as long as the registry is locked.
     if let Some(spans) = unsafe { spans.as_ref() } {
         spans.purge(slice);
@@ -70,8 +70,8 @@ pub fn purge_span(slice: u32, span: &Span) {
 
 /// Calls `each` with every lock of every heap. The caller must hold the registry's.
 pub fn each_lock(each: impl Fn(&'static Lock<SpanLists>)) {
-    for place in &ALL {
-        let spans = place.load(Acquire);
+    for entry in &ALL {
+        let spans = entry.load(Acquire);
         // SAFETY: null, or a heap's spans, which live as long as they stand here: the caller holds the registry.
         if let Some(spans) = unsafe { spans.as_ref() } {
             spans.locks().iter().for_each(&each);

@@ -60,15 +60,15 @@ pub fn pop<A: Array>(array: &A) -> Option<A::Block> {
 
 /// The uppermost block, which is being stolen, and its entry.
 pub struct Stolen<A: Array> {
-    pub place: A::At,
+    pub entry: A::At,
     pub block: A::Block,
 }
 
 /// Begins to steal all blocks, the uppermost and those below it; `None` without any. The barrier must come next.
 pub fn begin_steal<A: Array>(array: &A) -> Option<Stolen<A>> {
-    let place = A::below(array.top());
-    array.load(place)?;
-    array.take(place).map(|block| Stolen { place, block })
+    let entry = A::below(array.top());
+    array.load(entry)?;
+    array.take(entry).map(|block| Stolen { entry, block })
 }
 
 /// Finishes after the barrier. `true`: the block and all below it are the caller's, and its entry is the new floor. `false`:
@@ -77,12 +77,12 @@ pub fn finish_steal<A: Array>(array: &A, taken: &Stolen<A>) -> bool {
     // First what was announced: a later announcement than the pop's tells that the pop lowered the top.
     let announced = array.announced();
     let top = array.top();
-    A::below(announced) != taken.place && top > taken.place && array.load(taken.place).is_none()
+    A::below(announced) != taken.entry && top > taken.entry && array.load(taken.entry).is_none()
 }
 
 /// Restores a contested block, unless it was popped. Must be called by the owner, or where there is none.
 pub fn restore<A: Array>(array: &A, taken: &Stolen<A>) {
-    if array.top() > taken.place && array.load(taken.place).is_none() {
-        array.store(taken.place, taken.block);
+    if array.top() > taken.entry && array.load(taken.entry).is_none() {
+        array.store(taken.entry, taken.block);
     }
 }

@@ -62,8 +62,8 @@ const _: () = assert!(size_of::<Span>() == 64, "a span's record is a cache line"
 impl Span {
     /// The block that starts here, if one does.
     pub fn block(&self) -> Option<Block> {
-        let [address, bytes, place, ticket] = [0, 1, 2, 3].map(|i| self.block[i].load(Relaxed));
-        (bytes != 0).then_some(Block { address, bytes, slot: place as u32, region: (place >> 32) as u32, ticket })
+        let [address, bytes, slot, ticket] = [0, 1, 2, 3].map(|i| self.block[i].load(Relaxed));
+        (bytes != 0).then_some(Block { address, bytes, slot: slot as u32, region: (slot >> 32) as u32, ticket })
     }
 
     /// Bytes that were requested of a large block, in whole pages.
@@ -228,9 +228,9 @@ impl Tables {
     /// Makes the tables, and the slots of the page heap's range. Must be called once.
     pub fn start() -> Option<(&'static Self, &'static mut [Slot], &'static mut [Branch])> {
         let mut slices = range_slices();
-        let place = loop {
-            if let Some(place) = choose_addresses(slices) {
-                break place;
+        let reservation = loop {
+            if let Some(reservation) = choose_addresses(slices) {
+                break reservation;
             }
             // Address space is short: a smaller range.
             slices /= 2;
@@ -238,7 +238,7 @@ impl Tables {
                 return None;
             }
         };
-        let Reservation { memory, classes, reserved } = place;
+        let Reservation { memory, classes, reserved } = reservation;
         let layout = TableLayout::of(slices);
         // SAFETY: addresses that nothing else uses, as many as the layout says; each part lies at its own offset, aligned to a
         // page. Zeros, which `commit` maps there, are a value of every type. References reach over what has no memory yet, but

@@ -32,7 +32,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
 /// Bytes of an array: a power of two, so that its low bits tell the end. 128 entries, the lowest is never used.
 pub const ARRAY: usize = 1024;
 const ENTRIES: usize = ARRAY / size_of::<*mut u8>();
-const _: () = assert!(ENTRIES == CAP + 1, "the largest cap leaves one place for the null");
+const _: () = assert!(ENTRIES == CAP + 1, "the largest cap leaves one entry for the null");
 
 /// One entry of an array.
 pub type Entry = AtomicPtr<u8>;
@@ -237,13 +237,13 @@ impl Cache {
     }
 
     /// The entry of a class's array `below` entries under its end.
-    pub fn place(&self, class: usize, below: usize) -> &Entry {
+    pub fn entry(&self, class: usize, below: usize) -> &Entry {
         &self.arrays.0[(class + COUNT - 2) % (COUNT - 1)][(ENTRIES - below) % ENTRIES]
     }
 
     /// Sets how many blocks an empty class may hold.
     pub fn set_cap(&self, class: usize, cap: usize) {
-        self.place(class, cap + 1).store(core::ptr::null_mut(), Relaxed);
+        self.entry(class, cap + 1).store(core::ptr::null_mut(), Relaxed);
         self.caps[class].store(cap as u8, Relaxed);
         self.head.tops[class].store(self.end(class).cast_mut().wrapping_sub(cap), Relaxed);
     }
@@ -252,8 +252,8 @@ impl Cache {
     pub fn raise_cap(&self, class: usize, cap: usize) {
         let (count, before) = (self.count(class), self.cap(class));
         for at in 0..count {
-            let block = self.place(class, before - at).load(Relaxed);
-            self.place(class, cap - at).store(block, Relaxed);
+            let block = self.entry(class, before - at).load(Relaxed);
+            self.entry(class, cap - at).store(block, Relaxed);
         }
         self.set_cap(class, cap);
         self.set_count(class, count);
@@ -269,7 +269,7 @@ impl Cache {
     pub fn push(&self, class: usize, blocks: impl ExactSizeIterator<Item = *mut u8>) {
         let (count, cap) = (self.count(class), self.cap(class));
         let more = blocks.len();
-        blocks.enumerate().for_each(|(at, block)| self.place(class, cap - count - at).store(block, Relaxed));
+        blocks.enumerate().for_each(|(at, block)| self.entry(class, cap - count - at).store(block, Relaxed));
         self.set_count(class, count + more);
     }
 
@@ -277,7 +277,7 @@ impl Cache {
     pub fn pop(&self, class: usize) -> Option<*mut u8> {
         let count = self.count(class).checked_sub(1)?;
         self.set_count(class, count);
-        Some(self.place(class, self.cap(class) - count).load(Relaxed))
+        Some(self.entry(class, self.cap(class) - count).load(Relaxed))
     }
 
     /// Takes up to `out.len()` blocks from the bottom, which were freed the longest ago; how many.
@@ -285,11 +285,11 @@ impl Cache {
         let (count, cap) = (self.count(class), self.cap(class));
         let taken = count.min(out.len());
         for (at, block) in out.iter_mut().take(taken).enumerate() {
-            *block = self.place(class, cap - at).load(Relaxed);
+            *block = self.entry(class, cap - at).load(Relaxed);
         }
         for at in taken..count {
-            let block = self.place(class, cap - at).load(Relaxed);
-            self.place(class, cap - (at - taken)).store(block, Relaxed);
+            let block = self.entry(class, cap - at).load(Relaxed);
+            self.entry(class, cap - (at - taken)).store(block, Relaxed);
         }
         self.set_count(class, count - taken);
         taken

@@ -49,11 +49,11 @@ fn check_blocks(cache: &Cache) -> Result<(), Violation> {
     let _held = cache.lock_owner();
     for class in (1..COUNT).filter(|&class| cache.cap(class) > 0) {
         let cap = cache.cap(class);
-        if !cache.place(class, cap + 1).load(Relaxed).is_null() {
+        if !cache.entry(class, cap + 1).load(Relaxed).is_null() {
             return Err(at(cache, "caches: the entry at the floor is null"));
         }
         for below in (0..cache.count(class)).map(|count| cap - count) {
-            GLOBAL_SPANS.check_live(class, cache.place(class, below).load(Relaxed))?;
+            GLOBAL_SPANS.check_live(class, cache.entry(class, below).load(Relaxed))?;
         }
     }
     Ok(())

@@ -93,8 +93,8 @@ impl Cache {
             return;
         }
         let below = usize::from(self.contested_at[class].load(Relaxed));
-        let place = self.end(class).cast_mut().wrapping_sub(below);
-        steal::restore(&self.array(class), &Stolen { place, block });
+        let entry = self.end(class).cast_mut().wrapping_sub(below);
+        steal::restore(&self.array(class), &Stolen { entry, block });
     }
 
     fn array(&self, class: usize) -> ClassArray<'_> {
@@ -120,7 +120,7 @@ impl Cache {
         let has_barrier = os::barrier();
         for (class, taken) in taken.iter().enumerate() {
             let Some(taken) = taken else { continue };
-            let below = (self.end(class).addr() - taken.place.addr()) / size_of::<Entry>();
+            let below = (self.end(class).addr() - taken.entry.addr()) / size_of::<Entry>();
             if !has_barrier || !steal::finish_steal(&self.array(class), taken) {
                 self.contested[class].store(taken.block, Relaxed);
                 self.contested_at[class].store(below as u8, Relaxed);
@@ -128,7 +128,7 @@ impl Cache {
                 continue;
             }
             let mut blocks = [null_mut(); CAP];
-            let lower = (below + 1..=self.cap(class)).map(|below| self.place(class, below).load(Acquire));
+            let lower = (below + 1..=self.cap(class)).map(|below| self.entry(class, below).load(Acquire));
             let mut count = 0;
             for (to, block) in blocks.iter_mut().zip(lower.chain([taken.block])) {
                 *to = block;
