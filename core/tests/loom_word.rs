@@ -1,4 +1,4 @@
-//! The lock of the host, from its own file, under loom: a thread's cache that others take over, and threads that sleep.
+//! The lock of the host, from its own file, under loom: a thread's cache that another takes over, and threads that sleep.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_word
 //! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
@@ -19,13 +19,13 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use terrace_core::sync::{AtomicU32, Ordering};
 
-/// A lock, the system's queue of those that sleep on its word, and a cache that waits for a thread.
+/// A lock, the system's queue of threads that sleep on its word, and a cache that waits for a thread.
 struct World {
     futex: Futex,
     queue: (Mutex<()>, Condvar),
-    /// Whether the cache is nobody's: read and written under the lock, and atomic only so that no `unsafe` is needed here.
+    /// Whether the cache is spare: read and written under the lock, and atomic only so that no `unsafe` is needed here.
     spare: AtomicU32,
-    /// What the cache holds: used by the thread whose it is, without the lock.
+    /// What the cache holds: its thread uses it without the lock.
     cache: UnsafeCell<u32>,
 }
 
@@ -39,7 +39,7 @@ impl World {
         })
     }
 
-    /// As a futex does: looks at the word and falls asleep in one step.
+    /// Reads the word and falls asleep in one step, as a futex does.
     fn sleep(&self, word: &AtomicU32, seen: u32) {
         let queue = self.queue.0.lock().expect("no panic");
         if word.load(Ordering::Relaxed) == seen {
@@ -59,13 +59,13 @@ impl World {
         result
     }
 
-    /// The cache's thread ends.
+    /// Ends the cache's thread.
     fn leave(&self) {
         self.cache.with_mut(|_| ());
         self.locked(|| self.spare.store(1, Ordering::Relaxed));
     }
 
-    /// A thread begins: it takes the cache if that is nobody's, and uses it.
+    /// Begins a thread, which takes the cache if that is spare, and uses it.
     fn adopt(&self) -> bool {
         let taken = self.locked(|| self.spare.swap(0, Ordering::Relaxed) == 1);
         if taken {
@@ -88,7 +88,7 @@ fn a_cache_is_taken_over_by_one_thread_with_all_that_is_in_it() {
 }
 
 #[test]
-fn whoever_sleeps_is_woken() {
+fn a_thread_that_sleeps_is_woken() {
     // Three threads: all executions in which at most two of them are interrupted. It takes two that sleep, and no more.
     let mut bounded = loom::model::Builder::new();
     bounded.preemption_bound = Some(2);
