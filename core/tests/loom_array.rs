@@ -1,4 +1,4 @@
-//! The host's arrays of free blocks under loom, from their own file: an owner that pops and pushes beside a thread that takes.
+//! The host's arrays of free blocks under loom, from their own file: an owner that pops and pushes beside a thread that steals.
 //!
 //! loom knows no barrier that other threads take part in where they are. Here the owner asks at each step whether one is
 //! wanted, and takes part in it: between any two of its steps, as the kernel has it, and at none in particular.
@@ -9,21 +9,21 @@
 // seeded: array_finish_unbarred
 #![cfg(loom)]
 
-#[path = "../../adapters/host/src/array.rs"]
-#[allow(dead_code, reason = "the story needs some of it")]
-mod array;
 mod explore;
+#[path = "../../adapters/host/src/steal.rs"]
+#[allow(dead_code, reason = "the story needs some of it")]
+mod steal;
 
-use array::{Array, begin, finish, pop, settle};
 use explore::explore;
 use loom::sync::Arc;
 use loom::thread;
+use steal::{Array, begin_steal, finish_steal, pop, restore};
 use terrace_core::sync::{AtomicUsize, Ordering, spin_hint};
 
-/// Places of the story's array; the lowest holds null for ever.
+/// Entries of the story's array; the lowest holds null for ever.
 const PLACES: usize = 4;
 
-/// The barrier: nothing wanted, wanted, taken part in; or there is no owner any more.
+/// The barrier: nothing wanted, wanted, taken part in; or the owner has ended.
 const QUIET: usize = 0;
 const WANTED: usize = 1;
 const DONE: usize = 2;
@@ -102,7 +102,7 @@ impl World {
         self.step();
     }
 
-    /// Waits for the barrier, as the taker does.
+    /// Waits for the barrier, as the thief does.
     fn bar(&self) {
         if cfg!(terrace_seeded_bug = "array_finish_unbarred") {
             return;
@@ -120,7 +120,7 @@ impl World {
     }
 }
 
-/// The owner runs `owner`, which says what it has then; another thread takes. Every block is in one hand, or in the array.
+/// The owner runs `owner`, which returns what it holds; another thread steals. Every block has one holder, or is in the array.
 fn each_block_has_one_holder(blocks: usize, owner: fn(&World) -> Vec<usize>) {
     explore(move || {
         let world = World::new(blocks);
@@ -130,17 +130,17 @@ fn each_block_has_one_holder(blocks: usize, owner: fn(&World) -> Vec<usize>) {
             owned.end();
             mine
         });
-        let taken = begin(&*world);
+        let taken = begin_steal(&*world);
         world.bar();
-        let done = taken.as_ref().filter(|taken| finish(&*world, taken));
+        let done = taken.as_ref().filter(|taken| finish_steal(&*world, taken));
         let mut held: Vec<usize> = Vec::new();
         if let Some(taken) = done {
             held.push(taken.block);
-            held.extend((1..taken.place).filter_map(|at| world.take(at)));
+            held.extend((1..taken.entry).filter_map(|at| world.take(at)));
         }
         held.extend(owning.join().expect("no panic"));
         if let (Some(taken), None) = (&taken, done) {
-            settle(&*world, taken);
+            restore(&*world, taken);
         }
         held.extend((1..world.top()).filter_map(|at| world.load(at)));
         held.sort_unstable();

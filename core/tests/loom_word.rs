@@ -1,4 +1,4 @@
-//! The lock of the host, from its own file, under loom: a thread's cache that others take over, and threads that sleep.
+//! The lock of the host, from its own file, under loom: a thread's cache that another takes over, and threads that sleep.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_word
 //! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
@@ -8,38 +8,38 @@
 #![cfg(loom)]
 
 mod explore;
-#[path = "../../adapters/host/src/word.rs"]
+#[path = "../../adapters/host/src/futex.rs"]
 #[allow(dead_code, reason = "each story needs some of it")]
-mod word;
+mod futex;
 
 use explore::explore;
+use futex::Futex;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use terrace_core::sync::{AtomicU32, Ordering};
-use word::Word;
 
-/// A lock, the system's queue of those that sleep on its word, and a cache that waits for a thread.
+/// A lock, the system's queue of threads that sleep on its word, and a cache that waits for a thread.
 struct World {
-    word: Word,
+    futex: Futex,
     queue: (Mutex<()>, Condvar),
-    /// Whether the cache is nobody's: read and written under the lock, and atomic only so that no `unsafe` is needed here.
+    /// Whether the cache is spare: read and written under the lock, and atomic only so that no `unsafe` is needed here.
     spare: AtomicU32,
-    /// What the cache holds: used by the thread whose it is, without the lock.
+    /// What the cache holds: its thread uses it without the lock.
     cache: UnsafeCell<u32>,
 }
 
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            word: Word::new(),
+            futex: Futex::new(),
             queue: (Mutex::new(()), Condvar::new()),
             spare: AtomicU32::new(0),
             cache: UnsafeCell::new(0),
         })
     }
 
-    /// As a futex does: looks at the word and falls asleep in one step.
+    /// Reads the word and falls asleep in one step, as a futex does.
     fn sleep(&self, word: &AtomicU32, seen: u32) {
         let queue = self.queue.0.lock().expect("no panic");
         if word.load(Ordering::Relaxed) == seen {
@@ -48,24 +48,24 @@ impl World {
     }
 
     fn locked<T>(&self, call: impl FnOnce() -> T) -> T {
-        if !self.word.try_lock() {
-            self.word.lock(|word, seen| self.sleep(word, seen));
+        if !self.futex.try_lock() {
+            self.futex.lock(|word, seen| self.sleep(word, seen));
         }
         let result = call();
-        if self.word.unlock().is_some() {
+        if self.futex.unlock().is_some() {
             let _queue = self.queue.0.lock().expect("no panic");
             self.queue.1.notify_one();
         }
         result
     }
 
-    /// The cache's thread ends.
+    /// Ends the cache's thread.
     fn leave(&self) {
         self.cache.with_mut(|_| ());
         self.locked(|| self.spare.store(1, Ordering::Relaxed));
     }
 
-    /// A thread begins: it takes the cache if that is nobody's, and uses it.
+    /// Begins a thread, which takes the cache if that is spare, and uses it.
     fn adopt(&self) -> bool {
         let taken = self.locked(|| self.spare.swap(0, Ordering::Relaxed) == 1);
         if taken {
@@ -88,7 +88,7 @@ fn a_cache_is_taken_over_by_one_thread_with_all_that_is_in_it() {
 }
 
 #[test]
-fn whoever_sleeps_is_woken() {
+fn a_thread_that_sleeps_is_woken() {
     // Three threads: all executions in which at most two of them are interrupted. It takes two that sleep, and no more.
     let mut bounded = loom::model::Builder::new();
     bounded.preemption_bound = Some(2);

@@ -2,7 +2,7 @@
 
 use crate::c::{out_of_memory, refuse};
 use core::ffi::{c_int, c_void};
-use terrace_host::calls;
+use terrace_host::api;
 
 /// Bytes of a page.
 fn page() -> usize {
@@ -10,24 +10,29 @@ fn page() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// `bytes` bytes at a multiple of the next power of two from `align` on, as glibc does; null and `EINVAL` beyond the last.
+/// Allocates `bytes` bytes at a multiple of the next power of two from `align` on, as glibc does.
+///
+/// Null and `EINVAL` beyond the last power.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
     match align.checked_next_power_of_two() {
-        Some(align) => calls::allocate_aligned(bytes, align).cast(),
+        Some(align) => api::allocate_aligned(bytes, align).cast(),
         None => refuse(libc::EINVAL),
     }
 }
 
-/// `bytes` bytes at a multiple of `align`; null and `EINVAL` when that is no power of two. Sizes that are no multiple of the
-/// alignment are served too, as C17 allows.
+/// Allocates `bytes` bytes at a multiple of `align`; null and `EINVAL` if that is no power of two.
+///
+/// Sizes that are no multiple of the alignment are served too, as C17 allows.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
-    if align.is_power_of_two() { calls::allocate_aligned(bytes, align).cast() } else { refuse(libc::EINVAL) }
+    if align.is_power_of_two() { api::allocate_aligned(bytes, align).cast() } else { refuse(libc::EINVAL) }
 }
 
-/// Puts `bytes` bytes at a multiple of `align` into `*block`: 0, `EINVAL` when `align` is no power of two of pointers,
-/// `ENOMEM`. Neither `errno` nor, in case of an error, `*block` change.
+/// Allocates `bytes` bytes at a multiple of `align`, and writes their address to `*block`.
+///
+/// Returns 0; `EINVAL` when `align` is no power of two of pointers; `ENOMEM`. Neither `errno` nor, in case of an error, `*block`
+/// change.
 ///
 /// # Safety
 /// `block` can be written.
@@ -40,7 +45,7 @@ pub unsafe extern "C" fn posix_memalign(block: *mut *mut c_void, align: usize, b
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: see above.
     let before = unsafe { *errno };
-    let found = calls::allocate_aligned(bytes, align);
+    let found = api::allocate_aligned(bytes, align);
     if found.is_null() {
         // SAFETY: see above.
         unsafe { *errno = before };
@@ -51,17 +56,17 @@ pub unsafe extern "C" fn posix_memalign(block: *mut *mut c_void, align: usize, b
     0
 }
 
-/// `bytes` bytes at the start of a page.
+/// Allocates `bytes` bytes at the start of a page.
 #[unsafe(no_mangle)]
 pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
-    calls::allocate(bytes, page()).cast()
+    api::allocate(bytes, page()).cast()
 }
 
-/// Whole pages, at least one, that hold `bytes` bytes.
+/// Allocates whole pages, at least one, that hold `bytes` bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
     match bytes.max(1).checked_next_multiple_of(page()) {
-        Some(bytes) => calls::allocate(bytes, page()).cast(),
+        Some(bytes) => api::allocate(bytes, page()).cast(),
         None => out_of_memory(),
     }
 }

@@ -2,20 +2,23 @@
 
 use terrace_host::read_environment;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-use terrace_host::{report, stats, stats_at_exit};
+use terrace_host::{check_at_exit, check_or_abort, report, stats, stats_at_exit};
 
-/// Reads the settings, if the first block was asked for before the C library knew the environment.
+/// Reads the settings, if the first call came before the C library knew the environment.
 extern "C" fn begin() {
     read_environment();
     #[cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
     crate::dlopen::follow(terrace_host::deepbind());
 }
 
-/// Prints the statistics that `TERRACE_STATS=1` asked for, where terrace-host does not.
+/// Prints the statistics and makes the check that the environment asked for, where terrace-host does not.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 extern "C" fn end() {
     if stats_at_exit() {
         report::line(format_args!("{}", stats()));
+    }
+    if check_at_exit() {
+        check_or_abort();
     }
 }
 

@@ -2,68 +2,69 @@
 
 use core::ffi::c_void;
 use core::ptr::null_mut;
-use terrace_host::{calls, class};
+use terrace_host::{api, class};
 
 /// Alignment of every block: what `max_align_t` asks for.
 const ALIGN: usize = 16;
 
-/// `bytes` bytes at a multiple of 16; null and `ENOMEM` without memory.
+/// Allocates `bytes` bytes at a multiple of 16; null and `ENOMEM` without memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
-    calls::allocate_small(bytes).cast()
+    api::allocate_small(bytes).cast()
 }
 
-/// Takes a block back; null is nothing.
+/// Frees a block, or does nothing for null.
 ///
 /// # Safety
-/// A block that this library handed out and that is not free yet, or null.
+/// A block that this library allocated and that is not freed yet, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller's promise.
-    unsafe { calls::free(block.cast()) };
+    unsafe { api::free(block.cast()) };
 }
 
-/// The name of old System V programs.
+/// Frees a block: the name of old System V programs.
 ///
 /// # Safety
 /// See [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(block: *mut c_void) {
     // SAFETY: the caller's promise.
-    unsafe { calls::free(block.cast()) };
+    unsafe { api::free(block.cast()) };
 }
 
-/// Takes back a block that was asked for with so many bytes (C23).
+/// Frees a block that was requested with so many bytes (C23).
 ///
 /// # Safety
 /// See [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, _bytes: usize) {
     // SAFETY: the caller's promise.
-    unsafe { calls::free(block.cast()) };
+    unsafe { api::free(block.cast()) };
 }
 
-/// The same for an aligned block (C23).
+/// Frees an aligned block that was requested with so many bytes (C23).
 ///
 /// # Safety
 /// See [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _bytes: usize) {
     // SAFETY: the caller's promise.
-    unsafe { calls::free(block.cast()) };
+    unsafe { api::free(block.cast()) };
 }
 
-/// `count` times `bytes` bytes of zeros; null and `ENOMEM` when the product does not exist.
+/// Allocates `count` times `bytes` zeros; null and `ENOMEM` when the product overflows.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     match count.checked_mul(bytes) {
-        Some(bytes) => calls::allocate_zeroed_small(bytes).cast(),
+        Some(bytes) => api::allocate_zeroed_small(bytes).cast(),
         None => out_of_memory(),
     }
 }
 
-/// A block of another size with the same contents; null, and the old block as it was, without memory. Size 0 frees the block
-/// and gives null, as glibc does.
+/// Resizes a block, which may move; null, and the old block as it was, without memory.
+///
+/// Size 0 frees the block and returns null, as glibc does.
 ///
 /// # Safety
 /// See [`free`].
@@ -74,14 +75,14 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_voi
     }
     if bytes == 0 {
         // SAFETY: the caller's promise.
-        unsafe { calls::free(block.cast()) };
+        unsafe { api::free(block.cast()) };
         return null_mut();
     }
     // SAFETY: the caller's promise.
-    unsafe { calls::resize(block.cast(), bytes, ALIGN) }.cast()
+    unsafe { api::resize(block.cast(), bytes, ALIGN) }.cast()
 }
 
-/// The same for `count` times `bytes` bytes.
+/// Resizes a block to `count` times `bytes` bytes; null and `ENOMEM` when the product overflows.
 ///
 /// # Safety
 /// See [`free`].
@@ -94,13 +95,13 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: u
     }
 }
 
-/// Null, and `errno`.
+/// Sets `errno` to `ENOMEM` and returns null.
 #[cold]
 pub fn out_of_memory() -> *mut c_void {
     refuse(libc::ENOMEM)
 }
 
-/// Null, and `errno`.
+/// Sets `errno` and returns null.
 #[cold]
 pub fn refuse(reason: i32) -> *mut c_void {
     // SAFETY: the C library's place for this thread.

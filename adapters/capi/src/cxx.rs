@@ -10,7 +10,7 @@
 
 use crate::c::free;
 use core::ffi::{CStr, c_void};
-use terrace_host::calls;
+use terrace_host::api;
 
 /// The new-handler's type.
 type Handler = extern "C-unwind" fn();
@@ -77,7 +77,7 @@ fn new_or_throw(bytes: usize, align: usize) -> *mut c_void {
     loop {
         let Some(handler) = handler() else { throw() };
         handler();
-        let block = calls::allocate(bytes, align);
+        let block = api::allocate(bytes, align);
         if !block.is_null() {
             return block.cast();
         }
@@ -86,13 +86,13 @@ fn new_or_throw(bytes: usize, align: usize) -> *mut c_void {
 
 #[inline(always)]
 fn new(bytes: usize) -> *mut c_void {
-    let block = calls::allocate_small(bytes);
+    let block = api::allocate_small(bytes);
     if block.is_null() { new_or_throw(bytes, 16) } else { block.cast() }
 }
 
 #[inline(always)]
 fn new_aligned(bytes: usize, align: usize) -> *mut c_void {
-    let block = calls::allocate_aligned(bytes, align);
+    let block = api::allocate_aligned(bytes, align);
     if block.is_null() { new_or_throw(bytes, align) } else { block.cast() }
 }
 

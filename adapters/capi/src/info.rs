@@ -1,30 +1,32 @@
-//! Questions and hints: malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_info, malloc_stats, mallopt.
+//! Queries and hints: malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_info, malloc_stats, mallopt.
 
 use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
-use terrace_host::{Stats, calls, report, stats, trim};
+use terrace_host::{Stats, api, report, stats, trim};
 
 /// Bytes that a block holds; 0 for null.
 ///
 /// # Safety
-/// A block that this library handed out and that is not free, or null.
+/// A block that this library allocated and that is not freed, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if block.is_null() {
         return 0;
     }
     // SAFETY: the caller's promise.
-    unsafe { calls::usable(block.cast()) }
+    unsafe { api::usable(block.cast()) }
 }
 
-/// Gives all free memory back to the system: 1 when there was any. The padding is not kept.
+/// Purges all free memory: 1 when there was any. The padding is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_padding: usize) -> c_int {
     c_int::from(trim())
 }
 
-/// Statistics in glibc's words: `arena` is what is reserved, `uordblks` what the program has, `fordblks` what is free in
-/// what is reserved, `hblks` large blocks, `keepcost` what a trim could give back at most.
+/// Statistics in glibc's fields.
+///
+/// `arena`: bytes reserved; `uordblks`: bytes the program holds; `fordblks`: bytes reserved and free; `hblks`: large blocks;
+/// `keepcost`: the most that a trim could purge.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let Stats { in_use, cached, reserved, peak_reserved, dirty, large_blocks, live_blocks, .. } = stats();
@@ -42,7 +44,7 @@ pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
     }
 }
 
-/// The same in `int`s, at most `INT_MAX` each.
+/// [`mallinfo2`] as C `int`s, saturated at `INT_MAX`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> libc::mallinfo {
     let long = mallinfo2();
@@ -72,8 +74,9 @@ impl Write for Stream {
     }
 }
 
-/// Writes the numbers of [`mallinfo2`] as XML, in the elements of glibc's `malloc_info` as far as it has them: `fast` is
-/// what caches hold, `rest` what is free besides. 0; `EINVAL` for options, of which there are none; -1 when the stream
+/// Writes the numbers of [`mallinfo2`] to a stream as XML, in the elements of glibc's `malloc_info`.
+///
+/// `fast` is what caches hold, `rest` what is free besides. 0; `EINVAL` for options, of which there are none; -1 when the stream
 /// refuses it.
 ///
 /// # Safety
@@ -106,13 +109,13 @@ pub extern "C" fn malloc_stats() {
     report::line(format_args!("{}", stats()));
 }
 
-/// glibc's knobs have no meaning here: accepted, as programs expect, and not followed.
+/// Accepts glibc's knobs, as programs expect, and ignores them.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
     1
 }
 
-/// The library's name and version: which allocator a program really has.
+/// The library's name and version: tells which allocator a program has.
 #[unsafe(no_mangle)]
 pub static terrace_malloc_version: [u8; VERSION.len()] = {
     let (mut bytes, mut at) = ([0; VERSION.len()], 0);

@@ -1,4 +1,4 @@
-//! sigaction, signal and their old names: the program's handlers run with the thread's cache put aside.
+//! sigaction, signal and their old names: the program's handlers run inside a guard ([`Handler`]).
 //!
 //! malloc is not safe in signal handlers by any standard, and programs call it there. Here the handler that the kernel knows is
 //! [`enter`], which marks the thread and calls the program's; questions are answered with the program's. Handlers installed
@@ -21,7 +21,7 @@ static FLAGS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
 type Full = extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 unsafe extern "C" {
-    /// The C library's own, under the name that nobody replaces.
+    /// The C library's own, under the name that no library replaces.
     fn __sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int;
 }
 

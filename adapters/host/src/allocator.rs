@@ -1,25 +1,25 @@
 //! Collections in the global heap, or in one of their own: `allocator_api2::alloc::Allocator`.
 
-use crate::{Global, Heap, calls};
+use crate::{Global, Heap, api};
 use allocator_api2::alloc::{AllocError, Allocator};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-// SAFETY: blocks hold the layout and stay where they are until they come back; every `Global` is the same allocator.
+// SAFETY: blocks hold the layout and stay where they are until they are freed; every `Global` is the same allocator.
 unsafe impl Allocator for Global {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let block = NonNull::new(calls::allocate(layout.size(), layout.align())).ok_or(AllocError)?;
+        let block = NonNull::new(api::allocate(layout.size(), layout.align())).ok_or(AllocError)?;
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
 
     fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let block = NonNull::new(calls::allocate_zeroed(layout.size(), layout.align())).ok_or(AllocError)?;
+        let block = NonNull::new(api::allocate_zeroed(layout.size(), layout.align())).ok_or(AllocError)?;
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
 
     unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
         // SAFETY: the caller's promise.
-        unsafe { calls::free(block.as_ptr()) };
+        unsafe { api::free(block.as_ptr()) };
     }
 
     unsafe fn grow(&self, block: NonNull<u8>, _: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -33,19 +33,19 @@ unsafe impl Allocator for Global {
     }
 }
 
-/// Another size, and another alignment if that is asked for.
+/// Resizes a block, to another alignment too if need be.
 ///
 /// # Safety
-/// The block is live, and nobody else uses it meanwhile.
+/// The block is live, and no other thread uses it meanwhile.
 unsafe fn resize(block: NonNull<u8>, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
     // SAFETY: the caller's promise.
-    let moved = unsafe { calls::resize(block.as_ptr(), new.size(), new.align()) };
+    let moved = unsafe { api::resize(block.as_ptr(), new.size(), new.align()) };
     let moved = NonNull::new(moved).ok_or(AllocError)?;
     Ok(NonNull::slice_from_raw_parts(moved, new.size()))
 }
 
-// SAFETY: blocks hold the layout and stay where they are until they come back or the heap is dropped, which the borrow
-// that a collection holds does not allow.
+// SAFETY: blocks hold the layout and stay where they are until they are freed or the heap is dropped, which the borrow that a
+// collection holds does not allow.
 unsafe impl Allocator for &Heap {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         let block = Heap::allocate(self, layout).ok_or(AllocError)?;

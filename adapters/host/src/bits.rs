@@ -1,10 +1,10 @@
-//! What is known of slices and pages by a bit each: free, written to, moved.
+//! One bit for each slice or page: free, dirty, remapped.
 //!
 //! Promises upward: O(slices / 64); a bit that is right already is not written, so its word stays in other processors' caches.
 //! Asks from below: the bitmaps of [`Tables`].
 
 use crate::class::{PAGE, SLICE};
-use crate::space::Tables;
+use crate::tables::Tables;
 use core::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Sets or clears the bits of `count` slices.
@@ -14,7 +14,7 @@ pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
         let next = end.min((at / 64 + 1) * 64);
         let mask = (u64::MAX >> (64 - (next - at))) << (at % 64);
         if let Some(word) = bits.get(at / 64) {
-            // Looked at first: a word that is right already stays in other processors' caches.
+            // Read first: a word that is right already stays in other processors' caches.
             match (set, word.load(Relaxed) & mask) {
                 (true, now) if now != mask => _ = word.fetch_or(mask, Relaxed),
                 (false, now) if now != 0 => _ = word.fetch_and(!mask, Relaxed),
@@ -25,8 +25,8 @@ pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
     }
 }
 
-/// Says that the first `bytes` bytes from a slice on may hold something.
-pub fn soil(tables: &Tables, slice: u32, bytes: usize) {
+/// Marks the pages of the first `bytes` bytes from a slice on as dirty.
+pub fn mark_dirty(tables: &Tables, slice: u32, bytes: usize) {
     for (at, pages) in tables.dirty[slice as usize..].iter().take(bytes.div_ceil(SLICE)).enumerate() {
         let mask = pages_below(bytes - at * SLICE);
         if pages.load(Relaxed) & mask != mask {
@@ -35,8 +35,8 @@ pub fn soil(tables: &Tables, slice: u32, bytes: usize) {
     }
 }
 
-/// Says that the bytes from `from` to before `to` from a slice on, whole pages, are zeros.
-pub fn clean(tables: &Tables, slice: u32, from: usize, to: usize) {
+/// Marks the pages from byte `from` to before byte `to` of a slice, whole pages, as zeros.
+pub fn mark_clean(tables: &Tables, slice: u32, from: usize, to: usize) {
     for at in from / SLICE..to.div_ceil(SLICE) {
         let start = at * SLICE;
         let kept = pages_below(from.saturating_sub(start)) | !pages_below(to - start);
@@ -44,7 +44,7 @@ pub fn clean(tables: &Tables, slice: u32, from: usize, to: usize) {
     }
 }
 
-/// Bytes of the pages among the first `bytes` bytes from a slice on that hold zeros.
+/// Bytes of clean pages, which hold zeros, among the first `bytes` bytes from a slice on.
 pub fn clean_bytes(tables: &Tables, slice: u32, bytes: usize) -> usize {
     let dirty = tables.dirty[slice as usize..].iter().take(bytes.div_ceil(SLICE)).enumerate();
     let count =
@@ -52,7 +52,7 @@ pub fn clean_bytes(tables: &Tables, slice: u32, bytes: usize) -> usize {
     dirty.map(count).sum::<u32>() as usize * PAGE
 }
 
-/// Bytes of the pages of one slice that may hold something.
+/// Bytes of the dirty pages of one slice.
 pub fn dirty_bytes(tables: &Tables, slice: u32) -> usize {
     tables.pages(slice).load(Relaxed).count_ones() as usize * PAGE
 }
@@ -63,11 +63,11 @@ pub fn pages_below(bytes: usize) -> u16 {
     (u32::MAX >> (32 - pages.max(1))) as u16 & if pages == 0 { 0 } else { u16::MAX }
 }
 
-/// Forgets which of these slices memory was moved to; whether any.
-pub fn settle_moved(tables: &Tables, first: u32, end: u32) -> bool {
+/// Clears the remapped bits of these slices; whether any was set.
+pub fn clear_remapped(tables: &Tables, first: u32, end: u32) -> bool {
     let mut count = 0;
     for word in first / 64..=(end - 1) / 64 {
-        let Some(bits) = tables.moved.get(word as usize) else { continue };
+        let Some(bits) = tables.remapped.get(word as usize) else { continue };
         let (low, high) = (first.max(word * 64), end.min(word * 64 + 64));
         let mask = (u64::MAX >> (64 - (high - low))) << (low % 64);
         if bits.load(Relaxed) & mask != 0 {
@@ -75,32 +75,32 @@ pub fn settle_moved(tables: &Tables, first: u32, end: u32) -> bool {
         }
     }
     if count > 0 {
-        MOVED.fetch_sub(count, Relaxed);
+        REMAPPED.fetch_sub(count, Relaxed);
     }
     count > 0
 }
 
-/// Mappings that stand alone because memory was moved there: a process may have 65530 in all.
-static MOVED: AtomicUsize = AtomicUsize::new(0);
-const MOST_MOVED: usize = 8192;
+/// Mappings of their own because memory was moved there: a process may have 65530 in all.
+static REMAPPED: AtomicUsize = AtomicUsize::new(0);
+const MOST_REMAPPED: usize = 8192;
 
-/// Whether memory may be moved once more.
-pub fn may_move() -> bool {
-    MOVED.load(Relaxed) < MOST_MOVED
+/// Whether memory may be moved by `mremap` once more.
+pub fn may_remap() -> bool {
+    REMAPPED.load(Relaxed) < MOST_REMAPPED
 }
 
-/// Nothing is moved any more.
-pub fn never_move() {
-    MOVED.store(usize::MAX / 2, Relaxed);
+/// Stops moving memory: this kernel cannot.
+pub fn stop_remapping() {
+    REMAPPED.store(usize::MAX / 2, Relaxed);
 }
 
-/// Says that memory was moved from the slices of one block to those of another.
-pub fn moved(tables: &Tables, from: u32, to: u32) {
-    let bit = |slice: u32| (tables.moved.get(slice as usize / 64), 1u64 << (slice % 64));
+/// Records that memory was moved from the slices of one block to those of another.
+pub fn mark_remapped(tables: &Tables, from: u32, to: u32) {
+    let bit = |slice: u32| (tables.remapped.get(slice as usize / 64), 1u64 << (slice % 64));
     if let (Some(bits), mask) = bit(to) {
-        MOVED.fetch_add(usize::from(bits.fetch_or(mask, Relaxed) & mask == 0), Relaxed);
+        REMAPPED.fetch_add(usize::from(bits.fetch_or(mask, Relaxed) & mask == 0), Relaxed);
     }
     if let (Some(bits), mask) = bit(from) {
-        MOVED.fetch_sub(usize::from(bits.fetch_and(!mask, Relaxed) & mask != 0), Relaxed);
+        REMAPPED.fetch_sub(usize::from(bits.fetch_and(!mask, Relaxed) & mask != 0), Relaxed);
     }
 }

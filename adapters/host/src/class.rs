@@ -14,23 +14,24 @@
 
 use core::alloc::Layout;
 
-/// Bytes of a page of most systems: what the kernel gives and takes. Larger pages are handled as several of these.
+/// Bytes of a page of most systems; larger pages are handled as several of these.
 pub const PAGE: usize = 4096;
-/// Bytes of a slice: the unit in which the window of addresses is dealt out, and the size of a span. 64 KiB hold 16 pages,
-/// so that the pages of a slice are a `u16`, and two blocks of the largest class.
+/// Bytes of a slice: the unit of the page heap, and the size of a span.
+///
+/// 64 KiB hold 16 pages, so that the pages of a slice are a `u16`, and two blocks of the largest class.
 pub const SLICE: usize = 1 << 16;
 /// Largest request that is served by a class; above it blocks are whole slices.
 pub const LARGEST: usize = 1 << 15;
-/// The class that is none: large blocks, foreign pointers.
+/// No class: large blocks, foreign pointers.
 pub const NONE: usize = 0;
-/// Classes, with [`NONE`]: 8 up to 128 bytes, then 8 for each of the 8 octaves up to 32 KiB.
+/// Number of classes, with [`NONE`]: 8 up to 128 bytes, then 8 for each of the 8 octaves up to 32 KiB.
 pub const COUNT: usize = 1 + 8 + 8 * 8;
 
 /// The class for `bytes` bytes, at most [`LARGEST`].
 #[inline(always)]
 pub const fn of(bytes: usize) -> usize {
     if bytes <= 128 {
-        // 0 bytes are one block of 16 too.
+        // 0 bytes get a block of 16 too.
         if bytes == 0 { 1 } else { (bytes + 15) >> 4 }
     } else {
         let last = bytes - 1;
@@ -46,15 +47,15 @@ pub const fn size(class: usize) -> usize {
     if class <= 16 { class << 4 } else { (9 + ((class - 9) & 7)) << (4 + ((class - 9) >> 3)) }
 }
 
-/// What every block of a class is aligned to: the largest power of two in its size.
+/// The alignment of every block of a class: the largest power of two in its size.
 pub const fn align(class: usize) -> usize {
     1 << size(class).trailing_zeros()
 }
 
-/// The bytes to ask for, at most [`LARGEST`], so that a block of their class lies at a multiple of `align` (a power of two up to [`LARGEST`]): the
-/// next multiple of it. A class of that many bytes is a multiple of `align`: either its octave's step divides `align`, then
-/// it is exactly that long, or `align` divides the step, then it divides every size of the octave. Spans start at multiples
-/// of [`SLICE`], and their blocks at multiples of the class's size from there.
+/// The bytes to request, at most [`LARGEST`], so that a block of their class lies at a multiple of `align` (a power of two up
+/// to [`LARGEST`]): the next multiple of it. A class of that many bytes is a multiple of `align`: either its octave's step
+/// divides `align`, then it is exactly that long, or `align` divides the step, then it divides every size of the octave. Spans
+/// start at multiples of [`SLICE`], and their blocks at multiples of the class's size from there.
 #[inline(always)]
 const fn padded(bytes: usize, align: usize) -> usize {
     if align <= 16 {
@@ -69,13 +70,13 @@ const fn padded(bytes: usize, align: usize) -> usize {
     }
 }
 
-/// The class that serves `bytes` at `align`; [`NONE`] when whole slices do, or nothing does: `align` is no power of two.
+/// The class that serves `bytes` at `align`; [`NONE`]: whole slices do, or `align` is no power of two.
 #[inline(always)]
 pub const fn serving(bytes: usize, align: usize) -> usize {
     if align.is_power_of_two() { of_aligned(bytes, align) } else { NONE }
 }
 
-/// The class that serves a layout, whose alignment is known to be a power of two; [`NONE`] when whole slices do.
+/// The class that serves a layout, whose alignment is a power of two; [`NONE`]: whole slices do.
 #[inline(always)]
 pub(crate) const fn of_layout(layout: Layout) -> usize {
     of_aligned(layout.size(), layout.align())
@@ -90,7 +91,7 @@ const fn of_aligned(bytes: usize, align: usize) -> usize {
 /// The largest request whose class is in [`SMALL`].
 pub const TABLED: usize = 1024;
 
-/// Classes of requests up to 1 KiB, by their bytes: a byte each, so that the path of small sizes computes nothing.
+/// Classes of requests up to 1 KiB, by their bytes, so that small sizes need no arithmetic.
 pub static SMALL: [u8; TABLED + 1] = {
     let mut table = [0; TABLED + 1];
     let mut bytes = 0;
@@ -101,17 +102,19 @@ pub static SMALL: [u8; TABLED + 1] = {
     table
 };
 
-/// What is known of each class.
+/// The numbers of a class.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Bytes of a block.
     pub size: u32,
     /// Blocks in a span.
     pub blocks: u32,
-    /// `2^32 / size`, rounded up: `offset * inverse >> 32` is `offset / size` for every offset in a slice, since the error
+    /// `2^32 / size`, rounded up.
+    ///
+    /// `offset * inverse >> 32` is `offset / size` for every offset in a slice, since the error
     /// is below `offset / 2^32 < 2^-16`, less than 1/size.
     pub inverse: u64,
-    /// Blocks that move at once between a cache and what is behind it.
+    /// Blocks of a batch between a cache and what is behind it.
     pub batch: u16,
     /// The most blocks in a thread's cache.
     pub cap: u8,
@@ -119,12 +122,12 @@ pub struct Facts {
 
 /// Bytes of one class that a thread may keep: 32 KiB, so that 73 classes are at most 2.3 MiB, and few programs use ten.
 const CACHED: usize = 1 << 15;
-/// Places of a thread's array, less the one below the lowest.
+/// Entries of a thread's array, less the one below the lowest.
 pub const CAP: usize = 127;
-/// The most blocks that move at once: half of that.
+/// The most blocks of a batch: half of that.
 pub const BATCH: usize = CAP.div_ceil(2);
 
-/// By class.
+/// The numbers of each class.
 pub static FACTS: [Facts; COUNT] = {
     let mut table = [Facts { size: 0, blocks: 0, inverse: 0, batch: 0, cap: 0 }; COUNT];
     let mut class = 1;
@@ -150,7 +153,7 @@ pub static FACTS: [Facts; COUNT] = {
     table
 };
 
-/// What is known of a class.
+/// The numbers of a class.
 #[inline]
 pub fn facts(class: usize) -> Facts {
     FACTS[class % COUNT]

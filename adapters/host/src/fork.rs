@@ -1,27 +1,17 @@
-//! Forks: every lock is taken before, and let go after, in parent and child, so that the child finds nothing half done.
+//! Forks: every lock is taken before and released after, in parent and child, so that the child finds nothing half done.
 //!
-//! Promises upward: a child may allocate and free everything its parent's forking thread could, and start threads.
+//! Promises upward: a child may allocate, free and start threads, as its parent's forking thread could.
 //! Asks from below: `pthread_atfork`. Handlers that the program registered later run before ours, those it registered earlier
-//! run after, while the locks are held: the forking thread passes them (see [`is_forking_here`]).
+//! run after, while the locks are held: the forking thread passes them (see [`process::is_forking_here`]).
 //!
-//! Lock-free structures: the depot is closed, which waits for threads inside a copy; caches of other threads are not looked at
-//! in the child, since their pages may have been copied at different moments. What they held is lost to the child.
+//! Lock-free structures: the transfer cache is closed, which waits for threads inside a copy; the child drops other threads'
+//! caches, since their pages may have been copied at different moments. The blocks in them are lost to the child.
 
-use crate::{depot, ground, heap, large, os, purge, shelf, signal, start, thread};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-/// The thread that forks; 0: none.
-static FORKER: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether this thread holds every lock because it forks.
-#[inline]
-pub fn is_forking_here() -> bool {
-    let forker = FORKER.load(Relaxed);
-    forker != 0 && forker == os::thread()
-}
+use crate::page_heap::slice_cache;
+use crate::{heaps, os, page_heap, process, purge, spans, thread, transfer_cache};
 
 /// Registers the handlers.
-pub fn start() {
+pub fn init() {
     if !os::at_fork(prepare, parent, child) {
         crate::report::line(format_args!(
             "no memory for fork handlers: children may hang that fork while threads allocate"
@@ -29,24 +19,24 @@ pub fn start() {
     }
 }
 
-/// Locks in the order in which they are taken elsewhere: ticks, caches, heaps, shelves, ground.
+/// Locks in the order in which they are taken elsewhere: ticks, caches, heaps, spans, page heap.
 extern "C" fn prepare() {
-    // A handler that forks where it interrupted a slow path: its own thread holds what would be waited for here. The child is
-    // in the same place, and goes on in it if it returns.
-    if !start::ready() || signal::is_in_the_way() {
+    // A handler that forks where it interrupted a slow path: its own thread holds what it would wait for here. The child is in
+    // the same place, and goes on in it if it returns.
+    if !process::is_ready() || thread::has_interrupted_slow_path() {
         return;
     }
-    // A signal that comes from here on finds its thread in a slow path.
-    core::mem::forget(thread::busy());
-    purge::hold();
+    // A signal from here on finds its thread in a slow path.
+    core::mem::forget(thread::enter_slow_path());
+    purge::suspend();
     core::mem::forget(thread::lock().lock());
-    depot::close();
-    large::close();
-    core::mem::forget(heap::registry().lock());
-    heap::each_lock(|lock| core::mem::forget(lock.lock()));
-    shelf::SHELVES.locks().iter().for_each(|lock| core::mem::forget(lock.lock()));
-    core::mem::forget(ground::lock().lock());
-    FORKER.store(os::thread(), Relaxed);
+    transfer_cache::close();
+    slice_cache::close();
+    core::mem::forget(heaps::registry().lock());
+    heaps::each_lock(|lock| core::mem::forget(lock.lock()));
+    spans::GLOBAL_SPANS.locks().iter().for_each(|lock| core::mem::forget(lock.lock()));
+    core::mem::forget(page_heap::lock().lock());
+    process::begin_fork();
 }
 
 extern "C" fn parent() {
@@ -58,30 +48,31 @@ extern "C" fn child() {
 }
 
 fn done(is_child: bool) {
-    // Not ours when a handler forked without taking anything.
-    if FORKER.compare_exchange(os::thread(), 0, Relaxed, Relaxed).is_err() {
+    // A handler forked, and `prepare` took no locks.
+    if !process::end_fork() {
         return;
     }
     // SAFETY: `prepare` took this lock and forgot the guard; so for each below.
-    unsafe { ground::lock().force_unlock() };
-    shelf::SHELVES.locks().iter().for_each(|lock| {
+    unsafe { page_heap::lock().force_unlock() };
+    spans::GLOBAL_SPANS.locks().iter().for_each(|lock| {
         // SAFETY: see above.
         unsafe { lock.force_unlock() };
     });
-    heap::each_lock(|lock| {
+    heaps::each_lock(|lock| {
         // SAFETY: see above.
         unsafe { lock.force_unlock() };
     });
     // SAFETY: see above.
-    unsafe { heap::registry().force_unlock() };
-    depot::open();
-    large::open();
+    unsafe { heaps::registry().force_unlock() };
+    transfer_cache::open();
+    slice_cache::open();
     if is_child {
+        process::set_forked();
         // SAFETY: held since `prepare`.
         thread::forked(unsafe { &mut *thread::lock().data_ptr() });
     }
     // SAFETY: see above.
     unsafe { thread::lock().force_unlock() };
-    purge::release(is_child);
-    thread::idle();
+    purge::resume(is_child);
+    thread::leave_slow_path();
 }

@@ -1,9 +1,9 @@
-//! The face for Rust: `#[global_allocator]`.
+//! The allocator for Rust programs: `#[global_allocator]`.
 
-use crate::{cache, calls, class};
+use crate::{api, class};
 use core::alloc::{GlobalAlloc, Layout};
 
-/// The allocator, as `#[global_allocator]`. A size that is known when the program is compiled costs no look-up at all.
+/// The allocator for `#[global_allocator]`; sizes known at compile time cost no look-up.
 ///
 /// # Example
 /// ```
@@ -17,28 +17,28 @@ use core::alloc::{GlobalAlloc, Layout};
 pub struct Global(());
 
 impl Global {
-    /// The allocator; all values of it are one.
+    /// The allocator; all values of this type are the same one.
     pub const fn new() -> Self {
         Self(())
     }
 }
 
-// SAFETY: blocks hold the layout's size at its alignment (`class::of_layout`), are handed out once until they come back, and no
-// call panics.
+// SAFETY: blocks hold the layout's size at its alignment (`class::of_layout`), are live until they are freed, and no call
+// panics.
 unsafe impl GlobalAlloc for Global {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        calls::allocate_of(class::of_layout(layout), layout.size(), layout.align())
+        api::allocate_of(class::of_layout(layout), layout.size(), layout.align())
     }
 
     #[inline(always)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        cache::free(block, class::of_layout(layout));
+        api::free_class(block, class::of_layout(layout));
     }
 
     #[inline(always)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        calls::allocate_zeroed_of(class::of_layout(layout), layout.size(), layout.align())
+        api::allocate_zeroed_of(class::of_layout(layout), layout.size(), layout.align())
     }
 
     #[inline]
@@ -48,6 +48,6 @@ unsafe impl GlobalAlloc for Global {
             return block;
         }
         // SAFETY: the caller's promise: a live block of this layout.
-        unsafe { calls::move_block(block, before, layout.size(), bytes, layout.align()) }
+        unsafe { api::move_block(block, before, layout.size(), bytes, layout.align()) }
     }
 }

@@ -1,87 +1,46 @@
-//! Large blocks: whole slices from the ground, grown in place where there is room, moved by page tables where there is none.
+//! Large blocks: whole slices of the page heap, grown in place where there is room, moved by `mremap` where there is none.
 //!
-//! Promises upward: [`allocate`], [`resize`] and [`free_any`] in O(log gaps) and, for zeroed blocks, the pages that are known
-//! to hold something. Asks from below: [`ground`]; the bits of pages.
+//! Promises upward: every call in O(log gaps) and, for zeroed blocks, their dirty pages.
+//! Asks from below: [`page_heap`] and its cache of slices; the dirty bits of pages; [`heaps`] for blocks of heaps.
 
 use crate::bits;
 use crate::class::{self, PAGE, SLICE};
+use crate::page_heap::slice_cache::{self, CACHED};
 use crate::report::fatal;
-use crate::space::{Span, Tables, tables};
-use crate::{emergency, ground, heap, os, purge, signal, slow, start, thread, usage};
+use crate::tables::{Tables, tables};
+use crate::{backlog, emergency, heaps, os, page_heap, process, usage};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
-use terrace_core::Exchange;
-use terrace_core::sync::{AtomicU32, AtomicUsize as Word};
 
-/// Least size that is moved by page tables: 64 pages. Copying fewer costs less than the two system calls' worth of faults.
-const RELOCATE: usize = 256 << 10;
+/// Least size that is moved by `mremap`: 64 pages. Copying fewer costs less than the faults that the two system calls cause.
+const LEAST_REMAP: usize = 256 << 10;
 
-/// A block of `bytes` bytes at a multiple of `align`. Null when there is no memory, or `align` is no power of two.
-#[cold]
-#[inline(never)]
-pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
-    if !align.is_power_of_two() {
-        return slow::out_of_memory();
-    }
-    if let Some(block) = signal::allocate(bytes, align) {
-        if zeroed && !block.is_null() {
-            // SAFETY: a block of at least so many bytes.
-            unsafe { block.write_bytes(0, bytes) };
-        }
-        return block;
-    }
-    let _busy = thread::busy();
-    purge::poll();
-    match take(bytes, align, zeroed) {
-        Some(slice) => tables().map_or(core::ptr::null_mut(), |tables| tables.address(slice).as_ptr()),
-        None => slow::out_of_memory(),
-    }
+/// Whether a block of so many bytes at this alignment can exist: what no pointer difference can span is no object.
+pub fn is_possible(bytes: usize, align: usize) -> bool {
+    bytes <= isize::MAX as usize - SLICE && align <= isize::MAX as usize / 2
 }
 
-/// The slices of a block.
-pub fn take(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
-    // What no pointer difference can span is no object.
-    if bytes > isize::MAX as usize - SLICE || align > isize::MAX as usize / 2 || !start::ready() {
-        return None;
-    }
+/// Allocates the slices of a block, which must be possible. `None` when there is no memory.
+pub fn allocate_slices(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
     let count = bytes.div_ceil(SLICE).max(1);
-    let slice = stashed(count, align, bytes)
-        .or_else(|| ground::take(count, align, bytes))
-        .or_else(|| purge::retry(bytes, || ground::take(count, align, bytes)))?;
+    let slice = slice_cache::take(count, align, bytes).or_else(|| page_heap::allocate(count, align, bytes))?;
     let tables = tables()?;
     let span = tables.span(slice);
     span.class.store(class::NONE as u8, Relaxed);
     span.heap.store(0, Relaxed);
     span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
-    purge::waiting(-(held(span) as isize));
+    backlog::adjust_purgeable(-(span.requested_bytes() as isize));
     if zeroed {
-        zero(tables, slice, 0, bytes);
+        page_heap::zero(tables, slice, 0, bytes);
     }
     Some(slice)
 }
 
-/// Clears what may hold something of the bytes from `from` to before `to` of a large block.
-pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
-    let mut page = from / PAGE;
-    while page * PAGE < to {
-        let dirty = tables.pages(slice + (page / 16) as u32).load(Relaxed);
-        if dirty >> (page % 16) & 1 != 0 {
-            let start = from.max(page * PAGE);
-            let bytes = to.min((page + 1) * PAGE) - start;
-            // SAFETY: inside the block, which is not handed out yet.
-            let at = unsafe { tables.address(slice).add(start) };
-            // SAFETY: see above.
-            unsafe { at.write_bytes(0, bytes) };
-        }
-        page += 1;
-    }
-}
-
-/// Copies from one large block to another. Pages of zeros are not written where zeros are: a block that was hardly touched
-/// stays so.
+/// Copies from one large block to another. Pages of zeros are not written over zeros, so a block that was hardly touched stays
+/// so.
 ///
 /// # Safety
-/// Both hold at least `bytes` bytes, and neither is used by anybody else.
+/// Both blocks hold at least `bytes` bytes, and no other thread uses them.
 pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     let clean = |offset: usize| {
         let tables = tables()?;
@@ -92,7 +51,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
         let count = PAGE.min(bytes - offset);
         let source = from.wrapping_add(offset);
         if count == PAGE && clean(offset) == Some(true) {
-            // SAFETY: a page of the old block, which starts at a slice and which nobody writes to meanwhile.
+            // SAFETY: a page of the old block, which starts at a slice and which no thread writes to meanwhile.
             let page = unsafe { &*source.cast::<[[u64; 8]; PAGE / 64]>() };
             // A line at a time: vectors, and an early end.
             if page.iter().all(|line| line.iter().fold(0, |bits, word| bits | word) == 0) {
@@ -104,12 +63,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Bytes that were asked for, in whole pages.
-fn held(span: &Span) -> usize {
-    span.next.load(Relaxed) as usize * PAGE
-}
-
-/// The slice of a large block, or of a block of a heap; everything else ends the process.
+/// The slice of a large block, or of a block of a heap; any other address ends the process.
 fn slice_of(tables: &Tables, block: *mut u8) -> u32 {
     let slice = tables.slice_of(block.addr());
     slice.filter(|&slice| is_start(tables, slice, block)).unwrap_or_else(|| {
@@ -117,110 +71,33 @@ fn slice_of(tables: &Tables, block: *mut u8) -> u32 {
     })
 }
 
-/// Whether a block that the classes table does not know starts at an address.
+/// Whether a block starts at an address of which the table of classes knows none.
 fn is_start(tables: &Tables, slice: u32, block: *mut u8) -> bool {
     let span = tables.span(slice);
-    if span.heap.load(Relaxed) == STASH {
+    if span.heap.load(Relaxed) == CACHED {
         return false;
     }
     let in_span = usize::from(span.class.load(Relaxed)) != class::NONE && span.heap.load(Relaxed) != 0;
     span.block().is_some() && (in_span || tables.address(slice).as_ptr() == block)
 }
 
-/// Takes any block back: null, large ones, those of heaps, and those from the reserve for signal handlers.
-#[cold]
-#[inline(never)]
-pub extern "C" fn free_any(block: *mut u8) {
-    if block.is_null() || signal::free(block) || emergency::free(block) {
-        return;
-    }
-    let _busy = thread::busy();
+/// Frees a large block, or one of a heap; any other address ends the process. Whether the block was a large one of no heap.
+pub fn free(block: *mut u8) -> bool {
     let Some(tables) = tables() else { fatal("a free of what was never allocated", block.addr()) };
     let slice = slice_of(tables, block);
     let span = tables.span(slice);
     if span.heap.load(Relaxed) != 0 {
-        return heap::free(block, slice, span);
+        heaps::free(block, slice, span);
+        return false;
     }
-    purge::waiting(held(span) as isize);
-    if !stash(tables, slice, span) {
-        ground::give(slice, held(span));
-    }
-    purge::note();
-    purge::poll();
-    purge::watch();
-}
-
-/// Blocks of up to 16 slices, 1 MiB, that were freed last: two of each number of slices wait for the next request of that
-/// many, which costs a tenth of what the ground does. A tick empties it.
-const STASHED: usize = 16;
-const EACH: usize = 2;
-static STATES: [[AtomicU32; EACH]; STASHED] = [const { [const { AtomicU32::new(0) }; EACH] }; STASHED];
-static SLICES: [[Word; EACH]; STASHED] = [const { [const { Word::new(0) }; EACH] }; STASHED];
-
-fn exchange(count: usize) -> Option<Exchange<'static>> {
-    let at = count.checked_sub(1)?;
-    Some(Exchange::new(STATES.get(at)?, SLICES.get(at)?))
-}
-
-/// Puts a block aside; what its pages hold is what it asked for.
-fn stash(tables: &Tables, slice: u32, span: &Span) -> bool {
-    let count = span.block().map_or(0, |name| name.bytes as usize / SLICE);
-    let Some(exchange) = exchange(count) else { return false };
-    bits::soil(tables, slice, held(span));
-    // No block any more: a second free is found out.
-    span.heap.store(STASH, Relaxed);
-    usage::release(held(span));
-    if !exchange.give(&[slice as usize]) {
-        ground::give(slice, 0);
+    backlog::adjust_purgeable(span.requested_bytes() as isize);
+    if !slice_cache::put(tables, slice, span) {
+        page_heap::free(slice, span.requested_bytes());
     }
     true
 }
 
-/// A block put aside of exactly so many slices, of which `bytes` will be used.
-fn stashed(count: usize, align: usize, bytes: usize) -> Option<u32> {
-    let slice = if align <= SLICE { unstash(count)? } else { return None };
-    let bytes = bytes.next_multiple_of(PAGE);
-    if !usage::claim(bytes) {
-        ground::give(slice, 0);
-        return None;
-    }
-    let tables = tables()?;
-    let fresh = bits::clean_bytes(tables, slice, bytes);
-    usage::soiled(fresh);
-    ground::keep_within(tables, Some((slice, count, bytes)));
-    Some(slice)
-}
-
-/// The slices of a block put aside.
-fn unstash(count: usize) -> Option<u32> {
-    let mut slice = [0];
-    exchange(count)?.take(&mut slice)?;
-    Some(slice[0] as u32)
-}
-
-/// Gives what was put aside to the ground.
-pub fn empty() {
-    for count in 1..=STASHED {
-        while let Some(slice) = unstash(count) {
-            ground::give(slice, 0);
-        }
-    }
-}
-
-/// Before a fork: see [`Exchange::close`].
-pub fn close() {
-    (1..=STASHED).filter_map(exchange).for_each(|exchange| exchange.close(|slice| ground::give(slice as u32, 0)));
-}
-
-/// After it.
-pub fn open() {
-    (1..=STASHED).filter_map(exchange).for_each(|exchange| exchange.open());
-}
-
-/// The heap of blocks that wait here: none.
-pub const STASH: u16 = u16::MAX;
-
-/// Bytes that a block holds, large or of a heap or of the reserve.
+/// Bytes that a block holds, be it large, of a heap, or of the emergency pool.
 pub fn usable(block: *mut u8) -> usize {
     if let Some(bytes) = emergency::usable(block) {
         return bytes;
@@ -228,107 +105,104 @@ pub fn usable(block: *mut u8) -> usize {
     let Some(tables) = tables() else { fatal("a question about what was never allocated", block.addr()) };
     let span = tables.span(slice_of(tables, block));
     match usize::from(span.class.load(Relaxed)) {
-        class::NONE => held(span),
+        class::NONE => span.requested_bytes(),
         class => class::size(class),
     }
 }
 
-/// Makes a large block `bytes` long where it lies, or by moving its pages: its new address, with the old contents up to the
-/// smaller size. Null, and nothing changed: it must be copied.
-pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
-    let Some(tables) = tables().filter(|_| bytes > class::LARGEST && bytes <= isize::MAX as usize - SLICE) else {
-        return core::ptr::null_mut();
-    };
-    if emergency::usable(block).is_some() || align > SLICE || !align.is_power_of_two() || signal::is_inside() {
-        return core::ptr::null_mut();
+/// Bytes that a large block must claim to become `bytes` long in place. `None`: it must be copied.
+pub fn growth(block: *mut u8, bytes: usize, align: usize) -> Option<usize> {
+    if emergency::usable(block).is_some() || align > SLICE || !align.is_power_of_two() {
+        return None;
     }
-    let _busy = thread::busy();
+    let tables = tables()?;
+    let span = tables.span(slice_of(tables, block));
+    let is_large = usize::from(span.class.load(Relaxed)) == class::NONE;
+    is_large.then(|| bytes.next_multiple_of(PAGE).saturating_sub(span.requested_bytes()))
+}
+
+/// Resizes a large block in place, or by moving its pages. The caller must have claimed its [`growth`], which is released
+/// when the answer is null: the block is as it was and must be copied.
+pub fn resize(block: *mut u8, bytes: usize, growth: usize) -> *mut u8 {
+    let Some(tables) = tables() else { return core::ptr::null_mut() };
     let slice = slice_of(tables, block);
     let span = tables.span(slice);
-    if usize::from(span.class.load(Relaxed)) != class::NONE {
-        return core::ptr::null_mut();
-    }
-    let (before, after) = (held(span), bytes.next_multiple_of(PAGE));
-    let more = after.saturating_sub(before);
-    if !usage::claim(more) && purge::retry(more, || usage::claim(more).then_some(())).is_none() {
-        return core::ptr::null_mut();
-    }
-    // All that it holds may have been written to, also what it will hold no longer.
-    bits::soil(tables, slice, before);
+    let (before, after) = (span.requested_bytes(), bytes.next_multiple_of(PAGE));
+    // The program may have written to all of it, also to what is cut off.
+    bits::mark_dirty(tables, slice, before);
     let resized = if resize_in_place(tables, slice, before, after) {
         block
     } else if span.heap.load(Relaxed) == 0 {
-        relocate(tables, slice, after)
+        remap(tables, slice, after)
     } else {
         core::ptr::null_mut()
     };
     if resized.is_null() {
-        usage::release(more);
-        return resized;
-    }
-    purge::waiting(before as isize - after as isize);
-    if after < before {
-        purge::note();
+        usage::release(growth);
+    } else {
+        backlog::adjust_purgeable(before as isize - after as isize);
     }
     resized
 }
 
-/// Makes a block of `before` bytes one of `after`, both whole pages, where it lies. `false`: there is no room behind it.
+/// Resizes a block of `before` bytes to `after` in place, both whole pages. `false`: there is no room behind it.
 fn resize_in_place(tables: &Tables, slice: u32, before: usize, after: usize) -> bool {
     let (span, count) = (tables.span(slice), after.div_ceil(SLICE));
     let has_them = span.block().is_some_and(|block| count == block.bytes as usize / SLICE);
-    if !has_them && !ground::resize(slice, count, before) {
+    if !has_them && !page_heap::resize(slice, count, before) {
         return false;
     }
     span.next.store((after / PAGE) as u32, Relaxed);
     usage::release(before.saturating_sub(after));
-    usage::soiled(bits::clean_bytes(tables, slice, after));
-    ground::keep_within(tables, None);
+    usage::add_dirty(bits::clean_bytes(tables, slice, after));
+    page_heap::enforce_limit(tables, None);
     true
 }
 
-/// Slices for a block that grows, and will again: half as many more lie free behind them, as long as no other block needs
-/// them. The caller has claimed what the block uses.
-fn find_growing(tables: &Tables, count: usize) -> Option<u32> {
-    let Some(to) = ground::find(tables, count + count / 2, SLICE) else { return ground::find(tables, count, SLICE) };
-    ground::resize(to, count, 0);
+/// Takes slices for a block that grows, and will again: half as many more stay free behind it, as long as no other block needs
+/// them. The caller must have claimed what the block uses.
+fn take_growing(tables: &Tables, count: usize) -> Option<u32> {
+    let Some(to) = page_heap::take_slices(tables, count + count / 2, SLICE) else {
+        return page_heap::take_slices(tables, count, SLICE);
+    };
+    page_heap::resize(to, count, 0);
     Some(to)
 }
 
-/// Moves the pages of a block that must grow to `after` bytes, whole pages, to where there is room. Of the new bytes the caller
-/// has claimed those that the block grows by: the others move along.
-fn relocate(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
-    let held = held(tables.span(slice));
-    if held < RELOCATE || !bits::may_move() {
+/// Moves the pages of a block that must grow to `after` bytes, whole pages. The caller must have claimed the bytes that it
+/// grows by; the others move along.
+fn remap(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
+    let held = tables.span(slice).requested_bytes();
+    if held < LEAST_REMAP || !bits::may_remap() {
         return core::ptr::null_mut();
     }
     let count = after.div_ceil(SLICE);
-    let Some(to) = find_growing(tables, count) else { return core::ptr::null_mut() };
+    let Some(to) = take_growing(tables, count) else { return core::ptr::null_mut() };
     let (source, target) = (tables.address(slice), tables.address(to));
-    let moved = held.next_multiple_of(start::page_bytes());
-    // SAFETY: both are blocks of ours, at least so long; nobody needs what the new one holds.
+    let moved = held.next_multiple_of(process::page_bytes());
+    // SAFETY: both are blocks of ours, at least so long; the new one holds nothing yet.
     let os::Relocation::Moved { restored } = (unsafe { os::relocate(source, target, moved) }) else {
-        // The new slices stay out for ever, and nothing is moved from now on: this kernel cannot.
-        bits::never_move();
+        // The new slices are never used again, and nothing is moved from now on: this kernel cannot.
+        bits::stop_remapping();
         return core::ptr::null_mut();
     };
     tables.span(to).next.store((after / PAGE) as u32, Relaxed);
-    // Pages larger than ours take some along that were not asked for.
-    usage::soiled(bits::clean_bytes(tables, to, usize::max(after, moved)));
-    bits::soil(tables, to, moved);
-    usage::cleaned(moved - bits::clean_bytes(tables, slice, moved));
-    bits::moved(tables, slice, to);
-    // What was moved is zero there again; pages behind it are as they were.
+    // Where pages are larger than ours, bytes that were not requested move along.
+    usage::add_dirty(bits::clean_bytes(tables, to, usize::max(after, moved)));
+    bits::mark_dirty(tables, to, moved);
+    usage::sub_purged(moved - bits::clean_bytes(tables, slice, moved));
+    bits::mark_remapped(tables, slice, to);
+    // The moved pages are zeros at the old place; pages behind them are as they were.
     for (at, pages) in tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).enumerate() {
         pages.fetch_and(!bits::pages_below(moved - at * SLICE), Relaxed);
     }
-    // Slices that somebody else has mapped are his: they stay out for ever.
+    // Another thread of the program mapped something over these slices: they are never used again.
     if restored {
-        ground::give(slice, 0);
+        page_heap::free(slice, 0);
     } else {
-        // No block any more, for whoever frees it once more.
-        tables.span(slice).heap.store(STASH, Relaxed);
+        // No block any more: a second free is found out.
+        tables.span(slice).heap.store(CACHED, Relaxed);
     }
-    ground::keep_within(tables, Some((to, count, after)));
+    page_heap::enforce_limit(tables, Some((to, count, after)));
     NonNull::as_ptr(target)
 }

@@ -6,77 +6,82 @@
 //!   malloc(100)                                             free(p)
 //!        │ size -> class (a constant in Rust)                  │ address -> class: classes[(p - base) >> 16]
 //!        v                                                     v
-//!   ┌─────────────────────────── cache ────────────────────────────┐   of a thread: an array of free blocks a class;
+//!   ┌─────────────────────── thread's cache ───────────────────────┐   an array of free blocks for each class;
 //!   │ [null b b b b ..] [null b ..] [null ..]                      │   pop or push, about 7 instructions, no atomics
 //!   └──────┬────────────────────────────────────────────────▲──────┘
 //!     empty│ a batch                                    full│ a batch
-//!   ┌──────v────────────── depot (lock-free) ───────────────┴──────┐   batches between threads
+//!   ┌──────v────────── transfer cache (lock-free) ──────────┴──────┐   batches between threads
 //!   └──────┬────────────────────────────────────────────────▲──────┘
-//!   ┌──────v───────────────── shelf ────────────────────────┴──────┐   of a class: spans of 64 KiB by fullness,
+//!   ┌──────v───────────────── spans ────────────────────────┴──────┐   of a class: slices of 64 KiB by fullness,
 //!   │ ████████ ██████░░ ███░░░░░     a bit a block, beside it      │   blocks come from the fullest
 //!   └──────┬────────────────────────────────────────────────▲──────┘
-//!   ┌──────v───────────── ground: one window of addresses ──┴──────┐   slices of 64 KiB: spans and large blocks,
+//!   ┌──────v───────── page heap: one address range ─────────┴──────┐   slices of 64 KiB: spans and large blocks,
 //!   │ span│span│  large block  │span│      free      │              │   the core's range allocator, best fit
 //!   └──────┬────────────────────────────────────────────────▲──────┘
 //!      mmap v                                    purge clock │           free slices and free pages inside spans
 //! ```
 //!
-//! | file | what it is |
+//! Modules, the highest layer first; each names lower ones only (`docs/rules.toml`):
+//!
+//! | module | what it is |
 //! | --- | --- |
-//! | `class` | sizes and classes |
-//! | `tls`, `cache`, `slow`, `thread` | a thread's cache: the word that finds it, the fast paths, the slow ones, start and end |
-//! | `array`, `reclaim` | what passes between a thread's cache and another that takes an idle one's blocks back |
-//! | `depot`, `shelf`, `ground`, `large` | what is behind it |
-//! | `space`, `place`, `bits`, `purge`, `clock` | the window and its tables, where they lie, bits of slices and pages; giving memory back, and when |
-//! | `background` | the thread that gives memory back where no call should |
-//! | `usage` | what is held of memory, and how much may be |
-//! | `fork`, `signal`, `emergency`, `lock`, `word`, `start` | what must hold when a process forks, a signal interrupts, threads wait, nothing is there yet |
-//! | `os` | all that is asked of a system, one file for each |
+//! | `allocator`, `global`, `heap` | the types of Rust programs |
+//! | `api` | where calls come in: fast paths, slow paths, large blocks |
+//! | `init`, `check`, `fork`, `stats` | the first call; what visits every structure: checks, forks, statistics |
+//! | `purge`, `signal` | memory that goes back to the system, and the thread that purges; calls inside signal handlers |
+//! | `thread`, `large` | a thread's cache: its word, start and end, batches, stealing from idle threads; blocks of whole slices |
+//! | `transfer_cache`, `heaps`, `spans` | batches between threads; the spans of each first-class heap; blocks of one class |
+//! | `emergency` | blocks for signal handlers that must take no lock |
+//! | `page_heap`, `backlog` | slices, and the cache of those freed last; what waits to be purged |
+//! | `tables`, `bits`, `usage` | the address range and its tables; bits of slices and pages; bytes in use and held |
+//! | `settings`, `purge_clock`, `lock`, `process`, `report` | what every layer reads and uses |
+//! | `class`, `clock`, `futex`, `steal`, `os` | sizes; three protocols that loom runs; the system |
 #![no_std]
 
 #[cfg(not(target_pointer_width = "64"))]
-compile_error!(
-    "terrace-host reserves its window of addresses at once and counts milliseconds in a word: it needs 64 bits"
-);
+compile_error!("terrace-host reserves its address range at once and counts milliseconds in a word: it needs 64 bits");
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
-mod array;
-mod background;
+pub mod api;
+mod backlog;
 mod bits;
-mod cache;
-pub mod calls;
+mod check;
 pub mod class;
 mod clock;
-mod depot;
 mod emergency;
 mod fork;
+mod futex;
 mod global;
-mod ground;
 mod heap;
+mod heaps;
+mod init;
 mod large;
 mod lock;
 mod os;
-mod place;
+mod page_heap;
+mod process;
 mod purge;
-mod reclaim;
+mod purge_clock;
 pub mod report;
 mod settings;
-mod shelf;
 mod signal;
-mod slow;
-mod space;
-mod start;
+mod spans;
 mod stats;
+mod steal;
+mod tables;
 mod thread;
-mod tls;
+mod transfer_cache;
 mod usage;
-mod word;
 
+pub use check::{check, check_or_abort};
 pub use global::Global;
 pub use heap::Heap;
+pub use init::ready;
 pub use purge::trim;
-pub use settings::{Background, BadSetting, HugePages, Numa, Setting, deepbind, stats_at_exit};
+pub use settings::{
+    Background, BadSetting, HugePages, Numa, Setting, check_at_exit, deepbind, read_environment, stats_at_exit,
+};
 pub use signal::Handler;
-pub use start::{read_environment, ready};
 pub use stats::{Stats, stats};
+pub use terrace_core::Violation;

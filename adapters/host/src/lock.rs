@@ -1,28 +1,28 @@
-//! The lock of everything that is not lock-free: one word, a system call only when somebody must sleep.
+//! The lock of what is not lock-free: one word, and a system call only when a thread must sleep.
 //!
-//! Promises upward: `lock_api::RawMutex`; no allocation, no thread-local variable; the thread that forks may take locks that
-//! it holds for the fork again, so that handlers of the program which run between ours may allocate.
-//! Asks from below: [`word`](crate::word), [`os::wait`], [`os::wake`].
+//! Promises upward: `lock_api::RawMutex`; no allocation, no thread-local variable; the thread that forks may take locks again
+//! that it holds for the fork, so that handlers of the program which run between ours may allocate.
+//! Asks from below: [`futex`](crate::futex), [`os::wait`], [`os::wake`].
 
-use crate::word::Word;
-use crate::{fork, os};
+use crate::futex::Futex;
+use crate::{os, process};
 
-/// Looks before a thread sleeps: what the lock guards takes about a microsecond, a look about ten nanoseconds.
+/// Looks at the word before a thread sleeps: the lock is held for about a microsecond, a look takes about ten nanoseconds.
 const LOOKS: u32 = 100;
 
-/// The raw lock; see [`Lock`].
+/// The raw lock behind [`Lock`].
 #[derive(Debug)]
-pub struct RawLock(Word);
+pub struct RawLock(Futex);
 
 /// A value behind the lock.
 pub type Lock<T> = lock_api::Mutex<RawLock, T>;
 
-// SAFETY: `lock` returns only after this thread took the word, and `unlock` lets it go: one holder at a time, who sees what the
-// last one did (see `word`). The one exception is a thread that forks, which holds every lock and is the only one that runs
-// while it does (see `fork`).
+// SAFETY: `lock` returns only after this thread took the word, and `unlock` releases it: one holder at a time, which sees what
+// the last one did (see `futex`). The one exception is a thread that forks, which holds every lock and is the only one that
+// runs while it does (see `fork`).
 unsafe impl lock_api::RawMutex for RawLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the initial value of a lock, as lock_api asks for it")]
-    const INIT: Self = Self(Word::new());
+    const INIT: Self = Self(Futex::new());
 
     type GuardMarker = lock_api::GuardNoSend;
 
@@ -40,7 +40,7 @@ unsafe impl lock_api::RawMutex for RawLock {
 
     #[inline]
     unsafe fn unlock(&self) {
-        if fork::is_forking_here() {
+        if process::is_forking_here() {
             return;
         }
         if let Some(word) = self.0.unlock() {
@@ -52,7 +52,7 @@ unsafe impl lock_api::RawMutex for RawLock {
 impl RawLock {
     #[cold]
     fn wait(&self) {
-        if fork::is_forking_here() {
+        if process::is_forking_here() {
             return;
         }
         for _ in 0..LOOKS {

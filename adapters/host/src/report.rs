@@ -1,9 +1,9 @@
-//! Lines on standard error, made without an allocation, and the end of a process whose memory is broken.
+//! Lines on standard error, written without an allocation, and the end of a process whose memory is corrupt.
 
 use crate::os;
 use core::fmt::{self, Write};
 
-/// A line that is being made; what does not fit is left out.
+/// A line; what does not fit is left out.
 struct Line {
     bytes: [u8; 320],
     used: usize,
@@ -20,16 +20,16 @@ impl Write for Line {
     }
 }
 
-/// Prints `terrace: ...` in one piece.
+/// Prints `terrace: ...` on standard error, in one piece.
 pub fn line(text: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 320], used: 0 };
     // Writing to a line never fails.
     let _ = write!(line, "terrace: {text}");
     line.bytes[line.used] = b'\n';
-    os::say(&line.bytes[..=line.used]);
+    os::write_stderr(&line.bytes[..=line.used]);
 }
 
-/// Says what is broken and ends the process: going on would corrupt what is still whole.
+/// Prints what is broken and aborts the process: going on would corrupt what is still whole.
 #[cold]
 pub fn fatal(what: &str, address: usize) -> ! {
     line(format_args!("{what} (address {address:#x}); the process ends here"));

@@ -14,8 +14,9 @@
 //! | `TERRACE_LIMIT` | `2G`, `none` | `none`: pages that may be held |
 //! | `TERRACE_DEEPBIND` | `0`, `1` | `0`: `dlopen` of the preloaded library ignores `RTLD_DEEPBIND` |
 //! | `TERRACE_STATS` | `0`, `1` | `0`: statistics on standard error when the process ends |
+//! | `TERRACE_CHECK` | `0`, `1` | `0`: for debugging: `check` when the process ends, which an inconsistency aborts |
 
-use crate::{background, class, os};
+use crate::{class, os, purge_clock};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use terrace_core::spelling::nearest;
@@ -23,31 +24,39 @@ use terrace_core::spelling::nearest;
 /// One setting with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// How long free memory stays before the system gets it, in milliseconds; `None`: for ever. It takes one to two of these.
+    /// Delay in milliseconds before free memory is purged, which takes one to two of these; `None`: never.
     PurgeDelay(Option<u32>),
-    /// Whether a thread gives memory back where no call does. It starts with a call that needs more than its cache.
+    /// When a thread of the library's own purges. The first call that needs more than its cache starts it.
     Background(Background),
-    /// Huge pages under what is mapped from now on.
+    /// Huge pages under later mappings.
     HugePages(HugePages),
-    /// Where the memory of what is mapped from now on is placed.
+    /// Where the memory of later mappings is placed.
     Numa(Numa),
-    /// The most bytes of one size class in a thread's cache, at most 32 KiB; two blocks are always kept.
+    /// The most bytes of one size class in a thread's cache, at most 32 KiB; two blocks always fit.
     Cache(usize),
-    /// The most bytes of pages held, `usize::MAX` for no limit: free memory goes back sooner near it, allocations beyond it fail.
+    /// The most bytes of pages held, `usize::MAX` for no limit.
+    ///
+    /// Near it free memory is purged sooner, beyond it allocations fail.
     Limit(usize),
-    /// Whether libraries that are opened with `RTLD_DEEPBIND` bind past a preloaded terrace. Read when it is loaded.
+    /// Whether libraries opened with `RTLD_DEEPBIND` bind past a preloaded terrace; read at its loading.
     Deepbind(bool),
     /// Whether statistics are printed when the process ends (in Rust programs on Linux only).
     Stats(bool),
+    /// Whether every structure is checked when the process ends (in Rust programs on Linux only).
+    ///
+    /// An inconsistency aborts the process.
+    Check(bool),
 }
 
-/// When a thread gives memory back.
+/// When a thread of the library's own purges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// Once more than 32 MiB, and a quarter of what is in use, wait, or a call leaves more than 32 MiB to others; once 32 threads
-    /// run, or a tick finds others at work: all of them may sleep next.
+    /// Once much waits to be purged, or many threads may be idle next.
+    ///
+    /// Much: 32 MiB and a quarter of what is in use, or 32 MiB left by a call. Many: 32 threads, or a tick that finds another
+    /// at work.
     Auto,
-    /// Never: calls do it all. A thread that was started before sleeps.
+    /// Never: calls purge. A thread that was started before sleeps.
     Never,
     /// As soon as anything is free.
     Always,
@@ -58,13 +67,13 @@ pub enum Background {
 pub enum HugePages {
     /// As the system is set.
     Default,
-    /// Asked for wherever 2 MiB are mapped.
+    /// Requested wherever 2 MiB are mapped.
     Always,
-    /// Refused, also where the system gives them to everybody.
+    /// Refused, also where the system gives them to every mapping.
     Never,
 }
 
-/// Where memory is placed on machines of several nodes.
+/// Where memory is placed on machines of several NUMA nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numa {
     /// The policy of the process.
@@ -77,12 +86,12 @@ pub enum Numa {
     Bind(u64),
 }
 
-/// A value that was not taken. Nothing was changed.
+/// A value that a setting refused; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSetting {
     /// The setting's name, as in the environment.
     pub name: &'static str,
-    /// What would have been taken.
+    /// The values that the setting takes.
     pub expected: &'static str,
 }
 
@@ -100,6 +109,7 @@ static PURGE_DELAY: AtomicU32 = AtomicU32::new(250);
 static BACKGROUND: AtomicU32 = AtomicU32::new(0);
 static DEEPBIND: AtomicBool = AtomicBool::new(false);
 static STATS: AtomicBool = AtomicBool::new(false);
+static CHECK: AtomicBool = AtomicBool::new(false);
 /// 0 default, 1 always, 2 never.
 static HUGE_PAGES: AtomicU32 = AtomicU32::new(0);
 /// The number of `linux/mempolicy.h`; 0 default.
@@ -108,8 +118,8 @@ static NUMA_NODES: AtomicU64 = AtomicU64::new(0);
 static CACHE: AtomicUsize = AtomicUsize::new(class::LARGEST);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Every name, and what it takes.
-const NAMES: [(&str, &str); 8] = [
+/// Every name, and the values it takes.
+const NAMES: [(&str, &str); 9] = [
     ("TERRACE_PURGE_DELAY", "milliseconds (250, 250ms), seconds (2s), or `never`"),
     ("TERRACE_BACKGROUND", "`auto`, 0 or 1"),
     ("TERRACE_HUGE_PAGES", "`default`, `always` or `never`"),
@@ -118,19 +128,20 @@ const NAMES: [(&str, &str); 8] = [
     ("TERRACE_LIMIT", "bytes, at least 4M (512M, 2G), or `none`"),
     ("TERRACE_DEEPBIND", "0 or 1"),
     ("TERRACE_STATS", "0 or 1"),
+    ("TERRACE_CHECK", "0 or 1"),
 ];
 
-/// The answer to a name that is none.
+/// The error for an unknown name.
 const UNKNOWN: BadSetting = BadSetting {
     name: "a setting",
-    expected: "one of the names PURGE_DELAY, BACKGROUND, HUGE_PAGES, NUMA, CACHE, LIMIT, DEEPBIND, STATS, each after TERRACE_",
+    expected: "one of the names PURGE_DELAY, BACKGROUND, HUGE_PAGES, NUMA, CACHE, LIMIT, DEEPBIND, STATS, CHECK, each after TERRACE_",
 };
 
 impl Setting {
-    /// Reads a setting: its name as in the environment, its value as a person writes it.
+    /// Parses a setting: its name as in the environment, its value as a person writes it.
     ///
     /// # Errors
-    /// What the name takes; for a name that is none, which there are.
+    /// A value that the name does not take, or an unknown name.
     pub fn parse(name: &str, value: &str) -> Result<Self, BadSetting> {
         let Some(at) = NAMES.iter().position(|(known, _)| *known == name) else { return Err(UNKNOWN) };
         let (name, expected) = NAMES[at];
@@ -144,14 +155,15 @@ impl Setting {
             5 if value == "none" => Some(Self::Limit(usize::MAX)),
             5 => bytes(value).map(Self::Limit),
             6 => switch(value).map(Self::Deepbind),
-            _ => switch(value).map(Self::Stats),
+            7 => switch(value).map(Self::Stats),
+            _ => switch(value).map(Self::Check),
         };
         let bad = BadSetting { name, expected };
         let setting = parsed.ok_or(bad)?;
         if setting.is_sound() { Ok(setting) } else { Err(bad) }
     }
 
-    /// Makes it so.
+    /// Applies the setting to the process.
     ///
     /// # Errors
     /// A number out of bounds.
@@ -164,7 +176,7 @@ impl Setting {
             Self::PurgeDelay(delay) => PURGE_DELAY.store(delay.unwrap_or(u32::MAX), Relaxed),
             Self::Background(when) => {
                 BACKGROUND.store(when as u32, Relaxed);
-                background::setting_changed();
+                purge_clock::allow_thread(when != Background::Never);
             }
             Self::HugePages(wanted) => HUGE_PAGES.store(wanted as u32, Relaxed),
             Self::Numa(wanted) => {
@@ -181,6 +193,7 @@ impl Setting {
             Self::Limit(bytes) => LIMIT.store(bytes, Relaxed),
             Self::Deepbind(on) => DEEPBIND.store(on, Relaxed),
             Self::Stats(on) => STATS.store(on, Relaxed),
+            Self::Check(on) => CHECK.store(on, Relaxed),
         }
         Ok(())
     }
@@ -189,15 +202,25 @@ impl Setting {
     fn is_sound(self) -> bool {
         match self {
             Self::Cache(bytes) => bytes <= class::LARGEST,
-            // The reserve for signal handlers is 2 MiB of it, caches and the first spans about one.
+            // The emergency pool is 2 MiB of it, caches and the first spans about one.
             Self::Limit(bytes) => bytes >= 4 << 20,
             _ => true,
         }
     }
 }
 
-/// Takes what the environment says, if it is known already and the process has no more rights than its user.
+/// Whether the environment was read.
+static READ: AtomicBool = AtomicBool::new(false);
+
+/// Reads the settings from the environment, once, as soon as the C library knows it.
 pub fn read_environment() {
+    if os::environ().is_some() && !READ.swap(true, Relaxed) {
+        apply_environment();
+    }
+}
+
+/// Applies what the environment says, unless the process has more rights than its user.
+fn apply_environment() {
     if os::is_secure() {
         return;
     }
@@ -236,17 +259,22 @@ pub fn deepbind() -> bool {
     DEEPBIND.load(Relaxed)
 }
 
-/// Whether statistics are wanted at the end.
+/// Whether statistics are printed when the process ends.
 pub fn stats_at_exit() -> bool {
     STATS.load(Relaxed)
 }
 
-/// `None`: leave it to the system.
+/// Whether every structure is checked when the process ends.
+pub fn check_at_exit() -> bool {
+    CHECK.load(Relaxed)
+}
+
+/// Whether huge pages are requested or refused; `None`: the system decides.
 pub(crate) fn huge_pages() -> Option<bool> {
     [None, Some(true), Some(false)][HUGE_PAGES.load(Relaxed) as usize % 3]
 }
 
-/// Policy and nodes, unless it is the default.
+/// The NUMA policy and its nodes, unless it is the default.
 pub(crate) fn numa_policy() -> Option<(i32, u64)> {
     let policy = NUMA_POLICY.load(Relaxed) as i32;
     (policy != 0).then(|| (policy, NUMA_NODES.load(Relaxed)))

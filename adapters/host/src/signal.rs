@@ -1,28 +1,30 @@
 //! Signal handlers: calls that interrupt another call of the same thread.
 //!
-//! Promises upward: while a [`Handler`] of the running thread lives, the running thread's calls touch neither its cache, which may be in the middle of
-//! a push or a pop, nor, when it was in a slow path, any lock: they are served from the reserve, and what they free waits.
-//! The fast paths know nothing of it: the thread's word names a cache that is empty and full meanwhile.
+//! Promises upward: while a [`Handler`] of the running thread lives, its calls touch neither its cache, which may be in the
+//! middle of a push or a pop, nor, when the signal interrupted a slow path, any lock: blocks come from the emergency pool, and
+//! frees are deferred. The fast paths pay nothing: the thread's word names a cache that is empty and full meanwhile.
 //! Asks from below: [`tls`], [`emergency`].
 //!
 //! `libterrace_malloc` puts a `Handler` around every handler that is installed through the C library. A handler that is left by
-//! `siglongjmp` never drops it: the first slow call from a frame above the handler's, or from outside the stack that handlers
-//! have of their own, sees that. What cannot be mended is a
-//! jump out of a call of the allocator itself (POSIX forbids it): the locks that call held stay locked.
+//! `siglongjmp` never drops it, which the first slow call from a frame above the handler's, or from outside the handlers' own
+//! stack, detects. A jump out of a call of the allocator itself (POSIX forbids it) cannot be mended: the locks that the call
+//! held stay locked.
 //!
-//! A *stay* is the time from a thread's first guard to the drop of its last; a jump and the thread's end also end it. A
-//! guard counts in its own stay and does nothing in any other: by then its cache may be another thread's.
+//! A *stay* is the time from a thread's first guard to the drop of its last; a jump and the thread's end also end it. A guard
+//! counts in its own stay and does nothing in any other: by then its cache may be another thread's.
 
-use crate::cache::{Cache, EMPTY, IN_SIGNAL, is_own};
-use crate::{emergency, os, slow, thread, tls};
+use crate::thread::cache::{Cache, EMPTY, IN_SIGNAL, is_own};
+use crate::thread::tls;
+use crate::{emergency, os, thread};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, compiler_fence};
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
+pub use thread::{has_interrupted_slow_path, is_in_handler};
 
 /// Blocks that handlers freed while their thread was in a slow path, linked through their first word.
 static DEFERRED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// The running thread is in a signal handler until this and every other guard of the thread are dropped.
+/// Marks the running thread as in a signal handler until this and its other guards are dropped.
 ///
 /// # Example
 /// ```
@@ -41,12 +43,14 @@ static DEFERRED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 pub struct Handler {
     /// The cache of its thread; null: the thread has none.
     cache: *const Cache,
-    /// The stay in which it counts; without a cache, 0 for the first guard.
-    stay: usize,
+    /// The stay in which the guard counts; without a cache, 0 for the first guard.
+    epoch: usize,
 }
 
 impl Handler {
-    /// To be called before the handler's first allocation or free, in the handler itself: its frame tells when it was left.
+    /// Enters a handler; must be called in the handler itself, before it allocates or frees.
+    ///
+    /// The frame of the handler tells a later call whether a jump left it.
     #[inline(always)]
     pub fn enter() -> Self {
         let here = 0u8;
@@ -56,10 +60,10 @@ impl Handler {
     fn enter_at(here: usize) -> Self {
         let word = tls::get();
         let Some(cache) = cache_of(word) else {
-            // Nobody counts, and the thread gets no cache before the first of such guards is dropped.
-            let stay = usize::from(core::ptr::addr_eq(word, &raw const IN_SIGNAL));
+            // No guards are counted, and the thread gets no cache before the first of them is dropped.
+            let epoch = usize::from(core::ptr::addr_eq(word, &raw const IN_SIGNAL));
             tls::set((&raw const IN_SIGNAL).cast());
-            return Self { cache: null(), stay };
+            return Self { cache: null(), epoch };
         };
         // Counted before anything else: a signal from here on is inside of this one.
         let first = cache.guards.fetch_add(1, Relaxed) == 0;
@@ -70,9 +74,9 @@ impl Handler {
             cache.stack[1].store(end, Relaxed);
             cache.handler.store(here, Relaxed);
         }
-        let stay = cache.stay.load(Relaxed);
+        let epoch = cache.handler_epoch.load(Relaxed);
         tls::set((&raw const IN_SIGNAL).cast());
-        Self { cache, stay }
+        Self { cache, epoch }
     }
 }
 
@@ -80,13 +84,13 @@ impl Drop for Handler {
     fn drop(&mut self) {
         // SAFETY: null, or a cache; they live as long as the process.
         let Some(cache) = (unsafe { self.cache.as_ref() }) else {
-            if self.stay == 0 {
+            if self.epoch == 0 {
                 tls::set((&raw const EMPTY).cast());
             }
             return;
         };
-        // Of another stay: it was left by a jump, or its thread ended and the cache is in other hands.
-        if cache.stay.load(Relaxed) != self.stay {
+        // Of another stay: a jump left it, or its thread ended and the cache is another thread's.
+        if cache.handler_epoch.load(Relaxed) != self.epoch {
             return;
         }
         let guards = cache.guards.load(Relaxed);
@@ -96,65 +100,35 @@ impl Drop for Handler {
         }
         cache.handler.store(0, Relaxed);
         cache.guards.store(0, Relaxed);
-        // The word last: a signal before it begins and ends a stay of its own. The next slow call takes the cache up.
+        // The word last: a signal before it begins and ends a stay of its own. The next slow call attaches the cache.
         compiler_fence(SeqCst);
-        tls::set(if thread::kept().is_some() { (&raw const EMPTY).cast() } else { self.cache });
+        tls::set(if thread::assigned().is_some() { (&raw const EMPTY).cast() } else { self.cache });
     }
 }
 
-/// The thread's cache: what its word names, or what it put aside.
+/// The thread's cache: the one its word names, or its detached one.
 fn cache_of(word: *mut Cache) -> Option<&'static Cache> {
     if is_own(word) {
         // SAFETY: caches live as long as the process.
         return Some(unsafe { &*word });
     }
-    thread::kept()
+    thread::assigned()
 }
 
-/// Whether the running thread is in a handler. Takes its cache up again when the handler was left by a jump.
-#[inline]
-pub fn is_inside() -> bool {
-    core::ptr::addr_eq(tls::get(), &raw const IN_SIGNAL) && !was_left()
-}
-
-/// A jump out of all handlers ends in a frame above the outermost, or, when that has a stack of its own, on any other.
-#[cold]
-#[inline(never)]
-fn was_left() -> bool {
-    let frame = 0u8;
-    let here = (&raw const frame).addr();
-    let Some(cache) = thread::kept() else { return false };
-    let handler = cache.handler.load(Relaxed);
-    let own_stack = cache.stack[0].load(Relaxed)..cache.stack[1].load(Relaxed);
-    let is_gone = handler < here || !own_stack.is_empty() && !own_stack.contains(&here);
-    if handler == 0 || !is_gone {
-        return false;
-    }
-    cache.leave();
-    tls::set(cache);
-    true
-}
-
-/// Whether the handler interrupted a slow path, so that locks may be held by its own thread. A thread that has no cache yet may
-/// be getting one.
-pub fn is_in_the_way() -> bool {
-    is_inside() && thread::kept().is_none_or(|cache| cache.busy.load(Relaxed))
-}
-
-/// A block for a handler that must touch no lock; `None` when the usual way is safe.
+/// Allocates a block for a handler that must take no lock; `None` when the usual path is safe.
 #[inline]
 pub fn allocate(bytes: usize, align: usize) -> Option<*mut u8> {
-    if !is_in_the_way() {
+    if !has_interrupted_slow_path() {
         return None;
     }
     let block = emergency::allocate(bytes, align);
-    Some(if block.is_null() { slow::out_of_memory() } else { block })
+    Some(if block.is_null() { os::out_of_memory() } else { block })
 }
 
-/// Takes a block from a handler that must touch no lock; `false` when the usual way is safe.
+/// Defers the free of a handler that must take no lock; `false` when the usual path is safe.
 #[inline]
 pub fn free(block: *mut u8) -> bool {
-    if !is_in_the_way() {
+    if !has_interrupted_slow_path() {
         return false;
     }
     if emergency::free(block) {
@@ -172,22 +146,21 @@ pub fn free(block: *mut u8) -> bool {
     }
 }
 
-/// Frees what handlers left, now that the thread is outside of them.
+/// Calls `free` with each block that handlers freed; the thread must be outside of handlers.
 #[inline]
-pub fn settle() {
+pub fn drain_deferred(free: impl Fn(*mut u8)) {
     if !DEFERRED.load(Relaxed).is_null() {
-        settle_all();
+        drain_all(free);
     }
 }
 
 #[cold]
-fn settle_all() {
+fn drain_all(free: impl Fn(*mut u8)) {
     let mut block = DEFERRED.swap(null_mut(), Acquire);
     while !block.is_null() {
         // SAFETY: a block of the list, whose first word `free` wrote.
         let next = unsafe { block.cast::<*mut u8>().read() };
-        // SAFETY: the handler's promise when it freed the block.
-        unsafe { crate::calls::free(block) };
+        free(block);
         block = next;
     }
 }

@@ -1,61 +1,63 @@
-//! Statistics: what the allocator holds, for whom, and what it gave back.
+//! Statistics: what the allocator holds, for which purpose, and what it purged.
 //!
-//! Promises upward: counts that are exact while no other thread allocates, and about right otherwise; the fast paths count
+//! Promises upward: counts that are exact while no other thread allocates, and approximate otherwise; the fast paths count
 //! nothing, so a snapshot walks caches and spans: O(slices mapped + caches * classes).
-//! Asks from below: the ground's counters, the spans' records, the caches' tops.
+//! Asks from below: the page heap's counters, the spans' records, the caches' tops.
 
 use crate::class::{self, PAGE, SLICE};
-use crate::space::{mapped, tables};
-use crate::{depot, ground, large, os, settings, start, thread, usage};
+use crate::page_heap::slice_cache::CACHED;
+use crate::tables::{mapped, tables};
+use crate::{os, page_heap, process, settings, thread, transfer_cache, usage};
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A snapshot. Bytes unless named otherwise.
+/// A snapshot of the statistics, in bytes unless named otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// In blocks that the program has, rounding to classes and pages included.
+    /// In blocks that the program holds, rounding to classes and pages included.
     pub in_use: usize,
-    /// In caches of threads and between them: free for some thread.
+    /// In threads' caches, the transfer cache and the cache of slices: free, and not purged.
     pub cached: usize,
-    /// In pages that are in use: what was asked for in large blocks, written to in spans, caches. What
-    /// [`Setting::Limit`](crate::Setting::Limit) limits.
+    /// In pages in use, which [`Setting::Limit`](crate::Setting::Limit) limits.
+    ///
+    /// Those requested of large blocks, the dirty ones of spans, those of caches.
     pub reserved: usize,
-    /// The most `reserved` ever was.
+    /// The highest value that `reserved` ever had.
     pub peak_reserved: usize,
-    /// Pages that may have memory under them, tables not counted: `reserved`, and what is free and was not given back.
+    /// In dirty pages, tables not counted: `reserved`, and what is free and not purged.
     pub dirty: usize,
-    /// Addresses mapped.
+    /// Addresses that are mapped.
     pub mapped: usize,
-    /// Blocks that the program has.
+    /// Blocks that the program holds.
     pub live_blocks: usize,
-    /// Spans, whose blocks are of one class.
+    /// Spans: slices with blocks of one class.
     pub spans: usize,
     /// Large blocks.
     pub large_blocks: usize,
-    /// Caches made; as many threads were alive at once.
+    /// Caches that were made: as many threads were alive at once.
     pub caches: usize,
-    /// Calls that gave memory back to the system.
+    /// Calls that purged memory.
     pub purges: usize,
-    /// Bytes they gave back.
+    /// Bytes that were purged.
     pub purged: usize,
     /// Settings that the system would not follow: huge pages, NUMA policies.
     pub fallbacks: usize,
-    /// What the process may use, by setting and control group; `usize::MAX` without a limit.
+    /// The bytes that the process may hold, by setting and control group; `usize::MAX` without a limit.
     pub limit: usize,
 }
 
-/// A snapshot of the whole allocator. All 0 before its first block, which tells whether it is the one at work.
+/// Takes a snapshot of the whole allocator; all 0 before its first block.
 pub fn stats() -> Stats {
     let mut stats = Stats::default();
-    let _busy = thread::busy();
-    let Some(tables) = tables().filter(|_| start::ready()) else { return stats };
+    let _busy = thread::enter_slow_path();
+    let Some(tables) = tables().filter(|_| process::is_ready()) else { return stats };
     for slice in 0..(mapped() / SLICE) as u32 {
         let span = tables.span(slice);
         let class = usize::from(span.class.load(Relaxed));
         if span.block().is_none() {
             continue;
         }
-        if span.heap.load(Relaxed) == large::STASH {
+        if span.heap.load(Relaxed) == CACHED {
             stats.cached += span.next.load(Relaxed) as usize * PAGE;
         } else if class == class::NONE {
             let bytes = span.next.load(Relaxed) as usize * PAGE;
@@ -70,7 +72,7 @@ pub fn stats() -> Stats {
         }
     }
     count_caches(&mut stats);
-    let counts = ground::counts();
+    let counts = page_heap::counts();
     (stats.reserved, stats.peak_reserved, stats.mapped) = (usage::used(), usage::peak(), counts.backed);
     stats.dirty = usage::held();
     (stats.purges, stats.purged, stats.fallbacks) = (counts.purges, counts.purged, counts.fallbacks);
@@ -78,15 +80,15 @@ pub fn stats() -> Stats {
     stats
 }
 
-/// Blocks in caches and in the depot are not the program's.
+/// Subtracts blocks in caches and in the transfer cache: the program does not hold them.
 fn count_caches(stats: &mut Stats) {
     let mut blocks = [0; class::COUNT];
-    thread::each(|cache| {
+    thread::each_cache(|cache| {
         stats.caches += 1;
         (1..class::COUNT).for_each(|class| blocks[class] += cache.count(class));
     });
     for (class, &blocks) in blocks.iter().enumerate().skip(1) {
-        let blocks = blocks + depot::held(class);
+        let blocks = blocks + transfer_cache::count(class);
         stats.cached += blocks * class::size(class);
         stats.in_use = stats.in_use.saturating_sub(blocks * class::size(class));
         stats.live_blocks = stats.live_blocks.saturating_sub(blocks);

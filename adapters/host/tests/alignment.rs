@@ -1,7 +1,7 @@
-//! Alignments that are no power of two, which only a `Layout` excludes: no class serves them and no block is given.
+//! Alignments that are no power of two, which only a `Layout` excludes: no class serves them, no block is allocated.
 #![forbid(unsafe_code)]
 
-use terrace_host::{Global, calls, class};
+use terrace_host::{Global, api, check, class};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -24,6 +24,7 @@ fn no_class_is_smaller_than_the_bytes_it_serves() {
             );
         }
     }
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -32,10 +33,10 @@ fn nothing_is_given_or_written_at_an_alignment_that_is_no_power_of_two() {
     let kept: Vec<_> = kept.into_iter().step_by(2).collect();
     for align in alignments().filter(|align| !align.is_power_of_two()) {
         for bytes in SIZES {
-            let blocks =
-                [calls::allocate, calls::allocate_zeroed, calls::allocate_aligned].map(|call| call(bytes, align));
+            let blocks = [api::allocate, api::allocate_zeroed, api::allocate_aligned].map(|call| call(bytes, align));
             assert!(blocks.iter().all(|block| block.is_null()), "{bytes} at {align:#x}: {blocks:?}");
         }
     }
-    assert!(kept.iter().all(|block| **block == [7; 16]), "a box of somebody else was written to");
+    assert!(kept.iter().all(|block| **block == [7; 16]), "a live box was written to");
+    check().expect("every structure agrees");
 }

@@ -1,8 +1,8 @@
-//! The background thread follows its setting at any time. One test, in a process of its own.
+//! The purge thread follows its setting at any time. One test, in a process of its own.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use terrace_host::{Background, Global, Setting, stats};
+use terrace_host::{Background, Global, Setting, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -14,7 +14,7 @@ fn free_much() {
     drop((0..20_000).map(|_| Box::new([1u8; 1000])).collect::<Vec<_>>());
 }
 
-/// Whether memory goes back to the system without a call within so many milliseconds.
+/// Whether memory is purged without a call within so many milliseconds.
 fn comes_back(milliseconds: u64) -> bool {
     let (start, purged) = (Instant::now(), stats().purged);
     while stats().purged < purged + (10 << 20) {
@@ -38,4 +38,5 @@ fn the_thread_rests_while_the_setting_is_never() {
     assert!(!comes_back(20 * u64::from(DELAY)), "calls do it all, and none came: {}", stats());
     apply(Background::Auto);
     assert!(comes_back(10_000), "the thread is at work again: {}", stats());
+    check().expect("every structure agrees");
 }

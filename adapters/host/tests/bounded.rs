@@ -1,26 +1,26 @@
-//! A call takes a bounded number of blocks from the caches of threads that sleep or have ended, however many there are. One test,
-//! in a process of its own.
+//! A call flushes a bounded number of blocks from the caches of threads that sleep or have ended, however many there are. One
+//! test, in a process of its own.
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::Duration;
-use terrace_host::{Background, Global, Setting, stats};
+use terrace_host::{Background, Global, Setting, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
 
 const THREADS: usize = 16;
 
-/// Makes the thread's cache hold what it may, 32 KiB of each size.
+/// Fills the thread's cache, 32 KiB of each size.
 fn fill() {
     for bytes in (16..32_000).step_by(16) {
         drop((0..(32_768 / bytes).clamp(2, 127)).map(|_| Vec::with_capacity(bytes)).collect::<Vec<Vec<u8>>>());
     }
 }
 
-/// Pairs of calls until little is cached: what is, and the most bytes that one pair took from caches. Few of them need more than
-/// the thread's cache; once these found something to take, all go on with it.
+/// Makes pairs of calls until little is cached: what is left, and the most bytes that one pair flushed from caches. Few pairs
+/// need more than the thread's cache; once these found something to flush, all go on with it.
 fn take_all() -> (usize, usize) {
     let (mut most, mut before) = (0, stats().cached);
     for call in 0..1000 {
@@ -33,7 +33,7 @@ fn take_all() -> (usize, usize) {
     (before, most)
 }
 
-/// What threads with full caches cache when they sleep, or have ended; what of it stays; the most that one pair of calls takes.
+/// Bytes that threads with full caches hold when they sleep, or have ended; how many stay; the most that one pair flushes.
 fn cached_left_and_taken(sleeps: bool) -> (usize, usize, usize) {
     let delay = |milliseconds| Setting::PurgeDelay(milliseconds).apply().expect("a setting");
     delay(None);
@@ -71,4 +71,5 @@ fn one_call_takes_the_blocks_of_few_caches() {
         // Two calls, of each at most three caches' 2.3 MiB: two of other threads and its own.
         assert!(most < 14 << 20, "one pair of calls took {most} of {cached} bytes from caches");
     }
+    check().expect("every structure agrees");
 }

@@ -1,8 +1,8 @@
-//! Collections in heaps of their own, by `allocator-api2`.
+//! Collections in first-class heaps, by `allocator-api2`.
 
 use allocator_api2::alloc::{Allocator, Layout};
 use allocator_api2::vec::Vec as VecIn;
-use terrace_host::{Global, Heap};
+use terrace_host::{Global, Heap, check};
 
 #[test]
 fn vectors_live_in_a_heap_and_move_between_sizes() {
@@ -17,6 +17,7 @@ fn vectors_live_in_a_heap_and_move_between_sizes() {
         assert!(vector.iter().enumerate().all(|(turn, &number)| number == (turn * 50 + at) as u64));
     }
     assert!(heap.spans() > 0);
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -29,6 +30,7 @@ fn the_global_heap_is_one_too() {
     let layout = Layout::from_size_align(100, 4096).expect("a layout");
     let block = Global::new().allocate_zeroed(layout).expect("memory").cast::<u8>();
     assert_eq!(block.addr().get() % 4096, 0);
-    // SAFETY: our block, of this layout, which nobody uses.
+    // SAFETY: our block, of this layout, used no more.
     unsafe { Global::new().deallocate(block, layout) };
+    check().expect("every structure agrees");
 }

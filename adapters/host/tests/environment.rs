@@ -1,4 +1,4 @@
-//! What the environment asks of a Rust program.
+//! Settings of a Rust program by environment variables.
 #![cfg(target_os = "linux")]
 
 use std::process::Command;
@@ -7,9 +7,9 @@ use terrace_host::Global;
 #[global_allocator]
 static A: Global = Global::new();
 
-/// What this very program says on standard error when it runs no test, under a variable.
+/// What this very program prints on standard error when it runs no test, under a variable.
 fn said(name: &str, value: &str) -> String {
-    // Where this runs on an emulated processor, so does that.
+    // A test on an emulated processor starts the program on the emulator too.
     let emulator = std::env::var("TERRACE_EMULATED").unwrap_or_default();
     let program = std::env::current_exe().expect("a path").into_os_string();
     let mut words = emulator.split_whitespace().map(Into::into).chain([program]);
@@ -24,6 +24,16 @@ fn statistics_are_printed_at_the_end() {
     let text = said("TERRACE_STATS", "1");
     assert!(text.starts_with("terrace: ") && text.lines().count() == 1 && text.contains(" KiB cached by "), "{text}");
     assert_eq!(said("TERRACE_STATS", "0"), "");
+}
+
+/// A program whose structures agree prints nothing; the unit test of `check` breaks some.
+#[test]
+fn every_structure_is_checked_at_the_end() {
+    assert_eq!(said("TERRACE_CHECK", "1"), "");
+    assert_eq!(
+        said("TERRACE_CHECK", "yes"),
+        "terrace: TERRACE_CHECK=yes: TERRACE_CHECK takes 0 or 1; it stays as it was\n"
+    );
 }
 
 #[test]

@@ -1,14 +1,15 @@
-//! Two threads that worked for a while and sleep keep nothing, though no thread makes a call. One test, in a process of its own.
+//! Two threads that worked for a while and sleep keep nothing in their caches, though no thread makes a call. One test, in a
+//! process of its own.
 
 use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use terrace_host::{Global, Setting, stats};
+use terrace_host::{Global, Setting, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
 
-/// Works for 25 delays, longer than the one before the setting: calls find other threads at work, which may sleep next.
+/// Works for 25 delays, longer than the default delay: calls find other threads at work, which may sleep next.
 fn work(delay: Duration) {
     let start = Instant::now();
     while start.elapsed() < 25 * delay {
@@ -40,4 +41,5 @@ fn few_threads_that_sleep_keep_nothing() {
         barrier.wait();
         assert!(after.cached <= 100 << 10, "of {before} bytes in caches: {after}");
     });
+    check().expect("every structure agrees");
 }

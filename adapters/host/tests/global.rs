@@ -3,19 +3,19 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::HashMap;
 use std::sync::mpsc;
-use terrace_host::{Global, stats};
+use terrace_host::{Global, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
 
-/// A block that knows what it must hold.
+/// A block, and the byte that fills it.
 struct Marked {
     at: *mut u8,
     layout: Layout,
     mark: u8,
 }
 
-// SAFETY: a block belongs to whoever has the value.
+// SAFETY: a block belongs to the thread that holds the value.
 unsafe impl Send for Marked {}
 
 impl Marked {
@@ -35,7 +35,7 @@ impl Marked {
     }
 
     fn check(&self) {
-        assert!(self.bytes().iter().all(|&byte| byte == self.mark), "a block was written to by somebody else");
+        assert!(self.bytes().iter().all(|&byte| byte == self.mark), "a live block was written to");
     }
 
     fn resize(&mut self, bytes: usize) {
@@ -59,7 +59,7 @@ impl Drop for Marked {
     }
 }
 
-/// Numbers that are the same in every run.
+/// A generator whose numbers are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -72,7 +72,7 @@ impl Random {
         ((bits ^ (bits >> 31)) % end as u64) as usize
     }
 
-    /// Mostly small, sometimes large, sometimes aligned.
+    /// A block, mostly small, sometimes large, sometimes aligned.
     fn block(&mut self) -> Marked {
         let bytes = match self.below(100) {
             0 => 1 + self.below(3 << 20),
@@ -108,6 +108,7 @@ fn blocks_hold_what_was_written_through_frees_and_resizes() {
             blocks.truncate(1000);
         }
     }
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn threads_free_what_others_allocated() {
                 let mut random = Random(number as u64);
                 for _ in 0..20_000 {
                     let block = random.block();
-                    // Nobody waits for the other's end: what cannot be sent is dropped here.
+                    // No thread waits for another: what cannot be sent is dropped here.
                     _ = senders[random.below(4)].send(block);
                     drop(receiver.try_recv());
                 }
@@ -128,6 +129,7 @@ fn threads_free_what_others_allocated() {
         }
         drop(senders);
     });
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -145,6 +147,7 @@ fn zeroed_memory_is_zero_also_where_it_was_used_before() {
             unsafe { A.dealloc(at, layout) };
         }
     }
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -155,6 +158,7 @@ fn what_cannot_be_had_is_refused_and_all_goes_on() {
         assert!(unsafe { A.alloc(layout) }.is_null(), "{bytes}");
     }
     drop(Marked::new(100, 16, 1));
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -177,6 +181,7 @@ fn alignments_are_met_up_to_a_gigabyte() {
             unsafe { A.dealloc(block, layout) };
         }
     }
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -191,6 +196,7 @@ fn statistics_count_blocks_and_bytes() {
     assert!(during.in_use > 1000 * 1000, "{during:?} after {before:?}");
     drop((blocks, large));
     assert!(during.to_string().contains("KiB"), "{during}");
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -201,4 +207,5 @@ fn collections_and_strings_work() {
     }
     assert_eq!(words.len(), 777);
     assert_eq!(words.values().map(Vec::len).sum::<usize>(), 20_000);
+    check().expect("every structure agrees");
 }

@@ -1,5 +1,5 @@
-//! Guards of signal handlers, dropped in every order and at every time: a thread in a handler keeps away from its cache, and
-//! a guard gives its thread no cache but its own.
+//! Guards of signal handlers, dropped in every order and at every time: a thread in a handler does not touch its cache, and a
+//! guard gives its thread no other cache.
 #![cfg(unix)]
 
 use std::ffi::c_void;
@@ -7,19 +7,19 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
-use terrace_host::{Global, Handler};
+use terrace_host::{Global, Handler, check};
 
 #[global_allocator]
 static A: Global = Global::new();
 
-/// The address of a block of 48 bytes that is taken and freed. The thread's cache gives the block that it was given last,
-/// which stays there meanwhile: outside of handlers this is the same address each time.
+/// The address of a block of 48 bytes that is allocated and freed. The thread's cache returns the block freed last: outside of
+/// handlers this is the same address each time.
 fn top() -> usize {
     let block = black_box(Box::new([0u8; 48]));
     block.as_ptr().addr()
 }
 
-/// Calls something far below the caller's frame, so that the caller stands above whatever handler this was.
+/// Calls something far below the caller's frame, so that the caller stands above the handler that this was.
 #[inline(never)]
 fn far_below<T>(call: impl FnOnce() -> T) -> T {
     let room = black_box([0u8; 1 << 14]);
@@ -53,7 +53,7 @@ fn a_jump_into_a_handler_ends_only_what_is_inside_of_it() {
         far_below(|| std::mem::forget(Handler::enter()));
         assert_ne!(top(), own, "the outer handler was not left");
         drop(outer);
-        assert_ne!(top(), own, "a guard is left, which nobody has seen to be gone");
+        assert_ne!(top(), own, "a guard is left, whose end no call has seen");
     });
     assert_eq!(top(), own, "both were left");
 }
@@ -69,23 +69,23 @@ fn a_guard_that_outlives_its_handler_does_not_end_another() {
     assert_eq!(top(), own);
 }
 
-/// Bytes of the stack of a thread that lies just below its stack for handlers.
+/// Bytes of the stack of a thread that lies just below its alternate signal stack.
 const STACK: usize = 1 << 20;
 
-/// What the handler came to: the address of a block while it ran.
+/// The result of the handler: the address of a block while it ran.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// Leaves a guard behind, as a handler does that is left by a jump.
+/// Leaves a guard behind, as a jump out of a handler does.
 extern "C" fn on_signal(_: i32) {
     std::mem::forget(Handler::enter());
     INSIDE.store(top(), Relaxed);
 }
 
-/// A thread whose stack for handlers begins at `above`.
+/// The body of a thread whose alternate signal stack begins at `above`.
 extern "C" fn below(above: *mut c_void) -> *mut c_void {
     let own = top();
     let handlers = libc::stack_t { ss_sp: above, ss_flags: 0, ss_size: 1 << 16 };
-    // SAFETY: memory of the test's that nobody else uses until this thread has ended.
+    // SAFETY: memory of the test's that no other thread uses until this one has ended.
     assert_eq!(unsafe { libc::sigaltstack(&handlers, std::ptr::null_mut()) }, 0);
     // SAFETY: the handler is installed.
     assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
@@ -119,10 +119,10 @@ fn a_handler_on_a_stack_above_the_thread_s_is_left() {
 
 static BARRIER: Barrier = Barrier::new(2);
 
-/// What a thread leaves under its key: a guard, and a block to free afterwards.
+/// A thread's value under its key: a guard, and a block to free afterwards.
 type Left = (Option<Handler>, Box<[u8; 48]>);
 
-/// The destructor of a key that is younger than the allocator's: the thread's cache is gone when it runs.
+/// The destructor of a key that is younger than the allocator's: the thread has no cache any more when it runs.
 extern "C" fn late(value: *mut c_void) {
     // SAFETY: the thread below made it, and set it under its key once.
     let (handler, block) = *unsafe { Box::from_raw(value.cast::<Left>()) };
@@ -166,8 +166,8 @@ fn is_mapped(address: usize) -> bool {
     unsafe { libc::mincore(page, 4096, &mut resident) == 0 }
 }
 
-/// A thread that has no cache: its first call of the allocator is a handler's. Null: all is well. (A panic inside would want
-/// more blocks than the reserve has.)
+/// A thread without a cache: a handler makes its first call of the allocator. Null: all is well. (A panic inside would need more
+/// blocks than the emergency pool has.)
 extern "C" fn without_a_cache(_: *mut c_void) -> *mut c_void {
     let handler = Handler::enter();
     let small = black_box(Box::new([1u8; 100]));
@@ -200,4 +200,5 @@ fn a_guard_changes_no_stay_and_no_cache_but_its_own() {
     a_guard_that_outlives_its_threads_cache_gives_the_thread_no_other();
     a_handler_on_a_stack_above_the_thread_s_is_left();
     a_handler_of_a_thread_without_a_cache_is_served_from_the_reserve();
+    check().expect("every structure agrees");
 }

@@ -1,8 +1,8 @@
-//! Heaps of their own: blocks that go one by one, or all at once.
+//! First-class heaps: blocks that are freed one by one, or all at once.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use terrace_host::{Global, Heap, calls, stats, trim};
+use terrace_host::{Global, Heap, api, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -31,10 +31,10 @@ fn a_heap_goes_back_whole_and_leaves_others_alone() {
             unsafe { heap.deallocate(block, layout) };
         } else {
             // SAFETY: our block.
-            unsafe { calls::free(block.as_ptr()) };
+            unsafe { api::free(block.as_ptr()) };
         }
     }
-    // What is left is whole.
+    // The other blocks are whole.
     for &(block, layout) in blocks.iter().enumerate().filter(|(at, _)| at % 3 != 0).map(|(_, block)| block) {
         // SAFETY: written above, not freed.
         let bytes = unsafe { NonNull::slice_from_raw_parts(block, layout.size()).as_ref() };
@@ -45,6 +45,7 @@ fn a_heap_goes_back_whole_and_leaves_others_alone() {
     assert!(after <= before + (1 << 20), "{after} bytes stay of a heap that is gone, {before} before");
     // SAFETY: written above; its heap lives.
     assert!(unsafe { NonNull::slice_from_raw_parts(kept, layout.size()).as_ref() }.iter().all(|&byte| byte == 9));
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -67,6 +68,7 @@ fn threads_share_a_heap() {
             });
         }
     });
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -76,4 +78,5 @@ fn heaps_come_and_go() {
         fill(&heap, 100, 1);
         fill(&heap, 70_000, 1);
     }
+    check().expect("every structure agrees");
 }

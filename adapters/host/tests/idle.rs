@@ -1,10 +1,10 @@
-//! Threads that sleep keep no memory that they do not use: their caches come back. One test, in a process of its own.
+//! Threads that sleep keep no memory that they do not use: their caches are emptied. One test, in a process of its own.
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use terrace_host::{Global, Setting, stats};
+use terrace_host::{Global, Setting, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -12,7 +12,7 @@ static A: Global = Global::new();
 const THREADS: usize = 40;
 static BARRIER: Barrier = Barrier::new(THREADS + 1);
 
-/// Blocks of many sizes, each with its own number all over: a block that two holders have shows another's.
+/// Blocks of many sizes, each filled with its own number: a block with two holders shows the other's.
 fn work(number: u8) {
     for bytes in (16..30_000).step_by(900) {
         let blocks: Vec<Vec<u8>> = (0..(100_000 / bytes).min(100)).map(|_| vec![number; bytes]).collect();
@@ -20,7 +20,7 @@ fn work(number: u8) {
     }
 }
 
-/// Calls that look at the clock, until `done` or for half a minute.
+/// Makes calls that look at the clock, until `done` or for half a minute.
 fn until(done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() && start.elapsed() < Duration::from_secs(30) {
@@ -43,7 +43,7 @@ fn idle_threads_give_their_caches_back_and_go_on() {
                     BARRIER.wait();
                     BARRIER.wait();
                 }
-                // While others take what it leaves: it is idle for moments only.
+                // While other threads allocate what it frees: it is idle for moments only.
                 for round in 0..2_000u32 {
                     drop(black_box(vec![number; 16 + (round as usize * 37) % 3_000]));
                     if round % 100 == 0 {
@@ -68,4 +68,5 @@ fn idle_threads_give_their_caches_back_and_go_on() {
         assert!(before > THREADS * (100 << 10), "the threads cache something: {before}");
         assert!(after < before / 20, "{after} of {before} bytes are cached still");
     }
+    check().expect("every structure agrees");
 }

@@ -1,14 +1,14 @@
-//! The journey of a block, hop by hop: cache, shelf, span, window; and back, from another thread, through the depot.
+//! The journey of a block, hop by hop: cache, span, page heap; and back, from another thread, through the transfer cache.
 //!
-//! This test lives on the system's allocator, so that statistics speak of its own blocks alone. One test: they are the
-//! process's.
+//! This program uses the system's allocator, so that the statistics count the test's own blocks only. One test: they are of the
+//! whole process.
 
-use terrace_host::{Setting, calls, class, ready, stats, trim};
+use terrace_host::{Setting, api, check, class, ready, stats, trim};
 
 /// Frees one of the blocks that this test allocated, each once.
 fn free(block: *mut u8) {
     // SAFETY: see above.
-    unsafe { calls::free(block) };
+    unsafe { api::free(block) };
 }
 
 #[test]
@@ -16,11 +16,11 @@ fn a_block_goes_the_shortest_way_there_is() {
     Setting::PurgeDelay(None).apply().expect("a setting");
     assert_eq!(stats(), Default::default(), "nothing is there before the first block");
 
-    // The first block: window, span, batch. The cache asks for more with each miss: 8 places, 5 blocks at first.
+    // The first block: mapping, span, batch. The cap of the class doubles with each miss: 8, of which 5 are filled at first.
     assert!(ready());
     let size = 100;
     let block_bytes = class::size(class::of(size));
-    let first = calls::allocate(size, 1);
+    let first = api::allocate(size, 1);
     let one = stats();
     assert!(one.mapped >= 4 << 20 && one.caches == 1, "{one:?}");
     assert_eq!((one.spans, one.live_blocks, one.in_use), (1, 1, block_bytes));
@@ -30,7 +30,7 @@ fn a_block_goes_the_shortest_way_there_is() {
     // Hits: blocks come from the cache in the order of addresses, and nothing else changes.
     let mut blocks = vec![first];
     for taken in 1..=cached {
-        let block = calls::allocate(size, 1);
+        let block = api::allocate(size, 1);
         assert_eq!(block.addr() - blocks[taken - 1].addr(), block_bytes);
         blocks.push(block);
         assert_eq!(stats().cached, one.cached - taken * block_bytes);
@@ -39,18 +39,18 @@ fn a_block_goes_the_shortest_way_there_is() {
 
     // Misses: batches from the same span, until it has none.
     while stats().spans == 1 {
-        blocks.push(calls::allocate(size, 1));
+        blocks.push(api::allocate(size, 1));
     }
     let full = stats();
     assert!(blocks.len() > class::SLICE / block_bytes - 64 && full.mapped == one.mapped);
 
-    // A freed block is the next one handed out.
+    // A freed block is the next one allocated.
     let last = blocks.pop().expect("many");
     free(last);
-    assert_eq!(calls::allocate(size, 1), last);
+    assert_eq!(api::allocate(size, 1), last);
     blocks.push(last);
 
-    // Another thread frees what this one allocated: its cache fills, then batches wait for whoever needs them.
+    // Another thread frees what this one allocated: its cache fills, then batches wait for the next thread.
     let addresses: Vec<usize> = blocks.iter().map(|block| block.addr()).collect();
     let lent: Vec<usize> = blocks.iter().map(|block| block.expose_provenance()).collect();
     std::thread::spawn(move || {
@@ -62,22 +62,23 @@ fn a_block_goes_the_shortest_way_there_is() {
     assert_eq!((freed.live_blocks, freed.in_use, freed.caches), (0, 0, 2), "{freed:?}");
     assert!(freed.cached > full.cached);
     // This thread's next blocks are among them: no new span, no new memory.
-    let again: Vec<*mut u8> = (0..cached + 200).map(|_| calls::allocate(size, 1)).collect();
+    let again: Vec<*mut u8> = (0..cached + 200).map(|_| api::allocate(size, 1)).collect();
     assert!(again.iter().filter(|block| addresses.contains(&block.addr())).count() > 100);
     assert_eq!((stats().spans, stats().mapped), (full.spans, full.mapped));
     again.into_iter().for_each(free);
 
-    // A large block is slices of its own, grown where it lies, and given back.
-    let large = calls::allocate(100_000, 1);
+    // A large block is slices of its own, grown in place, and freed.
+    let large = api::allocate(100_000, 1);
     assert_eq!((stats().large_blocks, stats().live_blocks), (1, 1));
     // SAFETY: our block.
-    let grown = unsafe { calls::resize(large, 1 << 20, 1) };
+    let grown = unsafe { api::resize(large, 1 << 20, 1) };
     // SAFETY: our block.
-    assert_eq!((grown, unsafe { calls::usable(grown) }), (large, 1 << 20));
+    assert_eq!((grown, unsafe { api::usable(grown) }), (large, 1 << 20));
     free(grown);
 
-    // Everything given back: no span, no block; caches stay, empty.
+    // Everything is freed: no span, no block; caches stay, empty.
     assert!(trim());
     let end = stats();
     assert_eq!((end.spans, end.live_blocks, end.large_blocks, end.in_use, end.cached), (0, 0, 0, 0, 0), "{end:?}");
+    check().expect("every structure agrees");
 }

@@ -1,8 +1,8 @@
-//! Limits count memory: pages, not the slices of 64 KiB that blocks lie in. One test, in a process of its own: the limit is
-//! everybody's.
+//! Limits count memory: pages, not the slices of 64 KiB that blocks lie in. One test, in a process of its own: the limit is of
+//! the whole process.
 
 use std::alloc::{GlobalAlloc as _, Layout};
-use terrace_host::{Global, Setting, stats, trim};
+use terrace_host::{Global, Setting, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -11,7 +11,7 @@ static A: Global = Global::new();
 const BLOCK: usize = 66 << 10;
 const PAGES: usize = 17 * 4096;
 
-/// A block of so many bytes, written to; null when there is no memory.
+/// Allocates a block of so many bytes and writes to it; null when there is no memory.
 fn take(bytes: usize) -> *mut u8 {
     let layout = Layout::from_size_align(bytes, 16).expect("small");
     // SAFETY: the size is not 0.
@@ -25,11 +25,11 @@ fn take(bytes: usize) -> *mut u8 {
 
 fn give(block: *mut u8, bytes: usize) {
     let layout = Layout::from_size_align(bytes, 16).expect("small");
-    // SAFETY: `take` gave it for this layout.
+    // SAFETY: `take` allocated it for this layout.
     unsafe { A.dealloc(block, layout) };
 }
 
-/// An assertion whose message finds memory.
+/// Asserts with a message, for which the limit is lifted.
 #[track_caller]
 fn holds(held: bool, what: &str) {
     if !held {
@@ -46,7 +46,7 @@ fn next(state: &mut u64) -> usize {
     (*state >> 16) as usize
 }
 
-/// 400 live blocks at a share of the limit: every call is served, and hardly a page goes back to come again.
+/// Holds 400 live blocks at a share of the limit: every call is served, and hardly a page is purged only to fault again.
 fn churn_at(percent: usize, blocks: &mut Vec<*mut u8>) {
     trim();
     let limit = stats().reserved + blocks.capacity() * PAGES * 100 / percent;
@@ -67,13 +67,13 @@ fn churn_at(percent: usize, blocks: &mut Vec<*mut u8>) {
     Setting::Limit(usize::MAX).apply().expect("a setting");
 }
 
-/// Blocks of every size come and go: no more is held than the limit, free memory included.
+/// Allocates and frees blocks of every size: no more is held than the limit, free memory included.
 fn held_within(limit: usize) {
     trim();
     Setting::Limit(limit).apply().expect("a setting");
     let (mut blocks, mut state) = (Vec::with_capacity(2000), 2);
     for round in 0..60_000 {
-        // Phases of small blocks and of large ones, so that each finds what the other left.
+        // Phases of small blocks and of large ones, so that each finds what the other freed.
         let most = [2_000, 40_000, 1_000_000][round / 5_000 % 3];
         let bytes = 1 + next(&mut state) % most;
         if next(&mut state) % 5 < 3 && blocks.len() < blocks.capacity() {
@@ -87,7 +87,7 @@ fn held_within(limit: usize) {
         }
         if round % 100 == 0 {
             let stats = stats();
-            // On top: what lay behind blocks that were taken when less than half was held.
+            // On top: pages behind blocks that were allocated when less than half was held.
             let held = stats.dirty <= limit + (1 << 20) && stats.reserved <= limit.min(stats.dirty);
             holds(held, "more is held than the limit");
         }
@@ -99,11 +99,12 @@ fn held_within(limit: usize) {
 #[test]
 fn a_limit_counts_pages_and_has_no_cliff() {
     let mut blocks = Vec::with_capacity(400);
-    // The caches of the small sizes below, before anything is counted.
+    // Makes the caches of the small sizes below, before anything is counted.
     (1..20).for_each(|step| give(take(step * 50), step * 50));
     [45, 70, 90, 96, 99].iter().for_each(|&percent| churn_at(percent, &mut blocks));
     held_within(48 << 20);
     trim();
     let stats = stats();
     assert!(stats.dirty < 4 << 20 && stats.reserved <= stats.dirty, "all was freed: {stats}");
+    check().expect("every structure agrees");
 }

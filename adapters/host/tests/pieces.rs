@@ -1,9 +1,9 @@
-//! No call pays for everybody: what waits goes back in pieces, a call at a time. One test, in a process of its own.
+//! No call purges for all others: free memory is purged in pieces, a call at a time. One test, in a process of its own.
 
 use std::hint::black_box;
 use std::thread::sleep;
 use std::time::Duration;
-use terrace_host::{Background, Global, Setting, stats};
+use terrace_host::{Background, Global, Setting, check, stats};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -25,7 +25,7 @@ fn a_call_gives_a_piece_back_and_the_next_ones_the_rest() {
     let blocks: Vec<Box<[u8; 1000]>> = (0..BLOCKS).map(|_| Box::new([1; 1000])).collect();
     let full = stats().dirty;
     drop(blocks);
-    // Calls on the way may have begun; two delays, and the clock's own step, from here all of it is due.
+    // A round may have begun; two delays, and the clock's own step: from here all of it is due.
     let (mut worst, mut last) = (0, stats().purged);
     for _ in 0..3 {
         sleep(Duration::from_millis(50));
@@ -39,4 +39,5 @@ fn a_call_gives_a_piece_back_and_the_next_ones_the_rest() {
     assert!(worst <= 2 * MOST, "one pair of calls gave {worst} bytes back");
     assert!(stats().dirty * 20 < full, "of {full} bytes: {}", stats());
     assert_eq!(threads(), before, "the setting refuses a thread");
+    check().expect("every structure agrees");
 }

@@ -2,7 +2,7 @@
 //! stand in one test, one after the other.
 
 use std::alloc::{GlobalAlloc, Layout};
-use terrace_host::{Background, Global, HugePages, Numa, Setting, stats, trim};
+use terrace_host::{Background, Global, HugePages, Numa, Setting, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
@@ -33,7 +33,7 @@ fn policy(address: usize) -> Option<String> {
     text.lines().filter_map(mapping).filter(|(first, _)| *first <= address).max().map(|(_, policy)| policy)
 }
 
-/// Allocates so much that the window grows; an address in what is new.
+/// Allocates so much that the page heap maps more; an address in the new mapping.
 fn grow(by: usize) -> usize {
     let (mapped, layout) = (stats().mapped, Layout::from_size_align(by, 16).expect("a layout"));
     // SAFETY: the size is not 0.
@@ -47,7 +47,7 @@ fn grow(by: usize) -> usize {
 #[test]
 fn settings_are_followed_or_counted_as_fallbacks() {
     assert_eq!(stats().fallbacks, 0);
-    // Huge pages, where the kernel has them; otherwise it says so.
+    // Huge pages, where the kernel has them; otherwise a fallback is counted.
     Setting::HugePages(HugePages::Always).apply().expect("a setting");
     let address = grow(64 << 20);
     let there = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
@@ -59,7 +59,7 @@ fn settings_are_followed_or_counted_as_fallbacks() {
     assert_eq!(flags(address).contains(" nh"), kept, "{}", flags(address));
     Setting::HugePages(HugePages::Default).apply().expect("a setting");
 
-    // A node that no machine here has: the allocation succeeds, and the statistics tell.
+    // A node that no machine here has: the allocation succeeds, and a fallback is counted.
     let before = stats().fallbacks;
     Setting::Numa(Numa::Bind(1 << 63)).apply().expect("a setting");
     grow(96 << 20);
@@ -78,7 +78,7 @@ fn settings_are_followed_or_counted_as_fallbacks() {
         }
     }
 
-    // A limit ends allocations, not the process; free memory counts too.
+    // Beyond a limit allocations fail; free memory counts too.
     trim();
     let reserved = stats().reserved;
     Setting::Limit(reserved + (40 << 20)).apply().expect("a setting");
@@ -98,6 +98,7 @@ fn settings_are_followed_or_counted_as_fallbacks() {
     assert!(Setting::Limit(1000).apply().is_err() && Setting::Cache(1 << 20).apply().is_err());
     assert!(stats().limit <= reserved + (40 << 20));
     Setting::Limit(usize::MAX).apply().expect("a setting");
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -113,6 +114,7 @@ fn settings_are_read_as_people_write_them() {
     assert_eq!(parse("TERRACE_BACKGROUND", "1"), Some(Setting::Background(Background::Always)));
     assert_eq!(parse("TERRACE_CACHE", "16K"), Some(Setting::Cache(16 << 10)));
     assert_eq!(parse("TERRACE_STATS", "0"), Some(Setting::Stats(false)));
+    assert_eq!(parse("TERRACE_CHECK", "1"), Some(Setting::Check(true)));
     for (name, value) in [
         ("TERRACE_PURGE_DELAY", "soon"),
         ("TERRACE_PURGE_DELAY", "-1"),
@@ -129,4 +131,5 @@ fn settings_are_read_as_people_write_them() {
         assert_eq!(bad.name, name);
         assert!(bad.to_string().starts_with(name), "{bad}");
     }
+    check().expect("every structure agrees");
 }

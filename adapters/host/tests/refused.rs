@@ -1,29 +1,29 @@
-//! A limit refuses what does not fit beside the blocks in use; free memory, wherever it lies, makes room first.
+//! A limit refuses what does not fit beside the blocks in use; free memory, wherever it lies, is purged first.
 
 use std::sync::{Barrier, Mutex, MutexGuard};
 use std::thread::scope;
-use terrace_host::{Background, Global, Setting, stats, trim};
+use terrace_host::{Background, Global, Setting, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
 
 const MIB: usize = 1 << 20;
 
-/// One test at a time: the limit is the process's. The guard removes it.
+/// One test at a time: the limit is of the whole process. The guard lifts it.
 struct Limited<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
 
 impl Limited<'_> {
     fn new() -> Self {
         static ONE: Mutex<()> = Mutex::new(());
         let guard = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Time gives nothing back: what comes back, the refused call itself gave back.
+        // The clock purges nothing: what is purged, the refused call itself purges.
         Setting::Background(Background::Never).apply().expect("a setting");
         Setting::PurgeDelay(None).apply().expect("a setting");
         trim();
         Self(guard)
     }
 
-    /// Lets so many bytes more be used than are now.
+    /// Sets the limit to so many bytes more than are in use.
     fn leave(&self, bytes: usize) {
         Setting::Limit(stats().reserved + bytes).apply().expect("a setting");
     }
@@ -35,7 +35,7 @@ impl Drop for Limited<'_> {
     }
 }
 
-/// An assertion whose message finds memory.
+/// Asserts with a message, for which the limit is lifted.
 #[track_caller]
 fn holds(held: bool, what: &str) {
     if !held {
@@ -44,7 +44,7 @@ fn holds(held: bool, what: &str) {
     }
 }
 
-/// Whether a block of so many bytes can be had.
+/// Whether a block of so many bytes can be allocated.
 fn is_served(bytes: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }
@@ -65,6 +65,7 @@ fn free_pages_between_live_blocks_make_room() {
     let kept = blocks.iter().flatten().count();
     holds((BLOCKS / 70..BLOCKS / 50).contains(&kept), "one block of each span stays");
     holds(is_served(100 * MIB), "free pages count as used");
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -90,6 +91,7 @@ fn caches_of_idle_threads_make_room() {
         holds(cached > 40 * MIB, "the threads cache something");
         holds(served, "what idle threads cache counts as used");
     });
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -99,9 +101,10 @@ fn a_block_shrinks_under_a_limit_that_was_lowered() {
     let before = stats().reserved;
     Setting::Limit(5 * MIB).apply().expect("a setting");
     block.truncate(MIB);
-    // Ends the process when it is refused.
+    // A refusal would end the process.
     block.shrink_to_fit();
     holds(before - stats().reserved == 9 * MIB, "the rest is used no longer");
+    check().expect("every structure agrees");
 }
 
 #[test]
@@ -118,4 +121,5 @@ fn a_block_that_moves_needs_only_what_it_grows_by() {
     let reserved = stats().reserved;
     drop(block);
     holds(reserved - stats().reserved == 120 * MIB, "what the block used is used no longer");
+    check().expect("every structure agrees");
 }

@@ -1,11 +1,11 @@
-//! What the system says this process holds: one test, in a process of its own.
+//! The resident size that the system reports: one test, in a process of its own.
 
-use terrace_host::{Global, stats, trim};
+use terrace_host::{Global, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
 
-/// Bytes in memory.
+/// Bytes in memory, as the system reports them.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("pages") * 4096
@@ -31,7 +31,7 @@ fn memory_goes_back_to_the_system_from_inside_spans_too() {
     let kept = resident().saturating_sub(before);
     assert!(kept * 10 < full * 4, "{kept} of {full} bytes stay");
     assert!(stats().purged - purged > full / 2, "{}", stats());
-    // What is left is whole.
+    // The other blocks are whole.
     assert!(
         blocks
             .iter()
@@ -44,4 +44,5 @@ fn memory_goes_back_to_the_system_from_inside_spans_too() {
     let rest = resident().saturating_sub(before);
     assert!(rest * 20 < full, "{rest} of {full} bytes stay");
     assert!(!trim(), "nothing is left to be given back");
+    check().expect("every structure agrees");
 }

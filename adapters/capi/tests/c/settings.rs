@@ -6,7 +6,7 @@ use crate::job::{Job, Run};
 use crate::{have, library};
 
 /// Variables, and values that none of them can mean.
-const BAD: [(&str, &str); 17] = [
+const BAD: [(&str, &str); 18] = [
     ("TERRACE_PURGE_DELAY", "banana"),
     ("TERRACE_PURGE_DELAY", "-1"),
     ("TERRACE_PURGE_DELAY", "99999999999999999999"),
@@ -24,9 +24,10 @@ const BAD: [(&str, &str); 17] = [
     ("TERRACE_LIMIT", "2 G"),
     ("TERRACE_DEEPBIND", "yes"),
     ("TERRACE_STATS", "yes"),
+    ("TERRACE_CHECK", "yes"),
 ];
 
-const GOOD: [(&str, &str); 18] = [
+const GOOD: [(&str, &str); 20] = [
     ("TERRACE_PURGE_DELAY", "0"),
     ("TERRACE_PURGE_DELAY", "never"),
     ("TERRACE_PURGE_DELAY", "250ms"),
@@ -45,6 +46,8 @@ const GOOD: [(&str, &str); 18] = [
     ("TERRACE_CACHE", "4K"),
     ("TERRACE_LIMIT", "2G"),
     ("TERRACE_LIMIT", "none"),
+    ("TERRACE_CHECK", "0"),
+    ("TERRACE_CHECK", "1"),
 ];
 
 /// A program whose random sequence needs much of the allocator, under one setting.

@@ -1,9 +1,9 @@
-//! What Linux alone can do: elsewhere nothing happens, and the answer says so.
+//! Calls that only Linux has: elsewhere they do nothing, and the result says so.
 
 use super::{Relocation, purge};
 use core::ptr::NonNull;
 
-/// Takes the memory under whole pages away, as [`purge`] does: no mapping ever stands alone here.
+/// Purges whole pages, as [`purge`] does: no mapping ever stands alone here.
 ///
 /// # Safety
 /// As for [`purge`].

@@ -1,11 +1,11 @@
-//! macOS: mappings, waiting, the clock. What it lacks (NUMA policies, huge pages by advice, moving pages) answers `false`.
+//! macOS: mappings, waiting, the clock. What it lacks (NUMA policies, huge pages by advice, moving pages) returns `false`.
 
 use super::unix::READ_WRITE;
 use super::{errno, set_errno};
 use core::ptr::NonNull;
 use terrace_core::sync::{AtomicU32, Ordering::Relaxed};
 
-/// Maps `bytes` bytes of zeros at `address`, or not at all: the address is a hint here, and what comes elsewhere goes back.
+/// Maps `bytes` zeros at `address`, or not at all: the address is a hint here, and a mapping elsewhere is unmapped.
 pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     let mapped = super::unix::map_with(address, bytes, 0, READ_WRITE)?;
     if mapped.addr().get() == address {
@@ -16,11 +16,11 @@ pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     None
 }
 
-/// Takes the memory under whole pages away: they read as zeros from now on. A fresh mapping over them does what Linux's
-/// advice does: the advices of macOS leave the contents.
+/// Purges whole pages: they read as zeros from now on. A fresh mapping over them does what Linux's advice does: the advice of
+/// macOS leaves the contents.
 ///
 /// # Safety
-/// Nobody needs what is in these pages, which `map` or `map_at` mapped.
+/// The pages' contents are needed no more, and `map` or `map_at` mapped them.
 pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     let errno = errno();
     let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_FIXED;
@@ -30,7 +30,7 @@ pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     mapped != libc::MAP_FAILED
 }
 
-/// Gives the turn away until `word` is no longer `seen`, once: the system's own waiting on words is not public.
+/// Yields once, unless `word` is no longer `seen`: the system's own waiting on words is not public.
 pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     if word.load(Relaxed) != seen {
         return;
@@ -44,7 +44,7 @@ pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) };
 }
 
-/// Those that wait look again by themselves.
+/// Does nothing: waiting threads poll.
 pub fn wake(_: &AtomicU32, _: i32) {}
 
 /// Milliseconds since some moment before the process began.

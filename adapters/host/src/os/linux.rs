@@ -6,8 +6,8 @@ use core::ffi::CStr;
 use core::ptr::NonNull;
 use terrace_core::sync::AtomicU32;
 
-/// Maps `bytes` bytes of zeros at `address`, or not at all. An older kernel takes the address as a hint: what it maps
-/// elsewhere is given back.
+/// Maps `bytes` zeros at `address`, or not at all. An older kernel takes the address as a hint: a mapping elsewhere is
+/// unmapped.
 pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     let mapped = super::unix::map_with(address, bytes, libc::MAP_FIXED_NOREPLACE, READ_WRITE)?;
     if mapped.addr().get() == address {
@@ -18,11 +18,10 @@ pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     None
 }
 
-/// Takes the memory under whole pages away: they read as zeros from now on, and cost nothing until they are touched.
-/// `false` when the system would not.
+/// Purges whole pages: they read as zeros from now on, and cost nothing until they are touched. `false`: the system refused.
 ///
 /// # Safety
-/// Nobody needs what is in these pages, which `map` or `map_at` mapped.
+/// The pages' contents are needed no more, and `map` or `map_at` mapped them.
 pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     let errno = errno();
     // SAFETY: the caller's promise.
@@ -31,7 +30,7 @@ pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     done
 }
 
-/// The same by a fresh mapping, which joins its neighbours: for pages that were moved here, whose mapping stands alone.
+/// Purges pages by a fresh mapping, which joins its neighbours: for pages that were moved here, whose mapping stands alone.
 ///
 /// # Safety
 /// As for [`purge`].
@@ -74,7 +73,7 @@ pub unsafe fn bind(at: NonNull<u8>, bytes: usize, policy: i32, mask: u64) -> boo
 /// Moves the memory under `bytes` bytes at `from` to `to`.
 ///
 /// # Safety
-/// Both are whole pages that this module mapped; nobody needs what is at `to`, and they do not overlap.
+/// Both are whole pages that this module mapped; the contents at `to` are needed no more, and they do not overlap.
 pub unsafe fn relocate(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Relocation {
     let errno = errno();
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
@@ -87,8 +86,8 @@ pub unsafe fn relocate(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Relo
     if moved { Relocation::Moved { restored } } else { Relocation::Refused }
 }
 
-/// Sleeps until somebody wakes those that wait at `word`, unless it is no longer `seen`; may return for no reason.
-/// `milliseconds`: at most so long; 0: as long as it takes.
+/// Sleeps until another thread wakes the waiters of `word`, unless it is no longer `seen`; may return for no reason.
+/// `milliseconds`: at most so long; 0: without end.
 pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     let errno = errno();
     let time = libc::timespec {
@@ -101,7 +100,7 @@ pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     set_errno(errno);
 }
 
-/// Wakes `count` of those that wait at `word`.
+/// Wakes `count` waiters of `word`.
 pub fn wake(word: &AtomicU32, count: i32) {
     // SAFETY: the kernel takes the address as a name and writes nothing.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, count) };
@@ -111,7 +110,7 @@ pub fn wake(word: &AtomicU32, count: i32) {
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
-/// Says that [`barrier`] will be called: at the start, when a process has one thread, this costs nothing.
+/// Registers the process for [`barrier`]: at the start, when a process has one thread, this costs nothing.
 pub fn register_barrier() {
     membarrier(REGISTER_PRIVATE_EXPEDITED);
 }
@@ -155,7 +154,7 @@ fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Whether this process was given rights that its user has not: settings from the environment are then not his to make.
+/// Whether this process was given rights that its user lacks: the environment must not change its settings.
 pub fn is_secure() -> bool {
     // SAFETY: a query.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

@@ -1,11 +1,11 @@
-//! What terrace asks of an operating system: one small file for each, the same functions in all.
+//! What the allocator needs of an operating system: one small file for each, the same functions in all.
 //!
 //! Promises upward, for every system:
 //! - [`map`], [`map_at`], [`reserve`], [`commit`], [`unmap`], [`purge`], [`replace`], [`relocate`],
 //!   [`advise_huge`], [`bind`]: address space and the memory under it
 //! - [`wait`], [`wake`]: a thread sleeps until a word changes; [`register_barrier`], [`barrier`]: one for all threads
 //! - [`milliseconds`]: a clock that costs a few nanoseconds and never goes back
-//! - [`errno`], [`set_errno`]; [`say`], [`abort`]: a line on standard error without an allocation; the end
+//! - [`errno`], [`set_errno`]; [`write_stderr`], [`abort`]: a line on standard error without an allocation; the end
 //! - [`physical_bytes`], [`address_limit`], [`memory_limit`], [`page_bytes`], [`random`]: what this machine and process are
 //! - [`variable`], [`each_variable`]: the environment, without an allocation
 //! - [`spawn`], [`at_fork`], [`Key`]: threads; [`handler_stack`]: where signal handlers run
@@ -37,16 +37,22 @@ mod windows;
 #[cfg(windows)]
 pub use windows::*;
 
-/// What became of an attempt to move memory from one place to another.
+/// The result of moving memory from one place to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux moves anything"))]
 pub enum Relocation {
-    /// It was moved. Whether there are zeros at the old place: another thread of the program may have mapped something there
-    /// in between.
+    /// The memory was moved.
     Moved {
-        /// There are.
+        /// Whether there are zeros at the old place: another thread of the program may have mapped something there in between.
         restored: bool,
     },
-    /// It is where it was. What is at the new place is not known: it must not be used.
+    /// The memory is where it was. The new place must not be used: its contents are not known.
     Refused,
+}
+
+/// Sets `errno` to "no memory" and returns null.
+#[cold]
+pub fn out_of_memory() -> *mut u8 {
+    set_errno(ENOMEM);
+    core::ptr::null_mut()
 }

@@ -8,12 +8,12 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     map_with(0, bytes, 0, READ_WRITE)
 }
 
-/// Addresses without memory, anywhere: not accounted for, not locked by `mlockall`, until they are [`commit`]ted.
+/// Reserves addresses without memory, anywhere: not accounted for, not locked by `mlockall`, until they are [`commit`]ted.
 pub fn reserve(bytes: usize) -> Option<NonNull<u8>> {
     map_with(0, bytes, libc::MAP_NORESERVE, libc::PROT_NONE)
 }
 
-/// Lays zeros under whole pages that were reserved. `false` when there is no memory for them.
+/// Commits whole pages that were reserved: they read as zeros. `false` without memory.
 ///
 /// # Safety
 /// These pages were reserved by this file.
@@ -39,10 +39,10 @@ pub(super) fn map_with(address: usize, bytes: usize, flags: i32, protection: i32
     if address == libc::MAP_FAILED { None } else { NonNull::new(address.cast()) }
 }
 
-/// Gives a mapping, or whole pages of one, back.
+/// Unmaps a mapping, or whole pages of one.
 ///
 /// # Safety
-/// Nobody uses these pages any more, and they were mapped by this file.
+/// No thread uses these pages any more, and this file mapped them.
 pub unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
     let errno = errno();
     // SAFETY: the caller's promise. A failure (too many mappings) leaves them mapped, which wastes and breaks nothing.
@@ -72,8 +72,8 @@ pub fn address_limit() -> usize {
     if failed || limit.rlim_cur == libc::RLIM_INFINITY { usize::MAX } else { limit.rlim_cur as usize }
 }
 
-/// Writes bytes to standard error, in one piece where the system can. Nothing is left to be done about a failure.
-pub fn say(text: &[u8]) {
+/// Writes bytes to standard error, in one piece where the system can. A failure is ignored.
+pub fn write_stderr(text: &[u8]) {
     let errno = errno();
     // SAFETY: the bytes are readable.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
@@ -86,7 +86,7 @@ pub fn abort() -> ! {
     unsafe { libc::abort() }
 }
 
-/// A thread gives its turn away.
+/// Yields the running thread's time.
 pub fn yield_now() {
     // SAFETY: asks for nothing.
     unsafe { libc::sched_yield() };
@@ -110,7 +110,7 @@ fn entries() -> impl Iterator<Item = &'static CStr> {
     let mut at = environ();
     core::iter::from_fn(move || {
         let place = at?;
-        // SAFETY: the environment is a list of strings that ends with null; nobody changes it while the process starts.
+        // SAFETY: the environment is a list of strings that ends with null; no thread changes it while the process starts.
         let entry = NonNull::new(unsafe { *place.as_ptr() })?;
         // SAFETY: the entry was not the null that ends the list.
         at = Some(unsafe { place.add(1) });
@@ -178,8 +178,8 @@ pub fn at_fork(prepare: unsafe extern "C" fn(), parent: unsafe extern "C" fn(), 
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) == 0 }
 }
 
-/// Starts a thread of its own with every signal blocked: its name, for [`join`]. Its stack is small, since limits on addresses
-/// count it.
+/// Starts a thread with every signal blocked, and returns its handle for [`join`]. Its stack is small, since limits on
+/// addresses count it.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
     /// Room for the thread-local variables of every library, which lie there too.
     const STACK: usize = 256 << 10;
@@ -210,11 +210,11 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
 /// Waits for the end of a thread.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn join(thread: usize) {
-    // SAFETY: `spawn` made it in this process, and nobody joined it before.
+    // SAFETY: `spawn` made the thread in this process, and it was not joined before.
     unsafe { libc::pthread_join(thread as libc::pthread_t, null_mut()) };
 }
 
-/// The stack for handlers that the running thread is on, if an address lies in it: its first address and the one behind it.
+/// The alternate signal stack of the running thread, if an address lies in it: its first address and the one behind it.
 pub fn handler_stack(address: usize) -> Option<(usize, usize)> {
     let mut stack = core::mem::MaybeUninit::<libc::stack_t>::zeroed();
     // SAFETY: asks only; `stack` is ours to be written.
@@ -231,13 +231,13 @@ pub fn errno() -> i32 {
     unsafe { *super::errno_place() }
 }
 
-/// Sets it.
+/// Sets the thread's error number.
 pub fn set_errno(value: i32) {
     // SAFETY: the C library's place for this thread.
     unsafe { *super::errno_place() = value };
 }
 
-/// `errno` of a request that memory is lacking for.
+/// `errno` without memory.
 pub const ENOMEM: i32 = libc::ENOMEM;
 
 /// A number that no other living thread has, never 0.

@@ -25,13 +25,13 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     map_at(0, bytes)
 }
 
-/// Addresses without memory, anywhere, until they are [`commit`]ted.
+/// Reserves addresses without memory, anywhere, until they are [`commit`]ted.
 pub fn reserve(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: the system gives no addresses that are in use.
     NonNull::new(unsafe { VirtualAlloc(null(), bytes, MEM_RESERVE, PAGE_READWRITE) }.cast())
 }
 
-/// Lays zeros under whole pages that were reserved.
+/// Commits whole pages that were reserved: they read as zeros.
 ///
 /// # Safety
 /// These pages were reserved by this file.
@@ -47,19 +47,19 @@ pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { VirtualAlloc(hint, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE) }.cast())
 }
 
-/// Gives a mapping back, whole.
+/// Unmaps a mapping, whole.
 ///
 /// # Safety
-/// Nobody uses these pages any more, and they were mapped by this file in one call.
+/// No thread uses these pages any more, and this file mapped them in one call.
 pub unsafe fn unmap(at: NonNull<u8>, _bytes: usize) {
     // SAFETY: the caller's promise.
     unsafe { VirtualFree(at.as_ptr().cast(), 0, MEM_RELEASE) };
 }
 
-/// Takes the memory under whole pages away and lays fresh zeros there.
+/// Purges whole pages: they read as zeros from now on.
 ///
 /// # Safety
-/// Nobody needs what is in these pages, which `map` or `map_at` mapped.
+/// The pages' contents are needed no more, and `map` or `map_at` mapped them.
 pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the caller's promise.
     let gone = unsafe { VirtualFree(at.as_ptr().cast(), bytes, MEM_DECOMMIT) } != 0;
@@ -67,14 +67,14 @@ pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     gone && !unsafe { VirtualAlloc(at.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) }.is_null()
 }
 
-/// Sleeps until somebody wakes those that wait at `word`, unless it is no longer `seen`; `milliseconds` 0: as long as it takes.
+/// Sleeps until another thread wakes the waiters of `word`, unless it is no longer `seen`; `milliseconds` 0: without end.
 pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     let time = if milliseconds == 0 { INFINITE } else { milliseconds };
     // SAFETY: both words outlive the call.
     unsafe { WaitOnAddress(word.as_ptr().cast(), (&raw const seen).cast(), size_of::<u32>(), time) };
 }
 
-/// Wakes one of those that wait at `word`, or all.
+/// Wakes one waiter of `word`, or all.
 pub fn wake(word: &AtomicU32, count: i32) {
     let address = word.as_ptr().cast();
     if count == 1 {
@@ -135,7 +135,7 @@ pub fn is_secure() -> bool {
 }
 
 /// Writes bytes to standard error.
-pub fn say(text: &[u8]) {
+pub fn write_stderr(text: &[u8]) {
     // SAFETY: a query.
     let file = unsafe { GetStdHandle(STD_ERROR_HANDLE) };
     // SAFETY: the bytes are readable.
@@ -148,7 +148,7 @@ pub fn abort() -> ! {
     unsafe { libc::abort() }
 }
 
-/// A thread gives its turn away.
+/// Yields the running thread's time.
 pub fn yield_now() {
     // SAFETY: asks for nothing.
     unsafe { SwitchToThread() };
@@ -160,15 +160,15 @@ pub fn thread() -> usize {
     unsafe { GetCurrentThreadId() as usize }
 }
 
-/// The environment is not read here: settings are made by calls.
+/// None: the environment is not read here, settings are made by calls.
 pub fn variable(_: &str) -> Option<&'static CStr> {
     None
 }
 
-/// See [`variable`].
+/// Does nothing: see [`variable`].
 pub fn each_variable(_: impl FnMut(&[u8])) {}
 
-/// See [`variable`].
+/// None: see [`variable`].
 pub fn environ() -> Option<NonNull<*mut core::ffi::c_char>> {
     None
 }
@@ -226,10 +226,10 @@ pub fn at_fork(_: unsafe extern "C" fn(), _: unsafe extern "C" fn(), _: unsafe e
     true
 }
 
-/// What a thread of our own does.
+/// The function of a thread of our own.
 static BODY: core::sync::atomic::AtomicPtr<()> = core::sync::atomic::AtomicPtr::new(null_mut());
 
-/// Calls it, in the convention of the system.
+/// Calls [`BODY`] in the convention of the system.
 unsafe extern "system" fn run(argument: *mut c_void) -> u32 {
     let body = BODY.load(core::sync::atomic::Ordering::Acquire);
     // SAFETY: `spawn` stored it before the thread began.
@@ -246,13 +246,13 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
     (!thread.is_null()).then(|| thread.addr())
 }
 
-/// Sets it.
+/// Sets the thread's error number.
 pub fn set_errno(value: i32) {
     // SAFETY: asks for nothing.
     unsafe { SetLastError(value as u32) };
 }
 
-/// Handlers have no stacks of their own here.
+/// None: handlers have no stacks of their own here.
 pub fn handler_stack(_: usize) -> Option<(usize, usize)> {
     None
 }

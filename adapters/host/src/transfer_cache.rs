@@ -1,17 +1,16 @@
-//! The depot: batches of free blocks that one thread left and another may have, by class, without a lock.
+//! The transfer cache: batches of free blocks that go from one thread's cache to another's, by class, without a lock.
 //!
-//! Promises upward: what a thread that only frees hands over, a thread that only allocates gets, at the cost of two copies.
-//! Asks from below: the core's [`Exchange`]. A thread that is alone leaves nothing here: spans then know sooner that
-//! they are empty.
+//! Promises upward: a thread that only allocates gets the blocks of one that only frees, at the cost of two copies.
+//! Asks from below: the core's [`Exchange`]. A single thread puts nothing here, so that spans know sooner that they are empty.
 
 use crate::class::{BATCH, COUNT};
-use crate::shelf::SHELVES;
-use crate::space::tables;
-use crate::thread;
-use terrace_core::Exchange;
+use crate::process;
+use crate::spans::GLOBAL_SPANS;
+use crate::tables::tables;
 use terrace_core::sync::{AtomicU32, AtomicUsize};
+use terrace_core::{Exchange, Violation};
 
-/// Batches of a class that wait at most: a cache line has 16 states, and eight are more than two cores leave behind.
+/// Batches of a class at most: a cache line has 16 states, and eight are more than two cores leave behind.
 const PLACES: usize = 8;
 
 static STATES: [[AtomicU32; PLACES]; COUNT] = [const { [const { AtomicU32::new(0) }; PLACES] }; COUNT];
@@ -32,9 +31,9 @@ pub fn take(class: usize, out: &mut [*mut u8]) -> Option<usize> {
     Some(count)
 }
 
-/// Leaves a batch. `false` when there is no room, or nobody who could want it.
-pub fn give(class: usize, blocks: &[*mut u8]) -> bool {
-    if thread::is_alone() || blocks.len() > BATCH {
+/// Puts a batch here. `false` when there is no room, or no other thread.
+pub fn put(class: usize, blocks: &[*mut u8]) -> bool {
+    if process::is_single_threaded() || blocks.len() > BATCH {
         return false;
     }
     let mut addresses = [0; BATCH];
@@ -42,35 +41,43 @@ pub fn give(class: usize, blocks: &[*mut u8]) -> bool {
     exchange(class).give(&addresses[..blocks.len()])
 }
 
-/// Gives what waits to the spans, as long as work is `left`, in blocks.
-pub fn empty(left: &mut usize) {
+/// Flushes batches into their spans, as long as work is `left`, in blocks.
+pub fn flush(left: &mut usize) {
     let Some(tables) = tables() else { return };
     for class in 1..COUNT {
         let mut addresses = [0; BATCH];
         while *left > 0 {
             let Some(count) = exchange(class).take(&mut addresses) else { break };
             let blocks = addresses.map(|address| tables.block_at(address));
-            SHELVES.give(class, &blocks[..count]);
+            GLOBAL_SPANS.free(class, &blocks[..count]);
             *left = left.saturating_sub(count);
         }
     }
 }
 
-/// Takes every place out of use and gives what waits to the spans: before a fork.
+/// Flushes and closes every class: before a fork.
 pub fn close() {
     let tables = tables();
     for class in 1..COUNT {
-        let give = |address| _ = tables.map(|tables| SHELVES.give(class, &[tables.block_at(address)]));
+        let give = |address| _ = tables.map(|tables| GLOBAL_SPANS.free(class, &[tables.block_at(address)]));
         exchange(class).close(give);
     }
 }
 
-/// Takes them into use again.
+/// Opens every class after a fork.
 pub fn open() {
     (1..COUNT).for_each(|class| exchange(class).open());
 }
 
-/// Blocks of a class that wait.
-pub fn held(class: usize) -> usize {
+/// Blocks of a class in the transfer cache.
+pub fn count(class: usize) -> usize {
     exchange(class).held()
+}
+
+/// Checks the batches of every class.
+///
+/// # Errors
+/// The class, and what is wrong with a batch.
+pub fn check() -> Result<(), Violation> {
+    (1..COUNT).try_for_each(|class| exchange(class).check())
 }

@@ -1,11 +1,11 @@
-//! The one thread-local word: where the running thread's cache is.
+//! The one thread-local word: the address of the running thread's cache.
 //!
 //! Promises upward: [`get`] is two instructions (x86-64; AArch64: four), never allocates, has no destructor, and is never
-//! null: a thread without a cache has [`EMPTY`], from which every allocation and free goes the slow way.
+//! null: a thread without a cache has [`EMPTY`], with which every call takes the slow path.
 //! Asks from below: the linker's initial-exec model. It takes 8 bytes of the room that the C library keeps for libraries
 //! loaded later (glibc: 1664 bytes). Feature `dynamic-tls`, and systems without this model, look a pthread key up instead.
 
-use crate::cache::{Cache, EMPTY};
+use super::cache::{Cache, EMPTY};
 
 #[cfg(all(target_os = "linux", not(feature = "dynamic-tls"), any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod imp {
@@ -48,7 +48,7 @@ mod imp {
         cache
     }
 
-    /// Sets it.
+    /// Sets the thread's word.
     #[cfg(target_arch = "x86_64")]
     pub fn set(cache: *const Cache) {
         // SAFETY: writes this thread's word.
@@ -74,7 +74,7 @@ mod imp {
         cache
     }
 
-    /// Sets it.
+    /// Sets the thread's word.
     #[cfg(target_arch = "aarch64")]
     pub fn set(cache: *const Cache) {
         // SAFETY: writes this thread's word.
@@ -107,7 +107,7 @@ mod imp {
         if cache.is_null() { (&raw const EMPTY).cast_mut().cast() } else { cache.cast() }
     }
 
-    /// Sets it. Without a key (the system has too few) every call goes the slow way, which is right and slow.
+    /// Sets the thread's word. Without a key (the system has too few) every call takes the slow path, which is right and slow.
     pub fn set(cache: *const Cache) {
         if KEY.load(Relaxed) == 0 {
             let Some(key) = Key::new(nothing) else { return };

@@ -1,0 +1,66 @@
+//! The slow paths of small blocks: a cache without blocks, a cache without room, a thread without a cache.
+//!
+//! Promises upward: [`refill`] and [`overflow`] do the whole call.
+//! Asks from below: [`thread`] for the cache and its batches, [`signal`] inside handlers, [`purge`].
+
+use super::{free_any, poll};
+use crate::class::{self, SLICE};
+use crate::spans::GLOBAL_SPANS;
+use crate::{init, os, purge, signal, thread};
+
+/// Allocates a block of a class of which the cache has none: a batch comes from another thread, or from the fullest span.
+#[cold]
+#[inline(never)]
+pub extern "C" fn refill(class: usize) -> *mut u8 {
+    // 0 bytes have a block too.
+    let class = class.max(1);
+    if let Some(block) = signal::allocate(class::size(class), class::align(class)) {
+        return block;
+    }
+    let is_ready = init::ready();
+    // First the cache, then the mark: a thread's first call gets one.
+    let own = thread::own_cache();
+    let _busy = thread::enter_slow_path();
+    poll();
+    if !is_ready {
+        return os::out_of_memory();
+    }
+    let block = match own {
+        Some(cache) => thread::allocate_refill(cache, class),
+        None => thread::allocate_one(class),
+    };
+    if block.is_null() { exhausted(class) } else { block }
+}
+
+/// Allocates a block when nothing was left: what is free elsewhere is purged first, also of other classes.
+#[cold]
+fn exhausted(class: usize) -> *mut u8 {
+    let attempt = || Some(thread::allocate_one(class)).filter(|block| !block.is_null());
+    purge::retry(SLICE, attempt).unwrap_or_else(os::out_of_memory)
+}
+
+/// Frees a block that the cache has no room for; with class 0 any block.
+#[cold]
+#[inline(never)]
+pub extern "C" fn overflow(block: *mut u8, class: usize) {
+    if class == class::NONE {
+        return free_any(block);
+    }
+    if signal::free(block) {
+        return;
+    }
+    init::ready();
+    let spilled = {
+        let own = thread::own_cache();
+        let _busy = thread::enter_slow_path();
+        poll();
+        match own {
+            Some(cache) => thread::free_spilled(cache, class, block),
+            None => return GLOBAL_SPANS.free(class, &[block]),
+        }
+    };
+    if spilled {
+        purge::note_free();
+        purge::watch_backlog();
+    }
+}

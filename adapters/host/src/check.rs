@@ -1,0 +1,97 @@
+//! `check`: every structure of the allocator against the others.
+//!
+//! Promises upward: the first inconsistency as a [`Violation`], an address and a sentence; exact for what the running thread
+//! owns and what a lock guards, while other threads allocate. For tests, and for the end of a process under `TERRACE_CHECK=1`.
+//! Asks from below: a `check` of each structure; their locks, in the order in which a fork takes them.
+
+use crate::report::fatal;
+use crate::{emergency, heaps, page_heap, process, purge, spans, thread, transfer_cache};
+use terrace_core::Violation;
+
+/// Checks every structure of the allocator and returns the first inconsistency.
+///
+/// O(classes * slices mapped).
+///
+/// # Errors
+/// The invariant that is broken, and the address at which it was seen.
+///
+/// # Example
+/// ```
+/// # #[global_allocator]
+/// # static A: terrace_host::Global = terrace_host::Global::new();
+/// let text = String::from("in a block");
+/// terrace_host::check()?;
+/// # drop(text);
+/// # Ok::<(), terrace_host::Violation>(())
+/// ```
+pub fn check() -> Result<(), Violation> {
+    // In a handler locks may be held by the call that it interrupted.
+    if !process::is_ready() || thread::is_in_handler() || process::is_forking_here() {
+        return Ok(());
+    }
+    let _busy = thread::enter_slow_path();
+    purge::suspend();
+    let result = check_all();
+    purge::resume(false);
+    result
+}
+
+/// Ticks are suspended; then caches, heaps, spans, page heap.
+fn check_all() -> Result<(), Violation> {
+    thread::check()?;
+    transfer_cache::check()?;
+    emergency::check()?;
+    spans::GLOBAL_SPANS.check()?;
+    heaps::check()?;
+    page_heap::check()?;
+    page_heap::check_usage()
+}
+
+/// Checks every structure, and ends the process with a line on standard error when one is inconsistent.
+pub fn check_or_abort() {
+    if let Err(broken) = check() {
+        fatal(broken.clause, broken.at as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::spans::GLOBAL_SPANS;
+    use crate::tables::tables;
+    use crate::{api, bits, class, usage};
+
+    /// One test, since it breaks what is the process's.
+    #[test]
+    fn what_is_broken_is_found_and_named() {
+        let block = api::allocate(100, 1);
+        let large = api::allocate(100_000, 1);
+        assert_eq!(check(), Ok(()));
+        let tables = tables().expect("a block was allocated");
+        let slice = tables.slice_of(large.addr()).expect("a block of ours");
+
+        let flip = || GLOBAL_SPANS.flip_first_bit(block, class::of(100));
+        flip();
+        let broken = check().expect_err("a bit of a used block says free");
+        let span = block.addr() & !(class::SLICE - 1);
+        assert!((span..span + class::SLICE).contains(&(broken.at as usize)), "{broken}");
+        flip();
+        assert_eq!(check(), Ok(()));
+
+        bits::mark(tables.free_backed, slice, 1, true);
+        let broken = check().expect_err("a slice in use is said to be free");
+        assert_eq!((broken.clause, broken.at as usize), ("page heap: no slice of a block is free", large.addr()));
+        bits::mark(tables.free_backed, slice, 1, false);
+
+        usage::add_dirty(4096);
+        let broken = check().expect_err("a page more is held than there is");
+        assert!(broken.clause.starts_with("usage: held") && broken.at == 4096, "{broken}");
+        usage::sub_purged(4096);
+
+        // SAFETY: our blocks, used by nothing any more.
+        unsafe { api::free(block) };
+        // SAFETY: see above.
+        unsafe { api::free(large) };
+        assert_eq!(check(), Ok(()));
+    }
+}

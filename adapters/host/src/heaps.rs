@@ -1,0 +1,95 @@
+//! The first-class heaps that exist, by number: where the spans of each are.
+//!
+//! Promises upward: a block's span leads to its heap's lists ([`free`]); forks and purges visit every heap ([`each_lock`],
+//! [`purge_span`]).
+//! Asks from below: [`Spans`], one for each heap.
+
+use crate::class;
+use crate::lock::Lock;
+use crate::spans::{SpanLists, Spans};
+use crate::tables::Span;
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use terrace_core::Violation;
+
+/// Heaps at a time.
+const HEAPS: usize = 1024;
+
+/// Held while a heap is made or dropped, and by forks and purges, which visit all.
+static REGISTRY: Lock<()> = Lock::new(());
+
+/// The registry's lock, for a fork: before the heaps' own.
+pub fn registry() -> &'static Lock<()> {
+    &REGISTRY
+}
+
+/// The spans of each heap by its number, less one: 0 is the global heap. Changed under `REGISTRY`.
+static ALL: [AtomicPtr<Spans>; HEAPS] = [const { AtomicPtr::new(null_mut()) }; HEAPS];
+
+/// Registers a heap whose spans will be at an address, where `start` must write them under the number it gets. `None` when 1024
+/// heaps exist.
+pub fn register(spans: NonNull<Spans>, start: impl FnOnce(u16)) -> Option<u16> {
+    let _registry = REGISTRY.lock();
+    let at = ALL.iter().position(|entry| entry.load(Relaxed).is_null())?;
+    start(at as u16 + 1);
+    ALL[at].store(spans.as_ptr(), Release);
+    Some(at as u16 + 1)
+}
+
+/// Removes a heap from the registry, and calls `end` while no purge or fork can visit it.
+pub fn unregister(number: u16, end: impl FnOnce()) {
+    let _registry = REGISTRY.lock();
+    if let Some(entry) = ALL.get(usize::from(number).wrapping_sub(1)) {
+        entry.store(null_mut(), Release);
+    }
+    end();
+}
+
+/// Frees a block of a heap.
+pub fn free(block: *mut u8, slice: u32, span: &Span) {
+    let number = usize::from(span.heap.load(Relaxed));
+    let spans = ALL.get(number.wrapping_sub(1)).map_or(null_mut(), |entry| entry.load(Acquire));
+    // SAFETY: a span names its heap's number as long as the heap lives.
+    let Some(spans) = (unsafe { spans.as_ref() }) else { return };
+    match usize::from(span.class.load(Relaxed)) {
+        class::NONE => spans.free_large(slice),
+        class => spans.free(class, &[block]),
+    }
+}
+
+/// Purges the free pages of a heap's span.
+pub fn purge_span(slice: u32, span: &Span) {
+    let _registry = REGISTRY.lock();
+    let entry = ALL.get(usize::from(span.heap.load(Relaxed)).wrapping_sub(1));
+    let spans = entry.map_or(null_mut(), |entry| entry.load(Acquire));
+    // SAFETY: null, or spans that live as long as the registry is locked.
+    if let Some(spans) = unsafe { spans.as_ref() } {
+        spans.purge(slice);
+    }
+}
+
+/// Calls `each` with every lock of every heap. The caller must hold the registry's.
+pub fn each_lock(each: impl Fn(&'static Lock<SpanLists>)) {
+    for entry in &ALL {
+        let spans = entry.load(Acquire);
+        // SAFETY: null, or a heap's spans, which live as long as they stand here: the caller holds the registry.
+        if let Some(spans) = unsafe { spans.as_ref() } {
+            spans.locks().iter().for_each(&each);
+        }
+    }
+}
+
+/// Checks the spans of every heap.
+///
+/// # Errors
+/// The first invariant that is broken, and the span's address.
+pub fn check() -> Result<(), Violation> {
+    let _registry = REGISTRY.lock();
+    for entry in &ALL {
+        // SAFETY: null, or a heap's spans, which live as long as they stand here: the registry is held.
+        if let Some(spans) = unsafe { entry.load(Acquire).as_ref() } {
+            spans.check()?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! What every layer must know of the process: the page size, whether memory can be allocated, which thread forks.
+//!
+//! Promises upward: each query is one load, and the lock may ask it. Higher layers write what they own: [`init`](crate::init)
+//! the page size and the state, [`thread`](crate::thread) the number of threads, [`fork`](crate::fork) the forking thread.
+//! Asks from below: [`os::thread`].
+
+use crate::os;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+/// How far the allocator's start has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No call has come yet.
+    New = 0,
+    /// Memory can be allocated.
+    Ready = 1,
+    /// The system refused the address range.
+    Failed = 2,
+}
+
+static STATE: AtomicU32 = AtomicU32::new(State::New as u32);
+static PAGE_BYTES: AtomicU32 = AtomicU32::new(4096);
+/// Threads that have a cache.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+/// The thread that forks; 0: none.
+static FORKER: AtomicUsize = AtomicUsize::new(0);
+/// Whether this process is a forked child.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// The state of the start; what the starting thread wrote before it is visible.
+#[inline]
+pub fn state() -> State {
+    match STATE.load(Acquire) {
+        0 => State::New,
+        1 => State::Ready,
+        _ => State::Failed,
+    }
+}
+
+/// Whether memory can be allocated.
+#[inline]
+pub fn is_ready() -> bool {
+    STATE.load(Acquire) == State::Ready as u32
+}
+
+/// Publishes the state of the start.
+pub fn set_state(state: State) {
+    STATE.store(state as u32, Release);
+}
+
+/// Bytes of the system's page.
+pub fn page_bytes() -> usize {
+    PAGE_BYTES.load(Relaxed) as usize
+}
+
+/// Reads the page size from the system.
+pub fn read_page_bytes() {
+    PAGE_BYTES.store(os::page_bytes() as u32, Relaxed);
+}
+
+/// Threads that have a cache.
+pub fn threads() -> usize {
+    THREADS.load(Relaxed)
+}
+
+/// Whether at most one thread has a cache.
+pub fn is_single_threaded() -> bool {
+    threads() <= 1
+}
+
+/// Counts a thread that got a cache.
+pub fn add_thread() {
+    THREADS.fetch_add(1, Relaxed);
+}
+
+/// Counts the end of a thread that had a cache.
+pub fn remove_thread() {
+    THREADS.fetch_sub(1, Relaxed);
+}
+
+/// Sets the number of threads: in the child of a fork.
+pub fn set_threads(count: usize) {
+    THREADS.store(count, Relaxed);
+}
+
+/// Whether the running thread holds every lock because it forks.
+#[inline]
+pub fn is_forking_here() -> bool {
+    let forker = FORKER.load(Relaxed);
+    forker != 0 && forker == os::thread()
+}
+
+/// Says that the running thread, which must hold every lock, forks.
+pub fn begin_fork() {
+    FORKER.store(os::thread(), Relaxed);
+}
+
+/// Ends the fork of the running thread. `false`: it was not forking.
+pub fn end_fork() -> bool {
+    FORKER.compare_exchange(os::thread(), 0, Relaxed, Relaxed).is_ok()
+}
+
+/// Whether this process is a child that was forked after the allocator's start.
+pub fn is_forked() -> bool {
+    FORKED.load(Relaxed)
+}
+
+/// Records that this process is a forked child.
+pub fn set_forked() {
+    FORKED.store(true, Relaxed);
+}

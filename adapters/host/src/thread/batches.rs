@@ -1,0 +1,121 @@
+//! Batches of blocks between a thread's cache and what is behind it: the transfer cache, then the spans.
+//!
+//! Promises upward: a class that misses often may hold more ([`allocate_refill`], [`free_spilled`]); what leaves a cache is
+//! counted as purgeable.
+//! Asks from below: [`transfer_cache`], [`GLOBAL_SPANS`], [`backlog`].
+
+use super::cache::{Cache, START};
+use crate::class::{self, BATCH};
+use crate::spans::GLOBAL_SPANS;
+use crate::{backlog, settings, transfer_cache};
+use core::ptr::null_mut;
+
+/// Allocates a block of a class that the cache has none of, and refills the class. Null when there is no memory.
+pub fn allocate_refill(cache: &Cache, class: usize) -> *mut u8 {
+    let _held = cache.lock_owner();
+    // The cache was detached, and has some.
+    if let Some(block) = cache.pop(class) {
+        return block;
+    }
+    let cap = next_cap(cache, class);
+    if cap != cache.cap(class) {
+        cache.set_cap(class, cap);
+    }
+    let mut blocks = [null_mut(); BATCH];
+    let batch = usize::from(class::facts(class).batch).min(cap / 2 + 1);
+    let taken = take(class, &mut blocks[..batch]);
+    // The lowest address is allocated first: what is used together lies together.
+    let Some((&first, rest)) = blocks[..taken].split_first() else { return null_mut() };
+    cache.push(class, rest.iter().rev().copied());
+    first
+}
+
+/// Allocates one block for a thread without a cache. Null when there is no memory.
+pub fn allocate_one(class: usize) -> *mut u8 {
+    let mut block = [null_mut()];
+    take(class, &mut block);
+    block[0]
+}
+
+/// Takes blocks from the transfer cache or the spans: how many.
+fn take(class: usize, out: &mut [*mut u8]) -> usize {
+    if let Some(taken) = transfer_cache::take(class, out) {
+        return taken;
+    }
+    let mut at = 0;
+    let count = out.len();
+    GLOBAL_SPANS.allocate(class, count, |block| {
+        if let Some(entry) = out.get_mut(at) {
+            *entry = block;
+            at += 1;
+        }
+    });
+    backlog::adjust_purgeable(-bytes(class, at));
+    at
+}
+
+/// Bytes of so many blocks.
+fn bytes(class: usize, count: usize) -> isize {
+    (class::size(class) * count) as isize
+}
+
+/// How many blocks a class that just missed may hold: twice as many as before, within its bounds.
+fn next_cap(cache: &Cache, class: usize) -> usize {
+    let facts = class::facts(class);
+    let most = usize::from(facts.cap).min(settings::cache_bytes() / facts.size as usize).max(2);
+    (cache.cap(class) * 2).max(START).min(most)
+}
+
+/// Frees a block into a cache that had no room for it: raises the class's cap, or spills its oldest blocks. Whether any were
+/// spilled.
+pub fn free_spilled(cache: &Cache, class: usize, block: *mut u8) -> bool {
+    let _held = cache.lock_owner();
+    let mut spilled = false;
+    // The thread may just have got its cache, or a tick flushed it.
+    if cache.count(class) == cache.cap(class) {
+        let cap = next_cap(cache, class);
+        if cap > cache.cap(class) {
+            cache.raise_cap(class, cap);
+        } else {
+            spilled = spill(cache, class, usize::from(class::facts(class).batch).min(cap));
+        }
+    }
+    cache.push(class, [block].into_iter());
+    spilled
+}
+
+/// Passes the `most` oldest blocks of a class on: to other threads, if there are any, or to their spans. Whether there were
+/// any.
+fn spill(cache: &Cache, class: usize, most: usize) -> bool {
+    let mut blocks = [null_mut(); BATCH];
+    let count = cache.take_oldest(class, &mut blocks[..most.min(BATCH)]);
+    if count > 0 && !transfer_cache::put(class, &blocks[..count]) {
+        GLOBAL_SPANS.free(class, &blocks[..count]);
+        backlog::adjust_purgeable(bytes(class, count));
+    }
+    count > 0
+}
+
+/// Frees blocks that were stolen from an idle thread's cache into their spans: how many.
+pub(super) fn give_stolen(class: usize, blocks: &[*mut u8]) -> usize {
+    GLOBAL_SPANS.free(class, blocks);
+    backlog::adjust_purgeable(bytes(class, blocks.len()));
+    blocks.len()
+}
+
+/// Flushes a cache: frees all its blocks into their spans. How many there were.
+pub fn flush(cache: &Cache) -> usize {
+    let _held = cache.lock_owner();
+    let mut freed = 0;
+    for class in (1..class::COUNT).filter(|&class| cache.cap(class) > 0) {
+        while cache.count(class) > 0 {
+            let mut blocks = [null_mut(); BATCH];
+            let count = cache.take_oldest(class, &mut blocks);
+            GLOBAL_SPANS.free(class, &blocks[..count]);
+            freed += count;
+        }
+        // What it held was not needed; its cap grows again with the next misses.
+        cache.set_cap(class, START.min(usize::from(class::facts(class).cap)));
+    }
+    freed
+}
