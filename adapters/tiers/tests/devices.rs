@@ -179,7 +179,8 @@ fn a_full_device_is_full_for_buffers_also_where_pinned_memory_may_stand_in() {
 fn memory_that_a_device_shares_is_one_tier_which_both_address() {
     let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
     let builder = Manager::builder().device(&device).memory(4 * MIB).directory_of(directory.path(), 64 * MIB);
-    let manager = builder.chunk(256 << 10).build().expect("it is built");
+    // No thread of the manager's moves anything meanwhile.
+    let manager = builder.chunk(256 << 10).upkeep(Duration::ZERO).build().expect("it is built");
     assert_eq!(manager.tiers().len(), 2, "{manager:?}");
     assert_eq!(manager.tier(TierKind::Gpu), Err(Error::Absent(TierKind::Gpu)));
     let buffers: Vec<Buffer> = (0..8).map(|_| manager.allocate(MIB).expect("room")).collect();

@@ -191,9 +191,9 @@ fn sanitized(name: &str, words: &[&str]) -> Command {
     let flags = format!("-Zsanitizer={name} -Cunsafe-allow-abi-mismatch=sanitizer --cfg terrace_sanitizer");
     command.args(words).env("RUSTFLAGS", flags);
     // What tests leave to the end of their process is no mistake; what cannot be had is refused, not the end; frames lie on
-    // the stack, where signal handlers compare their addresses.
+    // the stack, where signal handlers compare their addresses; forked children start threads of their own.
     command.env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1:detect_stack_use_after_return=0");
-    command.env("TSAN_OPTIONS", "halt_on_error=1:allocator_may_return_null=1");
+    command.env("TSAN_OPTIONS", "halt_on_error=1:allocator_may_return_null=1:die_after_fork=0");
     command
 }
 

@@ -8,6 +8,7 @@ use super::HUGE;
 use rustix::mm::{Advice, madvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_core::{Region, Source, SourceError, Usage};
 
 pub(super) struct Pages {
@@ -80,6 +81,7 @@ impl Source for Pages {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place of the system's choice.
         let start = unsafe { mmap_anonymous(null_mut(), whole, access, kind) }.map_err(failed)?;
+        meet();
         let start = NonNull::new(start.cast::<u8>()).ok_or(SourceError::OutOfMemory { available: 0 })?;
         let skip = start.as_ptr().align_offset(HUGE as usize);
         // SAFETY: the mapping has a huge page more than is lent.
@@ -121,8 +123,18 @@ impl Source for Pages {
     }
 }
 
+/// The kernel ends one mapping before it gives its address to the next. ThreadSanitizer does not see these system calls, so under
+/// it the threads meet here too.
+fn meet() {
+    static MET: AtomicUsize = AtomicUsize::new(0);
+    if cfg!(terrace_sanitizer) {
+        MET.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
+        meet();
         // SAFETY: mapped by `reserve`; the arena is gone, and with it all who had a part of it.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
