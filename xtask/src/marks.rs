@@ -85,6 +85,9 @@ pub fn plant(folder: &str, files: &[Source]) -> Result<(PathBuf, Marks), String>
             write.map_err(|error| format!("{}: {error}", path.display()))?;
         }
     }
+    // The crate's documentation includes it.
+    let readme = format!("{folder}/README.md");
+    fs::copy(root().join(&readme), base.join(&readme)).map_err(|error| format!("{readme}: {error}"))?;
     let all = &marks.bugs;
     if let Some(bad) = all.iter().enumerate().find(|(at, name)| !seeds::is_name(name) || all[..*at].contains(name)) {
         return Err(format!("`{}` is no name for a seeded bug, or stands twice", bad.1));
