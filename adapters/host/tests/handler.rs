@@ -176,8 +176,13 @@ extern "C" fn without_a_cache(_: *mut c_void) -> *mut c_void {
     let kept = small.iter().all(|byte| *byte == 1) && large.iter().all(|byte| *byte == 2) && is_mapped(address);
     drop((small, large));
     let went_back = !is_mapped(address);
+    // Blocks that were used before, and new mappings.
+    let zeroed = [100, 20_000, 100_000].into_iter().all(|bytes| {
+        drop(black_box(vec![3u8; bytes]));
+        black_box(vec![0u8; bytes]).iter().all(|byte| *byte == 0)
+    });
     drop(handler);
-    std::ptr::without_provenance_mut(usize::from(!kept) + 2 * usize::from(!went_back))
+    std::ptr::without_provenance_mut(usize::from(!kept) + 2 * usize::from(!went_back) + 4 * usize::from(!zeroed))
 }
 
 fn a_handler_of_a_thread_without_a_cache_is_served_from_the_reserve() {
@@ -187,7 +192,7 @@ fn a_handler_of_a_thread_without_a_cache_is_served_from_the_reserve() {
     let mut wrong = std::ptr::null_mut();
     // SAFETY: just made, joined once.
     assert_eq!(unsafe { libc::pthread_join(thread, &mut wrong) }, 0);
-    assert_eq!(wrong.addr(), 0, "1: blocks are not what was written; 2: a large block's memory did not go back");
+    assert_eq!(wrong.addr(), 0, "1: not what was written; 2: a large block's memory did not go back; 4: not zeros");
 }
 
 /// One test: in each part, the cache that a thread left is the next thread's.
