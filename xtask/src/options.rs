@@ -63,6 +63,12 @@ impl Options {
     }
 }
 
+/// Whether a name is among those of an environment variable, `A,B`; without the variable every name is.
+pub fn chosen(variable: &str) -> impl Fn(&str) -> bool + use<> {
+    let names = std::env::var(variable).ok();
+    move |name| names.as_ref().is_none_or(|names| names.split(',').any(|one| one == name))
+}
+
 /// Reads the words after `cargo xtask`.
 ///
 /// # Errors

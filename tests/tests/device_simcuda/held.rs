@@ -46,7 +46,7 @@ fn the_driver_is_asked_once_for_each_stream_however_many_blocks_wait_for_it() {
     drop(block);
 }
 
-/// One event stands for a held block, however often somebody looks whether it has happened.
+/// One event stands for a held block, however often the pool queries that event.
 #[test]
 fn to_look_again_records_no_other_event() {
     let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);

@@ -12,7 +12,7 @@ use crate::checks::features::{self, Row};
 use crate::checks::mutants::PATH;
 use crate::command::{cargo, execute, output_of, root};
 use crate::install;
-use crate::options::Options;
+use crate::options::{Options, chosen};
 use crate::report::Report;
 use crate::rules;
 use serde_json::Value;
@@ -58,8 +58,7 @@ pub fn run(options: &Options, report: &mut Report) {
             return report.skip("mutants::all", &missing);
         }
     }
-    let wanted = std::env::var("TERRACE_MUTANTS").ok();
-    let wanted = |name: &str| wanted.as_ref().is_none_or(|names| names.split(',').any(|wanted| wanted == name));
+    let wanted = chosen("TERRACE_MUTANTS");
     let prepared = tree().and_then(|tree| {
         let plan = rules::mutants(PATH)?;
         Ok((groups(&plan, &all(&tree)?, &features::rows()?)?, plan.reasons, tree))

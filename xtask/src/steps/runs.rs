@@ -5,6 +5,7 @@
 
 use crate::command::{Finished, cargo};
 use crate::libtest::{self, Suites};
+use crate::options::chosen;
 use crate::report::Outcome;
 use std::process::Command;
 
@@ -149,9 +150,8 @@ pub const RUNS: &[Run] = &[
 
 /// All, or those that `TERRACE_RUNS` names.
 pub fn wanted() -> impl Iterator<Item = &'static Run> {
-    let names = std::env::var("TERRACE_RUNS").ok();
-    RUNS.iter()
-        .filter(move |run| names.as_ref().is_none_or(|names| names.split(',').any(|name| name == run.full_name())))
+    let wanted = chosen("TERRACE_RUNS");
+    RUNS.iter().filter(move |run| wanted(&run.full_name()))
 }
 
 impl Run {

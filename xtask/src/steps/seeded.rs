@@ -8,7 +8,7 @@ use super::suites;
 use crate::command::{Finished, execute, root};
 use crate::libtest::{self, Suites};
 use crate::marks;
-use crate::options::Options;
+use crate::options::{Options, chosen};
 use crate::report::{Outcome, Report};
 use crate::sources;
 use std::path::Path;
@@ -45,10 +45,9 @@ pub fn run(_options: &Options, report: &mut Report) {
         return report.fail("file::seeded::none", &without.output);
     }
     report.pass("file::seeded::none");
-    let wanted = std::env::var("TERRACE_BUGS").ok();
-    let wanted = |bug: &&String| wanted.as_ref().is_none_or(|names| names.split(',').any(|name| name == *bug));
+    let wanted = chosen("TERRACE_BUGS");
     let mut table = Vec::new();
-    for bug in marks.bugs.iter().filter(wanted) {
+    for bug in marks.bugs.iter().filter(|bug| wanted(bug)) {
         let start = Instant::now();
         let by = found(&execute(&format!("seeded-{bug}"), &mut command(&script, Some(bug))), &names);
         report.verdict(&format!("file::seeded::{bug}"), by.clone().map(drop));
