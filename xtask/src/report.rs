@@ -82,8 +82,12 @@ impl Report {
 
     /// `name` does not hold. The end of `output` is printed.
     pub fn fail(&mut self, name: &str, output: &str) {
+        self.fail_with(name, tail(output, TAIL_LINES));
+    }
+
+    fn fail_with<'a>(&mut self, name: &str, lines: impl IntoIterator<Item = &'a str>) {
         self.say(&format!("FAIL {name}"));
-        for line in tail(output, TAIL_LINES) {
+        for line in lines {
             self.say(&format!("     | {line}"));
         }
         self.results.push((name.into(), Outcome::Failed));
@@ -101,11 +105,11 @@ impl Report {
         }
     }
 
-    /// Pass, or fail with the sentence.
+    /// Pass, or fail with every line of the reason.
     pub fn verdict(&mut self, name: &str, verdict: Result<(), String>) {
         match verdict {
             Ok(()) => self.pass(name),
-            Err(why) => self.fail(name, &why),
+            Err(why) => self.fail_with(name, why.lines()),
         }
     }
 

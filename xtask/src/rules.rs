@@ -35,6 +35,10 @@ pub struct Rules {
     pub long_files: Reasons,
     /// Words that stand in no file.
     pub words: Reasons,
+    /// Type names that several modules define, with their one meaning.
+    pub same: Reasons,
+    /// Words that comments of libraries do without.
+    pub comments: Reasons,
     /// Licences of dependencies.
     pub licences: Reasons,
 }
@@ -109,6 +113,8 @@ pub fn parse(text: &str) -> Result<Rules, String> {
         max_lines: max_lines.ok_or("length.max is no number of lines")?,
         long_files: reasons(take_table(&mut length, "longer")?)?,
         words: reasons(take_table(&mut table, "words")?)?,
+        same: reasons(take_table(&mut table, "same")?)?,
+        comments: reasons(take_table(&mut table, "comments")?)?,
         licences: reasons(take_table(&mut table, "licences")?)?,
     };
     match table.keys().chain(length.keys()).next() {
@@ -160,7 +166,7 @@ mod tests {
     use super::*;
 
     const GOOD: &str = "[layers]\ncore = [[\"error\"], [\"index\"]]\n[only]\nloom = [\"sync\"]\n[crates]\na = []\n[builds]\n\
-                        [unsafe]\n[length]\nmax = 400\n[length.longer]\n[words]\n[licences]\nMIT = \"ours\"\n";
+                        [unsafe]\n[length]\nmax = 400\n[length.longer]\n[words]\n[same]\n[comments]\n[licences]\nMIT = \"ours\"\n";
 
     #[test]
     fn reads_the_tables() {

@@ -4,7 +4,7 @@
 //! Asks from below: `[layers]` and `[only]` in `docs/rules.toml`.
 
 use super::{paths, verdict};
-use crate::rules::{Layers, Rules};
+use crate::rules::{Layers, PATH, Rules};
 use crate::sources::{self, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,17 @@ const CORE: &str = "core";
 
 /// The check.
 pub fn check(rules: &Rules, files: &[Source]) -> Result<(), String> {
-    verdict(rules.layers.iter().flat_map(|(folder, layers)| findings(folder, layers, rules, files)).collect())
+    let broken = rules.layers.iter().flat_map(|(folder, layers)| findings(folder, layers, rules, files));
+    verdict(broken.chain(without_layers(rules, files)).collect())
+}
+
+/// Libraries of which the table says nothing.
+fn without_layers(rules: &Rules, files: &[Source]) -> impl Iterator<Item = String> {
+    let folders = files.iter().filter_map(|file| file.path.strip_suffix("/src/lib.rs"));
+    let libraries = folders
+        .filter(|folder| *folder == CORE || folder.strip_prefix("adapters/").is_some_and(|name| !name.contains('/')));
+    let missing: Vec<_> = libraries.filter(|folder| !rules.layers.contains_key(*folder)).map(String::from).collect();
+    missing.into_iter().map(|folder| format!("{folder}/src/lib.rs: {PATH} states no order of layers for it"))
 }
 
 /// What one library breaks.
@@ -99,15 +109,11 @@ impl Arrows<'_> {
     fn table(&mut self, modules: BTreeSet<&str>) {
         for module in &modules {
             if self.layer(module).is_none() {
-                self.findings.push(format!(
-                    "{}{module}: the module is in no layer of {}",
-                    self.base,
-                    crate::rules::PATH
-                ));
+                self.findings.push(format!("{}{module}: the module is in no layer of {}", self.base, PATH));
             }
         }
         for module in self.layers.iter().flatten().filter(|module| !modules.contains(module.as_str())) {
-            self.findings.push(format!("{}: there is no module `{module}` in {}", crate::rules::PATH, self.base));
+            self.findings.push(format!("{}: there is no module `{module}` in {}", PATH, self.base));
         }
     }
 
@@ -208,6 +214,8 @@ mod tests {
         assert!(run(&[("new.rs", "")]).is_err());
         assert!(run(&[("range.rs", "use crate::nothing;")]).is_err());
         assert!(run(&[("range.rs", "use loom::sync;")]).is_err());
+        let other = [Source { path: "adapters/other/src/lib.rs".into(), text: String::new() }];
+        assert!(check(&Rules::default(), &other).is_err_and(|why| why.contains("adapters/other")));
         assert!(run(&[("range.rs", "#[cfg(loom)]\nlet x = heirloom::y();")]).is_ok());
     }
 }

@@ -10,6 +10,7 @@ pub mod executed;
 pub mod features;
 mod licences;
 pub mod mutants;
+mod names;
 mod paths;
 mod text;
 
@@ -21,13 +22,15 @@ use crate::sources::{self, Source};
 type Check = fn(&Rules, &[Source]) -> Result<(), String>;
 
 /// The checks that need nothing but files.
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 11] = [
     ("check::arrows", arrows::check),
     ("check::crates", crates::check),
     ("check::builds", builds::check),
     ("check::unsafe_files", text::unsafe_files),
     ("check::unsafe_executed", executed::check),
     ("check::words", text::words),
+    ("check::names", names::types),
+    ("check::comments", names::comments),
     ("check::file_length", text::file_length),
     ("check::licences", licences::check),
     ("check::mutants", mutants::check),
