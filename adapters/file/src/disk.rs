@@ -1,10 +1,10 @@
 //! What the store asks of a disk: orders, each answered once, in any order.
 //!
 //! Promises upward: [`Disk`] is all that the store knows of the world below it, so that a simulated disk can take its place.
-//! What a write has written survives a power cut only after a later [`Order::Sync`] of that file; that a file was made or
-//! removed, only after a later [`Order::SyncNames`].
+//! What a write has written survives a power cut only after a later [`DiskRequest::Sync`] of that file; that a file was made or
+//! removed, only after a later [`DiskRequest::SyncDirectory`].
 
-use crate::fault::{FileFault, Reason};
+use crate::fault::{FileFault, FileFaultReason};
 use crate::frame::Frame;
 use futures_channel::oneshot;
 use std::fmt;
@@ -14,7 +14,7 @@ use terrace_guard::calm;
 
 /// A file of the store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum File {
+pub enum StoreFile {
     /// Which store it is, and how much is durable at least.
     Superblock,
     /// Bytes of buffers.
@@ -26,7 +26,7 @@ pub enum File {
 /// The superblock's name.
 const SUPERBLOCK: &str = "terrace.superblock";
 
-impl fmt::Display for File {
+impl fmt::Display for StoreFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Superblock => f.write_str(SUPERBLOCK),
@@ -36,9 +36,9 @@ impl fmt::Display for File {
     }
 }
 
-impl File {
+impl StoreFile {
     /// The file of that name, if it is one of the store's.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         if name == SUPERBLOCK {
             return Some(Self::Superblock);
         }
@@ -56,26 +56,26 @@ impl File {
 
 /// One thing to do.
 #[derive(Debug)]
-pub enum Order {
+pub enum DiskRequest {
     /// Make a file of so many bytes, all of whose space is taken. Refused when it is there, or the disk is full. A disk that
     /// fails, and a process that ends here, may leave a file of any size, at most this: it is not made again under this name.
     Create {
         /// Which.
-        file: File,
+        file: StoreFile,
         /// Bytes, a multiple of a page.
         bytes: u64,
     },
     /// Remove a file; one that is not there is removed already.
     Remove {
         /// Which.
-        file: File,
+        file: StoreFile,
     },
     /// Let what was made and removed before survive a power cut.
-    SyncNames,
+    SyncDirectory,
     /// Fill the front of the frame.
     Read {
         /// From which file.
-        file: File,
+        file: StoreFile,
         /// From which byte, a multiple of [`ALIGN`](crate::ALIGN).
         offset: u64,
         /// How many bytes, a multiple of it too.
@@ -86,7 +86,7 @@ pub enum Order {
     /// Write the front of the frame.
     Write {
         /// To which file.
-        file: File,
+        file: StoreFile,
         /// To which byte, a multiple of [`ALIGN`](crate::ALIGN).
         offset: u64,
         /// How many bytes, a multiple of it too.
@@ -97,28 +97,28 @@ pub enum Order {
     /// Let what was written to the file before survive a power cut.
     Sync {
         /// Which.
-        file: File,
+        file: StoreFile,
     },
 }
 
 /// What came of an order.
 #[derive(Debug)]
-pub struct Answer {
+pub struct DiskResponse {
     /// Bytes moved, which may be fewer than were asked for; 0 where none were to move.
     pub result: Result<usize, FileFault>,
     /// The memory back.
     pub frame: Option<Frame>,
 }
 
-impl Answer {
+impl DiskResponse {
     /// Of an order without memory.
-    pub fn plain(result: Result<(), FileFault>) -> Self {
+    pub fn without_frame(result: Result<(), FileFault>) -> Self {
         Self { result: result.map(|()| 0), frame: None }
     }
 }
 
 /// Where the answer goes. Dropped without one, also by a disk that panics, the asker learns that the disk is gone.
-pub type Reply = oneshot::Sender<Answer>;
+pub type ResponseSender = oneshot::Sender<DiskResponse>;
 
 /// Does orders.
 pub trait Disk: Send + Sync + 'static {
@@ -126,7 +126,7 @@ pub trait Disk: Send + Sync + 'static {
     ///
     /// # Errors
     /// The system's.
-    fn files(&self) -> Result<Vec<(File, u64)>, FileFault>;
+    fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault>;
 
     /// A store begins to use it. False: another one does, whose files it would overwrite. Without, whoever makes the disk gives it
     /// to one store only.
@@ -145,7 +145,7 @@ pub trait Disk: Send + Sync + 'static {
     }
 
     /// Takes an order. What it reads and writes may happen at any time until the answer, whether or not anybody still waits.
-    fn submit(&self, order: Order, reply: Reply);
+    fn submit(&self, order: DiskRequest, reply: ResponseSender);
 }
 
 /// A disk that one store has. Dropped, another may have it.
@@ -153,9 +153,10 @@ pub(crate) struct Claimed(Arc<dyn Disk>);
 
 impl Claimed {
     /// # Errors
-    /// [`Reason::Busy`]: another store of this process has it.
+    /// [`FileFaultReason::Busy`]: another store of this process has it.
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Result<Self, FileFault> {
-        let busy = FileFault { call: "claim", file: "the disk".into(), offset: 0, code: 0, reason: Reason::Busy };
+        let busy =
+            FileFault { call: "claim", file: "the disk".into(), offset: 0, code: 0, reason: FileFaultReason::Busy };
         // seeded: disk_claimed: disk.claim() => true
         if disk.claim() { Ok(Self(disk)) } else { Err(busy) }
     }
@@ -176,12 +177,13 @@ impl Drop for Claimed {
 }
 
 /// Asks at once; the answer can be waited for.
-pub(crate) fn ask(disk: &dyn Disk, order: Order) -> impl Future<Output = Answer> + use<> {
+pub(crate) fn ask(disk: &dyn Disk, order: DiskRequest) -> impl Future<Output = DiskResponse> + use<> {
     let (reply, answer) = oneshot::channel();
     // One that panics has answered already, or drops the reply: that is an answer too.
     calm(|| disk.submit(order, reply));
-    let gone = || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: Reason::Closed };
-    async move { answer.await.unwrap_or_else(|_| Answer { result: Err(gone()), frame: None }) }
+    let gone =
+        || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: FileFaultReason::Closed };
+    async move { answer.await.unwrap_or_else(|_| DiskResponse { result: Err(gone()), frame: None }) }
 }
 
 #[cfg(test)]
@@ -190,11 +192,11 @@ mod tests {
 
     #[test]
     fn only_names_as_we_write_them_are_ours() {
-        for file in [File::Superblock, File::Slab(0), File::Log(u32::MAX), File::Slab(0xabc)] {
-            assert_eq!(File::named(&file.to_string()), Some(file));
+        for file in [StoreFile::Superblock, StoreFile::Slab(0), StoreFile::Log(u32::MAX), StoreFile::Slab(0xabc)] {
+            assert_eq!(StoreFile::from_name(&file.to_string()), Some(file));
         }
         for name in ["terrace-1.slab", "terrace-0000000A.slab", "terrace-+0000001.log", "terrace-00000001.txt", "x"] {
-            assert_eq!(File::named(name), None, "{name}");
+            assert_eq!(StoreFile::from_name(name), None, "{name}");
         }
     }
 }

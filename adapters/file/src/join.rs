@@ -5,7 +5,7 @@
 //! Asks from below: somebody who runs tasks.
 
 use crate::notify::{Notified, Notify};
-use crate::wait::wait;
+use crate::park::block_on;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -15,9 +15,9 @@ use terrace_guard::Process;
 
 /// The end of a task. Dropped, the task goes on.
 #[must_use = "the task goes on, but nobody learns what came of it"]
-pub struct Join<T> {
+pub struct JoinHandle<T> {
     task: Option<async_task::Task<()>>,
-    ended: Notified<Arc<Ended<T>>>,
+    outcome: Notified<Arc<TaskOutcome<T>>>,
     /// Whether the task does not go on.
     cancels: bool,
     process: Process,
@@ -25,49 +25,49 @@ pub struct Join<T> {
 }
 
 /// What came of a task: its result, or what it panicked with.
-struct Ended<T> {
+struct TaskOutcome<T> {
     outcome: Mutex<Option<std::thread::Result<T>>>,
-    told: Notify,
+    ended: Notify,
 }
 
-impl<T> Ended<T> {
+impl<T> TaskOutcome<T> {
     fn outcome(&self) -> MutexGuard<'_, Option<std::thread::Result<T>>> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> AsRef<Notify> for Ended<T> {
+impl<T> AsRef<Notify> for TaskOutcome<T> {
     fn as_ref(&self) -> &Notify {
-        &self.told
+        &self.ended
     }
 }
 
 /// Says what came of a task; dropped without a word, that the task was dropped.
-pub(crate) struct End<T>(Arc<Ended<T>>);
+pub(crate) struct OutcomeSender<T>(Arc<TaskOutcome<T>>);
 
-impl<T> End<T> {
-    pub(crate) fn tell(self, outcome: std::thread::Result<T>) {
+impl<T> OutcomeSender<T> {
+    pub(crate) fn send(self, outcome: std::thread::Result<T>) {
         *self.0.outcome() = Some(outcome);
     }
 }
 
-impl<T> Drop for End<T> {
+impl<T> Drop for OutcomeSender<T> {
     fn drop(&mut self) {
         self.0.outcome().get_or_insert_with(|| Err(Box::new("the task was dropped before its end")));
-        self.0.told.notify();
+        self.0.ended.notify();
     }
 }
 
-impl<T> Join<T> {
+impl<T> JoinHandle<T> {
     /// Of a task of that process, which is still to be begun: what makes its end known.
-    pub(crate) fn new(process: Process) -> (End<T>, Self) {
-        let ended = Arc::new(Ended { outcome: Mutex::new(None), told: Notify::new() });
+    pub(crate) fn new(process: Process) -> (OutcomeSender<T>, Self) {
+        let ended = Arc::new(TaskOutcome { outcome: Mutex::new(None), ended: Notify::new() });
         let listens = Notified::new(Arc::clone(&ended));
-        (End(ended), Self { task: None, ended: listens, cancels: false, process, in_child: None })
+        (OutcomeSender(ended), Self { task: None, outcome: listens, cancels: false, process, in_child: None })
     }
 
     /// The task has begun.
-    pub(crate) fn of(mut self, task: async_task::Task<()>) -> Self {
+    pub(crate) fn with_task(mut self, task: async_task::Task<()>) -> Self {
         self.task = Some(task);
         self
     }
@@ -77,7 +77,7 @@ impl<T> Join<T> {
     /// # Panics
     /// When the task did; in a forked child, where the task is the parent's and [`in_child`](Self::in_child) was not called. On a thread that runs tasks it may wait for itself: there, `await` it.
     pub fn wait(self) -> T {
-        wait(self, || false)
+        block_on(self, || false)
     }
 
     /// What who waits is told in a forked child of the process whose task it is: no task goes on there.
@@ -93,7 +93,7 @@ impl<T> Join<T> {
     }
 }
 
-impl<T> Future for Join<T> {
+impl<T> Future for JoinHandle<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -101,8 +101,8 @@ impl<T> Future for Join<T> {
             // Nothing of what it waits for goes on here.
             return Poll::Ready(self.in_child.expect("a task of a parent is not waited for in its forked child")());
         }
-        std::task::ready!(Pin::new(&mut self.ended).poll(context));
-        let outcome = self.ended.to().outcome().take();
+        std::task::ready!(Pin::new(&mut self.outcome).poll(context));
+        let outcome = self.outcome.to().outcome().take();
         match outcome.expect("a task is not polled after its end") {
             Ok(value) => Poll::Ready(value),
             Err(panic) => std::panic::resume_unwind(panic),
@@ -110,7 +110,7 @@ impl<T> Future for Join<T> {
     }
 }
 
-impl<T> Drop for Join<T> {
+impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         match self.task.take() {
             // Its task is the parent's.
@@ -122,8 +122,8 @@ impl<T> Drop for Join<T> {
     }
 }
 
-impl<T> fmt::Debug for Join<T> {
+impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Join").finish_non_exhaustive()
+        f.debug_struct("JoinHandle").finish_non_exhaustive()
     }
 }

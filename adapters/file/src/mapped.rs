@@ -5,10 +5,10 @@
 //! Asks from below: `mmap` (by memmap2), `madvise`, `fadvise`.
 //!
 //! A mapping shows what others do to its file, and a reader cannot keep them away: locks bind only those who ask for them. So
-//! [`Mapped::open`] takes files that the kernel itself keeps as they are, and [`Mapped::open_unchecked`], for all others, is
+//! [`MappedFile::open`] takes files that the kernel itself keeps as they are, and [`MappedFile::open_unchecked`], for all others, is
 //! unsafe and says what must be true. Where that cannot be known, read the file instead.
 
-use crate::fault::{FileFault, Reason};
+use crate::fault::{FileFault, FileFaultReason};
 use memmap2::{Advice, MapIfSafeError, Mmap, MmapOptions, UncheckedAdvice};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fs::File;
@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// How bytes will be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Usage {
+pub enum AccessPattern {
     /// As the system guesses: some pages around each that is used.
     Normal,
     /// From the first to the last: much is read ahead.
@@ -25,24 +25,24 @@ pub enum Usage {
     /// Here and there: nothing is read ahead.
     Random,
     /// Soon: reading begins now, and is not waited for.
-    Soon,
+    WillNeed,
 }
 
 /// The bytes of a file, read-only, from a page's first address on. Dropped, they are unmapped.
 #[derive(Debug)]
-pub struct Mapped {
+pub struct MappedFile {
     map: Mmap,
     file: File,
     name: String,
 }
 
-impl Mapped {
+impl MappedFile {
     /// Maps a whole file that nobody can change: one with fs-verity, or a memfd sealed against writes and shrinking. One system
     /// call or two, and no I/O, whatever its size; a file without bytes is an empty slice.
     ///
     /// # Errors
-    /// [`Reason::Denied`] for a file that may change; [`Reason::Unsupported`] for what is no plain file (a directory, a pipe, a
-    /// device), and where the file system cannot map; [`Reason::Full`] for more bytes than there are addresses; the system's.
+    /// [`FileFaultReason::Denied`] for a file that may change; [`FileFaultReason::Unsupported`] for what is no plain file (a directory, a pipe, a
+    /// device), and where the file system cannot map; [`FileFaultReason::Full`] for more bytes than there are addresses; the system's.
     pub fn open(path: &Path) -> Result<Self, FileFault> {
         Self::with(path, |options, file| {
             let refused = |error: MapIfSafeError| match error.not_safe() {
@@ -69,7 +69,7 @@ impl Mapped {
     /// # let path = directory.path().join("weights");
     /// std::fs::write(&path, [7; 10_000])?;
     /// // SAFETY: nobody else knows the file.
-    /// let weights = unsafe { terrace_file::Mapped::open_unchecked(&path) }?;
+    /// let weights = unsafe { terrace_file::MappedFile::open_unchecked(&path) }?;
     /// assert_eq!(weights[9_999], 7);
     /// let sum: u64 = weights.stream(4096).flatten().map(|&byte| u64::from(byte)).sum();
     /// assert_eq!(sum, 70_000);
@@ -90,9 +90,9 @@ impl Mapped {
         let stat = rustix::fs::fstat(&file).map_err(|error| refused("fstat", error.into()))?;
         let fault = |reason| FileFault { call: "mmap", file: name.clone(), offset: 0, code: 0, reason };
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
-            return Err(fault(Reason::Unsupported));
+            return Err(fault(FileFaultReason::Unsupported));
         }
-        let bytes = isize::try_from(stat.st_size).map_err(|_| fault(Reason::Full))? as usize;
+        let bytes = isize::try_from(stat.st_size).map_err(|_| fault(FileFaultReason::Full))? as usize;
         let file = File::from(file);
         match map(MmapOptions::new().len(bytes), &file) {
             Ok(map) => Ok(Self { map, file, name }),
@@ -103,17 +103,17 @@ impl Mapped {
     /// Tells the system how a range of bytes will be used. What it makes of that is its affair; no byte changes.
     ///
     /// # Errors
-    /// [`Reason::End`] for a range that is not inside; the system's.
-    pub fn advise(&self, range: Range<usize>, usage: Usage) -> Result<(), FileFault> {
+    /// [`FileFaultReason::UnexpectedEnd`] for a range that is not inside; the system's.
+    pub fn advise(&self, range: Range<usize>, usage: AccessPattern) -> Result<(), FileFault> {
         if self.map.get(range.clone()).is_none() {
             let (file, offset) = (self.name.clone(), range.start as u64);
-            return Err(FileFault { call: "madvise", file, offset, code: 0, reason: Reason::End });
+            return Err(FileFault { call: "madvise", file, offset, code: 0, reason: FileFaultReason::UnexpectedEnd });
         }
         let advice = match usage {
-            Usage::Normal => Advice::Normal,
-            Usage::Sequential => Advice::Sequential,
-            Usage::Random => Advice::Random,
-            Usage::Soon => Advice::WillNeed,
+            AccessPattern::Normal => Advice::Normal,
+            AccessPattern::Sequential => Advice::Sequential,
+            AccessPattern::Random => Advice::Random,
+            AccessPattern::WillNeed => Advice::WillNeed,
         };
         let advised = self.map.advise_range(advice, range.start, range.len());
         let code = |error: std::io::Error| error.raw_os_error().unwrap_or(0);
@@ -123,8 +123,8 @@ impl Mapped {
     /// All bytes in order, so many at a time (0 counts as 1, the last may be fewer): the next ones are read ahead, and those
     /// behind are given back, from this process and from the page cache, so that a file of any size takes the memory of three
     /// steps. Slices of what was given back are read again when they are used.
-    pub fn stream(&self, step: usize) -> Stream<'_> {
-        Stream { mapped: self, step: step.max(1), at: 0 }
+    pub fn stream(&self, step: usize) -> MappedStream<'_> {
+        MappedStream { mapped: self, step: step.max(1), at: 0 }
     }
 
     /// As errors name it.
@@ -143,7 +143,7 @@ impl Mapped {
     }
 }
 
-impl Deref for Mapped {
+impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -151,16 +151,16 @@ impl Deref for Mapped {
     }
 }
 
-/// The bytes of a mapped file in order: see [`Mapped::stream`].
+/// The bytes of a mapped file in order: see [`MappedFile::stream`].
 #[derive(Debug)]
-pub struct Stream<'a> {
-    mapped: &'a Mapped,
+pub struct MappedStream<'a> {
+    mapped: &'a MappedFile,
     step: usize,
     /// Where the next ones begin.
     at: usize,
 }
 
-impl<'a> Iterator for Stream<'a> {
+impl<'a> Iterator for MappedStream<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -168,7 +168,7 @@ impl<'a> Iterator for Stream<'a> {
         let end = |from: usize| from.saturating_add(self.step).min(all.len());
         let (from, to) = (self.at, end(self.at));
         // Refused, it is only slower.
-        let _ = self.mapped.advise(to..end(to), Usage::Soon);
+        let _ = self.mapped.advise(to..end(to), AccessPattern::WillNeed);
         self.mapped.release(from.saturating_sub(self.step)..from);
         self.at = to;
         (from < to).then(|| &all[from..to])

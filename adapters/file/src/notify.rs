@@ -16,14 +16,14 @@ use terrace_guard::{Process, calm};
 
 /// Tells all that listen.
 pub struct Notify {
-    list: Mutex<List>,
+    waiters: Mutex<Waiters>,
     process: Process,
 }
 
 #[derive(Default)]
-struct List {
+struct Waiters {
     /// Notifications so far.
-    told: u64,
+    notifications: u64,
     /// The next listener's key.
     next: u64,
     wakers: BTreeMap<u64, Waker>,
@@ -32,7 +32,7 @@ struct List {
 impl Notify {
     /// Nobody listens yet.
     pub fn new() -> Self {
-        Self { list: Mutex::default(), process: Process::current() }
+        Self { waiters: Mutex::default(), process: Process::current() }
     }
 
     /// Listens, to this or a later reference to it: the future ends with the first notification from now on.
@@ -42,28 +42,28 @@ impl Notify {
 
     /// Tells all that listen now, and wakes those of them that were polled.
     pub fn notify(&self) {
-        let mut list = self.list();
-        list.told += 1;
-        let wakers = std::mem::take(&mut list.wakers);
-        drop(list);
+        let mut waiters = self.waiters();
+        waiters.notifications += 1;
+        let wakers = std::mem::take(&mut waiters.wakers);
+        drop(waiters);
         wakers.into_values().for_each(|waker| calm(|| waker.wake()));
     }
 
     /// Leaves a waker. What is not kept goes back, to be dropped by the caller: the one before it, or this one when the
     /// notification has come (false).
-    fn leave(&self, since: u64, key: &mut Option<u64>, waker: Waker) -> (bool, Option<Waker>) {
-        let mut list = self.list();
-        if list.told != since {
+    fn register(&self, since: u64, key: &mut Option<u64>, waker: Waker) -> (bool, Option<Waker>) {
+        let mut waiters = self.waiters();
+        if waiters.notifications != since {
             return (false, Some(waker));
         }
-        let next = list.next;
+        let next = waiters.next;
         let key = *key.get_or_insert(next);
-        list.next += u64::from(key == next);
-        (true, list.wakers.insert(key, waker))
+        waiters.next += u64::from(key == next);
+        (true, waiters.wakers.insert(key, waker))
     }
 
-    fn list(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiters(&self) -> MutexGuard<'_, Waiters> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,7 +97,7 @@ pub struct Notified<R: Deref<Target: AsRef<Notify>>> {
 
 impl<R: Deref<Target: AsRef<Notify>>> Notified<R> {
     pub(crate) fn new(to: R) -> Self {
-        let since = (*to).as_ref().list().told;
+        let since = (*to).as_ref().waiters().notifications;
         Self { to, since, key: None }
     }
 
@@ -117,7 +117,7 @@ impl<R: Deref<Target: AsRef<Notify>> + Unpin> Future for Notified<R> {
         }
         let waker = context.waker().clone();
         let Self { to, since, key } = &mut *self;
-        let (waits, spare) = (**to).as_ref().leave(*since, key, waker);
+        let (waits, spare) = (**to).as_ref().register(*since, key, waker);
         calm(|| drop(spare));
         if waits { Poll::Pending } else { Poll::Ready(()) }
     }
@@ -128,7 +128,7 @@ impl<R: Deref<Target: AsRef<Notify>>> Drop for Notified<R> {
         let to = (*self.to).as_ref();
         if let Some(key) = self.key.filter(|_| to.process.is_current()) {
             // Gone already after a notification: keys are never given twice.
-            let waker = to.list().wakers.remove(&key);
+            let waker = to.waiters().wakers.remove(&key);
             calm(|| drop(waker));
         }
     }

@@ -2,14 +2,14 @@
 //!
 //! Promises upward: a frame belongs to the engine from [`Engine::submit`] until its [`Completion`]; every request has one.
 
+use crate::executor::Driver;
 use crate::fault::FileFault;
 use crate::frame::Frame;
-use crate::slab::Slab;
-use crate::task::Driver;
+use crate::slab_file::SlabFile;
 use std::sync::Arc;
 
 /// Bytes that the system moves at once, at most: it counts them in 32 bits, and stops a page short of 2^31.
-pub(crate) const MOST: usize = 0x7fff_f000;
+pub(crate) const MAX_IO_BYTES: usize = 0x7fff_f000;
 
 /// What to do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +35,13 @@ impl Op {
 
 /// One thing to do.
 #[derive(Debug)]
-pub struct Request {
+pub struct IoRequest {
     /// Given back with the completion.
     pub token: u64,
     /// What.
     pub op: Op,
     /// Which file.
-    pub slab: Arc<Slab>,
+    pub slab: Arc<SlabFile>,
     /// First byte in the file; a multiple of the slab's alignment.
     pub offset: u64,
     /// Bytes; a multiple of the slab's alignment, at most the frame's.
@@ -50,24 +50,24 @@ pub struct Request {
     pub frame: Option<Frame>,
 }
 
-impl Request {
+impl IoRequest {
     /// Whether it stays inside its frame and is aligned: else it is refused before the system sees it, which may take what is
     /// not aligned by way of the page cache.
-    pub(crate) fn is_sound(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         let room = self.frame.as_ref().map_or(0, |frame| frame.len());
         let align = u64::from(self.slab.align());
         let aligned = self.offset.is_multiple_of(align) && (self.bytes as u64).is_multiple_of(align);
-        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MOST) && aligned)
+        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MAX_IO_BYTES) && aligned)
     }
 
     /// The refusal in a forked child.
-    pub(crate) fn refuse_child(mut self) -> Completion {
+    pub(crate) fn reject_forked(mut self) -> Completion {
         let fault = FileFault::forked(self.op.call());
         Completion { token: self.token, frame: self.frame.take(), result: Err(fault) }
     }
 
     /// The refusal.
-    pub(crate) fn refuse(mut self) -> Completion {
+    pub(crate) fn reject(mut self) -> Completion {
         let fault = self.slab.fault("request", self.offset, rustix::io::Errno::INVAL.raw_os_error());
         Completion { token: self.token, frame: self.frame.take(), result: Err(fault) }
     }
@@ -85,21 +85,21 @@ pub struct Completion {
 }
 
 /// Told of completions, on a thread of the engine's or on the submitter's. It does not panic.
-pub trait Sink: Send + Sync + 'static {
+pub trait CompletionHandler: Send + Sync + 'static {
     /// A request is over.
     fn completed(&self, completion: Completion);
 
-    /// On a thread of the engine's, after completions were told there and after [`Driver::nudge`]: the disk works meanwhile,
+    /// On a thread of the engine's, after completions were told there and after [`Driver::wake`]: the disk works meanwhile,
     /// so that what takes time belongs here. False: there is more to do; what was asked of the engine goes to the disk first.
-    fn settle(&self) -> bool {
+    fn run_deferred(&self) -> bool {
         true
     }
 }
 
-/// Does requests, many at once, in any order. As a [`Driver`] it has [`Sink::settle`] called, and may be helped with requests.
+/// Does requests, many at once, in any order. As a [`Driver`] it has [`CompletionHandler::run_deferred`] called, and may be helped with requests.
 pub trait Engine: Driver {
     /// Takes requests; each ends by one completion.
-    fn submit(&self, requests: Vec<Request>);
+    fn submit(&self, requests: Vec<IoRequest>);
 
     /// What it is, for people.
     fn name(&self) -> &'static str;

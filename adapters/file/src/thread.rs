@@ -14,17 +14,17 @@ thread_local! {
 
 /// A thread. Dropped, its end is waited for: whoever drops it has told it to end.
 #[derive(Debug)]
-pub struct Thread {
+pub struct WorkerThread {
     handle: Option<JoinHandle<()>>,
     process: Process,
 }
 
-impl Thread {
+impl WorkerThread {
     /// Begins one.
     ///
     /// # Errors
     /// The system's.
-    pub fn begin(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
+    pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
         let work = move || {
             OWN.set(Some(std::thread::current().id()));
             work();
@@ -35,11 +35,11 @@ impl Thread {
 }
 
 /// Whether the calling thread is one of ours: it may be what its caller waits for.
-pub fn is_ours() -> bool {
+pub fn is_worker_thread() -> bool {
     OWN.get().is_some()
 }
 
-impl Drop for Thread {
+impl Drop for WorkerThread {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };
         match self.process.is_current() {

@@ -1,7 +1,7 @@
 //! Frames of all sizes beside each other: what the system says they take.
 
 use std::fs;
-use terrace_file::{Frame, Frames};
+use terrace_file::{Frame, FramePool};
 use terrace_tests::Random;
 
 /// Bytes of memory that this process has.
@@ -14,7 +14,7 @@ fn resident() -> usize {
 #[test]
 fn frames_of_all_sizes_stay_within_what_the_pool_was_given() {
     const CAP: usize = 64 << 20;
-    let (frames, mut rng) = (Frames::spread(CAP).expect("addresses"), Random::new(7));
+    let (frames, mut rng) = (FramePool::sparse(CAP).expect("addresses"), Random::new(7));
     let mut held: Vec<(Frame, u8)> = Vec::new();
     let before = resident();
     let (mut worst, mut refused_at) = (0, CAP);

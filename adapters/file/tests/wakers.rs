@@ -2,15 +2,15 @@
 //! one keeps nobody else waiting.
 #![cfg(target_os = "linux")]
 
-mod ground;
+mod common;
 
-use ground::{PIECE, open_by, open_with, options};
+use common::{PIECE, open_by, open_with, options};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
-use terrace_file::{EngineKind, Frames};
+use terrace_file::{EngineKind, FramePool};
 use terrace_tests::hung::bounded;
 use terrace_tests::waker::{Call, waker};
 
@@ -24,7 +24,7 @@ const ALL: usize = 2 << 20;
 #[test]
 fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
     bounded(|| {
-        let frames = Frames::new(ALL).expect("memory");
+        let frames = FramePool::new(ALL).expect("memory");
         let acts = Arc::new([const { AtomicUsize::new(0) }; 3]);
         let (pool, count) = (frames.clone(), Arc::clone(&acts));
         let waker = || {
@@ -56,7 +56,7 @@ fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
 fn a_waker_that_panics_is_the_only_one_that_is_not_woken() {
     for bad in [Call::Wake, Call::Drop] {
         bounded(move || {
-            let frames = Frames::new(ALL).expect("memory");
+            let frames = FramePool::new(ALL).expect("memory");
             let held = frames.take(ALL).expect("all of it");
             let woken = Arc::new(AtomicUsize::new(0));
             let mut waits: Vec<_> = (0..5).map(|_| Box::pin(frames.wait(ALL))).collect();
@@ -98,13 +98,13 @@ impl<T: Send> Wake for Owner<T> {
 
 #[test]
 fn a_waker_of_a_stores_future_may_own_the_store() {
-    for kind in [EngineKind::Ring, EngineKind::Threads] {
+    for kind in [EngineKind::IoUring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
-        let Some(ground) = open_by(directory.path(), kind) else { continue };
-        let frame = ground.frames.take(PIECE).expect("room");
-        let mut put = ground.store.put(frame, PIECE);
+        let Some(fixture) = open_by(directory.path(), kind) else { continue };
+        let frame = fixture.frames.take(PIECE).expect("room");
+        let mut put = fixture.store.put(frame, PIECE);
         let (woken, wake) = mpsc::channel();
-        let waker = Waker::from(Arc::new(Owner(Mutex::new(Some(ground)), woken)));
+        let waker = Waker::from(Arc::new(Owner(Mutex::new(Some(fixture)), woken)));
         if poll(&mut put, &waker).is_pending() {
             wake.recv().expect("it ends");
         }
@@ -117,9 +117,9 @@ fn a_waker_of_a_stores_future_may_own_the_store() {
 
 #[test]
 fn a_waker_that_panics_at_the_end_of_a_task_takes_neither_the_task_nor_its_thread_along() {
-    for kind in [EngineKind::Ring, EngineKind::Threads] {
+    for kind in [EngineKind::IoUring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
-        let Some(ground) = open_by(directory.path(), kind) else { continue };
+        let Some(fixture) = open_by(directory.path(), kind) else { continue };
         let (woken, wake) = mpsc::channel();
         for _ in 0..40 {
             let woken = woken.clone();
@@ -129,7 +129,7 @@ fn a_waker_that_panics_at_the_end_of_a_task_takes_neither_the_task_nor_its_threa
                     panic!("in a waker, on purpose");
                 }
             });
-            let mut put = ground.store.put(ground.frames.take(PIECE).expect("room"), PIECE);
+            let mut put = fixture.store.put(fixture.frames.take(PIECE).expect("room"), PIECE);
             let mut polled = poll(&mut put, &waker);
             if polled.is_pending() {
                 wake.recv().expect("it is woken all the same");
@@ -137,6 +137,6 @@ fn a_waker_that_panics_at_the_end_of_a_task_takes_neither_the_task_nor_its_threa
             }
             assert!(matches!(polled, Poll::Ready(put) if put.result.is_ok()));
         }
-        ground.keep(1, 1).expect("all threads are there");
+        fixture.keep(1, 1).expect("all threads are there");
     }
 }

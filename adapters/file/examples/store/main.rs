@@ -21,23 +21,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use terrace_file::{Directory, Disk, EngineKind, Frames, Piece, Store, StoreOptions, Tasks};
+use terrace_file::{Directory, Disk, EngineKind, Executor, FramePool, Piece, Store, StoreOptions};
 
 const ROUNDS: usize = 5;
 
 type Error = Box<dyn std::error::Error>;
 
 /// A store on its disk. The disk last: the store's tasks run on its threads.
-struct Ground {
+struct StoreFixture {
     store: Store,
-    frames: Frames,
-    tasks: Tasks,
+    frames: FramePool,
+    tasks: Executor,
     _disk: Arc<Directory>,
 }
 
-impl Ground {
+impl StoreFixture {
     fn open(path: &Path, kind: EngineKind, cap: u64) -> Result<Self, Error> {
-        let (tasks, frames) = (Tasks::new(), Frames::new(384 << 20)?);
+        let (tasks, frames) = (Executor::new(), FramePool::new(384 << 20)?);
         let disk = Arc::new(Directory::open(path, kind, &tasks)?);
         let store = Store::open(Arc::clone(&disk) as Arc<dyn Disk>, &tasks, &frames, StoreOptions::new(cap)).wait()?;
         Ok(Self { store, frames, tasks, _disk: disk })
@@ -104,20 +104,21 @@ fn main() -> Result<(), Error> {
     let wanted = |part: String| words.is_empty() || words.iter().any(|word| part.contains(word));
     let home = tempfile::tempdir_in(directory)?;
     let raw = Raw::new(home.path())?;
-    for (name, kind, sides) in
-        [("ring", EngineKind::Ring, [RING_64K, RING_4M]), ("threads", EngineKind::Threads, [THREADS_64K, THREADS_4M])]
-    {
-        let ground = Ground::open(&home.path().join(name), kind, 3 << 30)?;
+    for (name, kind, sides) in [
+        ("ring", EngineKind::IoUring, [RING_64K, RING_4M]),
+        ("threads", EngineKind::Threads, [THREADS_64K, THREADS_4M]),
+    ] {
+        let fixture = StoreFixture::open(&home.path().join(name), kind, 3 << 30)?;
         for sides in sides {
             if wanted(format!("{name} {}", sides.bytes >> 10)) {
-                engine(&ground, &raw, name, sides)?;
+                engine(&fixture, &raw, name, sides)?;
             }
         }
         if wanted(format!("{name} durable")) {
-            durable::puts(&ground)?;
+            durable::puts(&fixture)?;
         }
-        if wanted("idle".into()) && kind == EngineKind::Ring {
-            durable::idle_and_cache(&ground)?;
+        if wanted("idle".into()) && kind == EngineKind::IoUring {
+            durable::idle_and_cache(&fixture)?;
         }
     }
     match wanted("reopen".into()) {
@@ -146,7 +147,7 @@ const THREADS_4M: Sides = Sides { bytes: 4 << 20, depths: &[], callers: 4, own: 
 type Times = Vec<(f64, f64)>;
 
 /// One engine at one size.
-fn engine(ground: &Ground, raw: &Raw, name: &str, sides: Sides) -> Result<(), Error> {
+fn engine(fixture: &StoreFixture, raw: &Raw, name: &str, sides: Sides) -> Result<(), Error> {
     let Sides { bytes, depths, callers, own } = sides;
     let most = depths.last().copied();
     // For puts and for gets: raw, raw with checksums, the store.
@@ -173,8 +174,8 @@ fn engine(ground: &Ground, raw: &Raw, name: &str, sides: Sides) -> Result<(), Er
             timed(checked, &mut || one(most, true))?;
             timed(store, &mut || {
                 match write {
-                    true => pieces = ground.put(bytes, callers, own),
-                    false => ground.get(&pieces, callers, own),
+                    true => pieces = fixture.put(bytes, callers, own),
+                    false => fixture.get(&pieces, callers, own),
                 }
                 Ok(())
             })?;

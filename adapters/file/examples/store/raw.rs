@@ -5,7 +5,7 @@ use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_file::{Frame, Frames, Slab};
+use terrace_file::{Frame, FramePool, SlabFile};
 
 /// Bytes that are moved.
 pub const FILE: u64 = 1 << 30;
@@ -33,13 +33,13 @@ impl Work {
 
 /// A file, and memory to move.
 pub struct Raw {
-    slab: Slab,
-    frames: Frames,
+    slab: SlabFile,
+    frames: FramePool,
 }
 
 impl Raw {
     pub fn new(path: &Path) -> Result<Self, Error> {
-        let raw = Self { slab: Slab::create(&path.join("raw"), FILE)?, frames: Frames::new(256 << 20)? };
+        let raw = Self { slab: SlabFile::create(&path.join("raw"), FILE)?, frames: FramePool::new(256 << 20)? };
         println!("{}: direct {}, alignment {}", raw.slab.name(), raw.slab.is_direct(), raw.slab.align());
         Ok(raw)
     }

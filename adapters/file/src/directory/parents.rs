@@ -10,13 +10,13 @@ use std::io::{ErrorKind, Result};
 use std::path::Path;
 
 /// Makes a directory and those above it, and syncs the name of each, also of one that another program has just made.
-pub(super) fn make(path: &Path, sync: &dyn Fn(&Path) -> rustix::io::Result<()>) -> Result<()> {
+pub(super) fn create(path: &Path, sync: &dyn Fn(&Path) -> rustix::io::Result<()>) -> Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Where this user may not look, what is above would tell no more.
     if !path.try_exists()? || !path.is_dir() {
         // What has nothing above it cannot be made.
         if above != path {
-            make(above, sync)?;
+            create(above, sync)?;
         }
         match std::fs::create_dir(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -58,10 +58,10 @@ mod tests {
             synced.borrow_mut().push((above.to_path_buf(), names));
             super::sync(above)
         };
-        make(&root.join("a/b"), &sync).expect("made");
+        create(&root.join("a/b"), &sync).expect("made");
         let all = synced.take();
         assert_eq!(all[1..], [(root.to_path_buf(), 1), (root.join("a"), 1)]);
-        make(&root.join("a/b"), &sync).expect("it is there");
+        create(&root.join("a/b"), &sync).expect("it is there");
         assert_eq!(synced.take(), [(root.join("a"), 1)], "another program may have made it");
     }
 
@@ -77,7 +77,7 @@ mod tests {
         ] {
             let path = directory.path().join(code.raw_os_error().to_string());
             for what in ["made", "found"] {
-                let refused = make(&path, &|above| if above == directory.path() { Err(code) } else { Ok(()) });
+                let refused = create(&path, &|above| if above == directory.path() { Err(code) } else { Ok(()) });
                 assert!(path.is_dir());
                 assert_eq!(refused.is_err(), told, "{what}, {code:?}: {refused:?}");
             }

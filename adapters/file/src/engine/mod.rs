@@ -3,5 +3,5 @@
 mod ring;
 mod threads;
 
-pub use ring::Ring;
-pub use threads::{Threads, perform};
+pub use ring::UringEngine;
+pub use threads::{ThreadEngine, perform};

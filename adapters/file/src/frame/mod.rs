@@ -9,7 +9,7 @@ mod pages;
 
 use crate::notify::Notify;
 use memmap2::MmapMut;
-use pages::Pages;
+use pages::PageSource;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -24,45 +24,45 @@ use terrace_guard::Process;
 /// Alignment of frames for I/O: what every disk takes.
 pub const ALIGN: usize = 4096;
 
-/// Bytes that [`Frames::take_packed`] deals out at least, and in multiples of: a cache line.
-pub const LINE: usize = 64;
+/// Bytes that [`FramePool::take_packed`] deals out at least, and in multiples of: a cache line.
+pub const CACHE_LINE: usize = 64;
 
 /// A huge page of the system's.
-const HUGE: u64 = 2 << 20;
+const HUGE_PAGE: u64 = 2 << 20;
 
 /// Addresses of a spread pool, as a multiple of its memory, for each of its two areas. With blocks that differ in size by 2^k at
 /// most, addresses of `1 + k/2` times what is live are always enough (Robson 1971): 4 for 64 KiB beside 4 MiB. Beyond that pages
 /// move.
-const SPREAD: u64 = 4;
+const ADDRESS_FACTOR: u64 = 4;
 
 /// A spread pool goes back to the system by such pages: small ones leave little unused between buffers.
 const SMALL_PAGE: u64 = 64 << 10;
 
 /// Above so many huge pages a spread pool is made of them: what is unused at the ends of buffers is little then, too.
-const MANY: u64 = 4096;
+const HUGE_PAGES_FROM: u64 = 4096;
 
 /// Frames of one mapping. Clones are the same.
 #[derive(Clone)]
-pub struct Frames {
-    shared: Arc<Shared>,
+pub struct FramePool {
+    shared: Arc<FramePoolShared>,
 }
 
-struct Shared {
+struct FramePoolShared {
     bytes: usize,
     /// First byte of the mapping, which lives as long as the arena.
     start: NonNull<u8>,
-    arena: Mutex<PlainArena<Pages, Records>>,
+    arena: Mutex<PlainArena<PageSource, FrameRecords>>,
     /// Wakes those who wait for a frame when one comes back, and when the kernel keeps one for ever.
-    back: Notify,
+    returned: Notify,
     /// Whether the kernel kept a frame for ever.
-    lost: AtomicBool,
+    leaked: AtomicBool,
     process: Process,
 }
 
 // SAFETY: the pointer names a mapping that belongs to the arena; what is dealt out is one frame's alone.
-unsafe impl Send for Shared {}
+unsafe impl Send for FramePoolShared {}
 // SAFETY: as above; the arena is under a lock.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for FramePoolShared {}
 
 /// Slots in a mapping of their own, of which only what is used takes memory.
 fn slots(count: u64) -> std::io::Result<SlotBytes<MmapMut>> {
@@ -72,9 +72,9 @@ fn slots(count: u64) -> std::io::Result<SlotBytes<MmapMut>> {
 }
 
 /// Where the arena's records are.
-struct Records;
+struct FrameRecords;
 
-impl Store for Records {
+impl Store for FrameRecords {
     type Slots = SlotBytes<MmapMut>;
     type Index = GoodFit;
     type Bins = Box<[Bin]>;
@@ -83,16 +83,16 @@ impl Store for Records {
     type Waiting = &'static mut [Waiting];
 }
 
-impl Frames {
+impl FramePool {
     /// Room for frames of `bytes` bytes together, rounded up to 2 MiB, for I/O: their addresses lie side by side. Nothing is
     /// touched yet.
     ///
     /// # Errors
     /// The system's, as for memory.
     pub fn new(bytes: usize) -> std::io::Result<Self> {
-        let bytes = whole(bytes)?;
+        let bytes = round_up(bytes)?;
         // A frame is at least a page of the system's; small ones have no area of their own.
-        Self::made(bytes, bytes, HUGE, [8, bytes / ALIGN as u64 + 8])
+        Self::build(bytes, bytes, HUGE_PAGE, [8, bytes / ALIGN as u64 + 8])
     }
 
     /// The same for frames of all sizes that stay for long: there are more addresses than memory, and pages that are free between
@@ -100,14 +100,14 @@ impl Frames {
     ///
     /// # Errors
     /// The system's, as for memory.
-    pub fn spread(bytes: usize) -> std::io::Result<Self> {
-        let bytes = whole(bytes)?;
-        let page = if bytes >= MANY * HUGE { HUGE } else { SMALL_PAGE };
-        let slots = bytes / LINE as u64 + 64;
-        let mut space = bytes.saturating_mul(SPREAD);
+    pub fn sparse(bytes: usize) -> std::io::Result<Self> {
+        let bytes = round_up(bytes)?;
+        let page = if bytes >= HUGE_PAGES_FROM * HUGE_PAGE { HUGE_PAGE } else { SMALL_PAGE };
+        let slots = bytes / CACHE_LINE as u64 + 64;
+        let mut space = bytes.saturating_mul(ADDRESS_FACTOR);
         // A limit of addresses is no reason to fail.
         loop {
-            match Self::made(bytes, space, page, [slots, slots.min(bytes / ALIGN as u64 * 2 + 64)]) {
+            match Self::build(bytes, space, page, [slots, slots.min(bytes / ALIGN as u64 * 2 + 64)]) {
                 Err(_) if space > bytes => space = (space / 2).max(bytes),
                 made => return made,
             }
@@ -115,9 +115,9 @@ impl Frames {
     }
 
     /// `slots`: for small frames, and for others.
-    fn made(bytes: u64, space: u64, page: u64, slots: [u64; 2]) -> std::io::Result<Self> {
+    fn build(bytes: u64, space: u64, page: u64, slots: [u64; 2]) -> std::io::Result<Self> {
         // The arena numbers granules with 32 bits.
-        let granule = (LINE as u64).max((space >> 32).next_power_of_two() << 1);
+        let granule = (CACHE_LINE as u64).max((space >> 32).next_power_of_two() << 1);
         let settings = Settings {
             granule,
             small: if slots[0] > 8 { ALIGN as u64 - 1 } else { 0 },
@@ -129,7 +129,7 @@ impl Frames {
             space,
             ..Settings::growing()
         };
-        let parts = Parts::<Records> {
+        let parts = Parts::<FrameRecords> {
             slots: [self::slots(slots[0])?, self::slots(slots[1])?],
             index: [GoodFit::new(), GoodFit::new()],
             bins: Box::new([Bin::EMPTY; 4]),
@@ -137,14 +137,15 @@ impl Frames {
             segments: &mut [],
             waiting: [&mut [], &mut []],
         };
-        let mut arena = Arena::new(Pages::new(bytes, page), NoFence, parts, settings).map_err(std::io::Error::other)?;
-        let start = arena.source_mut().start().ok_or_else(short)?;
-        let shared = Shared {
+        let mut arena =
+            Arena::new(PageSource::new(bytes, page), NoFence, parts, settings).map_err(std::io::Error::other)?;
+        let start = arena.source_mut().start().ok_or_else(out_of_memory)?;
+        let shared = FramePoolShared {
             bytes: bytes as usize,
             start,
             arena: Mutex::new(arena),
-            back: Notify::new(),
-            lost: AtomicBool::new(false),
+            returned: Notify::new(),
+            leaked: AtomicBool::new(false),
             process: Process::current(),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -156,18 +157,18 @@ impl Frames {
     /// That there is no room: frames must come back first. It says what was asked and what the largest would be.
     /// [`Cause::SourceFailed`] in a forked child.
     pub fn take(&self, bytes: usize) -> Result<Frame, AllocError> {
-        self.dealt(bytes, ALIGN)
+        self.allocate_frame(bytes, ALIGN)
     }
 
-    /// The same, not for I/O: rounded up to [`LINE`], and aligned to it; from [`ALIGN`] bytes on, to that. Small ones share pages.
+    /// The same, not for I/O: rounded up to [`CACHE_LINE`], and aligned to it; from [`ALIGN`] bytes on, to that. Small ones share pages.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     pub fn take_packed(&self, bytes: usize) -> Result<Frame, AllocError> {
-        self.dealt(bytes, LINE)
+        self.allocate_frame(bytes, CACHE_LINE)
     }
 
-    fn dealt(&self, bytes: usize, step: usize) -> Result<Frame, AllocError> {
+    fn allocate_frame(&self, bytes: usize, step: usize) -> Result<Frame, AllocError> {
         let short = |cause| AllocError::new(cause, bytes as u64);
         // The lock may be a thread's that is not in this child.
         self.shared.is_own().ok_or(short(Cause::SourceFailed))?;
@@ -194,11 +195,11 @@ impl Frames {
                 return Ok(frame);
             }
             // Listened for before looking again, so that nothing is missed.
-            let back = self.shared.back.listen();
+            let back = self.shared.returned.listen();
             if let Ok(frame) = self.take(bytes) {
                 return Ok(frame);
             }
-            if self.shared.lost.load(Ordering::Acquire) {
+            if self.shared.leaked.load(Ordering::Acquire) {
                 return Err(0);
             }
             back.await;
@@ -223,23 +224,26 @@ impl Frames {
     }
 }
 
-fn short() -> std::io::Error {
+fn out_of_memory() -> std::io::Error {
     std::io::ErrorKind::OutOfMemory.into()
 }
 
 /// In whole huge pages.
-fn whole(bytes: usize) -> std::io::Result<u64> {
-    (bytes.max(1) as u64).checked_next_multiple_of(HUGE).filter(|bytes| *bytes <= 1 << 46).ok_or_else(short)
+fn round_up(bytes: usize) -> std::io::Result<u64> {
+    (bytes.max(1) as u64)
+        .checked_next_multiple_of(HUGE_PAGE)
+        .filter(|bytes| *bytes <= 1 << 46)
+        .ok_or_else(out_of_memory)
 }
 
-impl fmt::Debug for Frames {
+impl fmt::Debug for FramePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frames").field("usage", &self.usage()).finish()
+        f.debug_struct("FramePool").field("usage", &self.usage()).finish()
     }
 }
 
-impl Shared {
-    fn arena(&self) -> MutexGuard<'_, PlainArena<Pages, Records>> {
+impl FramePoolShared {
+    fn arena(&self) -> MutexGuard<'_, PlainArena<PageSource, FrameRecords>> {
         self.arena.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -252,10 +256,10 @@ impl Shared {
 /// Bytes for I/O. Dropped, they go back to their pool.
 pub struct Frame {
     start: NonNull<u8>,
-    /// Bytes, a multiple of [`ALIGN`]; of [`LINE`] where it is packed.
+    /// Bytes, a multiple of [`ALIGN`]; of [`CACHE_LINE`] where it is packed.
     len: usize,
     block: Block,
-    shared: Arc<Shared>,
+    shared: Arc<FramePoolShared>,
 }
 
 // SAFETY: a frame's bytes are its holder's alone, wherever that is.
@@ -270,9 +274,9 @@ impl Frame {
     }
 
     /// Leaves it to the kernel, which may read or write it for ever. Nobody waits for it any more.
-    pub(crate) fn forsake(self) {
-        self.shared.lost.store(true, Ordering::Release);
-        self.shared.back.notify();
+    pub(crate) fn leak(self) {
+        self.shared.leaked.store(true, Ordering::Release);
+        self.shared.returned.notify();
         // With it the mapping stays.
         std::mem::forget(self);
     }
@@ -302,7 +306,7 @@ impl Drop for Frame {
         // Refused only for a name that is not live, and this one is.
         let _ = self.shared.arena().free(self.block, Owner(0));
         // All: what came back may do for several, or for none but the last.
-        self.shared.back.notify();
+        self.shared.returned.notify();
     }
 }
 

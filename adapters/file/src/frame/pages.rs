@@ -3,7 +3,7 @@
 //! Promises upward: no more pages are out than the pool was given; one that is taken away is the system's again.
 //! Asks from below: `mmap` and `madvise`.
 
-use super::HUGE;
+use super::HUGE_PAGE;
 #[cfg(not(miri))]
 use rustix::mm::{Advice, madvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -11,7 +11,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_core::{Region, Source, SourceError, Usage};
 
-pub(super) struct Pages {
+pub(super) struct PageSource {
     /// Bytes of a page.
     page: u64,
     mapping: Option<Mapping>,
@@ -27,9 +27,9 @@ struct Mapping {
 }
 
 // SAFETY: the pointers name a mapping that belongs to the source alone; it is used for advice only.
-unsafe impl Send for Pages {}
+unsafe impl Send for PageSource {}
 
-impl Pages {
+impl PageSource {
     /// So many bytes of memory at most, in pages of so many.
     pub(super) fn new(capacity: u64, page: u64) -> Self {
         Self { page, mapping: None, usage: Usage { capacity, ..Usage::default() } }
@@ -60,7 +60,7 @@ impl Pages {
     }
 }
 
-impl Source for Pages {
+impl Source for PageSource {
     fn take(&mut self, _bytes: u64) -> Result<Region, SourceError> {
         Err(SourceError::Unsupported)
     }
@@ -75,21 +75,22 @@ impl Source for Pages {
 
     fn reserve(&mut self, bytes: u64) -> Result<Region, SourceError> {
         let failed = |error: rustix::io::Errno| SourceError::Failed { code: error.raw_os_error() };
-        let whole = usize::try_from(bytes + HUGE).map_err(|_| SourceError::OutOfMemory { available: 0 })?;
+        let whole = usize::try_from(bytes + HUGE_PAGE).map_err(|_| SourceError::OutOfMemory { available: 0 })?;
         // Miri knows plain mappings only.
         let kind = if cfg!(miri) { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place of the system's choice.
         let start = unsafe { mmap_anonymous(null_mut(), whole, access, kind) }.map_err(failed)?;
-        meet();
+        meet_under_sanitizer();
         let start = NonNull::new(start.cast::<u8>()).ok_or(SourceError::OutOfMemory { available: 0 })?;
-        let skip = start.as_ptr().align_offset(HUGE as usize);
+        let skip = start.as_ptr().align_offset(HUGE_PAGE as usize);
         // SAFETY: the mapping has a huge page more than is lent.
         let base = unsafe { start.add(skip) };
         self.mapping = Some(Mapping { start, bytes: whole, base });
         // A huge page under a small one would be more than was counted. Refused: the system does as it always does.
         #[cfg(not(miri))]
-        let _ = self.advise(0, bytes, if self.page == HUGE { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage });
+        let _ =
+            self.advise(0, bytes, if self.page == HUGE_PAGE { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage });
         Ok(Region { id: 0, base: base.addr().get() as u64, bytes })
     }
 
@@ -125,7 +126,7 @@ impl Source for Pages {
 
 /// The kernel ends one mapping before it gives its address to the next. ThreadSanitizer does not see these system calls, so under
 /// it the threads meet here too.
-fn meet() {
+fn meet_under_sanitizer() {
     static MET: AtomicUsize = AtomicUsize::new(0);
     if cfg!(terrace_sanitizer) {
         MET.fetch_add(1, Ordering::AcqRel);
@@ -134,7 +135,7 @@ fn meet() {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        meet();
+        meet_under_sanitizer();
         // SAFETY: mapped by `reserve`; the arena is gone, and with it all who had a part of it.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }

@@ -8,12 +8,12 @@
 //! Promises upward: a block that was not written whole, or that belongs to another store, another file or another place, is not
 //! taken for one of this log's.
 //!
-//! A block's sequence is its place in the file. Blocks form groups, each ended by [`LAST`]: a group counts whole or not at all.
+//! A block's sequence is its place in the file. Blocks form groups, each ended by [`GROUP_END`]: a group counts whole or not at all.
 //! No log is written on after a restart, so what a power cut left behind the end of one is never mixed with what came later.
 
 use super::error::StoreError;
-use super::record::{In, LARGEST, Out, Record};
-use crate::disk::File;
+use super::record::{ByteReader, ByteWriter, LogRecord, MAX_RECORD_BYTES};
+use crate::disk::StoreFile;
 use crate::fault::FileFault;
 use rustix::rand::GetRandomFlags;
 
@@ -24,7 +24,7 @@ pub(super) const BLOCK: usize = 4096;
 const HEADER: usize = 64;
 
 /// Bytes of records in a block.
-const ROOM: usize = BLOCK - HEADER;
+const PAYLOAD: usize = BLOCK - HEADER;
 
 /// The first bytes of every block.
 pub(super) const MAGIC: [u8; 8] = *b"terrace\x1a";
@@ -33,14 +33,14 @@ pub(super) const MAGIC: [u8; 8] = *b"terrace\x1a";
 pub(super) const VERSION: u32 = 2;
 
 /// A flag: the group ends here.
-const LAST: u32 = 1;
+const GROUP_END: u32 = 1;
 
 /// Where the checksum stands.
 const CRC: std::ops::Range<usize> = 44..48;
 
 /// Blocks that records of so many bytes take, at most: a block is left when the next record does not fit into it.
 pub(super) fn blocks_for(bytes: u64) -> u64 {
-    bytes / (ROOM - LARGEST + 1) as u64 + 1
+    bytes / (PAYLOAD - MAX_RECORD_BYTES + 1) as u64 + 1
 }
 
 /// A store's identity: 128 random bits, so that no two stores have the same.
@@ -62,7 +62,7 @@ impl Identity {
 
 /// What a block says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct BlockHeader {
     pub identity: Identity,
     pub generation: u32,
     pub sequence: u64,
@@ -74,19 +74,19 @@ pub(super) struct Header {
 
 /// Records, put into blocks.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct BlockWriter {
     /// Whole blocks, headers still empty.
     bytes: Vec<u8>,
     /// Bytes of records in each.
     lengths: Vec<u32>,
 }
 
-impl Writer {
+impl BlockWriter {
     /// Adds a record.
-    pub(super) fn push(&mut self, record: &Record<'_>) {
-        let room = self.lengths.last().map_or(0, |used| ROOM - *used as usize);
+    pub(super) fn push(&mut self, record: &LogRecord<'_>) {
+        let room = self.lengths.last().map_or(0, |used| PAYLOAD - *used as usize);
         if record.length() > room {
-            self.block();
+            self.start_block();
         }
         let at = self.bytes.len() - BLOCK + HEADER;
         if let Some(used) = self.lengths.last_mut() {
@@ -95,7 +95,7 @@ impl Writer {
         }
     }
 
-    fn block(&mut self) {
+    fn start_block(&mut self) {
         self.bytes.resize(self.bytes.len() + BLOCK, 0);
         self.lengths.push(0);
     }
@@ -111,27 +111,27 @@ impl Writer {
     }
 
     /// The blocks of the group, the first of which is `first` says.
-    pub(super) fn finish(mut self, first: Header) -> Vec<u8> {
+    pub(super) fn finish(mut self, first: BlockHeader) -> Vec<u8> {
         if self.lengths.is_empty() {
-            self.block();
+            self.start_block();
         }
         let count = self.lengths.len();
         for (i, (block, length)) in self.bytes.chunks_mut(BLOCK).zip(&self.lengths).enumerate() {
-            let header = Header { sequence: first.sequence + i as u64, last: i + 1 == count, ..first };
-            header.seal(block, *length);
+            let header = BlockHeader { sequence: first.sequence + i as u64, last: i + 1 == count, ..first };
+            header.encode(block, *length);
         }
         self.bytes
     }
 }
 
-impl Header {
-    fn seal(&self, block: &mut [u8], length: u32) {
-        let mut out = Out { bytes: block, at: 0 };
+impl BlockHeader {
+    fn encode(&self, block: &mut [u8], length: u32) {
+        let mut out = ByteWriter { bytes: block, at: 0 };
         out.put(&MAGIC);
         out.put(&VERSION.to_le_bytes());
         out.put(&self.generation.to_le_bytes());
         out.put(&[0; 4]);
-        out.put(&(if self.last { LAST } else { 0 }).to_le_bytes());
+        out.put(&(if self.last { GROUP_END } else { 0 }).to_le_bytes());
         out.put(&self.sequence.to_le_bytes());
         out.put(&self.acked.to_le_bytes());
         out.put(&length.to_le_bytes());
@@ -142,8 +142,8 @@ impl Header {
     }
 
     /// Reads a block: its header and its records. `None` for what is not a whole block.
-    pub(super) fn open(block: &[u8]) -> Option<(Self, &[u8])> {
-        let mut input = In { bytes: block };
+    pub(super) fn decode(block: &[u8]) -> Option<(Self, &[u8])> {
+        let mut input = ByteReader { bytes: block };
         let magic: [u8; 8] = input.take()?;
         let [version, generation, _, flags] = [input.u32()?, input.u32()?, input.u32()?, input.u32()?];
         let (sequence, acked, length, crc) = (input.u64()?, input.u64()?, input.u32()?, input.u32()?);
@@ -153,7 +153,7 @@ impl Header {
         // seeded: block_crc: crc == checksum(block, CRC) => true
         let sound = magic == MAGIC && version == VERSION && crc == checksum(block, CRC);
         let records = block.get(HEADER..HEADER + length as usize).filter(|_| sound)?;
-        Some((Self { identity, generation, sequence, acked, last: flags & LAST != 0 }, records))
+        Some((Self { identity, generation, sequence, acked, last: flags & GROUP_END != 0 }, records))
     }
 }
 
@@ -161,8 +161,8 @@ impl Header {
 ///
 /// # Errors
 /// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`].
-pub(super) fn recognise(file: File, magic: [u8; 8], block: &[u8]) -> Result<(), StoreError> {
-    let mut input = In { bytes: block };
+pub(super) fn check_format(file: StoreFile, magic: [u8; 8], block: &[u8]) -> Result<(), StoreError> {
+    let mut input = ByteReader { bytes: block };
     let (first, version) = (input.take::<8>().unwrap_or_default(), input.u32().unwrap_or(0));
     match first {
         [0, 0, 0, 0, 0, 0, 0, 0] => Ok(()),
@@ -186,31 +186,38 @@ pub(super) fn checksum(block: &[u8], crc: std::ops::Range<usize>) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Entry, META};
+    use super::super::record::{MAX_META_BYTES, PieceEntry};
     use super::*;
 
-    fn records() -> Vec<Record<'static>> {
+    fn records() -> Vec<LogRecord<'static>> {
         let piece = |part| {
-            Record::Piece(Entry { object: 1 << 40, part, slab: 7, page: 3, bytes: 65_536, crc: part.wrapping_mul(99) })
+            LogRecord::Piece(PieceEntry {
+                object: 1 << 40,
+                part,
+                slab: 7,
+                page: 3,
+                bytes: 65_536,
+                crc: part.wrapping_mul(99),
+            })
         };
-        let meta = Record::Meta { object: 5, meta: &[9; META] };
-        (0..300).map(piece).chain([meta, Record::Gone { object: u64::MAX }]).collect()
+        let meta = LogRecord::Meta { object: 5, meta: &[9; MAX_META_BYTES] };
+        (0..300).map(piece).chain([meta, LogRecord::Removed { object: u64::MAX }]).collect()
     }
 
     #[test]
     fn records_come_back_as_they_were_put() {
-        let mut writer = Writer::default();
+        let mut writer = BlockWriter::default();
         records().iter().for_each(|record| writer.push(record));
         let blocks = writer.blocks();
-        let first = Header { identity: Identity([3; 16]), generation: 2, sequence: 10, acked: 9, last: false };
+        let first = BlockHeader { identity: Identity([3; 16]), generation: 2, sequence: 10, acked: 9, last: false };
         let bytes = writer.finish(first);
         assert_eq!(bytes.len() as u64, blocks * BLOCK as u64);
         let mut back = Vec::new();
         for (i, block) in bytes.chunks(BLOCK).enumerate() {
-            let (header, mut records) = Header::open(block).expect("whole");
+            let (header, mut records) = BlockHeader::decode(block).expect("whole");
             let last = i as u64 + 1 == blocks;
-            assert_eq!(header, Header { sequence: 10 + i as u64, last, ..first });
-            while let Some(record) = Record::decode(&mut records) {
+            assert_eq!(header, BlockHeader { sequence: 10 + i as u64, last, ..first });
+            while let Some(record) = LogRecord::decode(&mut records) {
                 back.push(record);
             }
             assert!(records.is_empty());
@@ -221,12 +228,12 @@ mod tests {
     #[test]
     fn records_take_no_more_blocks_than_is_foreseen() {
         // As much as can be is left over: after two of these, the largest does not fit.
-        let (half, largest) = ([7; 995], [7; META]);
+        let (half, largest) = ([7; 995], [7; MAX_META_BYTES]);
         for meta in [&half[..], &largest[..], &[]] {
-            let (mut writer, mut bytes) = (Writer::default(), 0);
+            let (mut writer, mut bytes) = (BlockWriter::default(), 0);
             for object in 0..2000 {
                 let meta = if object % 4 == 3 { &largest } else { meta };
-                let record = Record::Meta { object, meta };
+                let record = LogRecord::Meta { object, meta };
                 writer.push(&record);
                 bytes += record.length() as u64;
                 assert!(writer.blocks() <= blocks_for(bytes), "{} blocks of {bytes} bytes", writer.blocks());
@@ -236,22 +243,27 @@ mod tests {
 
     #[test]
     fn a_block_with_any_bit_flipped_is_none() {
-        let mut writer = Writer::default();
+        let mut writer = BlockWriter::default();
         records().iter().take(3).for_each(|record| writer.push(record));
-        let block =
-            writer.finish(Header { identity: Identity([3; 16]), generation: 1, sequence: 0, acked: 0, last: false });
-        assert!(Header::open(&block).is_some());
+        let block = writer.finish(BlockHeader {
+            identity: Identity([3; 16]),
+            generation: 1,
+            sequence: 0,
+            acked: 0,
+            last: false,
+        });
+        assert!(BlockHeader::decode(&block).is_some());
         for bit in 0..BLOCK * 8 {
             let mut block = block.clone();
             block[bit / 8] ^= 1 << (bit % 8);
-            assert!(Header::open(&block).is_none(), "bit {bit}");
+            assert!(BlockHeader::decode(&block).is_none(), "bit {bit}");
         }
     }
 
     /// A mirror may be read where the first copy is bad, so every block must say what it is.
     #[test]
     fn a_whole_block_of_another_kind_or_version_is_none() {
-        let block = Writer::default().finish(Header {
+        let block = BlockWriter::default().finish(BlockHeader {
             identity: Identity([3; 16]),
             generation: 1,
             sequence: 0,
@@ -263,16 +275,16 @@ mod tests {
             other[at] += 1;
             let crc = checksum(&other, CRC);
             other[CRC].copy_from_slice(&crc.to_le_bytes());
-            assert!(Header::open(&other).is_none(), "byte {at}");
+            assert!(BlockHeader::decode(&other).is_none(), "byte {at}");
         }
     }
 
     #[test]
     fn other_programs_and_other_versions_are_told_apart() {
-        let file = File::Log(1);
-        let of_version = |version: u32| recognise(file, MAGIC, &[&MAGIC[..], &version.to_le_bytes()].concat());
-        assert_eq!(recognise(file, MAGIC, &[0; BLOCK]), Ok(()));
-        assert_eq!(recognise(file, MAGIC, b"\x7fELF\x02\x01\x01\x00........"), Err(StoreError::Foreign { file }));
+        let file = StoreFile::Log(1);
+        let of_version = |version: u32| check_format(file, MAGIC, &[&MAGIC[..], &version.to_le_bytes()].concat());
+        assert_eq!(check_format(file, MAGIC, &[0; BLOCK]), Ok(()));
+        assert_eq!(check_format(file, MAGIC, b"\x7fELF\x02\x01\x01\x00........"), Err(StoreError::Foreign { file }));
         assert_eq!(of_version(VERSION), Ok(()));
         assert_eq!(of_version(VERSION + 1), Err(StoreError::Newer { file, version: VERSION + 1 }));
         assert_eq!(of_version(1), Err(StoreError::Older { file, version: 1 }));

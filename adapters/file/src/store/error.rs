@@ -1,7 +1,7 @@
 //! What a store says when it refuses.
 
-use crate::disk::File;
-use crate::fault::{FileFault, Reason};
+use crate::disk::StoreFile;
+use crate::fault::{FileFault, FileFaultReason};
 use std::fmt;
 
 /// Why a store could not do something. What was durable before still is.
@@ -21,40 +21,40 @@ pub enum StoreError {
     /// A file is not what the store wrote, or it is gone: restore it, or use another directory.
     Damaged {
         /// Which.
-        file: File,
+        file: StoreFile,
     },
     /// A file has a name of the store's, and was written by another program: nothing was touched.
     Foreign {
         /// Which.
-        file: File,
+        file: StoreFile,
     },
     /// A file was written by an earlier version, whose form this one does not read: nothing was touched.
     Older {
         /// Which.
-        file: File,
+        file: StoreFile,
         /// The version of its form.
         version: u32,
     },
     /// A log belongs to another store than the directory does: nothing was touched.
     OtherStore {
         /// Which.
-        file: File,
+        file: StoreFile,
     },
     /// Another program removed, renamed, replaced or cut the log, or the superblock, while the store was open. What was durable
     /// before stands in the file that is gone; nothing is made durable any more.
     LogGone {
         /// Which.
-        file: File,
+        file: StoreFile,
     },
     /// A file has a number that the store cannot have reached, or cannot go on from.
     BadNumber {
         /// Which.
-        file: File,
+        file: StoreFile,
     },
     /// A file was written by a later version: nothing was touched.
     Newer {
         /// Which.
-        file: File,
+        file: StoreFile,
         /// The version of its form.
         version: u32,
     },
@@ -87,19 +87,25 @@ pub enum StoreError {
 
 impl StoreError {
     /// What was read is not what was written.
-    pub(super) fn corrupt(file: File, offset: u64) -> Self {
+    pub(super) fn corrupt(file: StoreFile, offset: u64) -> Self {
         Self::lost(file, offset, true)
     }
 
     /// What a log names is not in that file, or the file is not there.
-    pub(super) fn lost(file: File, offset: u64, there: bool) -> Self {
-        let (file, reason) = (file.to_string(), if there { Reason::Corrupt } else { Reason::Gone });
+    pub(super) fn lost(file: StoreFile, offset: u64, there: bool) -> Self {
+        let (file, reason) = (file.to_string(), if there { FileFaultReason::Corrupt } else { FileFaultReason::Gone });
         Self::Fault(FileFault { call: "read", file, offset, code: 0, reason })
     }
 
     /// A sync failed, and what it should have made durable is not to be trusted.
-    pub(super) fn unsynced(file: File) -> Self {
-        Self::Fault(FileFault { call: "sync", file: file.to_string(), offset: 0, code: 0, reason: Reason::Device })
+    pub(super) fn unsynced(file: StoreFile) -> Self {
+        Self::Fault(FileFault {
+            call: "sync",
+            file: file.to_string(),
+            offset: 0,
+            code: 0,
+            reason: FileFaultReason::Device,
+        })
     }
 
     /// In a child of the process that opened the store.
@@ -108,8 +114,8 @@ impl StoreError {
     }
 
     /// The disk moved fewer bytes than were asked for, again.
-    pub(super) fn short(call: &'static str, file: File, offset: u64) -> Self {
-        Self::Fault(FileFault { call, file: file.to_string(), offset, code: 0, reason: Reason::End })
+    pub(super) fn short(call: &'static str, file: StoreFile, offset: u64) -> Self {
+        Self::Fault(FileFault { call, file: file.to_string(), offset, code: 0, reason: FileFaultReason::UnexpectedEnd })
     }
 }
 

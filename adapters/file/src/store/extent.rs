@@ -3,7 +3,7 @@
 //! Promises upward: an extent is its holder's alone, and goes back when it is dropped.
 
 use super::space::Space;
-use crate::disk::File;
+use crate::disk::StoreFile;
 use crate::frame::ALIGN;
 use std::sync::Arc;
 use terrace_core::{Allocator, Block, Owner};
@@ -22,11 +22,11 @@ pub(super) struct Extent {
 
 /// Whether a piece survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Safety {
+pub(super) enum Durability {
     /// It does.
     Durable,
     /// Once this slab is synced; `true`: and the directory.
-    Sync(u32, bool),
+    NeedsSync(u32, bool),
     /// Never, in this slab: it must be written elsewhere.
     Suspect(u32),
 }
@@ -42,8 +42,8 @@ impl Extent {
     }
 
     /// The file it is in.
-    pub(super) fn file(&self) -> File {
-        File::Slab(self.slab)
+    pub(super) fn file(&self) -> StoreFile {
+        StoreFile::Slab(self.slab)
     }
 
     /// Its slab's number.
@@ -57,7 +57,7 @@ impl Extent {
     }
 
     /// It was written.
-    pub(super) fn written(&mut self) {
+    pub(super) fn mark_written(&mut self) {
         let mut state = self.space.state();
         if let Some(area) = state.areas.get_mut(&self.slab) {
             area.written += 1;
@@ -66,17 +66,17 @@ impl Extent {
     }
 
     /// What must be done for it to be durable.
-    pub(super) fn safety(&self) -> Safety {
+    pub(super) fn durability(&self) -> Durability {
         let state = self.space.state();
-        let Some(area) = state.areas.get(&self.slab) else { return Safety::Suspect(self.slab) };
+        let Some(area) = state.areas.get(&self.slab) else { return Durability::Suspect(self.slab) };
         // Once durable, always.
         // seeded: sync_covers: self.stamp <= area.synced => true
-        // seeded: slab_named: area.named => true
-        match self.stamp == 0 || (self.stamp <= area.synced && area.named) {
-            true => Safety::Durable,
+        // seeded: slab_named: area.name_durable => true
+        match self.stamp == 0 || (self.stamp <= area.synced && area.name_durable) {
+            true => Durability::Durable,
             // seeded: slab_suspect: area.suspect => false
-            false if area.suspect => Safety::Suspect(self.slab),
-            false => Safety::Sync(self.slab, !area.named),
+            false if area.suspect => Durability::Suspect(self.slab),
+            false => Durability::NeedsSync(self.slab, !area.name_durable),
         }
     }
 
@@ -108,10 +108,10 @@ mod tests {
     fn a_poisoned_extent_keeps_its_room_and_not_the_space() {
         let space = Arc::new(Space::new(1 << 20));
         space.add(1, 2 * ALIGN as u64, true).expect("a slab of two pages");
-        let extent = || space.reserve(ALIGN as u64).expect("room");
+        let extent = || space.allocate(ALIGN as u64).expect("room");
         let kept = extent();
         extent().poison();
-        assert!(space.reserve(ALIGN as u64).is_none(), "one page is held, the other is poisoned");
+        assert!(space.allocate(ALIGN as u64).is_none(), "one page is held, the other is poisoned");
         drop(kept);
         assert_eq!((space.usage()[1], Arc::strong_count(&space)), (ALIGN as u64, 1));
     }

@@ -2,10 +2,10 @@
 //!
 //! Promises upward: a group's changes are worked out beside the map and then put in at once.
 
-use super::block::Writer;
+use super::block::BlockWriter;
 use super::error::StoreError;
 use super::piece::Piece;
-use super::record::{META, Record};
+use super::record::{LogRecord, MAX_META_BYTES};
 use super::space::Space;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ pub enum Change {
     Meta {
         /// Its number.
         object: u64,
-        /// What its owner says of it, at most [`META`] bytes.
+        /// What its owner says of it, at most [`MAX_META_BYTES`] bytes.
         meta: Vec<u8>,
     },
     /// A part of an object, in place of what was there. Of an object that there is not: one without meta data.
     Piece {
         /// Its number.
         object: u64,
-        /// Which part, below [`PARTS`].
+        /// Which part, below [`MAX_PARTS`].
         part: u32,
         /// The bytes, which may be other parts as well: they are there once.
         piece: Arc<Piece>,
@@ -50,12 +50,12 @@ impl Change {
     ///
     /// # Errors
     /// [`StoreError::MetaTooLong`], [`StoreError::BadOptions`], [`StoreError::OtherPiece`].
-    pub(super) fn admit(&self, space: &Arc<Space>) -> Result<(), StoreError> {
+    pub(super) fn check(&self, space: &Arc<Space>) -> Result<(), StoreError> {
         match self {
-            Self::Meta { meta, .. } if meta.len() > META => {
-                Err(StoreError::MetaTooLong { bytes: meta.len(), most: META })
+            Self::Meta { meta, .. } if meta.len() > MAX_META_BYTES => {
+                Err(StoreError::MetaTooLong { bytes: meta.len(), most: MAX_META_BYTES })
             }
-            Self::Piece { part, .. } if *part >= PARTS => {
+            Self::Piece { part, .. } if *part >= MAX_PARTS => {
                 Err(StoreError::BadOptions("an object has 2^24 parts at most"))
             }
             // seeded: piece_of_another_kept: !piece.is_in(space) => false
@@ -79,33 +79,33 @@ impl Change {
     }
 
     /// Puts it on a log.
-    pub(super) fn record(&self, writer: &mut Writer) {
+    pub(super) fn record(&self, writer: &mut BlockWriter) {
         match self {
-            Self::Meta { object, meta } => writer.push(&Record::Meta { object: *object, meta }),
-            Self::Piece { object, part, piece } => writer.push(&Record::Piece(piece.entry(*object, *part))),
-            Self::Remove { object } => writer.push(&Record::Gone { object: *object }),
+            Self::Meta { object, meta } => writer.push(&LogRecord::Meta { object: *object, meta }),
+            Self::Piece { object, part, piece } => writer.push(&LogRecord::Piece(piece.entry(*object, *part))),
+            Self::Remove { object } => writer.push(&LogRecord::Removed { object: *object }),
         }
     }
 }
 
 /// Parts that an object may have: 2^24; of 4 MiB each they are 64 TiB.
-pub const PARTS: u32 = 1 << 24;
+pub const MAX_PARTS: u32 = 1 << 24;
 
 /// Objects as they will be; `None`: gone.
-pub(super) type Touched = BTreeMap<u64, Option<Object>>;
+pub(super) type Updates = BTreeMap<u64, Option<Object>>;
 
 /// All durable objects.
 #[derive(Debug, Default)]
-pub(super) struct Map {
+pub(super) struct ObjectMap {
     pub objects: BTreeMap<u64, Object>,
     /// Bytes of the records that say all of them.
     pub bytes: u64,
 }
 
-impl Map {
+impl ObjectMap {
     /// The objects that changes touch, as they are after them.
-    pub(super) fn after<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Touched {
-        let mut touched = Touched::new();
+    pub(super) fn after<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Updates {
+        let mut touched = Updates::new();
         for change in changes {
             let id = change.object();
             let object = touched.entry(id).or_insert_with(|| self.objects.get(&id).cloned());
@@ -121,13 +121,13 @@ impl Map {
     }
 
     /// Bytes of the records that say all objects, with these as they will be.
-    pub(super) fn bytes_after(&self, touched: &Touched) -> u64 {
+    pub(super) fn bytes_after(&self, touched: &Updates) -> u64 {
         let bytes = |object: Option<&Object>| object.map_or(0, Object::bytes);
         touched.iter().fold(self.bytes, |sum, (id, object)| sum - bytes(self.objects.get(id)) + bytes(object.as_ref()))
     }
 
     /// Puts them in; what they replace is given back, to be dropped without locks.
-    pub(super) fn absorb(&mut self, touched: Touched) -> Vec<Option<Object>> {
+    pub(super) fn apply(&mut self, touched: Updates) -> Vec<Option<Object>> {
         self.bytes = self.bytes_after(&touched);
         let put = |(id, object): (u64, Option<Object>)| match object {
             Some(object) => self.objects.insert(id, object),
@@ -137,8 +137,8 @@ impl Map {
     }
 
     /// Everything, as a log that begins anew says it; `touched` in place of what is in the map.
-    pub(super) fn snapshot(&self, touched: &Touched) -> Writer {
-        let mut writer = Writer::default();
+    pub(super) fn snapshot(&self, touched: &Updates) -> BlockWriter {
+        let mut writer = BlockWriter::default();
         let kept = self.objects.iter().filter(|(id, _)| !touched.contains_key(id));
         let new = touched.iter().filter_map(|(id, object)| Some((id, object.as_ref()?)));
         for (id, object) in kept.chain(new) {
@@ -150,9 +150,9 @@ impl Map {
 
 impl Object {
     /// All that is said of it.
-    fn records(&self, object: u64) -> impl Iterator<Item = Record<'_>> {
-        let pieces = self.parts.iter().map(move |(part, piece)| Record::Piece(piece.entry(object, *part)));
-        std::iter::once(Record::Meta { object, meta: &self.meta }).chain(pieces)
+    fn records(&self, object: u64) -> impl Iterator<Item = LogRecord<'_>> {
+        let pieces = self.parts.iter().map(move |(part, piece)| LogRecord::Piece(piece.entry(object, *part)));
+        std::iter::once(LogRecord::Meta { object, meta: &self.meta }).chain(pieces)
     }
 
     /// Bytes of that.

@@ -11,7 +11,7 @@
 //!
 //! Promises upward: what is read is what was put, or an error; what was committed is there after a power cut, whole; nothing is
 //! ever overwritten in place; files together never take more than the cap.
-//! Asks from below: a [`Disk`], [`Tasks`] that somebody runs, [`Frames`].
+//! Asks from below: a [`Disk`], [`Executor`] that somebody runs, [`FramePool`].
 //!
 //! | file | what it is |
 //! | --- | --- |
@@ -23,10 +23,11 @@
 //! | `map` | what is durable |
 //! | `commit` | many commits, one flush |
 //! | `read`, `open` | a log read back |
-//! | `tidy` | empty and thin slabs |
+//! | `compact` | empty and thin slabs |
 
 mod block;
 mod commit;
+mod compact;
 mod error;
 mod extent;
 mod log;
@@ -37,21 +38,20 @@ mod read;
 mod record;
 mod space;
 mod superblock;
-mod tidy;
 
 pub use error::StoreError;
-pub use map::{Change, Object, PARTS};
-pub use piece::{Piece, Put};
-pub use record::META;
+pub use map::{Change, MAX_PARTS, Object};
+pub use piece::{Piece, PutResult};
+pub use record::MAX_META_BYTES;
 
-use crate::disk::{Claimed, Disk, File};
+use crate::disk::{Claimed, Disk, StoreFile};
+use crate::executor::Executor;
 use crate::fault::FileFault;
-use crate::frame::{ALIGN, Frame, Frames};
-use crate::join::Join;
-use crate::task::Tasks;
-use commit::Pending;
+use crate::frame::{ALIGN, Frame, FramePool};
+use crate::join::JoinHandle;
+use commit::PendingCommit;
 use log::Log;
-use map::Map;
+use map::ObjectMap;
 use space::Space;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -108,7 +108,7 @@ pub struct StoreStats {
     /// Bytes that its files take.
     pub disk: u64,
     /// Bytes that are kept free besides, for logs to come.
-    pub kept: u64,
+    pub reserved: u64,
     /// Bytes that pieces take, rounded to pages.
     pub live: u64,
     /// Bytes that its files may take.
@@ -118,43 +118,43 @@ pub struct StoreStats {
 }
 
 /// A store. Clones are the same. What was begun ends, whether or not somebody waits for it. In a forked child it is refused with
-/// [`Reason::Forked`](crate::Reason::Forked), has no objects, and is dropped without a word.
+/// [`FileFaultReason::Forked`](crate::FileFaultReason::Forked), has no objects, and is dropped without a word.
 #[derive(Clone)]
 pub struct Store {
-    shared: Kept<Arc<Shared>>,
-    tasks: Tasks,
+    shared: Kept<Arc<StoreShared>>,
+    tasks: Executor,
 }
 
-struct Shared {
+struct StoreShared {
     disk: Claimed,
-    frames: Frames,
+    frames: FramePool,
     /// Bytes of the largest frame that a get can wait for: the log keeps two.
     largest: usize,
     options: StoreOptions,
     space: Arc<Space>,
     /// Held by who makes a slab, or by whom files are more for a while than they will be. Taken after `log`.
     growing: async_lock::Mutex<()>,
-    map: Mutex<Map>,
+    map: Mutex<ObjectMap>,
     /// Held by who writes the log. `None` only before the store is open.
     log: async_lock::Mutex<Option<Log>>,
-    pending: Mutex<Vec<Pending>>,
+    pending: Mutex<Vec<PendingCommit>>,
     /// The file that lost its name, the log or the superblock.
-    gone: OnceLock<File>,
+    gone: OnceLock<StoreFile>,
 }
 
-impl Shared {
-    fn new(disk: Claimed, frames: Frames, options: StoreOptions, space: Arc<Space>, map: Map) -> Self {
+impl StoreShared {
+    fn new(disk: Claimed, frames: FramePool, options: StoreOptions, space: Arc<Space>, map: ObjectMap) -> Self {
         let (growing, log) = (async_lock::Mutex::new(()), async_lock::Mutex::new(None));
         let largest = frames.usage().1.saturating_sub(2 * log::FRAME);
         let (map, pending, gone) = (Mutex::new(map), Mutex::default(), OnceLock::new());
         Self { disk, frames, largest, options, space, growing, map, log, pending, gone }
     }
 
-    fn map(&self) -> MutexGuard<'_, Map> {
+    fn map(&self) -> MutexGuard<'_, ObjectMap> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pending(&self) -> MutexGuard<'_, Vec<Pending>> {
+    fn pending(&self) -> MutexGuard<'_, Vec<PendingCommit>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -168,10 +168,10 @@ impl Store {
     /// changed unless free room is too scattered to move pieces to. [`StoreError::BadOptions`]; the disk's.
     pub fn open(
         disk: Arc<dyn Disk>,
-        tasks: &Tasks,
-        frames: &Frames,
+        tasks: &Executor,
+        frames: &FramePool,
         options: StoreOptions,
-    ) -> Join<Result<Self, StoreError>> {
+    ) -> JoinHandle<Result<Self, StoreError>> {
         let (own, frames) = (tasks.clone(), frames.clone());
         let opened = tasks.spawn(async move {
             let shared = open::open(Claimed::new(disk)?, frames, options).await?;
@@ -184,17 +184,17 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Full`], [`StoreError::TooLarge`]; the disk's, when another place did not do either.
-    pub fn put(&self, frame: Frame, bytes: usize) -> Join<Put> {
+    pub fn put(&self, frame: Frame, bytes: usize) -> JoinHandle<PutResult> {
         let shared = Arc::clone(&self.shared);
         let put = self.tasks.spawn(async move { shared.put(frame, bytes).await });
-        put.in_child(|| Put { result: Err(StoreError::forked()), frame: None })
+        put.in_child(|| PutResult { result: Err(StoreError::forked()), frame: None })
     }
 
     /// Reads a piece, into the front of a frame. Waits while there is no frame: give others back.
     ///
     /// # Errors
     /// That what is there is not what was put, twice; the disk's.
-    pub fn get(&self, piece: &Arc<Piece>) -> Join<Result<Frame, StoreError>> {
+    pub fn get(&self, piece: &Arc<Piece>) -> JoinHandle<Result<Frame, StoreError>> {
         let (shared, piece) = (Arc::clone(&self.shared), Arc::clone(piece));
         let got = self.tasks.spawn(async move { shared.get(&piece).await });
         got.in_child(|| Err(StoreError::forked()))
@@ -206,7 +206,7 @@ impl Store {
     /// What stood in the way: nothing of it is in the map then; after a power cut, all of it may be, or nothing.
     /// [`StoreError::LogGone`] is final: no later commit succeeds. For
     /// [`StoreError::Full`], nothing: the next log, with more objects and parts to say, would pass the cap.
-    pub fn commit(&self, changes: Vec<Change>) -> Join<Result<(), StoreError>> {
+    pub fn commit(&self, changes: Vec<Change>) -> JoinHandle<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
         let committed = self.tasks.spawn(async move { shared.commit(changes).await });
         committed.in_child(|| Err(StoreError::forked()))
@@ -216,16 +216,16 @@ impl Store {
     ///
     /// # Errors
     /// The disk's; nothing is lost.
-    pub fn tidy(&self) -> Join<Result<(), StoreError>> {
+    pub fn compact(&self) -> JoinHandle<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
-        let tidied = self.tasks.spawn(async move {
+        let compacted = self.tasks.spawn(async move {
             let mut log = shared.log.lock().await;
             match log.as_mut() {
-                Some(log) => shared.tidy(log).await,
+                Some(log) => shared.compact(log).await,
                 None => Ok(()),
             }
         });
-        tidied.in_child(|| Err(StoreError::forked()))
+        compacted.in_child(|| Err(StoreError::forked()))
     }
 
     /// Numbers of the objects that are durable.
@@ -246,10 +246,10 @@ impl Store {
     /// How full it is.
     pub fn stats(&self) -> StoreStats {
         if !self.shared.is_own() {
-            return StoreStats { disk: 0, kept: 0, live: 0, cap: self.shared.options.cap, objects: 0 };
+            return StoreStats { disk: 0, reserved: 0, live: 0, cap: self.shared.options.cap, objects: 0 };
         }
-        let ([disk, live, kept, cap], objects) = (self.shared.space.usage(), self.shared.map().objects.len());
-        StoreStats { disk, kept, live, cap, objects }
+        let ([disk, live, reserved, cap], objects) = (self.shared.space.usage(), self.shared.map().objects.len());
+        StoreStats { disk, reserved, live, cap, objects }
     }
 
     /// Checks what must always hold.

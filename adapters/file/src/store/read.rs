@@ -4,27 +4,27 @@
 //! is told, and is not taken for the end; memory is bounded by what a store under its cap can have said.
 //! Asks from below: a disk.
 
-use super::block::{BLOCK, Header, Identity, MAGIC, recognise};
+use super::block::{BLOCK, BlockHeader, Identity, MAGIC, check_format};
 use super::error::StoreError;
-use super::log::{FILES, FRAME};
-use super::map::PARTS;
-use super::record::{Entry, PIECE_BYTES, Record};
-use super::space::LAST;
-use crate::disk::{Disk, File, Order, ask};
+use super::log::{FRAME, SPACE_AMPLIFICATION};
+use super::map::MAX_PARTS;
+use super::record::{LogRecord, PIECE_BYTES, PieceEntry};
+use super::space::MAX_FILE_NUMBER;
+use crate::disk::{Disk, DiskRequest, StoreFile, ask};
 use crate::frame::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a log says.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
+pub(super) struct LogContents {
     /// Meta data of each object.
     pub objects: BTreeMap<u64, Box<[u8]>>,
     /// By object and part: a map for each object would cost several times as much.
-    pub parts: BTreeMap<(u64, u32), Entry>,
+    pub parts: BTreeMap<(u64, u32), PieceEntry>,
     /// Bytes of the records that say all of them, with [`OBJECT_BYTES`] for each object.
     pub bytes: u64,
     /// Whether its first group is whole: before, it says nothing.
-    pub whole: bool,
+    pub complete: bool,
     /// Blocks of whole groups.
     pub next: u64,
     /// Blocks that it has room for.
@@ -33,7 +33,7 @@ pub(super) struct Contents {
 
 /// Which log is read, and what is known of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct LogInfo {
     pub generation: u32,
     /// Of the store that it should be of; `None` where that is not known.
     pub identity: Option<Identity>,
@@ -47,7 +47,7 @@ pub(super) struct Known {
 
 /// What the first block of a log shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum First {
+pub(super) enum FirstBlock {
     /// A block of this log's.
     Sound,
     /// Nothing, or what was lost.
@@ -57,10 +57,10 @@ pub(super) enum First {
 }
 
 /// A log that is being read.
-struct Reader<'a> {
+struct LogReader<'a> {
     disk: &'a dyn Disk,
-    file: File,
-    known: Known,
+    file: StoreFile,
+    known: LogInfo,
     /// Blocks of the first copy, from `first` on, as many as could be read.
     chunk: Option<Frame>,
     first: u64,
@@ -71,16 +71,16 @@ struct Reader<'a> {
 
 /// A store under its cap never writes a group of more than so many times the bytes that its objects' records can have: a copy
 /// of its log has no more.
-const GROUP: u64 = 2;
+const GROUP_FACTOR: u64 = 2;
 
 /// An object without its meta data counts for so many bytes, though its record has 11. In memory it takes 91 (a node of 544 bytes
 /// has room for 11 and holds 7 as they come, with 13 of the nodes above), and 11 to 22 in the next log: less than
-/// [`FILES`] * 15 = 120. Files of a store take as much for it, as a block of 4096 bytes is foreseen for each 2998 of records:
+/// [`SPACE_AMPLIFICATION`] * 15 = 120. Files of a store take as much for it, as a block of 4096 bytes is foreseen for each 2998 of records:
 /// 8 * 11 * 4096 / 2998.
 pub(super) const OBJECT_BYTES: u64 = 15;
 
 /// Blocks in a chunk.
-const CHUNK: u64 = (FRAME / BLOCK) as u64;
+const CHUNK_BLOCKS: u64 = (FRAME / BLOCK) as u64;
 
 /// Reads a log, with two frames that are given back.
 ///
@@ -88,10 +88,10 @@ const CHUNK: u64 = (FRAME / BLOCK) as u64;
 /// [`StoreError::Damaged`] when a group is missing that was durable, or a record makes no sense; the disk's.
 pub(super) async fn read(
     disk: &dyn Disk,
-    known: Known,
+    known: LogInfo,
     frames: &mut [Option<Frame>; 2],
-) -> Result<Contents, StoreError> {
-    let mut reader = Reader::new(disk, known, frames);
+) -> Result<LogContents, StoreError> {
+    let mut reader = LogReader::new(disk, known, frames);
     let contents = reader.contents().await;
     *frames = [reader.chunk, reader.single];
     contents
@@ -101,32 +101,38 @@ pub(super) async fn read(
 ///
 /// # Errors
 /// [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::OtherStore`].
-pub(super) async fn first(disk: &dyn Disk, known: Known, frames: &mut [Option<Frame>; 2]) -> Result<First, StoreError> {
-    let mut reader = Reader::new(disk, known, frames);
-    let first = reader.recognise().await;
+pub(super) async fn first(
+    disk: &dyn Disk,
+    known: LogInfo,
+    frames: &mut [Option<Frame>; 2],
+) -> Result<FirstBlock, StoreError> {
+    let mut reader = LogReader::new(disk, known, frames);
+    let first = reader.classify().await;
     *frames = [reader.chunk, reader.single];
     first
 }
 
-impl<'a> Reader<'a> {
-    fn new(disk: &'a dyn Disk, known: Known, frames: &mut [Option<Frame>; 2]) -> Self {
+impl<'a> LogReader<'a> {
+    fn new(disk: &'a dyn Disk, known: LogInfo, frames: &mut [Option<Frame>; 2]) -> Self {
         let (chunk, single) = (frames[0].take(), frames[1].take());
-        Self { disk, file: File::Log(known.generation), known, chunk, first: 0, held: 0, single }
+        Self { disk, file: StoreFile::Log(known.generation), known, chunk, first: 0, held: 0, single }
     }
 
-    async fn contents(&mut self) -> Result<Contents, StoreError> {
-        let mut contents = Contents { blocks: self.known.blocks, ..Contents::default() };
+    async fn contents(&mut self) -> Result<LogContents, StoreError> {
+        let mut contents = LogContents { blocks: self.known.blocks, ..LogContents::default() };
         let limit = self.known.limit;
-        let too_small = |bytes: u64| Err(StoreError::CapTooSmall { needs: bytes * FILES, cap: limit * FILES });
+        let too_small = |bytes: u64| {
+            Err(StoreError::CapTooSmall { needs: bytes * SPACE_AMPLIFICATION, cap: limit * SPACE_AMPLIFICATION })
+        };
         let (mut group, mut bytes, mut at) = (Vec::new(), 0, 0);
         while at < self.known.blocks {
             let Some((header, records)) = self.block(at).await? else { break };
             bytes += records.len() as u64;
             group.push(records);
             at += 1;
-            // seeded: group_limit: bytes > limit * GROUP => false
-            if bytes > limit * GROUP {
-                return too_small(bytes / GROUP + 1);
+            // seeded: group_limit: bytes > limit * GROUP_FACTOR => false
+            if bytes > limit * GROUP_FACTOR {
+                return too_small(bytes / GROUP_FACTOR + 1);
             }
             // seeded: group_whole: header.last => true
             if header.last {
@@ -139,7 +145,7 @@ impl<'a> Reader<'a> {
                         return too_small(contents.bytes);
                     }
                 }
-                (contents.next, contents.whole, bytes) = (at, true, 0);
+                (contents.next, contents.complete, bytes) = (at, true, 0);
             }
         }
         // seeded: log_short: contents.next < self.known.durable => false
@@ -158,26 +164,26 @@ impl<'a> Reader<'a> {
     }
 
     /// What the first block shows. A first copy that cannot be read, or of which a bit has flipped, is not another's: the mirror tells.
-    async fn recognise(&mut self) -> Result<First, StoreError> {
+    async fn classify(&mut self) -> Result<FirstBlock, StoreError> {
         let mut judged = Ok(());
         // The mirror after the first copy, so that what the first copy shows counts.
         for place in [0, self.known.blocks] {
             let (file, generation, expected) = (self.file, self.known.generation, self.known.identity);
             let Ok(block) = self.single(place).await else { continue };
-            match Header::open(block) {
+            match BlockHeader::decode(block) {
                 // seeded: log_identity: expected.is_some_and(|expected| expected != header.identity) => false
                 Some((header, _)) if expected.is_some_and(|expected| expected != header.identity) => {
                     return Err(StoreError::OtherStore { file });
                 }
                 Some((header, _)) if header.generation == generation && header.sequence == 0 => {
-                    return Ok(First::Sound);
+                    return Ok(FirstBlock::Sound);
                 }
-                _ => judged = judged.and(recognise(file, MAGIC, block)),
+                _ => judged = judged.and(check_format(file, MAGIC, block)),
             }
         }
         match judged {
-            Ok(()) => Ok(First::Nothing),
-            Err(StoreError::Foreign { .. }) => Ok(First::Foreign),
+            Ok(()) => Ok(FirstBlock::Nothing),
+            Err(StoreError::Foreign { .. }) => Ok(FirstBlock::Foreign),
             Err(other) => Err(other),
         }
     }
@@ -186,7 +192,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// That a copy cannot be read, and the other is none: what cannot be read may well be there.
-    async fn block(&mut self, at: u64) -> Result<Option<(Header, Vec<u8>)>, StoreError> {
+    async fn block(&mut self, at: u64) -> Result<Option<(BlockHeader, Vec<u8>)>, StoreError> {
         let first = self.first_copy(at).await;
         if first.is_some() {
             return Ok(first);
@@ -198,7 +204,7 @@ impl<'a> Reader<'a> {
         for place in [at + known.blocks, at] {
             match self.single(place).await {
                 Ok(block) => {
-                    let block = sound(block, &known, at);
+                    let block = validate(block, &known, at);
                     if block.is_some() {
                         return Ok(block);
                     }
@@ -210,22 +216,22 @@ impl<'a> Reader<'a> {
         refused.map(|()| None)
     }
 
-    async fn first_copy(&mut self, at: u64) -> Option<(Header, Vec<u8>)> {
+    async fn first_copy(&mut self, at: u64) -> Option<(BlockHeader, Vec<u8>)> {
         if !(self.first..self.first + self.held).contains(&at) {
             (self.first, self.held) = (at, 0);
-            let blocks = CHUNK.min(self.known.blocks - at);
-            self.held = self.fill(at, blocks).await.unwrap_or(0);
+            let blocks = CHUNK_BLOCKS.min(self.known.blocks - at);
+            self.held = self.fill_chunk(at, blocks).await.unwrap_or(0);
         }
         let frame = self.chunk.as_ref()?;
         let index = at.checked_sub(self.first).filter(|index| *index < self.held)? as usize;
-        sound(&frame[index * BLOCK..(index + 1) * BLOCK], &self.known, at)
+        validate(&frame[index * BLOCK..(index + 1) * BLOCK], &self.known, at)
     }
 
     /// Fills the chunk; how many blocks are in it.
-    async fn fill(&mut self, at: u64, blocks: u64) -> Option<u64> {
+    async fn fill_chunk(&mut self, at: u64, blocks: u64) -> Option<u64> {
         let frame = self.chunk.take()?;
         let bytes = blocks as usize * BLOCK;
-        let order = Order::Read { file: self.file, offset: at * BLOCK as u64, bytes, frame };
+        let order = DiskRequest::Read { file: self.file, offset: at * BLOCK as u64, bytes, frame };
         let answer = ask(self.disk, order).await;
         self.chunk = answer.frame;
         // seeded: log_short_read: (moved / BLOCK) as u64 => blocks
@@ -238,7 +244,7 @@ impl<'a> Reader<'a> {
         let mut refused = StoreError::short("read", file, offset);
         for _ in 0..2 {
             let Some(frame) = self.single.take() else { break };
-            let answer = ask(self.disk, Order::Read { file, offset, bytes: BLOCK, frame }).await;
+            let answer = ask(self.disk, DiskRequest::Read { file, offset, bytes: BLOCK, frame }).await;
             self.single = answer.frame;
             match answer.result {
                 // seeded: block_short_read: moved == BLOCK => true
@@ -252,8 +258,8 @@ impl<'a> Reader<'a> {
 }
 
 /// A block that is this log's, at its place.
-fn sound(block: &[u8], known: &Known, at: u64) -> Option<(Header, Vec<u8>)> {
-    let (header, records) = Header::open(block)?;
+fn validate(block: &[u8], known: &LogInfo, at: u64) -> Option<(BlockHeader, Vec<u8>)> {
+    let (header, records) = BlockHeader::decode(block)?;
     // seeded: block_generation: header.generation == known.generation => true
     let log = header.generation == known.generation;
     // seeded: block_identity: known.identity.is_none_or(|identity| identity == header.identity) => true
@@ -263,7 +269,7 @@ fn sound(block: &[u8], known: &Known, at: u64) -> Option<(Header, Vec<u8>)> {
     ours.then(|| (header, records.to_vec()))
 }
 
-impl Contents {
+impl LogContents {
     /// The slabs in which parts lie.
     pub(super) fn slabs(&self) -> BTreeSet<u32> {
         self.parts.values().map(|entry| entry.slab).collect()
@@ -272,38 +278,38 @@ impl Contents {
     /// Takes a block of a whole group. `None` when it does not consist of records.
     fn apply(&mut self, mut records: &[u8]) -> Option<()> {
         while !records.is_empty() {
-            match Record::decode(&mut records)? {
-                // seeded: part_number: entry.part >= PARTS => false
-                Record::Piece(entry) if entry.part >= PARTS => return None,
+            match LogRecord::decode(&mut records)? {
+                // seeded: part_number: entry.part >= MAX_PARTS => false
+                LogRecord::Piece(entry) if entry.part >= MAX_PARTS => return None,
                 // seeded: piece_of_nothing: entry.bytes == 0 => false
-                Record::Piece(entry) if entry.bytes == 0 => return None,
-                // seeded: slab_number: entry.slab >= LAST => false
-                Record::Piece(entry) if entry.slab >= LAST => return None,
-                Record::Piece(entry) => {
+                LogRecord::Piece(entry) if entry.bytes == 0 => return None,
+                // seeded: slab_number: entry.slab >= MAX_FILE_NUMBER => false
+                LogRecord::Piece(entry) if entry.slab >= MAX_FILE_NUMBER => return None,
+                LogRecord::Piece(entry) => {
                     if !self.objects.contains_key(&entry.object) {
-                        self.begin(entry.object, &[]);
+                        self.add_object(entry.object, &[]);
                     }
                     if self.parts.insert((entry.object, entry.part), entry).is_none() {
                         self.bytes += PIECE_BYTES;
                     }
                 }
-                Record::Meta { object, meta } => {
-                    self.forget(object);
-                    self.begin(object, meta);
+                LogRecord::Meta { object, meta } => {
+                    self.remove_object(object);
+                    self.add_object(object, meta);
                 }
-                Record::Gone { object } => self.forget(object),
+                LogRecord::Removed { object } => self.remove_object(object),
             }
         }
         Some(())
     }
 
     /// An object without parts so far, where there is none.
-    fn begin(&mut self, object: u64, meta: &[u8]) {
+    fn add_object(&mut self, object: u64, meta: &[u8]) {
         self.objects.insert(object, meta.into());
         self.bytes += OBJECT_BYTES + meta.len() as u64;
     }
 
-    fn forget(&mut self, object: u64) {
+    fn remove_object(&mut self, object: u64) {
         let Some(meta) = self.objects.remove(&object) else { return };
         self.bytes -= OBJECT_BYTES + meta.len() as u64;
         while let Some((&part, _)) = self.parts.range((object, 0)..=(object, u32::MAX)).next() {

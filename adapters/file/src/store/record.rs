@@ -9,29 +9,29 @@
 //! Promises upward: what is no record is none, whatever bytes there are.
 
 /// Bytes of an object's meta data, at most: with its header it must fit into a block.
-pub const META: usize = 1024;
+pub const MAX_META_BYTES: usize = 1024;
 
 /// Bytes of a record that names a piece, and of one that has meta data, without these.
 pub(super) const PIECE_BYTES: u64 = 1 + 8 + 5 * 4;
 pub(super) const META_BYTES: u64 = 1 + 8 + 2;
 
 /// Bytes of the largest record.
-pub(super) const LARGEST: usize = META_BYTES as usize + META;
+pub(super) const MAX_RECORD_BYTES: usize = META_BYTES as usize + MAX_META_BYTES;
 
 /// What is said of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Record<'a> {
+pub(super) enum LogRecord<'a> {
     /// A part of it lies here.
-    Piece(Entry),
+    Piece(PieceEntry),
     /// What its owner says of it; whatever was said of an object of that number before is void.
     Meta { object: u64, meta: &'a [u8] },
     /// It is gone.
-    Gone { object: u64 },
+    Removed { object: u64 },
 }
 
 /// Where a part of an object lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct PieceEntry {
     pub object: u64,
     pub part: u32,
     pub slab: u32,
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     pub crc: u32,
 }
 
-impl Entry {
+impl PieceEntry {
     /// Whether it names the same bytes.
     pub(super) fn is_same_piece(&self, other: &Self) -> bool {
         let Self { object, part, .. } = *self;
@@ -48,18 +48,18 @@ impl Entry {
     }
 }
 
-impl<'a> Record<'a> {
+impl<'a> LogRecord<'a> {
     /// Bytes of it.
     pub(super) fn length(&self) -> usize {
         match self {
             Self::Piece(_) => PIECE_BYTES as usize,
             Self::Meta { meta, .. } => META_BYTES as usize + meta.len(),
-            Self::Gone { .. } => 1 + 8,
+            Self::Removed { .. } => 1 + 8,
         }
     }
 
     pub(super) fn encode(&self, bytes: &mut [u8]) {
-        let mut out = Out { bytes, at: 0 };
+        let mut out = ByteWriter { bytes, at: 0 };
         match self {
             Self::Piece(entry) => {
                 out.put(&[1]);
@@ -74,7 +74,7 @@ impl<'a> Record<'a> {
                 out.put(&(meta.len() as u16).to_le_bytes());
                 out.put(meta);
             }
-            Self::Gone { object } => {
+            Self::Removed { object } => {
                 out.put(&[3]);
                 out.put(&object.to_le_bytes());
             }
@@ -83,14 +83,14 @@ impl<'a> Record<'a> {
 
     /// Takes the first record off. `None` where they end, or are not records.
     pub(super) fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
-        let mut input = In { bytes };
+        let mut input = ByteReader { bytes };
         let [tag] = input.take()?;
         let object = input.u64()?;
         let record = match tag {
             1 => {
                 let [part, slab, page, bytes, crc] =
                     [input.u32()?, input.u32()?, input.u32()?, input.u32()?, input.u32()?];
-                Self::Piece(Entry { object, part, slab, page, bytes, crc })
+                Self::Piece(PieceEntry { object, part, slab, page, bytes, crc })
             }
             2 => {
                 let length = u16::from_le_bytes(input.take()?);
@@ -98,8 +98,8 @@ impl<'a> Record<'a> {
                 input.bytes = rest;
                 Self::Meta { object, meta }
             }
-            3 => Self::Gone { object },
-            // seeded: record_tag: return None => Self::Gone { object }
+            3 => Self::Removed { object },
+            // seeded: record_tag: return None => Self::Removed { object }
             _ => return None,
         };
         *bytes = input.bytes;
@@ -108,12 +108,12 @@ impl<'a> Record<'a> {
 }
 
 /// Bytes to write to, and how far they are written.
-pub(super) struct Out<'a> {
+pub(super) struct ByteWriter<'a> {
     pub bytes: &'a mut [u8],
     pub at: usize,
 }
 
-impl Out<'_> {
+impl ByteWriter<'_> {
     pub(super) fn put(&mut self, bytes: &[u8]) {
         self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();
@@ -121,11 +121,11 @@ impl Out<'_> {
 }
 
 /// Bytes that are read from the front.
-pub(super) struct In<'a> {
+pub(super) struct ByteReader<'a> {
     pub bytes: &'a [u8],
 }
 
-impl In<'_> {
+impl ByteReader<'_> {
     pub(super) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;

@@ -6,7 +6,7 @@
 
 use super::error::StoreError;
 use super::extent::Extent;
-use crate::disk::File;
+use crate::disk::StoreFile;
 use crate::frame::ALIGN;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,22 +18,22 @@ use terrace_guard::Process;
 const PAGE: u64 = ALIGN as u64;
 
 /// Slots that are lent to a range when it has none left: 256 of 24 bytes are 6 KiB.
-const SLOTS: usize = 256;
+const SLOTS_STEP: usize = 256;
 
 /// Numbers of files stay below. A store that makes a slab of 1 MiB each second reaches it after a hundred years.
-pub(super) const LAST: u32 = 3 << 30;
+pub(super) const MAX_FILE_NUMBER: u32 = 3 << 30;
 
 /// All the room there is.
 #[derive(Debug)]
 pub(super) struct Space {
-    state: Mutex<State>,
+    state: Mutex<SpaceState>,
     /// In its forked children extents do not go back: the lock may be a thread's that is not there.
     pub process: Process,
 }
 
 #[derive(Debug)]
-pub(super) struct State {
-    pub areas: BTreeMap<u32, Box<Area>>,
+pub(super) struct SpaceState {
+    pub areas: BTreeMap<u32, Box<SlabArea>>,
     /// The number of the next slab: numbers are never used twice.
     next: u32,
     /// Where there was room last.
@@ -49,12 +49,12 @@ pub(super) struct State {
     /// Bytes of the file that is laid by for the next log: a part of the reserve that is on the disk. `spare <= reserve`.
     spare: u64,
     /// What may be left of files that could not be made, with the bytes that are counted for them in `others`.
-    stumps: Vec<(File, u64)>,
+    partial_files: Vec<(StoreFile, u64)>,
 }
 
 /// One slab.
 #[derive(Debug)]
-pub(super) struct Area {
+pub(super) struct SlabArea {
     pub range: Range<Vec<Slot>, GoodFit>,
     /// All of it, as the range names it.
     region: RegionId,
@@ -64,29 +64,29 @@ pub(super) struct Area {
     /// A sync of it failed, or of its name: what is not durable here never will be.
     pub suspect: bool,
     /// Whether its name survives a power cut.
-    pub named: bool,
+    pub name_durable: bool,
     /// Writes answered so far. `synced <= written`.
     pub written: u64,
     /// Those of them that survive a power cut.
     pub synced: u64,
 }
 
-impl Area {
-    fn new(bytes: u64, named: bool) -> Result<Self, AllocError> {
+impl SlabArea {
+    fn new(bytes: u64, name_durable: bool) -> Result<Self, AllocError> {
         // As many as a small slab can have blocks: an area costs less memory than its slab has bytes.
-        let slots = SLOTS.min((bytes / PAGE) as usize + 2);
+        let slots = SLOTS_STEP.min((bytes / PAGE) as usize + 2);
         let mut range = Range::new(vec![Slot::EMPTY; slots], PAGE, GoodFit::new())?;
         // 0 is no address: offsets are counted from one page on.
         let region = range.add_region(PAGE, bytes)?;
-        Ok(Self { range, region, bytes, retired: false, suspect: false, named, written: 0, synced: 0 })
+        Ok(Self { range, region, bytes, retired: false, suspect: false, name_durable, written: 0, synced: 0 })
     }
 
     /// Does something that may need more slots.
-    fn slotted<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T, AllocError>) -> Result<T, AllocError> {
+    fn with_slots<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T, AllocError>) -> Result<T, AllocError> {
         match attempt(self) {
             Err(error) if error.cause == Cause::OutOfSlots => {
                 let slots = self.range.slots_mut();
-                slots.resize(slots.len() + SLOTS, Slot::EMPTY);
+                slots.resize(slots.len() + SLOTS_STEP, Slot::EMPTY);
                 attempt(self)
             }
             outcome => outcome,
@@ -94,12 +94,12 @@ impl Area {
     }
 
     fn allocate(&mut self, bytes: u64) -> Option<Block> {
-        self.slotted(|area| area.range.allocate(Request::new(bytes))).ok()
+        self.with_slots(|area| area.range.allocate(Request::new(bytes))).ok()
     }
 
     /// Below everything that is in use: pieces are claimed from the last to the first.
     fn claim(&mut self, address: u64, bytes: u64) -> Option<Block> {
-        self.slotted(|area| {
+        self.with_slots(|area| {
             let first = area.range.extents(area.region).next().filter(|extent| extent.use_ == Use::Free);
             let first = first.ok_or(AllocError::new(Cause::BadRequest, bytes))?;
             area.range.claim(&first, address, bytes)
@@ -121,21 +121,21 @@ impl Space {
     /// No slabs yet.
     pub(super) fn new(cap: u64) -> Self {
         let [reserve, making, others, spare] = [0; 4];
-        let (areas, stumps) = Default::default();
-        let state = State { areas, next: 1, hint: 0, cap, reserve, making, others, spare, stumps };
+        let (areas, partial_files) = Default::default();
+        let state = SpaceState { areas, next: 1, hint: 0, cap, reserve, making, others, spare, partial_files };
         Self { state: Mutex::new(state), process: Process::current() }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, SpaceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A stretch of so many bytes, rounded up to pages, that nobody holds. `None`: a slab must be added first.
-    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Extent> {
+    pub(super) fn allocate(self: &Arc<Self>, bytes: u64) -> Option<Extent> {
         let bytes = bytes.next_multiple_of(PAGE);
         let mut state = self.state();
         let hint = state.hint;
-        let try_slab = |(slab, area): (&u32, &mut Box<Area>)| Some((*slab, area.allocate(bytes)?));
+        let try_slab = |(slab, area): (&u32, &mut Box<SlabArea>)| Some((*slab, area.allocate(bytes)?));
         let hinted = state.areas.get_mut(&hint).filter(|area| !area.retired);
         let found = hinted.and_then(|area| try_slab((&hint, area)));
         let found = found.or_else(|| state.areas.iter_mut().filter(|(_, area)| !area.retired).find_map(try_slab));
@@ -153,10 +153,10 @@ impl Space {
     }
 
     /// The number of a slab to be made, whose bytes are counted from now on. `None`: the cap is reached, or no number is left.
-    pub(super) fn plan(&self, bytes: u64) -> Option<u32> {
+    pub(super) fn plan_slab(&self, bytes: u64) -> Option<u32> {
         let mut state = self.state();
-        // seeded: slab_last: state.next >= LAST => false
-        if state.next >= LAST {
+        // seeded: slab_last: state.next >= MAX_FILE_NUMBER => false
+        if state.next >= MAX_FILE_NUMBER {
             return None;
         }
         // seeded: cap_of_slabs: state.used() + state.reserve.saturating_sub(state.making) + bytes > state.cap => state.used() > state.cap
@@ -172,14 +172,15 @@ impl Space {
     ///
     /// # Errors
     /// That its size is not one of a slab.
-    pub(super) fn planned(&self, slab: u32, bytes: u64) -> Result<(), StoreError> {
+    pub(super) fn slab_created(&self, slab: u32, bytes: u64) -> Result<(), StoreError> {
         self.uncount(bytes);
         self.add(slab, bytes, false)
     }
 
-    /// A slab that was there when the store was opened (`named`), or that was made.
-    pub(super) fn add(&self, slab: u32, bytes: u64, named: bool) -> Result<(), StoreError> {
-        let area = Area::new(bytes / PAGE * PAGE, named).map_err(|_| StoreError::Damaged { file: File::Slab(slab) })?;
+    /// A slab that was there when the store was opened (`name_durable`), or that was made.
+    pub(super) fn add(&self, slab: u32, bytes: u64, name_durable: bool) -> Result<(), StoreError> {
+        let area = SlabArea::new(bytes / PAGE * PAGE, name_durable)
+            .map_err(|_| StoreError::Damaged { file: StoreFile::Slab(slab) })?;
         self.skip(slab);
         let mut state = self.state();
         state.areas.insert(slab, Box::new(area));
@@ -187,21 +188,21 @@ impl Space {
     }
 
     /// Counts a log that is about to be made, from what is kept free.
-    pub(super) fn count_log(&self, bytes: u64) {
+    pub(super) fn begin_log(&self, bytes: u64) {
         let mut state = self.state();
         state.others += bytes;
         state.making = bytes;
     }
 
     /// The log was not made: what is kept free for it still is.
-    pub(super) fn not_made(&self, bytes: u64) {
+    pub(super) fn log_failed(&self, bytes: u64) {
         let mut state = self.state();
         state.others -= bytes;
         state.making = 0;
     }
 
     /// The log is made, and those before it are removed: so much is kept free from now on.
-    pub(super) fn made(&self, reserve: u64) {
+    pub(super) fn log_created(&self, reserve: u64) {
         let mut state = self.state();
         (state.making, state.reserve) = (0, reserve);
     }
@@ -210,7 +211,7 @@ impl Space {
     ///
     /// # Errors
     /// [`StoreError::Full`]: nothing was changed.
-    pub(super) fn keep(&self, reserve: u64, beside: u64) -> Result<u64, StoreError> {
+    pub(super) fn raise_reserve(&self, reserve: u64, beside: u64) -> Result<u64, StoreError> {
         let mut state = self.state();
         let asked = reserve.saturating_sub(state.reserve) + beside;
         let largest = state.cap.saturating_sub(state.used() + state.reserve);
@@ -224,19 +225,19 @@ impl Space {
 
     /// # Errors
     /// [`StoreError::Full`] when so many bytes more are above the cap.
-    pub(super) fn fits(&self, asked: u64) -> Result<(), StoreError> {
+    pub(super) fn check_room(&self, asked: u64) -> Result<(), StoreError> {
         let state = self.state();
         let largest = state.cap.saturating_sub(state.used());
         if asked > largest { Err(StoreError::Full { asked, largest, cap: state.cap }) } else { Ok(()) }
     }
 
     /// Keeps so much free for logs, whether or not it is there.
-    pub(super) fn keep_free(&self, reserve: u64) {
+    pub(super) fn set_reserve(&self, reserve: u64) {
         self.state().reserve = reserve;
     }
 
     /// A file for the next log was made, or (0) is used or gone.
-    pub(super) fn laid_by(&self, bytes: u64) {
+    pub(super) fn set_spare(&self, bytes: u64) {
         self.state().spare = bytes;
     }
 
@@ -246,20 +247,20 @@ impl Space {
     }
 
     /// Counts a file of which something may be left though it could not be made.
-    pub(super) fn add_stump(&self, file: File, bytes: u64) {
+    pub(super) fn add_partial_file(&self, file: StoreFile, bytes: u64) {
         let mut state = self.state();
         state.others += bytes;
-        state.stumps.push((file, bytes));
+        state.partial_files.push((file, bytes));
     }
 
     /// Those files: they are to be removed, and counted until they are.
-    pub(super) fn take_stumps(&self) -> Vec<(File, u64)> {
-        std::mem::take(&mut self.state().stumps)
+    pub(super) fn take_partial_files(&self) -> Vec<(StoreFile, u64)> {
+        std::mem::take(&mut self.state().partial_files)
     }
 
     /// Those that could not be removed.
-    pub(super) fn keep_stumps(&self, left: Vec<(File, u64)>) {
-        self.state().stumps.extend(left);
+    pub(super) fn put_back_partial_files(&self, left: Vec<(StoreFile, u64)>) {
+        self.state().partial_files.extend(left);
     }
 
     /// Counts a file that was there.
@@ -268,12 +269,12 @@ impl Space {
     }
 
     /// How far a sync that begins now will reach.
-    pub(super) fn sync_begins(&self, slab: u32) -> u64 {
+    pub(super) fn begin_sync(&self, slab: u32) -> u64 {
         self.state().areas.get(&slab).map_or(0, |area| area.written)
     }
 
     /// A sync that reached so far has ended.
-    pub(super) fn sync_ended(&self, slab: u32, reach: u64, done: bool) {
+    pub(super) fn end_sync(&self, slab: u32, reach: u64, done: bool) {
         if let Some(area) = self.state().areas.get_mut(&slab) {
             match done {
                 // seeded: sync_reach: reach => area.written
@@ -288,16 +289,16 @@ impl Space {
     /// The slabs whose names do not survive a power cut yet.
     pub(super) fn unnamed(&self) -> Vec<u32> {
         let state = self.state();
-        state.areas.iter().filter(|(_, area)| !area.named && !area.retired).map(|(slab, _)| *slab).collect()
+        state.areas.iter().filter(|(_, area)| !area.name_durable && !area.retired).map(|(slab, _)| *slab).collect()
     }
 
     /// A sync of names has ended that these slabs were made before.
-    pub(super) fn names_ended(&self, slabs: &[u32], done: bool) {
+    pub(super) fn end_directory_sync(&self, slabs: &[u32], done: bool) {
         let mut state = self.state();
         for slab in slabs {
             if let Some(area) = state.areas.get_mut(slab) {
                 // seeded: names_failed_named: done => true
-                area.named |= done;
+                area.name_durable |= done;
                 area.retired |= !done;
                 // unseeded: names_failed: names stand in a journal, so on the simulated disk a sync of them that failed loses none
                 area.suspect |= !done;
@@ -331,7 +332,7 @@ impl Space {
     }
 
     /// Whether more is taken than the cap allows, with what is kept free for the next log.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_over_cap(&self) -> bool {
         let state = self.state();
         state.used() + state.reserve > state.cap
     }
@@ -367,7 +368,7 @@ impl Space {
     }
 }
 
-impl State {
+impl SpaceState {
     /// Bytes of all files, but the one that is laid by.
     pub(super) fn used(&self) -> u64 {
         self.others + self.areas.values().map(|area| area.bytes).sum::<u64>()

@@ -1,6 +1,6 @@
 //! Threads that wait for futures, and what wakes them.
 //!
-//! Promises upward: a thread that [`wait`]s is woken after its future may have become ready; while a thread has a [`Turn`], the
+//! Promises upward: a thread that [`block_on`]s is woken after its future may have become ready; while a thread has a [`WakeBatch`], the
 //! threads that it would wake are woken at the end of the turn.
 
 use std::cell::{Cell, RefCell};
@@ -10,16 +10,16 @@ use std::task::{Context, Poll, Wake, Waker};
 
 thread_local! {
     /// Whether this thread has a turn.
-    static IN_TURN: Cell<bool> = const { Cell::new(false) };
+    static IN_BATCH: Cell<bool> = const { Cell::new(false) };
     /// Whom it wakes at the end of it; empty where it has none.
-    static LATER: RefCell<Vec<Arc<Sleeper>>> = const { RefCell::new(Vec::new()) };
+    static DEFERRED: RefCell<Vec<Arc<Parker>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Polls a future until its end. While it is not ready, this thread does `work`, or sleeps when there is none (false).
-pub(crate) fn wait<F: Future>(future: F, mut work: impl FnMut() -> bool) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F, mut work: impl FnMut() -> bool) -> F::Output {
     let mut future = std::pin::pin!(future);
-    let sleeper = Arc::new(Sleeper::default());
-    let waker = Waker::from(Arc::clone(&sleeper));
+    let parker = Arc::new(Parker::default());
+    let waker = Waker::from(Arc::clone(&parker));
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
@@ -27,8 +27,8 @@ pub(crate) fn wait<F: Future>(future: F, mut work: impl FnMut() -> bool) -> F::O
         }
         if !work() {
             // Inside a turn: what is waited for may need those.
-            wake();
-            sleeper.sleep();
+            flush_wakes();
+            parker.park();
         }
     }
 }
@@ -36,57 +36,57 @@ pub(crate) fn wait<F: Future>(future: F, mut work: impl FnMut() -> bool) -> F::O
 /// A thread that waits, also one whose thread-locals are gone. To wake it is a call of the system each time; who is woken after a
 /// turn sees all that came of it, and asks for as much at once, which the system may put together to larger requests.
 #[derive(Default)]
-struct Sleeper {
+struct Parker {
     /// Woken, and has not slept since.
     woken: Mutex<bool>,
-    told: Condvar,
+    woken_up: Condvar,
 }
 
-impl Sleeper {
+impl Parker {
     /// Until it is woken, or was since it slept last.
-    fn sleep(&self) {
+    fn park(&self) {
         let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut woken = self.told.wait_while(woken, |woken| !*woken).unwrap_or_else(PoisonError::into_inner);
+        let mut woken = self.woken_up.wait_while(woken, |woken| !*woken).unwrap_or_else(PoisonError::into_inner);
         *woken = false;
     }
 
-    fn rouse(&self) {
+    fn unpark(&self) {
         *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.told.notify_one();
+        self.woken_up.notify_one();
     }
 }
 
-impl Wake for Sleeper {
+impl Wake for Parker {
     fn wake(self: Arc<Self>) {
         let later = |later: &RefCell<Vec<_>>| later.borrow_mut().push(Arc::clone(&self));
         // A thread whose list is gone wakes at once.
-        if !IN_TURN.get() || LATER.try_with(later).is_err() {
-            self.rouse();
+        if !IN_BATCH.get() || DEFERRED.try_with(later).is_err() {
+            self.unpark();
         }
     }
 }
 
 /// While it is there, its thread wakes nobody that waits here. A thread has one at most.
-pub(crate) struct Turn(());
+pub(crate) struct WakeBatch(());
 
-impl Turn {
+impl WakeBatch {
     pub(crate) fn begin() -> Self {
-        IN_TURN.set(true);
+        IN_BATCH.set(true);
         Self(())
     }
 }
 
-impl Drop for Turn {
+impl Drop for WakeBatch {
     fn drop(&mut self) {
-        IN_TURN.set(false);
-        wake();
+        IN_BATCH.set(false);
+        flush_wakes();
     }
 }
 
 /// Wakes those that were to be woken later.
-pub(crate) fn wake() {
-    let later = LATER.try_with(RefCell::take).unwrap_or_default();
-    later.into_iter().for_each(|sleeper| sleeper.rouse());
+pub(crate) fn flush_wakes() {
+    let later = DEFERRED.try_with(RefCell::take).unwrap_or_default();
+    later.into_iter().for_each(|parker| parker.unpark());
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
         let (told, polls) = (mpsc::channel(), Arc::new(AtomicUsize::new(0)));
         let (tell, count) = (told.0, Arc::clone(&polls));
         let waiter = std::thread::spawn(move || {
-            wait(
+            block_on(
                 std::future::poll_fn(|context| {
                     // The first poll tells how to wake it.
                     match count.fetch_add(1, Ordering::Relaxed) {
@@ -112,11 +112,11 @@ mod tests {
             );
         });
         let waker = told.1.recv().expect("it was polled");
-        let turn = Turn::begin();
+        let turn = WakeBatch::begin();
         (0..3).for_each(|_| waker.wake_by_ref());
-        assert_eq!(LATER.with_borrow(Vec::len), 3, "none of them was let through");
+        assert_eq!(DEFERRED.with_borrow(Vec::len), 3, "none of them was let through");
         drop(turn);
-        assert_eq!(LATER.with_borrow(Vec::len), 0, "all are now");
+        assert_eq!(DEFERRED.with_borrow(Vec::len), 0, "all are now");
         waiter.join().expect("no panic");
         assert_eq!(polls.load(Ordering::Relaxed), 2);
     }

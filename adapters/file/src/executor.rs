@@ -1,14 +1,14 @@
 //! Tasks: what goes on by itself, polled by whoever drives the disk.
 //!
 //! Promises upward: a task that was begun ends, whether or not anybody waits for it, unless that is asked for; its result, or
-//! that it panicked, is told to who does; a task that becomes ready is polled soon, on a thread that calls [`Tasks::run`].
-//! Asks from below: somebody who calls [`Tasks::run`] after a [`Driver::nudge`].
+//! that it panicked, is told to who does; a task that becomes ready is polled soon, on a thread that calls [`Executor::run`].
+//! Asks from below: somebody who calls [`Executor::run`] after a [`Driver::wake`].
 //!
-//! Invariants: while `ready` is not empty, `driven` is true: somebody is in [`Tasks::run`], or was nudged. A thread has tasks of
-//! its own (`OWN`) only in [`Tasks::block_on`], and runs them before it does what blocks.
+//! Invariants: while `ready` is not empty, `run_expected` is true: somebody is in [`Executor::run`], or was nudged. A thread has tasks of
+//! its own (`LOCAL`) only in [`Executor::block_on`], and runs them before it does what blocks.
 
-use crate::join::Join;
-use crate::wait::{Turn, wait};
+use crate::join::JoinHandle;
+use crate::park::{WakeBatch, block_on};
 use async_task::Runnable;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,84 +21,84 @@ use terrace_guard::{Kept, calm};
 
 /// Runs tasks, and moves what they wait for.
 pub trait Driver: Send + Sync {
-    /// A task is ready and nobody runs tasks: has [`Tasks::run`] called, on another thread or later.
-    fn nudge(&self);
+    /// A task is ready and nobody runs tasks: has [`Executor::run`] called, on another thread or later.
+    fn wake(&self);
 
     /// Its number, where threads that wait may do what tasks wait for.
-    fn helped(&self) -> Option<usize> {
+    fn engine_id(&self) -> Option<usize> {
         None
     }
 
     /// Does one such thing on this thread, its own first, and tells what came of it. False: there is none.
-    fn help(&self) -> bool {
+    fn perform_one(&self) -> bool {
         false
     }
 
     /// This thread helps no more: what it kept for itself is for others.
-    fn leave(&self) {}
+    fn stop_helping(&self) {}
 }
 
 thread_local! {
     /// The engine that this thread does requests of; 0 for none.
-    static DRIVES: Cell<usize> = const { Cell::new(0) };
+    static DRIVING: Cell<usize> = const { Cell::new(0) };
     /// Whether it polls a task.
-    static POLLS: Cell<bool> = const { Cell::new(false) };
+    static POLLING: Cell<bool> = const { Cell::new(false) };
     /// The queue whose tasks it keeps for itself when they become ready here; 0 for none.
-    static KEEPS: Cell<usize> = const { Cell::new(0) };
+    static LOCAL_FOR: Cell<usize> = const { Cell::new(0) };
     /// Those tasks.
-    static OWN: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
+    static LOCAL: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Whether this thread is inside of a task: who waits here for other tasks may wait for itself.
 pub fn is_in_task() -> bool {
-    POLLS.get() || KEEPS.get() != 0
+    POLLING.get() || LOCAL_FOR.get() != 0
 }
 
 /// Whether this thread will look for requests of that engine before it sleeps: nobody needs to be woken for them.
-pub(crate) fn drives(engine: usize) -> bool {
-    DRIVES.get() == engine
+pub(crate) fn is_driving(engine: usize) -> bool {
+    DRIVING.get() == engine
 }
 
 /// Says so while something is done.
-pub(crate) fn driving<T>(engine: usize, work: impl FnOnce() -> T) -> T {
+pub(crate) fn while_driving<T>(engine: usize, work: impl FnOnce() -> T) -> T {
     struct Before(usize);
     impl Drop for Before {
         fn drop(&mut self) {
-            DRIVES.set(self.0);
+            DRIVING.set(self.0);
         }
     }
-    let _before = Before(DRIVES.replace(engine));
+    let _before = Before(DRIVING.replace(engine));
     work()
 }
 
 /// A queue of tasks. Clones are the same.
 #[derive(Clone, Default)]
-pub struct Tasks {
-    shared: Arc<Shared>,
+pub struct Executor {
+    shared: Arc<ExecutorShared>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct ExecutorShared {
     /// What is ready in the parent is not touched in a forked child.
-    state: Kept<Mutex<State>>,
+    state: Kept<Mutex<RunQueue>>,
     /// The first that is still there runs them.
     drivers: RwLock<Vec<Weak<dyn Driver>>>,
 }
 
 #[derive(Default)]
-struct State {
+struct RunQueue {
     ready: VecDeque<Runnable>,
-    driven: bool,
+    run_expected: bool,
 }
 
-impl Tasks {
+impl Executor {
     /// No tasks, and nobody who runs them.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Says who runs them: of several the first, and when that one is gone the next. Tasks may outlive it, and do not keep it.
-    pub fn driven_by(&self, driver: Weak<dyn Driver>) {
+    pub fn add_driver(&self, driver: Weak<dyn Driver>) {
         if !self.is_own() {
             return;
         }
@@ -108,57 +108,57 @@ impl Tasks {
         drop(drivers);
         // What became ready before there was anybody.
         if !self.state().ready.is_empty() {
-            self.nudge();
+            self.wake();
         }
     }
 
     /// Whether somebody runs them.
-    pub fn is_driven(&self) -> bool {
+    pub fn has_driver(&self) -> bool {
         self.driver().is_some()
     }
 
-    /// Whether this process made it. In a forked child nothing is begun, and nothing runs: see [`Join::in_child`].
+    /// Whether this process made it. In a forked child nothing is begun, and nothing runs: see [`JoinHandle::in_child`].
     pub fn is_own(&self) -> bool {
         self.shared.state.is_own()
     }
 
     /// Begins a task.
-    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Join<T> {
-        let (end, join) = Join::new(self.shared.state.process());
+    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        let (end, join) = JoinHandle::new(self.shared.state.process());
         if !self.is_own() {
             return join;
         }
         let queue = self.clone();
         let schedule = move |task| queue.push(task);
         let work = async move {
-            end.tell(futures_lite::FutureExt::catch_unwind(AssertUnwindSafe(future)).await);
+            end.send(futures_lite::FutureExt::catch_unwind(AssertUnwindSafe(future)).await);
         };
         let (runnable, task) = async_task::spawn(work, schedule);
         runnable.schedule();
-        join.of(task)
+        join.with_task(task)
     }
 
     fn push(&self, task: Runnable) {
         if !self.is_own() {
             return std::mem::forget(task);
         }
-        let task = match self.is_kept() {
-            true => keep(task),
+        let task = match self.is_local() {
+            true => push_local(task),
             false => Some(task),
         };
         let Some(task) = task else { return };
         let mut state = self.state();
         state.ready.push_back(task);
-        let driven = std::mem::replace(&mut state.driven, true);
+        let run_expected = std::mem::replace(&mut state.run_expected, true);
         drop(state);
-        if !driven {
-            self.nudge();
+        if !run_expected {
+            self.wake();
         }
     }
 
-    fn nudge(&self) {
+    fn wake(&self) {
         if let Some(driver) = self.driver() {
-            driver.nudge();
+            driver.wake();
         }
     }
 
@@ -167,26 +167,26 @@ impl Tasks {
     }
 
     /// Whether what becomes ready on this thread stays here.
-    fn is_kept(&self) -> bool {
-        KEEPS.get() == self.number()
+    fn is_local(&self) -> bool {
+        LOCAL_FOR.get() == self.id()
     }
 
     /// No other queue's while this one is there.
-    fn number(&self) -> usize {
+    fn id(&self) -> usize {
         Arc::as_ptr(&self.shared).addr()
     }
 
     /// Says that [`run`](Self::run) will be called soon: until then nobody is nudged.
-    pub fn expect(&self) {
-        if self.is_own() && !self.is_kept() {
-            self.state().driven = true;
+    pub fn expect_run(&self) {
+        if self.is_own() && !self.is_local() {
+            self.state().run_expected = true;
         }
     }
 
     /// Polls what is ready, until nothing is or `time` is over; then wakes the threads that wait for what ended. Whether
     /// nothing is ready.
     pub fn run(&self, time: Duration) -> bool {
-        let (begun, _turn) = (Instant::now(), Turn::begin());
+        let (begun, _batch) = (Instant::now(), WakeBatch::begin());
         while self.run_one(0) {
             if begun.elapsed() >= time {
                 return false;
@@ -203,18 +203,18 @@ impl Tasks {
     /// When the future does.
     pub fn block_on<F: Future>(&self, begin: impl FnOnce() -> F) -> F::Output {
         if !self.is_own() {
-            return wait(begin(), || false);
+            return block_on(begin(), || false);
         }
-        let kept = KEEPS.get();
-        let driver = self.driver().and_then(|driver| driver.helped().zip(Some(driver)));
+        let kept = LOCAL_FOR.get();
+        let driver = self.driver().and_then(|driver| driver.engine_id().zip(Some(driver)));
         // Who helps one driver already lets others work for themselves.
-        let Some((engine, driver)) = driver.filter(|_| kept == 0 || self.is_kept()) else {
-            return wait(begin(), || false);
+        let Some((engine, driver)) = driver.filter(|_| kept == 0 || self.is_local()) else {
+            return block_on(begin(), || false);
         };
-        KEEPS.set(self.number());
+        LOCAL_FOR.set(self.id());
         // Dropped also when a panic comes through here.
-        let _leave = (kept == 0).then(|| Leave { tasks: self, driver: &*driver });
-        driving(engine, || wait(begin(), || run_own() || driver.help() || self.run_one(0)))
+        let _leave = (kept == 0).then(|| StopHelping { tasks: self, driver: &*driver });
+        while_driving(engine, || block_on(begin(), || run_local() || driver.perform_one() || self.run_one(0)))
     }
 
     /// Polls one ready task: number `which` in the queue, counted round. False when none is ready. The order in which tasks
@@ -226,7 +226,7 @@ impl Tasks {
         let mut state = self.state();
         let index = which % state.ready.len().max(1);
         let Some(task) = state.ready.remove(index) else {
-            state.driven = false;
+            state.run_expected = false;
             return false;
         };
         drop(state);
@@ -239,29 +239,29 @@ impl Tasks {
         if self.is_own() { self.state().ready.len() } else { 0 }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RunQueue> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn poll(task: Runnable) {
-    let before = POLLS.replace(true);
+    let before = POLLING.replace(true);
     // What was polled, or a result that nobody takes, may panic when it is dropped.
     calm(|| _ = task.run());
-    POLLS.set(before);
+    POLLING.set(before);
 }
 
 /// Keeps a task for this thread. `None`: it does. A thread that is about to end, and whose thread-locals are gone, keeps none.
-fn keep(task: Runnable) -> Option<Runnable> {
+fn push_local(task: Runnable) -> Option<Runnable> {
     let mut task = Some(task);
-    let _ = OWN.try_with(|own| own.borrow_mut().extend(task.take()));
+    let _ = LOCAL.try_with(|own| own.borrow_mut().extend(task.take()));
     task
 }
 
 /// Polls all tasks of this thread's own. False when there was none.
-fn run_own() -> bool {
+fn run_local() -> bool {
     let mut any = false;
-    while let Ok(Some(task)) = OWN.try_with(|own| own.borrow_mut().pop_front()) {
+    while let Ok(Some(task)) = LOCAL.try_with(|own| own.borrow_mut().pop_front()) {
         poll(task);
         any = true;
     }
@@ -269,23 +269,23 @@ fn run_own() -> bool {
 }
 
 /// The end of a thread's help: what it kept for itself is for others.
-struct Leave<'a> {
-    tasks: &'a Tasks,
+struct StopHelping<'a> {
+    tasks: &'a Executor,
     driver: &'a dyn Driver,
 }
 
-impl Drop for Leave<'_> {
+impl Drop for StopHelping<'_> {
     fn drop(&mut self) {
-        KEEPS.set(0);
-        let left = OWN.try_with(RefCell::take).unwrap_or_default();
+        LOCAL_FOR.set(0);
+        let left = LOCAL.try_with(RefCell::take).unwrap_or_default();
         left.into_iter().for_each(|task| self.tasks.push(task));
-        self.driver.leave();
+        self.driver.stop_helping();
     }
 }
 
-impl fmt::Debug for Tasks {
+impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tasks").field("ready", &self.ready()).finish_non_exhaustive()
+        f.debug_struct("Executor").field("ready", &self.ready()).finish_non_exhaustive()
     }
 }
 
@@ -296,21 +296,21 @@ mod tests {
 
     /// Nudges; helped, as engine number 1.
     #[derive(Default)]
-    struct Counts(AtomicUsize);
+    struct WakeCount(AtomicUsize);
 
-    impl Driver for Counts {
-        fn nudge(&self) {
+    impl Driver for WakeCount {
+        fn wake(&self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
 
-        fn helped(&self) -> Option<usize> {
+        fn engine_id(&self) -> Option<usize> {
             Some(1)
         }
     }
 
     #[test]
     fn a_task_ends_though_nobody_waits_and_its_panic_is_told_to_who_does() {
-        let (tasks, ran) = (Tasks::new(), Arc::new(AtomicUsize::new(0)));
+        let (tasks, ran) = (Executor::new(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&ran);
         drop(tasks.spawn(async move { count.fetch_add(1, Ordering::Relaxed) }));
         let panics = tasks.spawn(async { panic!("on purpose") });
@@ -323,27 +323,27 @@ mod tests {
 
     #[test]
     fn whoever_runs_tasks_is_nudged_once_until_it_has_run_them() {
-        let (tasks, nudges) = (Tasks::new(), Arc::new(Counts::default()));
-        tasks.driven_by(Arc::downgrade(&nudges) as Weak<dyn Driver>);
-        let told = || nudges.0.load(Ordering::Relaxed);
+        let (tasks, wakes) = (Executor::new(), Arc::new(WakeCount::default()));
+        tasks.add_driver(Arc::downgrade(&wakes) as Weak<dyn Driver>);
+        let told = || wakes.0.load(Ordering::Relaxed);
         let (_a, _b) = (tasks.spawn(async {}), tasks.spawn(async {}));
         assert_eq!((told(), tasks.ready()), (1, 2));
         assert!(tasks.run(Duration::MAX));
         let _c = tasks.spawn(async {});
         assert_eq!(told(), 2);
         assert!(tasks.run(Duration::MAX));
-        tasks.expect();
+        tasks.expect_run();
         let _d = tasks.spawn(async {});
         assert_eq!(told(), 2, "who is expected anyway is not nudged");
     }
 
     #[test]
     fn when_who_runs_tasks_is_gone_the_next_one_does() {
-        let (tasks, drivers) = (Tasks::new(), [(); 3].map(|()| Arc::new(Counts::default())));
+        let (tasks, drivers) = (Executor::new(), [(); 3].map(|()| Arc::new(WakeCount::default())));
         let [first, second, _] = &drivers;
-        let told = |driver: &Arc<Counts>| driver.0.load(Ordering::Relaxed);
+        let told = |driver: &Arc<WakeCount>| driver.0.load(Ordering::Relaxed);
         for driver in [first, second] {
-            tasks.driven_by(Arc::downgrade(driver) as Weak<dyn Driver>);
+            tasks.add_driver(Arc::downgrade(driver) as Weak<dyn Driver>);
         }
         let _a = tasks.spawn(async {});
         assert!(tasks.run(Duration::MAX));
@@ -354,16 +354,16 @@ mod tests {
         assert!(tasks.run(Duration::MAX));
         assert_eq!(told(&second), 1);
         drop(second);
-        tasks.driven_by(Arc::downgrade(&third) as Weak<dyn Driver>);
+        tasks.add_driver(Arc::downgrade(&third) as Weak<dyn Driver>);
         let _c = tasks.spawn(async {});
         assert_eq!(told(&third), 1);
     }
 
     #[test]
     fn a_thread_that_waits_runs_what_it_began_and_leaves_the_rest_to_others() {
-        let (tasks, nudges) = (Tasks::new(), Arc::new(Counts::default()));
-        tasks.driven_by(Arc::downgrade(&nudges) as Weak<dyn Driver>);
-        let told = || nudges.0.load(Ordering::Relaxed);
+        let (tasks, wakes) = (Executor::new(), Arc::new(WakeCount::default()));
+        tasks.add_driver(Arc::downgrade(&wakes) as Weak<dyn Driver>);
+        let told = || wakes.0.load(Ordering::Relaxed);
         let inner = tasks.clone();
         let begin = || async move { inner.spawn(async { 7 }).await + inner.block_on(|| inner.spawn(async { 1 })) };
         assert_eq!((tasks.block_on(begin), told(), tasks.ready()), (8, 0, 0));

@@ -4,7 +4,7 @@
 //! aligned as the device wants it; a file of a store's directory is a regular file of this user's, and has no other name.
 //! Asks from below: `fallocate`, `statx`, `O_DIRECT`.
 
-use crate::fault::{FileFault, RESERVE, Reason};
+use crate::fault::{FileFault, FileFaultReason, RESERVE};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxFlags};
 use rustix::io::retry_on_intr;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// A file of a fixed size.
 #[derive(Debug)]
-pub struct Slab {
+pub struct SlabFile {
     descriptor: OwnedFd,
     name: String,
     bytes: u64,
@@ -27,8 +27,8 @@ fn fault(call: &'static str, path: &Path, error: rustix::io::Errno) -> FileFault
 /// Refuses an open file that another program or user may have put there.
 ///
 /// # Errors
-/// [`Reason::Untrusted`](crate::Reason::Untrusted); the system's.
-pub(crate) fn check_own(file: &OwnedFd, path: &Path) -> Result<(), FileFault> {
+/// [`FileFaultReason::Untrusted`](crate::FileFaultReason::Untrusted); the system's.
+pub(crate) fn check_trusted(file: &OwnedFd, path: &Path) -> Result<(), FileFault> {
     let told = rustix::fs::fstat(file).map_err(|error| fault("fstat", path, error))?;
     check_stat(&told, path)
 }
@@ -43,9 +43,10 @@ pub(crate) fn check_stat(told: &Stat, path: &Path) -> Result<(), FileFault> {
     let own = told.st_uid == rustix::process::geteuid().as_raw();
     match regular && single && own {
         true => Ok(()),
-        false => {
-            Err(FileFault { reason: Reason::Untrusted, ..FileFault::new("open", &path.display().to_string(), 0, 0) })
-        }
+        false => Err(FileFault {
+            reason: FileFaultReason::Untrusted,
+            ..FileFault::new("open", &path.display().to_string(), 0, 0)
+        }),
     }
 }
 
@@ -71,9 +72,9 @@ pub(crate) fn remove_in((at, name): (BorrowedFd<'_>, &Path)) -> rustix::io::Resu
 }
 
 /// Alignment that is assumed where the system does not tell.
-const USUAL: u32 = 4096;
+const DEFAULT_ALIGN: u32 = 4096;
 
-impl Slab {
+impl SlabFile {
     /// Makes a file that is not there yet, with all its space.
     ///
     /// # Errors
@@ -85,7 +86,7 @@ impl Slab {
     /// The same: `name` in an open directory, and the whole path for errors.
     pub(crate) fn create_in(place: (BorrowedFd<'_>, &Path), path: &Path, bytes: u64) -> Result<Self, FileFault> {
         let slab = Self::with(place, path, bytes, OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW)?;
-        check_own(&slab.descriptor, path)?;
+        check_trusted(&slab.descriptor, path)?;
         let reserve = || rustix::fs::fallocate(&slab.descriptor, FallocateFlags::empty(), 0, bytes);
         let allocated = retry_on_intr(reserve);
         if let Err(error) = allocated {
@@ -100,23 +101,23 @@ impl Slab {
     /// # Errors
     /// The system's.
     pub fn open(path: &Path) -> Result<Self, FileFault> {
-        Self::with((CWD, path), path, 0, OFlags::empty())?.sized()
+        Self::with((CWD, path), path, 0, OFlags::empty())?.with_size()
     }
 
     /// The same, as [`create_in`](Self::create_in).
     ///
     /// # Errors
-    /// Also [`Reason::Untrusted`](crate::Reason::Untrusted), before a device or a pipe of that name is opened.
+    /// Also [`FileFaultReason::Untrusted`](crate::FileFaultReason::Untrusted), before a device or a pipe of that name is opened.
     pub(crate) fn open_in(place: (BorrowedFd<'_>, &Path), path: &Path) -> Result<Self, FileFault> {
         let told = rustix::fs::statat(place.0, place.1, AtFlags::SYMLINK_NOFOLLOW);
         check_stat(&told.map_err(|error| fault("stat", path, error))?, path)?;
         // unseeded: slab_follows: only what changes the name between the two calls makes a link that is seen here
         let slab = Self::with(place, path, 0, OFlags::NOFOLLOW)?;
-        check_own(&slab.descriptor, path)?;
-        slab.sized()
+        check_trusted(&slab.descriptor, path)?;
+        slab.with_size()
     }
 
-    fn sized(self) -> Result<Self, FileFault> {
+    fn with_size(self) -> Result<Self, FileFault> {
         let mut slab = self;
         let stat = rustix::fs::fstat(&slab.descriptor).map_err(|error| slab.fault("fstat", 0, error.raw_os_error()))?;
         slab.bytes = u64::try_from(stat.st_size).unwrap_or(0);
@@ -138,7 +139,7 @@ impl Slab {
         };
         let told = rustix::fs::statx(&descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
         let told = told.ok().filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
-        let align = told.map_or(USUAL, |told| told.stx_dio_offset_align.max(told.stx_dio_mem_align));
+        let align = told.map_or(DEFAULT_ALIGN, |told| told.stx_dio_offset_align.max(told.stx_dio_mem_align));
         if align == 0 && direct {
             // It is told that there is no direct I/O here.
             direct = false;
@@ -171,9 +172,9 @@ impl Slab {
     /// Refuses a file that is not the one of that name any more, or that was cut: what is made durable would not be found.
     ///
     /// # Errors
-    /// [`Reason::Gone`](crate::Reason::Gone); [`Reason::Untrusted`](crate::Reason::Untrusted) for one that has got another link;
+    /// [`FileFaultReason::Gone`](crate::FileFaultReason::Gone); [`FileFaultReason::Untrusted`](crate::FileFaultReason::Untrusted) for one that has got another link;
     /// the system's.
-    pub(crate) fn has_name(&self, (at, short): (BorrowedFd<'_>, &Path)) -> Result<(), FileFault> {
+    pub(crate) fn check_linked(&self, (at, short): (BorrowedFd<'_>, &Path)) -> Result<(), FileFault> {
         let refused = |error: rustix::io::Errno| self.fault("sync", 0, error.raw_os_error());
         let open = rustix::fs::fstat(&self.descriptor).map_err(refused)?;
         let named = rustix::fs::statat(at, short, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
@@ -193,7 +194,7 @@ impl Slab {
     }
 }
 
-impl AsFd for Slab {
+impl AsFd for SlabFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
