@@ -9,7 +9,7 @@ mod pages;
 
 use crate::notify::Notify;
 use memmap2::MmapMut;
-use pages::PageSource;
+use pages::{HUGE_PAGE, PageSource};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -26,9 +26,6 @@ pub const ALIGN: usize = 4096;
 
 /// Bytes that [`FramePool::take_packed`] deals out at least, and in multiples of: a cache line.
 pub const CACHE_LINE: usize = 64;
-
-/// A huge page of the system's.
-const HUGE_PAGE: u64 = 2 << 20;
 
 /// Addresses of a spread pool, as a multiple of its memory, for each of its two areas. With blocks that differ in size by 2^k at
 /// most, addresses of `1 + k/2` times what is live are always enough (Robson 1971): 4 for 64 KiB beside 4 MiB. Beyond that pages

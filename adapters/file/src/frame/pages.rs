@@ -3,13 +3,15 @@
 //! Promises upward: no more pages are out than the pool was given; one that is taken away is the system's again.
 //! Asks from below: `mmap` and `madvise`.
 
-use super::HUGE_PAGE;
 #[cfg(not(miri))]
 use rustix::mm::{Advice, madvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_core::{Region, Source, SourceError, Usage};
+
+/// Bytes of a huge page.
+pub(super) const HUGE_PAGE: u64 = 2 << 20;
 
 pub(super) struct PageSource {
     /// Bytes of a page.

@@ -38,6 +38,18 @@ const GROUP_END: u32 = 1;
 /// Where the checksum stands.
 const CRC: std::ops::Range<usize> = 44..48;
 
+/// Bytes of each of a log's two frames: 64 blocks are written at once.
+pub(super) const FRAME: usize = 64 * BLOCK;
+
+/// A store's files take at least so many times the bytes of its records: the log has room for twice the records in two copies,
+/// and as much is kept free for the next log.
+pub(super) const SPACE_AMPLIFICATION: u64 = 8;
+
+/// Bytes of the file of a log of so many blocks.
+pub(super) fn file_bytes(blocks: u64) -> u64 {
+    blocks.saturating_mul(2 * BLOCK as u64)
+}
+
 /// Blocks that records of so many bytes take, at most: a block is left when the next record does not fit into it.
 pub(super) fn blocks_for(bytes: u64) -> u64 {
     bytes / (PAYLOAD - MAX_RECORD_BYTES + 1) as u64 + 1

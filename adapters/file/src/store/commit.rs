@@ -8,21 +8,14 @@
 //! pieces are durable before any log names them.
 //! Asks from below: a log, and slabs that can be synced.
 
-use super::StoreShared;
 use super::error::StoreError;
 use super::extent::Durability;
 use super::log::Log;
 use super::map::{Change, Updates};
+use super::shared::{PendingCommit, StoreShared};
 use crate::disk::StoreFile;
 use futures_channel::oneshot;
 use std::collections::BTreeSet;
-
-/// Changes that wait for the log, and who waits for them.
-#[derive(Debug)]
-pub(super) struct PendingCommit {
-    changes: Vec<Change>,
-    reply: oneshot::Sender<Result<(), StoreError>>,
-}
 
 /// How often pieces are made durable: where they are, and once more elsewhere.
 const ROUNDS: usize = 2;

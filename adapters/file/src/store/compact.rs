@@ -3,11 +3,14 @@
 //! Promises upward: what is moved is durable in its new place before its old one is free; a store that is over its cap gets
 //! below it, or says how much it needs.
 
+use super::block::file_bytes;
 use super::error::StoreError;
-use super::log::{Log, file_bytes};
+use super::log::Log;
 use super::map::Change;
+use super::piece::Piece;
+use super::shared::StoreShared;
 use super::space::Space;
-use super::{Piece, StoreShared, superblock};
+use super::superblock;
 use crate::disk::StoreFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

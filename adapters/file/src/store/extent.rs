@@ -32,7 +32,17 @@ pub(super) enum Durability {
 }
 
 impl Extent {
-    pub(super) fn new(space: &Arc<Space>, slab: u32, block: Block) -> Self {
+    /// An extent of a slab with room for `bytes`, rounded up to pages; `None` when no open slab has that room.
+    pub(super) fn allocate(space: &Arc<Space>, bytes: u64) -> Option<Self> {
+        space.allocate(bytes).map(|(slab, block)| Self::new(space, slab, block))
+    }
+
+    /// The extent that a log names; `None` without such a slab, or where another extent overlaps.
+    pub(super) fn claim(space: &Arc<Space>, slab: u32, offset: u64, bytes: u64) -> Option<Self> {
+        space.claim(slab, offset, bytes).map(|block| Self::new(space, slab, block))
+    }
+
+    fn new(space: &Arc<Space>, slab: u32, block: Block) -> Self {
         Self { space: Arc::clone(space), slab, block, stamp: 0, poisoned: false }
     }
 
@@ -108,10 +118,10 @@ mod tests {
     fn a_poisoned_extent_keeps_its_room_and_not_the_space() {
         let space = Arc::new(Space::new(1 << 20));
         space.add(1, 2 * ALIGN as u64, true).expect("a slab of two pages");
-        let extent = || space.allocate(ALIGN as u64).expect("room");
+        let extent = || Extent::allocate(&space, ALIGN as u64).expect("room");
         let kept = extent();
         extent().poison();
-        assert!(space.allocate(ALIGN as u64).is_none(), "one page is held, the other is poisoned");
+        assert!(Extent::allocate(&space, ALIGN as u64).is_none(), "one page is held, the other is poisoned");
         drop(kept);
         assert_eq!((space.usage()[1], Arc::strong_count(&space)), (ALIGN as u64, 1));
     }

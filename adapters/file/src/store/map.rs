@@ -5,7 +5,7 @@
 use super::block::BlockWriter;
 use super::error::StoreError;
 use super::piece::Piece;
-use super::record::{LogRecord, MAX_META_BYTES};
+use super::record::{LogRecord, MAX_META_BYTES, MAX_PARTS};
 use super::space::Space;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -87,9 +87,6 @@ impl Change {
         }
     }
 }
-
-/// Parts that an object may have: 2^24; of 4 MiB each they are 64 TiB.
-pub const MAX_PARTS: u32 = 1 << 24;
 
 /// Objects as they will be; `None`: gone.
 pub(super) type Updates = BTreeMap<u64, Option<Object>>;

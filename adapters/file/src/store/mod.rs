@@ -30,77 +30,36 @@ mod commit;
 mod compact;
 mod error;
 mod extent;
+mod files;
 mod log;
+mod log_writer;
 mod map;
 mod open;
+mod options;
 mod piece;
+mod piece_io;
 mod read;
 mod record;
+mod shared;
 mod space;
 mod superblock;
 
 pub use error::StoreError;
-pub use map::{Change, MAX_PARTS, Object};
-pub use piece::{Piece, PutResult};
-pub use record::MAX_META_BYTES;
+pub use map::{Change, Object};
+pub use options::StoreOptions;
+pub use piece::Piece;
+pub use piece_io::PutResult;
+pub use record::{MAX_META_BYTES, MAX_PARTS};
 
-use crate::disk::{Claimed, Disk, StoreFile};
+use crate::disk::{Claimed, Disk};
 use crate::executor::Executor;
 use crate::fault::FileFault;
-use crate::frame::{ALIGN, Frame, FramePool};
+use crate::frame::{Frame, FramePool};
 use crate::join::JoinHandle;
-use commit::PendingCommit;
-use log::Log;
-use map::ObjectMap;
-use space::Space;
+use shared::StoreShared;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 use terrace_guard::Kept;
-
-/// Bytes of the largest step by which a log grows: sums of a few logs stay far below 2^64.
-const LOG: u64 = 1 << 40;
-
-/// How much a store may take, and in what files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreOptions {
-    /// Bytes that all files together may take.
-    pub cap: u64,
-    /// Bytes of a slab: no piece is larger, nor larger than 2 GiB less a page.
-    pub slab_bytes: u64,
-    /// Bytes of a log, or of a step by which it grows: it has room for twice what is to be said of all durable objects (29
-    /// bytes for a piece; 11 and the meta data for an object), in two copies. The same again is kept for the next one, in a file
-    /// of its own where the disk has room for it.
-    pub log_bytes: u64,
-}
-
-impl StoreOptions {
-    /// For so many bytes on the disk: slabs of a sixty-fourth (1 MiB to 1 GiB), logs of a 256th (256 KiB to 1 GiB).
-    pub fn new(cap: u64) -> Self {
-        let page = ALIGN as u64;
-        let slab_bytes = (cap / 64).clamp(1 << 20, 1 << 30) / page * page;
-        Self { cap, slab_bytes, log_bytes: (cap / 256).clamp(256 << 10, 1 << 30) / page * page }
-    }
-
-    /// Bytes of a slab, two logs and the superblock: no cap is smaller.
-    pub fn least_cap(&self) -> u64 {
-        self.slab_bytes.saturating_add(self.log_bytes.saturating_mul(2)).saturating_add(superblock::BYTES)
-    }
-
-    /// # Errors
-    /// [`StoreError::BadOptions`].
-    fn check(&self) -> Result<(), StoreError> {
-        let page = ALIGN as u64;
-        let bad = |what| Err(StoreError::BadOptions(what));
-        match self {
-            _ if self.slab_bytes == 0 || self.slab_bytes > u64::from(u32::MAX) => bad("slabs have 1 page to 4 GiB"),
-            _ if !(self.slab_bytes | self.log_bytes).is_multiple_of(page) => bad("slabs and logs are whole pages"),
-            // seeded: log_step: self.log_bytes > LOG => false
-            _ if self.log_bytes < 8 * page || self.log_bytes > LOG => bad("a log grows by 8 pages to 1 TiB"),
-            _ if self.cap < self.least_cap() => bad("the cap has room for a slab, two logs and 64 KiB at least"),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// How full a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,40 +82,6 @@ pub struct StoreStats {
 pub struct Store {
     shared: Kept<Arc<StoreShared>>,
     tasks: Executor,
-}
-
-struct StoreShared {
-    disk: Claimed,
-    frames: FramePool,
-    /// Bytes of the largest frame that a get can wait for: the log keeps two.
-    largest: usize,
-    options: StoreOptions,
-    space: Arc<Space>,
-    /// Held by who makes a slab, or by whom files are more for a while than they will be. Taken after `log`.
-    growing: async_lock::Mutex<()>,
-    map: Mutex<ObjectMap>,
-    /// Held by who writes the log. `None` only before the store is open.
-    log: async_lock::Mutex<Option<Log>>,
-    pending: Mutex<Vec<PendingCommit>>,
-    /// The file that lost its name, the log or the superblock.
-    gone: OnceLock<StoreFile>,
-}
-
-impl StoreShared {
-    fn new(disk: Claimed, frames: FramePool, options: StoreOptions, space: Arc<Space>, map: ObjectMap) -> Self {
-        let (growing, log) = (async_lock::Mutex::new(()), async_lock::Mutex::new(None));
-        let largest = frames.usage().1.saturating_sub(2 * log::FRAME);
-        let (map, pending, gone) = (Mutex::new(map), Mutex::default(), OnceLock::new());
-        Self { disk, frames, largest, options, space, growing, map, log, pending, gone }
-    }
-
-    fn map(&self) -> MutexGuard<'_, ObjectMap> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Vec<PendingCommit>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Store {

@@ -4,16 +4,18 @@
 //! what was found is written to a new log, with two good copies, before the old ones go.
 //! Asks from below: the superblock ([`superblock`]), the logs ([`read`](super::read)).
 
-use super::block::BLOCK;
+use super::block::{BLOCK, FRAME, SPACE_AMPLIFICATION, file_bytes};
 use super::error::StoreError;
-use super::log::{FRAME, Log, SPACE_AMPLIFICATION, file_bytes};
+use super::extent::Extent;
+use super::log::Log;
 use super::map::{Object, ObjectMap, Updates};
+use super::options::StoreOptions;
 use super::piece::Piece;
 use super::read::{self, FirstBlock, LogContents, LogInfo};
 use super::record::PieceEntry;
+use super::shared::StoreShared;
 use super::space::{MAX_FILE_NUMBER, Space};
 use super::superblock::{self, DurableBound, Superblock};
-use super::{StoreOptions, StoreShared};
 use crate::disk::{Claimed, Disk, DiskRequest, StoreFile, ask};
 use crate::frame::{ALIGN, Frame, FramePool};
 use std::collections::{BTreeMap, BTreeSet};
@@ -299,7 +301,7 @@ fn build_map(contents: LogContents, space: &Arc<Space>) -> ObjectMap {
 
 /// The piece that a log names, with its room if that is nobody else's.
 fn recover(entry: &PieceEntry, space: &Arc<Space>) -> Arc<Piece> {
-    let extent = space.claim(entry.slab, u64::from(entry.page) * ALIGN as u64, u64::from(entry.bytes));
+    let extent = Extent::claim(space, entry.slab, u64::from(entry.page) * ALIGN as u64, u64::from(entry.bytes));
     if extent.is_none() {
         // Its number names what is lost: no new slab may have it.
         space.skip(entry.slab);

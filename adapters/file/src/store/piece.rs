@@ -4,26 +4,21 @@
 //! is tried elsewhere, a read that fails once more; a piece can be moved while others read it.
 //! Asks from below: room ([`Space`]), and a disk.
 
-use super::StoreShared;
 use super::error::StoreError;
 use super::extent::{Durability, Extent};
 use super::record::PieceEntry;
 use super::space::Space;
-use crate::disk::{DiskRequest, StoreFile, ask};
-use crate::frame::{ALIGN, Frame};
-use crate::request::MAX_IO_BYTES;
+use crate::disk::StoreFile;
+use crate::frame::ALIGN;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// How often something is tried: once, and once more elsewhere or anew.
-const TRIES: usize = 2;
 
 /// Bytes in a store, as they were put. Dropped by all who have it, its room is free.
 #[derive(Debug)]
 pub struct Piece {
     location: Mutex<Location>,
     bytes: u32,
-    crc: u32,
+    pub(super) crc: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +37,11 @@ impl Piece {
 
     fn location(&self) -> MutexGuard<'_, Location> {
         self.location.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A piece in an extent that holds its bytes.
+    pub(super) fn new(extent: Extent, bytes: u32, crc: u32) -> Self {
+        Self { location: Mutex::new(Location::Held(Arc::new(extent))), bytes, crc }
     }
 
     /// As a log says it; without an extent, where it cannot be, and whether its slab is there.
@@ -93,7 +93,7 @@ impl Piece {
     }
 
     /// Where it is.
-    fn extent(&self) -> Result<Arc<Extent>, StoreError> {
+    pub(super) fn extent(&self) -> Result<Arc<Extent>, StoreError> {
         match &*self.location() {
             Location::Held(extent) => Ok(Arc::clone(extent)),
             Location::Lost { slab, page, there, .. } => {
@@ -104,145 +104,7 @@ impl Piece {
     }
 
     /// Bytes that are moved for it.
-    fn rounded(&self) -> usize {
+    pub(super) fn rounded(&self) -> usize {
         self.bytes().next_multiple_of(ALIGN)
-    }
-}
-
-/// What came of a put.
-#[derive(Debug)]
-pub struct PutResult {
-    /// The piece, or why there is none.
-    pub result: Result<Arc<Piece>, StoreError>,
-    /// The memory back, unless the disk is gone.
-    pub frame: Option<Frame>,
-}
-
-impl StoreShared {
-    /// Writes the front of a frame. Not durable.
-    pub(super) async fn put(&self, mut frame: Frame, bytes: usize) -> PutResult {
-        // A packed frame may end inside a page.
-        let whole = frame.len() / ALIGN * ALIGN;
-        let most = whole.min(self.options.slab_bytes as usize).min(MAX_IO_BYTES);
-        // seeded: piece_size: bytes == 0 || bytes > most => false
-        if bytes == 0 || bytes > most {
-            return PutResult { result: Err(StoreError::TooLarge { asked: bytes, most }), frame: Some(frame) };
-        }
-        let rounded = bytes.next_multiple_of(ALIGN);
-        // What a frame's last holder left must not reach the disk.
-        // seeded: piece_tail: frame[bytes..rounded].fill(0) => ()
-        frame[bytes..rounded].fill(0);
-        let crc = crc32fast::hash(&frame[..bytes]);
-        match self.write_anywhere(frame, rounded).await {
-            (Ok(extent), frame) => {
-                let location = Mutex::new(Location::Held(Arc::new(extent)));
-                PutResult { result: Ok(Arc::new(Piece { location, bytes: bytes as u32, crc })), frame }
-            }
-            (Err(error), frame) => PutResult { result: Err(error), frame },
-        }
-    }
-
-    /// Writes whole pages of a frame somewhere.
-    async fn write_anywhere(&self, mut frame: Frame, bytes: usize) -> (Result<Extent, StoreError>, Option<Frame>) {
-        let mut last = None;
-        for _ in 0..TRIES {
-            let mut extent = match self.allocate(bytes as u64).await {
-                Ok(extent) => extent,
-                // That there is no other place is not why the first one failed.
-                Err(error) => return (Err(last.unwrap_or(error)), Some(frame)),
-            };
-            let (file, offset) = (extent.file(), extent.offset());
-            let answer = ask(&*self.disk, DiskRequest::Write { file, offset, bytes, frame }).await;
-            last = Some(match answer.result {
-                // seeded: piece_short_write: moved == bytes => true
-                Ok(moved) if moved == bytes => {
-                    extent.mark_written();
-                    return (Ok(extent), answer.frame);
-                }
-                Ok(_) => StoreError::short("write", file, offset),
-                Err(fault) => fault.into(),
-            });
-            extent.poison();
-            match answer.frame {
-                Some(back) => frame = back,
-                None => break,
-            }
-        }
-        (Err(last.unwrap_or_else(|| self.space.full(bytes as u64))), None)
-    }
-
-    /// Room for so many bytes, in a slab that is there or in a new one.
-    pub(super) async fn allocate(&self, bytes: u64) -> Result<Extent, StoreError> {
-        if let Some(extent) = self.space.allocate(bytes) {
-            return Ok(extent);
-        }
-        // One makes a slab; the others look again then.
-        let _growing = self.growing.lock().await;
-        loop {
-            if let Some(extent) = self.space.allocate(bytes) {
-                return Ok(extent);
-            }
-            // Again: others, who found room without waiting, may have taken all that was made.
-            // seeded: stumps_retried: self.sweep_partial_files().await => false
-            if bytes > self.options.slab_bytes || !(self.grow().await? || self.sweep_partial_files().await) {
-                return Err(self.space.full(bytes));
-            }
-        }
-    }
-
-    /// Makes a slab. False: the cap is reached.
-    async fn grow(&self) -> Result<bool, StoreError> {
-        let bytes = self.options.slab_bytes;
-        let Some(slab) = self.space.plan_slab(bytes) else { return Ok(false) };
-        match self.create(StoreFile::Slab(slab), bytes).await {
-            Ok(()) => self.space.slab_created(slab, bytes).map(|()| true),
-            Err(error) => {
-                self.space.uncount(bytes);
-                Err(error)
-            }
-        }
-    }
-
-    /// Reads a piece into a frame, and holds it against its checksum.
-    pub(super) async fn get(&self, piece: &Piece) -> Result<Frame, StoreError> {
-        let bytes = piece.rounded();
-        // seeded: piece_of_another_got: piece.is_in(&self.space) => true
-        if !piece.is_in(&self.space) {
-            return Err(StoreError::OtherPiece);
-        }
-        // A piece that is lost, or that there can never be a frame for, is not waited for.
-        let _here = piece.extent()?;
-        // seeded: piece_frame: bytes > self.largest => false
-        if bytes > self.largest {
-            return Err(StoreError::TooLarge { asked: bytes, most: self.largest });
-        }
-        let mut frame = self.frames.wait(bytes).await.map_err(|most| StoreError::TooLarge { asked: bytes, most })?;
-        let mut last = None;
-        for _ in 0..TRIES {
-            let extent = piece.extent()?;
-            let (file, offset) = (extent.file(), extent.offset());
-            let answer = ask(&*self.disk, DiskRequest::Read { file, offset, bytes, frame }).await;
-            let Some(back) = answer.frame else {
-                return Err(answer.result.err().map_or_else(|| StoreError::short("read", file, offset), Into::into));
-            };
-            frame = back;
-            last = Some(match answer.result {
-                // seeded: piece_short_read: moved < bytes => false
-                Ok(moved) if moved < bytes => StoreError::short("read", file, offset),
-                // seeded: piece_crc: crc32fast::hash(&frame[..piece.bytes()]) == piece.crc => true
-                Ok(_) if crc32fast::hash(&frame[..piece.bytes()]) == piece.crc => return Ok(frame),
-                Ok(_) => StoreError::corrupt(file, offset),
-                Err(fault) => fault.into(),
-            });
-        }
-        Err(last.unwrap_or_else(|| self.space.full(bytes as u64)))
-    }
-
-    /// Another piece with the same bytes, elsewhere.
-    pub(super) async fn copy(&self, piece: &Piece) -> Result<Piece, StoreError> {
-        let frame = self.get(piece).await?;
-        let (extent, _frame) = self.write_anywhere(frame, piece.rounded()).await;
-        let location = Mutex::new(Location::Held(Arc::new(extent?)));
-        Ok(Piece { location, bytes: piece.bytes, crc: piece.crc })
     }
 }

@@ -4,11 +4,9 @@
 //! is told, and is not taken for the end; memory is bounded by what a store under its cap can have said.
 //! Asks from below: a disk.
 
-use super::block::{BLOCK, BlockHeader, Identity, MAGIC, check_format};
+use super::block::{BLOCK, BlockHeader, FRAME, Identity, MAGIC, SPACE_AMPLIFICATION, check_format};
 use super::error::StoreError;
-use super::log::{FRAME, SPACE_AMPLIFICATION};
-use super::map::MAX_PARTS;
-use super::record::{LogRecord, PIECE_BYTES, PieceEntry};
+use super::record::{LogRecord, MAX_PARTS, PIECE_BYTES, PieceEntry};
 use super::space::MAX_FILE_NUMBER;
 use crate::disk::{Disk, DiskRequest, StoreFile, ask};
 use crate::frame::Frame;

@@ -11,6 +11,9 @@
 /// Bytes of an object's meta data, at most: with its header it must fit into a block.
 pub const MAX_META_BYTES: usize = 1024;
 
+/// Parts that an object may have: 2^24; of 4 MiB each they are 64 TiB.
+pub const MAX_PARTS: u32 = 1 << 24;
+
 /// Bytes of a record that names a piece, and of one that has meta data, without these.
 pub(super) const PIECE_BYTES: u64 = 1 + 8 + 5 * 4;
 pub(super) const META_BYTES: u64 = 1 + 8 + 2;

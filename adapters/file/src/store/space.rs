@@ -5,11 +5,10 @@
 //! Asks from below: the core's range allocator, one for each slab.
 
 use super::error::StoreError;
-use super::extent::Extent;
 use crate::disk::StoreFile;
 use crate::frame::ALIGN;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use terrace_core::range::{RegionId, Use};
 use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Range, Request, Slot};
 use terrace_guard::Process;
@@ -131,7 +130,7 @@ impl Space {
     }
 
     /// A stretch of so many bytes, rounded up to pages, that nobody holds. `None`: a slab must be added first.
-    pub(super) fn allocate(self: &Arc<Self>, bytes: u64) -> Option<Extent> {
+    pub(super) fn allocate(&self, bytes: u64) -> Option<(u32, Block)> {
         let bytes = bytes.next_multiple_of(PAGE);
         let mut state = self.state();
         let hint = state.hint;
@@ -141,15 +140,13 @@ impl Space {
         let found = found.or_else(|| state.areas.iter_mut().filter(|(_, area)| !area.retired).find_map(try_slab));
         let (slab, block) = found?;
         state.hint = slab;
-        drop(state);
-        Some(Extent::new(self, slab, block))
+        Some((slab, block))
     }
 
     /// The stretch that a log names, below all that were claimed before. `None` where there is no such slab, or somebody holds a part of it.
-    pub(super) fn claim(self: &Arc<Self>, slab: u32, offset: u64, bytes: u64) -> Option<Extent> {
+    pub(super) fn claim(&self, slab: u32, offset: u64, bytes: u64) -> Option<Block> {
         let bytes = bytes.next_multiple_of(PAGE);
-        let block = self.state().areas.get_mut(&slab)?.claim(offset.checked_add(PAGE)?, bytes)?;
-        Some(Extent::new(self, slab, block))
+        self.state().areas.get_mut(&slab)?.claim(offset.checked_add(PAGE)?, bytes)
     }
 
     /// The number of a slab to be made, whose bytes are counted from now on. `None`: the cap is reached, or no number is left.
