@@ -1,10 +1,11 @@
-//! A disk that is there: files of one directory, read and written through an engine.
+//! A disk over the files of one directory, accessed through an engine.
 //!
-//! Promises upward: as [`Disk`]; one directory has one `Directory` at a time, in this process and in others, whatever is done to
-//! its lock file; it keeps to the directory that it opened, whatever has that name later; no link is followed in it; tasks are run on the engine's threads, after what came has been told.
-//! Asks from below: an engine, `flock`, `fsync` of a directory.
+//! Promises upward: as [`Disk`]; a directory has one `Directory` at a time, in this process and in others, even if its lock file
+//! is removed; the `Directory` stays on the directory that it opened, even if the path then names another; no symbolic link in it
+//! is followed; the engine's threads run tasks after they have delivered completions. Asks from below: an engine, `flock`,
+//! `fsync` of a directory.
 //!
-//! Invariant: a key in `waiting` is the token of one request that the engine has.
+//! Invariant: each key in `waiting` is the token of one request that the engine has.
 
 mod parents;
 
@@ -26,51 +27,51 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use terrace_guard::Process;
 
-/// The file whose lock says that a directory is in use, as the lock of the directory itself does: file systems over a network
-/// lock files only. The file is never removed: another process may wait for its lock.
+/// The lock file, locked beside the directory itself: network file systems lock files only. It is never removed, because another
+/// process may wait for its lock.
 const LOCK: &str = "terrace.lock";
 
-/// Requests on their way at once: 64 of 64 KiB keep a disk of 7 GB/s and 0.5 ms busy.
+/// Requests in flight: 64 of 64 KiB keep a disk of 7 GB/s and 0.5 ms busy.
 const RING_DEPTH: u32 = 64;
 
-/// Threads where there is no ring: each waits for one request.
+/// Threads without io_uring: each waits for one request.
 const POOL_THREADS: usize = 16;
 
-/// Tasks run for so long before what they asked for goes to the disk: a tenth of what 64 requests keep it busy for.
+/// How long tasks run before their requests are submitted: a tenth of the time that 64 requests keep the disk busy.
 const TASK_TIME: Duration = Duration::from_micros(50);
 
-/// A directory is in use only when it still is after so long. Who had it may just have gone: copies that were under way end
-/// first, and a process that is being made has its parent's files until it runs its own program.
+/// How long to wait for a lock before the directory counts as in use. The last owner may be ending: its copies in flight end
+/// first, and a child that is being spawned has its parent's files until it executes its program.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Which engine.
+/// The kind of engine that performs a directory's I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// The ring where this user may have it, else threads.
+    /// io_uring if this user may use it, else threads.
     #[default]
     Best,
-    /// The ring.
+    /// io_uring.
     IoUring,
-    /// Threads.
+    /// A pool of threads.
     Threads,
 }
 
-/// A directory that is open.
+/// An open, locked directory of a store.
 pub struct Directory {
     path: PathBuf,
     files: Mutex<HashMap<StoreFile, Arc<SlabFile>>>,
     router: Arc<ResponseRouter>,
-    /// Dropped before the locks: then nothing is written any more.
+    /// Dropped before the locks: then no more writes happen.
     engine: Arc<dyn Engine>,
-    /// Of the directory itself: files are found from here, and names are synced.
+    /// The directory itself: files are opened relative to it, and it is synced.
     directory: FileLock,
     _lock: FileLock,
-    /// Whether a store has it.
+    /// Whether a store has claimed it.
     claimed: AtomicBool,
     process: Process,
 }
 
-/// Where completions go.
+/// Sends each completion to the response of its request.
 struct ResponseRouter {
     waiting: Mutex<slab::Slab<ResponseSender>>,
     tasks: Executor,
@@ -87,7 +88,7 @@ impl CompletionHandler for ResponseRouter {
         let reply = self.waiting().try_remove(completion.token as usize);
         if let Some(reply) = reply {
             self.tasks.expect_run();
-            // Nobody waits any more: the memory goes back.
+            // Without a receiver the frame returns to its pool.
             let _ = reply.send(DiskResponse { result: completion.result, frame: completion.frame });
         }
     }
@@ -97,16 +98,16 @@ impl CompletionHandler for ResponseRouter {
     }
 }
 
-/// A thread that runs tasks, where there is no directory whose engine does. Dropped, it ends.
+/// A thread that runs an executor's tasks where no directory's engine does. Ends when dropped.
 pub struct TaskRunner {
     _engine: Arc<ThreadEngine>,
 }
 
 impl TaskRunner {
-    /// Begins to run them.
+    /// Spawns the thread.
     ///
     /// # Errors
-    /// The system's, for threads.
+    /// The system's, when it has no more threads to give.
     pub fn spawn(tasks: &Executor) -> Result<Self, FileFault> {
         let router = Arc::new(ResponseRouter { waiting: Mutex::default(), tasks: tasks.clone() });
         let engine = ThreadEngine::new(1, router)
@@ -124,17 +125,17 @@ impl fmt::Debug for TaskRunner {
 }
 
 impl Directory {
-    /// Opens a directory, which is made if it is not there. `tasks` are run by its engine from now on.
+    /// Opens a directory, creating it if necessary; its engine becomes a driver of `tasks`.
     ///
     /// # Errors
-    /// The system's; [`FileFaultReason::Busy`](crate::FileFaultReason::Busy) when another store has it; [`FileFaultReason::Untrusted`](crate::FileFaultReason::Untrusted)
-    /// when its lock file is a link, has another name, or is another user's: so in a directory that was copied by hard links,
-    /// or lies on a file system that shows every file as another user's.
+    /// [`FileFaultReason::Busy`] when another store has it; [`FileFaultReason::Untrusted`] when its lock file is a symbolic link,
+    /// has another hard link or is another user's, as in a copy by hard links, or on a file system that shows all files as
+    /// another user's; the system's.
     pub fn open(path: &Path, kind: EngineKind, tasks: &Executor) -> Result<Self, FileFault> {
         let name = path.display().to_string();
         let fault = |call, code: Option<i32>| FileFault::new(call, &name, 0, code.unwrap_or(0));
         parents::create(path, &parents::sync).map_err(|error| match error.kind() {
-            // Of that name there is something else.
+            // The path names something other than a directory.
             std::io::ErrorKind::AlreadyExists => fault("create directory", Some(Errno::NOTDIR.raw_os_error())),
             _ => fault("create directory", error.raw_os_error()),
         })?;
@@ -160,7 +161,7 @@ impl Directory {
         })
     }
 
-    /// Bytes that this user may still write there; 0 where the system does not say.
+    /// Bytes that this user may still write on the file system; 0 if unknown.
     pub fn free(&self) -> u64 {
         rustix::fs::fstatvfs(&self.directory.0).map_or(0, |told| told.f_bavail.saturating_mul(told.f_frsize))
     }
@@ -230,7 +231,7 @@ impl Directory {
     }
 }
 
-/// A file that is locked until this is dropped. A forked child shares the lock and keeps the file open: so it is unlocked by hand.
+/// A locked file. A forked child shares the lock and keeps the file open, so dropping unlocks explicitly.
 struct FileLock(OwnedFd, Process);
 
 impl FileLock {
@@ -247,7 +248,7 @@ impl Drop for FileLock {
     }
 }
 
-/// Locks the directory itself, where its file system can.
+/// Locks the directory itself, if its file system can.
 fn lock_directory(names: &OwnedFd) -> rustix::io::Result<()> {
     match acquire_lock(names) {
         Err(Errno::BADF | Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::ISDIR) => Ok(()),
@@ -255,11 +256,11 @@ fn lock_directory(names: &OwnedFd) -> rustix::io::Result<()> {
     }
 }
 
-/// Opens the file that is locked: a regular one of ours, that was made here.
+/// Opens the lock file, or creates it; it must be a regular file of this user.
 fn open_lock(names: &OwnedFd, path: &Path) -> Result<OwnedFd, FileFault> {
     let path = path.join(LOCK);
     let told = |error: Errno| FileFault::new("open", &path.display().to_string(), 0, error.raw_os_error());
-    // A pipe of that name is not waited for.
+    // Do not wait for the writer of a pipe of that name.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let lock = retry_on_intr(|| rustix::fs::openat(names, LOCK, flags, Mode::RUSR | Mode::WUSR)).map_err(told)?;
     check_trusted(&lock, &path)?;
@@ -272,14 +273,14 @@ fn acquire_lock(lock: &OwnedFd) -> rustix::io::Result<()> {
     loop {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_TIMEOUT => std::thread::sleep(LOCK_TIMEOUT / 200),
-            // Elsewhere this number says that the system has no more to give.
+            // `EWOULDBLOCK` equals `EAGAIN`, which other calls return when the system is out of resources.
             Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY),
             outcome => return outcome,
         }
     }
 }
 
-/// An engine that tells `router`.
+/// An engine that delivers completions to `router`.
 fn engine(kind: EngineKind, router: &Arc<ResponseRouter>) -> std::io::Result<Arc<dyn Engine>> {
     let sink = || Arc::clone(router) as Arc<dyn CompletionHandler>;
     if kind != EngineKind::Threads {
@@ -304,7 +305,7 @@ impl Disk for Directory {
             if let Some(file) = entry.file_name().to_str().ok().and_then(StoreFile::from_name) {
                 let stat = rustix::fs::statat(&self.directory.0, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
                 let stat = stat.map_err(told)?;
-                // The size of what is no file of ours means nothing.
+                // The size of an untrusted file means nothing.
                 // seeded: listed_own: check_stat(&stat, &self.path.join(file.to_string()))? => ()
                 check_stat(&stat, &self.path.join(file.to_string()))?;
                 files.push((file, u64::try_from(stat.st_size).unwrap_or(0)));
@@ -325,7 +326,7 @@ impl Disk for Directory {
     fn has_recovered(&self, fault: &FileFault, bytes: u64) -> bool {
         match fault.reason {
             FileFaultReason::Full => self.free() >= bytes,
-            // Descriptors, for one.
+            // For example, out of descriptors.
             FileFaultReason::Exhausted => rustix::io::fcntl_dupfd_cloexec(&self.directory.0, 0).is_ok(),
             _ => false,
         }
@@ -336,7 +337,7 @@ impl Disk for Directory {
             return drop(reply.send(DiskResponse::without_frame(Err(FileFault::forked("submit")))));
         }
         if matches!(order, DiskRequest::Create { .. } | DiskRequest::Remove { .. } | DiskRequest::SyncDirectory) {
-            // These take long, here: who waits for what has ended is woken first.
+            // These calls block this thread for long: unpark the threads whose results are there first.
             crate::park::flush_wakes();
         }
         let answer = match order {
@@ -344,7 +345,7 @@ impl Disk for Directory {
                 return self.request(Op::Read, (file, offset, bytes), Some(frame), reply);
             }
             DiskRequest::Write { file, offset, bytes, frame } => {
-                // Written with each commit, and synced with each new log only.
+                // The superblock is written with each commit, but synced only with each new log.
                 // seeded: superblock_name: file == StoreFile::Superblock => false
                 if file == StoreFile::Superblock
                     && let Err(fault) = self.check_linked(file)

@@ -1,8 +1,8 @@
-//! What the store asks of a disk: orders, each answered once, in any order.
+//! The interface between a store and its disk: requests, each answered by one response, in any order.
 //!
-//! Promises upward: [`Disk`] is all that the store knows of the world below it, so that a simulated disk can take its place.
-//! What a write has written survives a power cut only after a later [`DiskRequest::Sync`] of that file; that a file was made or
-//! removed, only after a later [`DiskRequest::SyncDirectory`].
+//! Promises upward: the store reaches storage through [`Disk`] alone, so that tests can simulate the disk.
+//! A write survives a power cut only after a later [`DiskRequest::Sync`] of its file; the creation or removal of a file, only
+//! after a later [`DiskRequest::SyncDirectory`].
 
 use crate::fault::{FileFault, FileFaultReason};
 use crate::frame::Frame;
@@ -12,18 +12,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 use terrace_guard::calm;
 
-/// A file of the store's.
+/// The name of a store's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoreFile {
-    /// Which store it is, and how much is durable at least.
+    /// The identity of the store, and a lower bound of what is durable.
     Superblock,
-    /// Bytes of buffers.
+    /// Bytes of pieces.
     Slab(u32),
-    /// What is durable, and where it lies.
+    /// The records that say which pieces are durable, and where they lie.
     Log(u32),
 }
 
-/// The superblock's name.
+/// The superblock's file name.
 const SUPERBLOCK: &str = "terrace.superblock";
 
 impl fmt::Display for StoreFile {
@@ -37,7 +37,7 @@ impl fmt::Display for StoreFile {
 }
 
 impl StoreFile {
-    /// The file of that name, if it is one of the store's.
+    /// Parses a file name; `None` if no store writes such a name.
     pub fn from_name(name: &str) -> Option<Self> {
         if name == SUPERBLOCK {
             return Some(Self::Superblock);
@@ -49,109 +49,111 @@ impl StoreFile {
             "log" => Self::Log(number),
             _ => return None,
         };
-        // Only as we write them: no signs, no capitals, no missing zeros.
+        // Only the canonical spelling: no sign, no capitals, all leading zeros.
         (file.to_string() == name).then_some(file)
     }
 }
 
-/// One thing to do.
+/// A request to a disk.
 #[derive(Debug)]
 pub enum DiskRequest {
-    /// Make a file of so many bytes, all of whose space is taken. Refused when it is there, or the disk is full. A disk that
-    /// fails, and a process that ends here, may leave a file of any size, at most this: it is not made again under this name.
+    /// Creates a file of that size with all its space allocated. Fails if the file exists or the disk is full. A failure, or the
+    /// death of the process meanwhile, may leave a file of that size or less; the store does not create that name again.
     Create {
-        /// Which.
+        /// The file to create.
         file: StoreFile,
-        /// Bytes, a multiple of a page.
+        /// Its size, a multiple of a page.
         bytes: u64,
     },
-    /// Remove a file; one that is not there is removed already.
+    /// Removes a file; succeeds if there is none.
     Remove {
-        /// Which.
+        /// The file to remove.
         file: StoreFile,
     },
-    /// Let what was made and removed before survive a power cut.
+    /// Makes earlier creations and removals durable.
     SyncDirectory,
-    /// Fill the front of the frame.
+    /// Reads into the front of the frame.
     Read {
-        /// From which file.
+        /// The file to read.
         file: StoreFile,
-        /// From which byte, a multiple of [`ALIGN`](crate::ALIGN).
+        /// The first byte, a multiple of [`ALIGN`](crate::ALIGN).
         offset: u64,
-        /// How many bytes, a multiple of it too.
+        /// The number of bytes, a multiple of [`ALIGN`](crate::ALIGN).
         bytes: usize,
-        /// Where to.
+        /// The memory to read into.
         frame: Frame,
     },
-    /// Write the front of the frame.
+    /// Writes the front of the frame.
     Write {
-        /// To which file.
+        /// The file to write.
         file: StoreFile,
-        /// To which byte, a multiple of [`ALIGN`](crate::ALIGN).
+        /// The first byte, a multiple of [`ALIGN`](crate::ALIGN).
         offset: u64,
-        /// How many bytes, a multiple of it too.
+        /// The number of bytes, a multiple of [`ALIGN`](crate::ALIGN).
         bytes: usize,
-        /// From where.
+        /// The memory to write from.
         frame: Frame,
     },
-    /// Let what was written to the file before survive a power cut.
+    /// Makes earlier writes to the file durable.
     Sync {
-        /// Which.
+        /// The file to sync.
         file: StoreFile,
     },
 }
 
-/// What came of an order.
+/// The response to a [`DiskRequest`].
 #[derive(Debug)]
 pub struct DiskResponse {
-    /// Bytes moved, which may be fewer than were asked for; 0 where none were to move.
+    /// Bytes moved, possibly fewer than requested; 0 for a request that moves none.
     pub result: Result<usize, FileFault>,
-    /// The memory back.
+    /// The request's frame.
     pub frame: Option<Frame>,
 }
 
 impl DiskResponse {
-    /// Of an order without memory.
+    /// The response to a request without a frame.
     pub fn without_frame(result: Result<(), FileFault>) -> Self {
         Self { result: result.map(|()| 0), frame: None }
     }
 }
 
-/// Where the answer goes. Dropped without one, also by a disk that panics, the asker learns that the disk is gone.
+/// Takes the response. A sender that is dropped without one, also by a disk that panics, fails the request: the disk is gone.
 pub type ResponseSender = oneshot::Sender<DiskResponse>;
 
-/// Does orders.
+/// Storage of named files, as the store needs it.
 pub trait Disk: Send + Sync + 'static {
-    /// The files that are there, with their sizes.
+    /// The files on the disk, with their sizes.
     ///
     /// # Errors
     /// The system's.
     fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault>;
 
-    /// A store begins to use it. False: another one does, whose files it would overwrite. Without, whoever makes the disk gives it
-    /// to one store only.
+    /// Claims the disk for a store. False if another store of this process has it, whose files this one would overwrite. The
+    /// default always succeeds: the maker of such a disk must give it to one store only.
     fn claim(&self) -> bool {
         true
     }
 
-    /// The store that claimed it is gone.
+    /// Ends the claim.
     fn release(&self) {}
 
-    /// Whether what made it refuse an order is gone, as far as that is seen at once: then the order is tried again before its time.
-    /// `bytes`: what an order takes at most.
+    /// Whether the cause of a fault is gone, as far as the disk sees at once, so that a retry makes sense before its time.
+    /// `bytes`: the most that a request takes.
     fn has_recovered(&self, fault: &FileFault, bytes: u64) -> bool {
         let _ = (fault, bytes);
         false
     }
 
-    /// Takes an order. What it reads and writes may happen at any time until the answer, whether or not anybody still waits.
+    /// Submits a request. Its frame may be read or written at any time until the response, also when no receiver is left.
     fn submit(&self, order: DiskRequest, reply: ResponseSender);
 }
 
-/// A disk that one store has. Dropped, another may have it.
+/// A disk that a store has claimed, released on drop.
 pub(crate) struct Claimed(Arc<dyn Disk>);
 
 impl Claimed {
+    /// Claims a disk.
+    ///
     /// # Errors
     /// [`FileFaultReason::Busy`]: another store of this process has it.
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Result<Self, FileFault> {
@@ -176,10 +178,10 @@ impl Drop for Claimed {
     }
 }
 
-/// Asks at once; the answer can be waited for.
+/// Submits a request at once, and returns a future of its response.
 pub(crate) fn ask(disk: &dyn Disk, order: DiskRequest) -> impl Future<Output = DiskResponse> + use<> {
     let (reply, answer) = oneshot::channel();
-    // One that panics has answered already, or drops the reply: that is an answer too.
+    // A disk that panics has responded already, or drops the sender, which is a response too.
     calm(|| disk.submit(order, reply));
     let gone =
         || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: FileFaultReason::Closed };

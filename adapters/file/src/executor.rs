@@ -1,11 +1,11 @@
-//! Tasks: what goes on by itself, polled by whoever drives the disk.
+//! An executor: spawned tasks, polled by the threads that drive the disk.
 //!
-//! Promises upward: a task that was begun ends, whether or not anybody waits for it, unless that is asked for; its result, or
-//! that it panicked, is told to who does; a task that becomes ready is polled soon, on a thread that calls [`Executor::run`].
-//! Asks from below: somebody who calls [`Executor::run`] after a [`Driver::wake`].
+//! Promises upward: a spawned task runs to its end, whether or not a handle waits for it, unless it is cancelled; its handle gets
+//! its result or its panic; a task that becomes ready is polled soon, by a thread in [`Executor::run`].
+//! Asks from below: a [`Driver`] that has [`Executor::run`] called after [`Driver::wake`].
 //!
-//! Invariants: while `ready` is not empty, `run_expected` is true: somebody is in [`Executor::run`], or was nudged. A thread has tasks of
-//! its own (`LOCAL`) only in [`Executor::block_on`], and runs them before it does what blocks.
+//! Invariants: while `ready` is not empty, `run_expected` is true: a thread is in [`Executor::run`], or a driver was woken.
+//! `LOCAL` of a thread holds tasks only during [`Executor::block_on`]; the thread polls them before it blocks.
 
 use crate::join::JoinHandle;
 use crate::park::{WakeBatch, block_on};
@@ -19,47 +19,47 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use terrace_guard::{Kept, calm};
 
-/// Runs tasks, and moves what they wait for.
+/// Has an executor's tasks polled, and performs the I/O that they wait for.
 pub trait Driver: Send + Sync {
-    /// A task is ready and nobody runs tasks: has [`Executor::run`] called, on another thread or later.
+    /// Called when a task is ready and no thread polls tasks: must have [`Executor::run`] called, later or on another thread.
     fn wake(&self);
 
-    /// Its number, where threads that wait may do what tasks wait for.
+    /// The engine's id, unique while it lives, if threads in [`Executor::block_on`] may perform its requests.
     fn engine_id(&self) -> Option<usize> {
         None
     }
 
-    /// Does one such thing on this thread, its own first, and tells what came of it. False: there is none.
+    /// Performs one request on this thread, its own first, and delivers the completion. False without a request.
     fn perform_one(&self) -> bool {
         false
     }
 
-    /// This thread helps no more: what it kept for itself is for others.
+    /// Called when this thread stops performing requests: hands the request that it kept over to other threads.
     fn stop_helping(&self) {}
 }
 
 thread_local! {
-    /// The engine that this thread does requests of; 0 for none.
+    /// The id of the engine whose requests this thread performs; 0 without one.
     static DRIVING: Cell<usize> = const { Cell::new(0) };
-    /// Whether it polls a task.
+    /// Whether this thread is polling a task.
     static POLLING: Cell<bool> = const { Cell::new(false) };
-    /// The queue whose tasks it keeps for itself when they become ready here; 0 for none.
+    /// The id of the executor whose tasks stay on this thread when they become ready here; 0 without one.
     static LOCAL_FOR: Cell<usize> = const { Cell::new(0) };
-    /// Those tasks.
+    /// The ready tasks that stay on this thread.
     static LOCAL: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Whether this thread is inside of a task: who waits here for other tasks may wait for itself.
+/// Whether this thread is polling a task: if it blocks for another task, it may wait for itself.
 pub fn is_in_task() -> bool {
     POLLING.get() || LOCAL_FOR.get() != 0
 }
 
-/// Whether this thread will look for requests of that engine before it sleeps: nobody needs to be woken for them.
+/// Whether this thread will perform requests of that engine before it blocks, so that no thread need be woken for them.
 pub(crate) fn is_driving(engine: usize) -> bool {
     DRIVING.get() == engine
 }
 
-/// Says so while something is done.
+/// Runs `work` with this thread marked as one that performs requests of that engine.
 pub(crate) fn while_driving<T>(engine: usize, work: impl FnOnce() -> T) -> T {
     struct Before(usize);
     impl Drop for Before {
@@ -71,7 +71,7 @@ pub(crate) fn while_driving<T>(engine: usize, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// A queue of tasks. Clones are the same.
+/// An executor: a queue of ready tasks, and the drivers that have them polled. Clones share both.
 #[derive(Clone, Default)]
 pub struct Executor {
     shared: Arc<ExecutorShared>,
@@ -79,9 +79,9 @@ pub struct Executor {
 
 #[derive(Default)]
 struct ExecutorShared {
-    /// What is ready in the parent is not touched in a forked child.
+    /// A forked child leaves the parent's tasks untouched.
     state: Kept<Mutex<RunQueue>>,
-    /// The first that is still there runs them.
+    /// The first one that is alive is woken.
     drivers: RwLock<Vec<Weak<dyn Driver>>>,
 }
 
@@ -92,12 +92,12 @@ struct RunQueue {
 }
 
 impl Executor {
-    /// No tasks, and nobody who runs them.
+    /// An executor without tasks or drivers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says who runs them: of several the first, and when that one is gone the next. Tasks may outlive it, and do not keep it.
+    /// Adds a driver, to be woken once all earlier drivers are dropped. The executor does not keep drivers alive.
     pub fn add_driver(&self, driver: Weak<dyn Driver>) {
         if !self.is_own() {
             return;
@@ -106,23 +106,24 @@ impl Executor {
         drivers.retain(|driver| driver.strong_count() > 0);
         drivers.push(driver);
         drop(drivers);
-        // What became ready before there was anybody.
+        // Tasks that became ready before there was a driver.
         if !self.state().ready.is_empty() {
             self.wake();
         }
     }
 
-    /// Whether somebody runs them.
+    /// Whether a driver is alive.
     pub fn has_driver(&self) -> bool {
         self.driver().is_some()
     }
 
-    /// Whether this process made it. In a forked child nothing is begun, and nothing runs: see [`JoinHandle::in_child`].
+    /// Whether this process made it. In a forked child [`spawn`](Self::spawn) begins nothing and no task is polled: see
+    /// [`JoinHandle::in_child`].
     pub fn is_own(&self) -> bool {
         self.shared.state.is_own()
     }
 
-    /// Begins a task.
+    /// Spawns a task, and returns its handle.
     pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         let (end, join) = JoinHandle::new(self.shared.state.process());
         if !self.is_own() {
@@ -166,25 +167,25 @@ impl Executor {
         self.shared.drivers.read().unwrap_or_else(PoisonError::into_inner).iter().find_map(Weak::upgrade)
     }
 
-    /// Whether what becomes ready on this thread stays here.
+    /// Whether tasks that become ready on this thread stay on it.
     fn is_local(&self) -> bool {
         LOCAL_FOR.get() == self.id()
     }
 
-    /// No other queue's while this one is there.
+    /// Unique while the executor lives.
     fn id(&self) -> usize {
         Arc::as_ptr(&self.shared).addr()
     }
 
-    /// Says that [`run`](Self::run) will be called soon: until then nobody is nudged.
+    /// Announces that the caller will call [`run`](Self::run): until then no driver is woken.
     pub fn expect_run(&self) {
         if self.is_own() && !self.is_local() {
             self.state().run_expected = true;
         }
     }
 
-    /// Polls what is ready, until nothing is or `time` is over; then wakes the threads that wait for what ended. Whether
-    /// nothing is ready.
+    /// Polls ready tasks until none is left (true) or `time` has passed (false); then unparks the threads that wait for their
+    /// results.
     pub fn run(&self, time: Duration) -> bool {
         let (begun, _batch) = (Instant::now(), WakeBatch::begin());
         while self.run_one(0) {
@@ -195,9 +196,11 @@ impl Executor {
         true
     }
 
-    /// Waits on this thread for what `begin` makes. Where the driver is helped, this thread runs the tasks that it begins
-    /// and moves their bytes: it wakes nobody. Inside of it, nothing may block for a task that was begun there, but by
-    /// `block_on` of the same queue: nobody else runs those tasks before this returns.
+    /// Blocks this thread on the future that `begin` makes.
+    ///
+    /// If threads may perform the driver's requests, this thread polls the tasks that it spawns meanwhile and performs their
+    /// requests, and wakes no thread for them. Caller must not block inside `begin` or the future on such a task, except by
+    /// `block_on` of the same executor: no other thread polls those tasks before this call returns.
     ///
     /// # Panics
     /// When the future does.
@@ -207,18 +210,18 @@ impl Executor {
         }
         let kept = LOCAL_FOR.get();
         let driver = self.driver().and_then(|driver| driver.engine_id().zip(Some(driver)));
-        // Who helps one driver already lets others work for themselves.
+        // A thread that performs requests of one driver does so for no second one.
         let Some((engine, driver)) = driver.filter(|_| kept == 0 || self.is_local()) else {
             return block_on(begin(), || false);
         };
         LOCAL_FOR.set(self.id());
-        // Dropped also when a panic comes through here.
+        // Dropped during a panic, too.
         let _leave = (kept == 0).then(|| StopHelping { tasks: self, driver: &*driver });
         while_driving(engine, || block_on(begin(), || run_local() || driver.perform_one() || self.run_one(0)))
     }
 
-    /// Polls one ready task: number `which` in the queue, counted round. False when none is ready. The order in which tasks
-    /// are run is free: simulations choose it.
+    /// Polls one ready task, the one at index `which` modulo their number. False if none is ready. Tasks may be polled in any
+    /// order: simulations choose it.
     pub fn run_one(&self, which: usize) -> bool {
         if !self.is_own() {
             return false;
@@ -234,7 +237,7 @@ impl Executor {
         true
     }
 
-    /// How many are ready.
+    /// The number of ready tasks.
     pub fn ready(&self) -> usize {
         if self.is_own() { self.state().ready.len() } else { 0 }
     }
@@ -246,19 +249,19 @@ impl Executor {
 
 fn poll(task: Runnable) {
     let before = POLLING.replace(true);
-    // What was polled, or a result that nobody takes, may panic when it is dropped.
+    // Dropping the polled future, or a result without a handle, may panic.
     calm(|| _ = task.run());
     POLLING.set(before);
 }
 
-/// Keeps a task for this thread. `None`: it does. A thread that is about to end, and whose thread-locals are gone, keeps none.
+/// Keeps a task on this thread. Returns it if the thread is ending and its thread-locals are destroyed.
 fn push_local(task: Runnable) -> Option<Runnable> {
     let mut task = Some(task);
     let _ = LOCAL.try_with(|own| own.borrow_mut().extend(task.take()));
     task
 }
 
-/// Polls all tasks of this thread's own. False when there was none.
+/// Polls the tasks of this thread until none is left. False if there was none.
 fn run_local() -> bool {
     let mut any = false;
     while let Ok(Some(task)) = LOCAL.try_with(|own| own.borrow_mut().pop_front()) {
@@ -268,7 +271,7 @@ fn run_local() -> bool {
     any
 }
 
-/// The end of a thread's help: what it kept for itself is for others.
+/// Dropped at the end of a thread's [`Executor::block_on`]: hands the tasks and the request that it kept over to other threads.
 struct StopHelping<'a> {
     tasks: &'a Executor,
     driver: &'a dyn Driver,
@@ -294,7 +297,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Nudges; helped, as engine number 1.
+    /// Counts wakes; its requests may be performed, as those of engine 1.
     #[derive(Default)]
     struct WakeCount(AtomicUsize);
 

@@ -1,71 +1,71 @@
-//! What a file says when it refuses.
+//! The error of a call on a file.
 //!
-//! Promises upward: every failure names the call, the file, the place and the system's reason, and says what kind it is:
-//! whether anything can be done decides by that.
+//! Promises upward: each error names the call, the file, the offset and the system's code, and has a [`FileFaultReason`], on
+//! which alone decisions depend, such as to retry.
 
 use std::fmt;
 use std::io;
 
-/// What kind of failure a reason is: all that is decided by.
+/// The kind of a failure: decisions depend on it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileFaultReason {
-    /// The disk, or the user's share of it, is full.
+    /// The disk or the user's quota is full.
     Full,
-    /// The file would be larger than the file system, or this process, may have one (`ulimit -f`).
+    /// The file would exceed the size limit of the file system or of this process (`ulimit -f`).
     TooLarge,
-    /// The device could not do it: the place is bad, or the device is.
+    /// The device failed, at this offset or altogether.
     Device,
-    /// The file ends there.
+    /// The file ends before the requested range does.
     UnexpectedEnd,
-    /// What was read is not what was written.
+    /// The bytes that were read are not those that were written.
     Corrupt,
-    /// Not for this user, or not on this file system.
+    /// The system denies the call: permissions, or a read-only file system.
     Denied,
-    /// This system cannot do that at all.
+    /// This system or file system does not implement the call.
     Unsupported,
-    /// Somebody else has it.
+    /// Another process, or another store of this one, uses the file or directory.
     Busy,
-    /// The system has no more descriptors, threads or memory to give.
+    /// The system is out of descriptors, threads or memory.
     Exhausted,
-    /// There is one already.
+    /// A file of that name exists.
     Exists,
-    /// There is none of that name, or the name is another file's now.
+    /// No file has that name, or the name is now another file's.
     Gone,
-    /// A link, no regular file, a file with other links (as a copy of a directory by hard links leaves them), or another user's
-    /// (as a file system shows them that is mounted for one user).
+    /// The file is not a regular file of this user with a single link: a symbolic link, a file with hard links (as in a copy of a
+    /// directory by hard links), or another user's file (as on a file system that is mounted for one user).
     Untrusted,
-    /// It is no directory, or a link that leads nowhere.
+    /// The path is not a directory, or is a symbolic link that leads nowhere.
     NotADirectory,
-    /// It is closed.
+    /// The disk dropped the request without a response.
     Closed,
-    /// This is a forked child of the process that opened it.
+    /// The call was made in a forked child of the process that opened the file.
     Forked,
-    /// Anything else.
+    /// Any other failure.
     Other,
 }
 
-/// What errors call the reservation of a file's space.
+/// How errors name the allocation of a file's space.
 pub(crate) const RESERVE: &str = "fallocate";
 
-/// A refused call on a file.
+/// A failed call on a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFault {
-    /// What was called.
+    /// The name of the call.
     pub call: &'static str,
-    /// Which file, as errors name it.
+    /// The name of the file.
     pub file: String,
-    /// The first byte, where there is one.
+    /// The first byte of the range in the file; 0 where the call has no range.
     pub offset: u64,
-    /// The system's number; 0 when it has none.
+    /// The system's error code (`errno`); 0 without one.
     pub code: i32,
-    /// What kind it is.
+    /// The kind of the failure.
     pub reason: FileFaultReason,
 }
 
-/// What kind a number of the system's is.
+/// The kind of a system error code.
 pub(crate) fn reason_of(code: i32) -> FileFaultReason {
     use rustix::io::Errno as E;
-    // Errors of the library's own have none; `Errno` has no place for 0.
+    // Errors of this library have no code, and `Errno` cannot represent 0.
     if code == 0 {
         return FileFaultReason::Other;
     }
@@ -86,12 +86,12 @@ pub(crate) fn reason_of(code: i32) -> FileFaultReason {
 }
 
 impl FileFault {
-    /// A refusal in a child of the process that opened it.
+    /// The error of a call in a forked child of the process that opened the file.
     pub(crate) fn forked(call: &'static str) -> Self {
         Self { call, file: "what the parent opened".into(), offset: 0, code: 0, reason: FileFaultReason::Forked }
     }
 
-    /// A refusal with the system's number.
+    /// An error with the system's code.
     pub(crate) fn new(call: &'static str, file: &str, offset: u64, code: i32) -> Self {
         Self { call, file: file.into(), offset, code, reason: reason_of(code) }
     }

@@ -1,8 +1,8 @@
-//! The end of a task, as who began it sees it.
+//! The handle of a task, through which its spawner waits for the result.
 //!
-//! Promises upward: wakers of who waits are kept by [`Notify`], and by nothing else: the task itself has none, as its library
-//! aborts when one panics.
-//! Asks from below: somebody who runs tasks.
+//! Promises upward: [`Notify`] alone stores the wakers of waiters. The task of `async_task` stores none, because that library
+//! aborts the process when a waker panics.
+//! Asks from below: an executor that polls the task.
 
 use crate::notify::{Notified, Notify};
 use crate::park::block_on;
@@ -13,18 +13,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use terrace_guard::Process;
 
-/// The end of a task. Dropped, the task goes on.
+/// A future that resolves to the result of a task. Dropped, it detaches the task, which runs to its end.
 #[must_use = "the task goes on, but nobody learns what came of it"]
 pub struct JoinHandle<T> {
     task: Option<async_task::Task<()>>,
     outcome: Notified<Arc<TaskOutcome<T>>>,
-    /// Whether the task does not go on.
+    /// Whether dropping the handle cancels the task.
     cancels: bool,
     process: Process,
     in_child: Option<fn() -> T>,
 }
 
-/// What came of a task: its result, or what it panicked with.
+/// The result of a task, or the payload of its panic.
 struct TaskOutcome<T> {
     outcome: Mutex<Option<std::thread::Result<T>>>,
     ended: Notify,
@@ -42,7 +42,7 @@ impl<T> AsRef<Notify> for TaskOutcome<T> {
     }
 }
 
-/// Says what came of a task; dropped without a word, that the task was dropped.
+/// Stores the outcome and notifies the waiter when dropped; without an outcome, stores that the task was dropped.
 pub(crate) struct OutcomeSender<T>(Arc<TaskOutcome<T>>);
 
 impl<T> OutcomeSender<T> {
@@ -59,34 +59,35 @@ impl<T> Drop for OutcomeSender<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Of a task of that process, which is still to be begun: what makes its end known.
+    /// A handle, and the sender that the task must complete it with. `process` is the one whose task it is.
     pub(crate) fn new(process: Process) -> (OutcomeSender<T>, Self) {
         let ended = Arc::new(TaskOutcome { outcome: Mutex::new(None), ended: Notify::new() });
         let listens = Notified::new(Arc::clone(&ended));
         (OutcomeSender(ended), Self { task: None, outcome: listens, cancels: false, process, in_child: None })
     }
 
-    /// The task has begun.
+    /// Attaches the spawned task to the handle.
     pub(crate) fn with_task(mut self, task: async_task::Task<()>) -> Self {
         self.task = Some(task);
         self
     }
 
-    /// Waits on this thread.
+    /// Blocks this thread until the task has ended. On a thread that runs tasks, `await` the handle instead: the thread may
+    /// wait for itself.
     ///
     /// # Panics
-    /// When the task did; in a forked child, where the task is the parent's and [`in_child`](Self::in_child) was not called. On a thread that runs tasks it may wait for itself: there, `await` it.
+    /// When the task panicked; in a forked child of the task's process, unless [`in_child`](Self::in_child) was called.
     pub fn wait(self) -> T {
         block_on(self, || false)
     }
 
-    /// What who waits is told in a forked child of the process whose task it is: no task goes on there.
+    /// Sets the result that a forked child of the task's process gets: no task runs there.
     pub fn in_child(mut self, told: fn() -> T) -> Self {
         self.in_child = Some(told);
         self
     }
 
-    /// Dropped, the task is not polled again: what it holds is dropped, where tasks are run.
+    /// Cancels the task when the handle is dropped: the executor drops the future without another poll.
     pub fn cancel_on_drop(mut self) -> Self {
         self.cancels = true;
         self
@@ -98,7 +99,7 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         if !self.process.is_current() {
-            // Nothing of what it waits for goes on here.
+            // The task is the parent's and makes no progress in the child.
             return Poll::Ready(self.in_child.expect("a task of a parent is not waited for in its forked child")());
         }
         std::task::ready!(Pin::new(&mut self.outcome).poll(context));
@@ -113,7 +114,7 @@ impl<T> Future for JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         match self.task.take() {
-            // Its task is the parent's.
+            // In a forked child the task is the parent's: leave it untouched.
             Some(task) if !self.process.is_current() => std::mem::forget(task),
             Some(task) if self.cancels => drop(task),
             Some(task) => task.detach(),

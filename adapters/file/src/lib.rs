@@ -1,22 +1,23 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # The parts
+//! # The parts, lowest first
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `frame` | memory for I/O, used again and again |
-//! | `slab_file` | a file of a fixed size, all of whose space is taken |
-//! | `mapped` | a file that is only read, as memory |
-//! | `request` | what is asked of an engine, and what comes of it |
-//! | `engine` | the system's ring, or threads |
-//! | `executor` | what goes on by itself |
-//! | `notify` | a condition that futures wait for; it keeps and wakes their wakers |
-//! | `thread` | threads of ours |
-//! | `park` | threads that wait, and when they are woken |
-//! | `disk` | what the store asks of the world: orders and answers |
-//! | `directory` | a disk: files of one directory, through an engine |
-//! | [`store`] | pieces in slabs, and a log that says which are durable |
-//! | `fault` | what a file says when it refuses |
+//! | `fault` | the error of a call on a file: [`FileFault`] |
+//! | `notify` | a condition variable for futures; stores and runs their wakers |
+//! | `park` | blocks a thread on a future |
+//! | `thread` | a thread that is joined when its owner is dropped |
+//! | `frame` | a pool of aligned I/O memory |
+//! | `join` | the handle of a spawned task |
+//! | `mapped` | a read-only file mapped into memory |
+//! | `slab_file` | a file of fixed size with all its space allocated |
+//! | `disk` | the interface between the store and its storage: requests and responses |
+//! | `executor` | spawned tasks and the threads that poll them |
+//! | `request` | the interface of an I/O engine: requests and completions |
+//! | `engine` | I/O engines: io_uring, and a pool of threads |
+//! | [`store`] | checksummed pieces in slab files, and a log that says which of them are durable |
+//! | `directory` | a disk over the files of one directory |
 
 #![cfg(target_os = "linux")]
 

@@ -1,7 +1,7 @@
-//! Threads that wait for futures, and what wakes them.
+//! Blocks threads on futures, and wakes them.
 //!
-//! Promises upward: a thread that [`block_on`]s is woken after its future may have become ready; while a thread has a [`WakeBatch`], the
-//! threads that it would wake are woken at the end of the turn.
+//! Promises upward: a thread in [`block_on`] is woken after its future may have become ready; the wakes that a thread causes
+//! during its [`WakeBatch`] happen when the batch is dropped.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -9,13 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 thread_local! {
-    /// Whether this thread has a turn.
+    /// Whether this thread has a [`WakeBatch`].
     static IN_BATCH: Cell<bool> = const { Cell::new(false) };
-    /// Whom it wakes at the end of it; empty where it has none.
+    /// Threads to unpark at the end of the batch; empty without one.
     static DEFERRED: RefCell<Vec<Arc<Parker>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Polls a future until its end. While it is not ready, this thread does `work`, or sleeps when there is none (false).
+/// Polls a future until it is ready; between polls calls `work`, and parks the thread when `work` had nothing to do (false).
 pub(crate) fn block_on<F: Future>(future: F, mut work: impl FnMut() -> bool) -> F::Output {
     let mut future = std::pin::pin!(future);
     let parker = Arc::new(Parker::default());
@@ -26,24 +26,25 @@ pub(crate) fn block_on<F: Future>(future: F, mut work: impl FnMut() -> bool) -> 
             return result;
         }
         if !work() {
-            // Inside a turn: what is waited for may need those.
+            // Called inside a batch: this future may depend on a thread whose wake is deferred.
             flush_wakes();
             parker.park();
         }
     }
 }
 
-/// A thread that waits, also one whose thread-locals are gone. To wake it is a call of the system each time; who is woken after a
-/// turn sees all that came of it, and asks for as much at once, which the system may put together to larger requests.
+/// The waker of a thread in [`block_on`]; it works after the thread's thread-locals are destroyed. Each unpark is a system call;
+/// a thread that is unparked after a batch sees all its results and submits that many requests at once, which the system may
+/// merge.
 #[derive(Default)]
 struct Parker {
-    /// Woken, and has not slept since.
+    /// Set by a wake, cleared when the thread has seen it.
     woken: Mutex<bool>,
     woken_up: Condvar,
 }
 
 impl Parker {
-    /// Until it is woken, or was since it slept last.
+    /// Blocks until a wake, or returns at once if one came since the last call.
     fn park(&self) {
         let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
         let mut woken = self.woken_up.wait_while(woken, |woken| !*woken).unwrap_or_else(PoisonError::into_inner);
@@ -59,14 +60,14 @@ impl Parker {
 impl Wake for Parker {
     fn wake(self: Arc<Self>) {
         let later = |later: &RefCell<Vec<_>>| later.borrow_mut().push(Arc::clone(&self));
-        // A thread whose list is gone wakes at once.
+        // The list of a thread that is ending is destroyed: such a thread unparks at once.
         if !IN_BATCH.get() || DEFERRED.try_with(later).is_err() {
             self.unpark();
         }
     }
 }
 
-/// While it is there, its thread wakes nobody that waits here. A thread has one at most.
+/// Defers the unparking of threads while it lives. At most one on a thread.
 pub(crate) struct WakeBatch(());
 
 impl WakeBatch {
@@ -83,7 +84,7 @@ impl Drop for WakeBatch {
     }
 }
 
-/// Wakes those that were to be woken later.
+/// Unparks the threads whose wakes were deferred.
 pub(crate) fn flush_wakes() {
     let later = DEFERRED.try_with(RefCell::take).unwrap_or_default();
     later.into_iter().for_each(|parker| parker.unpark());
@@ -102,7 +103,7 @@ mod tests {
         let waiter = std::thread::spawn(move || {
             block_on(
                 std::future::poll_fn(|context| {
-                    // The first poll tells how to wake it.
+                    // The first poll hands the waker to the test.
                     match count.fetch_add(1, Ordering::Relaxed) {
                         0 => tell.send(context.waker().clone()).map_or(Poll::Ready(()), |()| Poll::Pending),
                         _ => Poll::Ready(()),

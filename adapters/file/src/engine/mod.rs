@@ -1,4 +1,4 @@
-//! Ways to do requests: by the system's ring, or by threads.
+//! I/O engines: io_uring, and a pool of threads.
 
 mod ring;
 mod threads;

@@ -1,18 +1,18 @@
-//! Requests by the system's ring (io_uring), on a thread that owns it.
+//! An engine over io_uring, whose thread owns the ring.
 //!
 //! ```text
 //!   submit ──► queue ──► the ring's thread: entries ──► kernel ──► completions ──► sink, on the same thread
-//!                 └── an event wakes it, only while it sleeps
+//!                 └── an eventfd wakes the thread, only while it sleeps
 //! ```
 //!
-//! Promises upward: as [`Engine`] says; a sink may submit more, which costs no wake-up; no more entries are on their way than
-//! the ring has room for; the thread sleeps in the kernel while nothing is on its way, and is gone when the engine is dropped;
-//! the kernel has no entry of it any more when the ring is closed, or may keep their memory for ever; where the kernel takes no
-//! more calls for the ring, every request ends with its error.
-//! Asks from below: a kernel that has the ring and lets this user have it; [`UringEngine::new`] fails where not.
+//! Promises upward: as [`Engine`]; a sink may submit, which costs no wake-up; no more entries are in flight than the ring has
+//! room for; the thread sleeps in the kernel while nothing is in flight, and has ended once the engine is dropped; when the ring
+//! is closed, the kernel has no entry of it left, or the memory that entries name is leaked; when the kernel refuses calls for
+//! the ring, every request completes with that error.
+//! Asks from below: a kernel that has io_uring and lets this user use it; otherwise [`UringEngine::new`] fails.
 //!
-//! One thread submits and completes because the kernel completes a request in the name of the task that submitted it: were
-//! that another thread than the one that waits, each completion would wake both (measured: half the bytes a second).
+//! One thread both submits and waits, because the kernel completes a request in the context of the thread that submitted it:
+//! with two threads each completion would wake both (measured: half the throughput).
 
 use crate::executor::Driver;
 use crate::frame::Frame;
@@ -27,14 +27,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use terrace_guard::{Process, calm};
 
-/// What the entry carries that waits for the event.
+/// The user data of the entry that reads the eventfd.
 const EVENT: u64 = u64::MAX;
 
-/// A ring, and the thread that owns it.
+/// An io_uring, and the thread that owns it.
 pub struct UringEngine {
     shared: Arc<RingShared>,
     sink: Arc<dyn CompletionHandler>,
-    /// Waited for when it is dropped.
+    /// Joined when it is dropped.
     _thread: WorkerThread,
     process: Process,
 }
@@ -43,18 +43,18 @@ struct RingShared {
     queue: Mutex<RingQueue>,
     /// Wakes the thread while it sleeps in the kernel.
     event: OwnedFd,
-    /// Wakes it once the ring is refused: an entry that the kernel still has may swallow the event.
+    /// Wakes the thread after the kernel has refused the ring: an entry that the kernel still has may consume the event.
     failed: Condvar,
 }
 
 #[derive(Default)]
 struct RingQueue {
     requests: VecDeque<IoRequest>,
-    /// Whether the thread sleeps, or is about to: whoever puts something in wakes it.
+    /// Whether the thread sleeps or is about to: a thread that adds to the queue wakes it.
     asleep: bool,
-    /// Whether somebody wants the sink to settle.
+    /// Whether the sink's deferred work shall run.
     run_requested: bool,
-    /// Whether the thread ends when nothing is left.
+    /// Whether the thread shall end once no request is left.
     closing: bool,
 }
 
@@ -67,7 +67,7 @@ impl RingShared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel is done with a request. One that a signal interrupted is put on the ring again, first of all.
+    /// Takes the kernel's result of a request. A request that a signal interrupted goes to the front of the queue.
     fn complete(&self, request: IoRequest, result: i32, done: &mut Vec<Completion>) {
         if result == -rustix::io::Errno::INTR.raw_os_error() {
             self.queue().requests.push_front(request);
@@ -84,17 +84,17 @@ impl RingShared {
         drop(queue);
         if wake {
             self.failed.notify_one();
-            // Full only after 2^64 wake-ups that nobody saw.
+            // Fails only when the counter is full, after 2^64 wake-ups that the thread did not see.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }
 }
 
 impl UringEngine {
-    /// A ring for `depth` requests at once, from 1 to 4096, rounded up to a power of two.
+    /// An engine with up to `depth` requests in flight: 1 to 4096, rounded up to a power of two.
     ///
     /// # Errors
-    /// The system's: that it has no ring, or that this user may not have one.
+    /// The system's: the kernel has no io_uring, or denies it to this user.
     pub fn new(depth: u32, sink: Arc<dyn CompletionHandler>) -> std::io::Result<Self> {
         let depth = depth.clamp(1, 4096).next_power_of_two();
         let event = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -117,34 +117,34 @@ impl UringEngine {
     }
 }
 
-/// What the thread has for itself.
+/// What the ring's thread owns.
 struct RingThread {
     ring: IoUring,
     shared: Arc<RingShared>,
     sink: Arc<dyn CompletionHandler>,
-    /// Requests on their way, by the number that their entry carries.
+    /// Requests in flight, by the number in their entry's user data.
     in_flight: Vec<Option<IoRequest>>,
-    /// Numbers that are free.
+    /// Numbers without a request.
     free: Vec<u32>,
-    /// Completions that the sink has not seen; empty but while it is told.
+    /// Completions to deliver; a buffer that is empty between batches.
     done: Vec<Completion>,
-    /// Whether an entry waits for the event.
+    /// Whether an entry that reads the eventfd is in flight.
     armed: bool,
-    /// Where the event's count goes; read by nobody.
+    /// Where that entry writes the counter; no code reads it.
     count: Box<[u8; 8]>,
 }
 
 impl RingThread {
     fn new(depth: u32, shared: Arc<RingShared>, sink: Arc<dyn CompletionHandler>) -> std::io::Result<Self> {
-        // One entry more than requests: for the event.
+        // One extra entry reads the eventfd. `depth` is a power of two and the ring rounds up to one, so double it.
         let entries = depth * 2;
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
-            // Else completions would come only to who waits for them.
+            // Without this flag, completions are posted only to a thread that waits for them.
             .setup_taskrun_flag()
             .build(entries);
-        // Kernels before 6.1 do not know them.
+        // Kernels before 6.1 do not know these flags.
         let ring = ring.or_else(|_| IoUring::new(entries))?;
         let in_flight = std::iter::repeat_with(|| None).take(depth as usize).collect();
         let free = (0..depth).rev().collect();
@@ -158,7 +158,7 @@ impl RingThread {
             if sleeps && self.is_finished() {
                 return;
             }
-            // Where the call may be made again, what is there is looked at in any case.
+            // After a transient error, reap what has completed all the same.
             if let Err(error) = self.ring.submit_and_wait(usize::from(sleeps))
                 && !is_transient(&error)
             {
@@ -172,7 +172,7 @@ impl RingThread {
         }
     }
 
-    /// Puts as many requests on the ring as it has room for.
+    /// Moves requests from the queue to the ring until the ring is full.
     fn push(&mut self) {
         if !self.armed {
             let event = types::Fd(self.shared.event.as_raw_fd());
@@ -186,12 +186,12 @@ impl RingThread {
             };
             let entry = entry(&request).user_data(u64::from(number));
             self.in_flight[number as usize] = Some(request);
-            // There are twice as many entries as numbers.
+            // The ring has twice as many entries as there are numbers.
             push_entry(&mut self.ring, &entry);
         }
     }
 
-    /// Whether there is nothing to put on the ring; then whoever changes that wakes this thread.
+    /// Whether no request can go to the ring. If so, marks the thread asleep: the next change of the queue wakes it.
     fn may_sleep(&self) -> bool {
         let mut queue = self.shared.queue();
         queue.asleep = !queue.run_requested && (queue.requests.is_empty() || self.free.is_empty());
@@ -203,7 +203,7 @@ impl RingThread {
         queue.closing && !queue.run_requested && queue.requests.is_empty() && self.free.len() == self.in_flight.len()
     }
 
-    /// Takes what has completed off the ring.
+    /// Takes completions off the ring.
     fn drain_completions(&mut self, done: &mut Vec<Completion>) {
         for entry in self.ring.completion() {
             if entry.user_data() == EVENT {
@@ -223,10 +223,11 @@ impl RingThread {
         usize::from(self.armed) + self.in_flight.iter().flatten().count()
     }
 
-    /// Has all entries completed: kernels before 6.1 keep what they name, the file and its lock, after the ring is closed.
+    /// Waits until the kernel has completed all entries: before 6.1 it keeps what entries name (the file and its lock) after the
+    /// ring is closed.
     fn drain(&mut self) {
         while self.outstanding() > 0 {
-            // Then the entry for the event completes.
+            // Completes the entry that reads the eventfd.
             let _ = rustix::io::write(&self.shared.event, &1u64.to_ne_bytes());
             if self.ring.submit_and_wait(1).is_err_and(|error| !is_transient(&error)) {
                 self.abandon();
@@ -235,7 +236,7 @@ impl RingThread {
         }
     }
 
-    /// Gives up entries that the kernel may work on for ever: what they name is never used again. Their requests.
+    /// Gives up entries that the kernel may never complete: leaks the memory that they name, and returns their requests.
     fn abandon(&mut self) -> Vec<IoRequest> {
         if std::mem::take(&mut self.armed) {
             Box::leak(std::mem::take(&mut self.count));
@@ -245,7 +246,7 @@ impl RingThread {
         requests
     }
 
-    /// Ends every request with the error, until the engine is closed: the kernel takes no more calls for the ring.
+    /// Completes every request with the error until the engine is closed: the kernel refuses calls for this ring.
     fn fail_all(mut self, error: &std::io::Error) {
         let code = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
         let mut done = std::mem::take(&mut self.done);
@@ -267,11 +268,11 @@ impl RingThread {
         }
     }
 
-    /// Hands on what has completed.
+    /// Delivers what has completed.
     fn reap(&mut self, run_requested: bool) {
         let mut done = std::mem::take(&mut self.done);
         self.drain_completions(&mut done);
-        // Those that wait for room go first: the disk works while the sink does.
+        // Queued requests first: the device works while the sink does.
         self.push();
         let _ = self.ring.submit();
         if (run_requested || !done.is_empty()) && !self.deliver(&mut done) {
@@ -280,8 +281,8 @@ impl RingThread {
         self.done = done;
     }
 
-    /// Tells the sink what is done, and lets it settle; whether it has. Should it panic, the ring stays, whose requests are on
-    /// their way.
+    /// Delivers completions to the sink, and runs its deferred work; false if work is left. A sink that panics does not end the
+    /// thread, whose requests are in flight.
     fn deliver(&self, done: &mut Vec<Completion>) -> bool {
         let sink = &self.sink;
         done.drain(..).for_each(|completion| calm(|| sink.completed(completion)));
@@ -297,18 +298,18 @@ impl Drop for RingThread {
     }
 }
 
-/// Whether the call may be made again: it was interrupted, the system is short of memory, or completions must be taken first.
+/// Whether to repeat the call: it was interrupted, the system is short of memory, or completions must be reaped first.
 fn is_transient(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::ResourceBusy)
 }
 
-/// Puts an entry on the ring. False when it is full.
+/// Puts an entry on the ring; false if the ring is full.
 fn push_entry(ring: &mut IoUring, entry: &squeue::Entry) -> bool {
-    // SAFETY: what the entry names (a frame and a file, or the event and its count) is kept until its completion.
+    // SAFETY: what the entry names (a frame and a file, or the eventfd and its counter) lives until the entry's completion.
     unsafe { ring.submission().push(entry) }.is_ok()
 }
 
-/// A request as the ring takes it.
+/// The ring's entry for a request.
 fn entry(request: &IoRequest) -> squeue::Entry {
     let file = types::Fd(request.slab.as_fd().as_raw_fd());
     let (bytes, offset) = (request.bytes as u32, request.offset);
@@ -316,7 +317,7 @@ fn entry(request: &IoRequest) -> squeue::Entry {
         (Op::Read, Some(frame)) => opcode::Read::new(file, frame.pointer(), bytes).offset(offset).build(),
         (Op::Write, Some(frame)) => opcode::Write::new(file, frame.pointer(), bytes).offset(offset).build(),
         (Op::Sync, _) => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
-        // Refused before it comes here.
+        // `submit` rejects such requests.
         (Op::Read | Op::Write, None) => opcode::Nop::new().build(),
     }
 }
@@ -344,7 +345,7 @@ impl Engine for UringEngine {
         self.shared.put(|queue| queue.requests.extend(sound));
         if !refused.is_empty() {
             refused.into_iter().for_each(|request| self.sink.completed(request.reject()));
-            // Told on a thread that may run no tasks.
+            // The submitting thread may not be one that runs tasks.
             self.wake();
         }
     }

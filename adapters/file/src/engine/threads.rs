@@ -1,6 +1,6 @@
-//! Requests on threads of their own: one call of the system for each, waited for. For systems that refuse the ring.
+//! An engine over a pool of threads, each in one blocking call at a time: for systems without io_uring.
 //!
-//! Promises upward: as [`Engine`] says; threads sleep while nothing is asked, and are gone when it is dropped.
+//! Promises upward: as [`Engine`]; threads sleep while no request is queued, and have ended once the engine is dropped.
 
 use crate::executor::{Driver, is_driving, while_driving};
 use crate::request::{Completion, CompletionHandler, Engine, IoRequest, Op};
@@ -12,14 +12,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use terrace_guard::Process;
 
 thread_local! {
-    /// What this thread does before it sleeps: a request of one that it [`is_driving`].
+    /// The request that this thread performs itself before it blocks, if it [`is_driving`] the engine.
     static LOCAL: RefCell<Option<(Arc<PoolShared>, IoRequest)>> = const { RefCell::new(None) };
 }
 
-/// A pool of threads.
+/// A pool of threads that perform requests.
 pub struct ThreadEngine {
     shared: Arc<PoolShared>,
-    /// Waited for when it is dropped.
+    /// Joined when they are dropped.
     threads: Vec<WorkerThread>,
     process: Process,
 }
@@ -32,7 +32,7 @@ struct PoolShared {
 
 struct PoolQueue {
     requests: VecDeque<IoRequest>,
-    /// Whether somebody wants the sink to settle.
+    /// Whether the sink's deferred work shall run.
     run_requested: bool,
     closing: bool,
 }
@@ -42,27 +42,27 @@ impl PoolShared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No other engine's while this one is there.
+    /// Unique while the engine lives.
     fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Does requests until there are none and the pool closes.
+    /// Performs requests until the pool closes and none is left.
     fn run(&self) {
         while let Some(request) = self.next() {
-            // A sink that panics must not take the thread with it.
+            // A sink that panics does not end the thread.
             let told = AssertUnwindSafe(|| {
                 request.into_iter().for_each(|request| self.sink.completed(perform(request)));
                 while_driving(self.id(), || self.sink.run_deferred())
             });
             if !catch_unwind(told).unwrap_or(true) {
-                // Another thread settles while this one does what it took for itself.
+                // Another thread runs the deferred work while this one performs the request that it kept.
                 self.wake();
             }
         }
     }
 
-    /// What a thread of the pool does next: a request, or (`Some(None)`) only settle. `None`: it ends.
+    /// What a thread of the pool does next: a request, or only deferred work (`Some(None)`), or end (`None`).
     fn next(&self) -> Option<Option<IoRequest>> {
         if let Some((_, own)) = take_local() {
             return Some(Some(own));
@@ -86,22 +86,22 @@ impl PoolShared {
     }
 }
 
-/// What this thread kept for itself.
+/// The request that this thread kept for itself.
 fn take_local() -> Option<(Arc<PoolShared>, IoRequest)> {
     LOCAL.try_with(RefCell::take).ok().flatten()
 }
 
-/// Does a request on this thread.
+/// Performs a request on this thread, and returns its completion.
 pub fn perform(mut request: IoRequest) -> Completion {
     if !request.is_valid() {
         return request.reject();
     }
-    // Network file systems and FUSE let signals in.
+    // Signals interrupt calls on network file systems and FUSE.
     let moved = rustix::io::retry_on_intr(|| match (request.op, &mut request.frame) {
         (Op::Read, Some(frame)) => rustix::io::pread(&*request.slab, &mut frame[..request.bytes], request.offset),
         (Op::Write, Some(frame)) => rustix::io::pwrite(&*request.slab, &frame[..request.bytes], request.offset),
         (Op::Sync, _) => rustix::fs::fdatasync(&*request.slab).map(|()| 0),
-        // Refused above.
+        // Rejected above.
         (Op::Read | Op::Write, None) => Err(rustix::io::Errno::INVAL),
     });
     let fault = |error: rustix::io::Errno| request.slab.fault(request.op.call(), request.offset, error.raw_os_error());
@@ -110,14 +110,14 @@ pub fn perform(mut request: IoRequest) -> Completion {
 }
 
 impl ThreadEngine {
-    /// A pool of `threads` threads, at least one.
+    /// An engine of `threads` threads, at least one.
     ///
     /// # Errors
-    /// The system's, for threads; none is left then.
+    /// The system's, when it has no more threads to give; those already spawned end.
     pub fn new(threads: usize, sink: Arc<dyn CompletionHandler>) -> std::io::Result<Self> {
         let queue = Mutex::new(PoolQueue { requests: VecDeque::new(), run_requested: false, closing: false });
         let shared = Arc::new(PoolShared { queue, work: Condvar::new(), sink });
-        // Should a thread be refused, dropping the pool ends those before.
+        // If the system refuses a thread, dropping the pool ends those before it.
         let mut pool = Self { shared, threads: Vec::new(), process: Process::current() };
         for _ in 0..threads.max(1) {
             let shared = Arc::clone(&pool.shared);
@@ -135,7 +135,8 @@ impl Driver for ThreadEngine {
     fn perform_one(&self) -> bool {
         let others = || {
             let mut queue = self.shared.queue();
-            // Not a sync: it takes long, and who waits may wait for something else. A thread was woken for it.
+            // Not a sync: a sync takes long, and the future of this thread may wait for something else. A pool thread was woken
+            // for it.
             let at = queue.requests.iter().position(|request| request.op != Op::Sync)?;
             Some((Arc::clone(&self.shared), queue.requests.remove(at)?))
         };
@@ -162,11 +163,11 @@ impl Engine for ThreadEngine {
         if !self.process.is_current() {
             return requests.into_iter().for_each(|request| self.shared.sink.completed(request.reject_forked()));
         }
-        // One stays here: nobody is woken for it. Not a sync, which takes long and may be another's.
+        // This thread keeps one request and wakes no thread for it. Not a sync: a sync takes long, and others may wait for it.
         let short = requests.first().is_some_and(|request| request.op != Op::Sync);
         let mut requests = requests.into_iter();
         if short && is_driving(self.shared.id()) {
-            // Not where this thread is about to end, and its thread-locals are gone.
+            // Not if this thread is ending and its thread-locals are destroyed.
             let _ = LOCAL.try_with(|own| {
                 let mut own = own.borrow_mut();
                 if own.is_none() {

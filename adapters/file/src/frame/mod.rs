@@ -1,9 +1,8 @@
-//! Memory that files are read into and written from, and that buffers lie in: used again and again, since first touches of fresh
-//! memory cost more than the I/O itself.
+//! A pool of memory for I/O and for buffers, reused because the first touches of fresh memory cost more than the I/O.
 //!
-//! Promises upward: a [`Frame`] is its holder's alone; together frames never take more memory than the pool was given, free
-//! memory between them included; a frame that goes back keeps its pages until they are wanted elsewhere.
-//! Asks from below: the pages of one mapping, dealt out by the core's arena.
+//! Promises upward: the bytes of a [`Frame`] are its holder's alone; frames and the free memory between them never exceed the
+//! pool's size; a frame that is returned keeps its pages until they are needed at another address.
+//! Asks from below: the pages of one mapping, which the core's arena allocates from.
 
 mod pages;
 
@@ -21,24 +20,24 @@ use terrace_core::{
 };
 use terrace_guard::Process;
 
-/// Alignment of frames for I/O: what every disk takes.
+/// The alignment of frames for I/O, enough for every disk.
 pub const ALIGN: usize = 4096;
 
-/// Bytes that [`FramePool::take_packed`] deals out at least, and in multiples of: a cache line.
+/// The granule of [`FramePool::take_packed`]: a cache line.
 pub const CACHE_LINE: usize = 64;
 
-/// Addresses of a spread pool, as a multiple of its memory, for each of its two areas. With blocks that differ in size by 2^k at
-/// most, addresses of `1 + k/2` times what is live are always enough (Robson 1971): 4 for 64 KiB beside 4 MiB. Beyond that pages
-/// move.
+/// Addresses of a sparse pool, as a multiple of its memory, for each of the arena's two areas. If block sizes differ by a factor
+/// of at most 2^k, addresses of `1 + k/2` times the live bytes are always enough (Robson 1971): 4 for 64 KiB beside 4 MiB. Beyond
+/// that, pages move.
 const ADDRESS_FACTOR: u64 = 4;
 
-/// A spread pool goes back to the system by such pages: small ones leave little unused between buffers.
+/// The page of a sparse pool: small, so that little memory is lost between buffers.
 const SMALL_PAGE: u64 = 64 << 10;
 
-/// Above so many huge pages a spread pool is made of them: what is unused at the ends of buffers is little then, too.
+/// From this many huge pages on, a sparse pool has huge pages: what is lost at the ends of buffers is little then, too.
 const HUGE_PAGES_FROM: u64 = 4096;
 
-/// Frames of one mapping. Clones are the same.
+/// A pool of frames in one mapping. Clones share it.
 #[derive(Clone)]
 pub struct FramePool {
     shared: Arc<FramePoolShared>,
@@ -49,26 +48,26 @@ struct FramePoolShared {
     /// First byte of the mapping, which lives as long as the arena.
     start: NonNull<u8>,
     arena: Mutex<PlainArena<PageSource, FrameRecords>>,
-    /// Wakes those who wait for a frame when one comes back, and when the kernel keeps one for ever.
+    /// Notified when a frame is returned, and when one is leaked.
     returned: Notify,
-    /// Whether the kernel kept a frame for ever.
+    /// Whether a frame was leaked to the kernel.
     leaked: AtomicBool,
     process: Process,
 }
 
-// SAFETY: the pointer names a mapping that belongs to the arena; what is dealt out is one frame's alone.
+// SAFETY: the arena owns the mapping that the pointer names, and each byte of it belongs to one frame.
 unsafe impl Send for FramePoolShared {}
-// SAFETY: as above; the arena is under a lock.
+// SAFETY: as above; a lock guards the arena.
 unsafe impl Sync for FramePoolShared {}
 
-/// Slots in a mapping of their own, of which only what is used takes memory.
+/// Slots in a mapping of their own, whose untouched pages take no memory.
 fn slots(count: u64) -> std::io::Result<SlotBytes<MmapMut>> {
-    // Slots have 30 bits for sure.
+    // Slots are indexed with 30 bits.
     let bytes = SlotBytes::<MmapMut>::bytes(count.min(1 << 30) as usize);
     Ok(SlotBytes::new(MmapMut::map_anon(bytes)?))
 }
 
-/// Where the arena's records are.
+/// The arena's storage for its records.
 struct FrameRecords;
 
 impl Store for FrameRecords {
@@ -81,28 +80,28 @@ impl Store for FrameRecords {
 }
 
 impl FramePool {
-    /// Room for frames of `bytes` bytes together, rounded up to 2 MiB, for I/O: their addresses lie side by side. Nothing is
-    /// touched yet.
+    /// A pool of `bytes` bytes, rounded up to 2 MiB, for I/O: addresses are dense. Touches no memory.
     ///
     /// # Errors
-    /// The system's, as for memory.
+    /// The system's, for memory.
     pub fn new(bytes: usize) -> std::io::Result<Self> {
         let bytes = round_up(bytes)?;
-        // A frame is at least a page of the system's; small ones have no area of their own.
+        // The smallest frame is a page of the system's, so small frames have no area of their own.
         Self::build(bytes, bytes, HUGE_PAGE, [8, bytes / ALIGN as u64 + 8])
     }
 
-    /// The same for frames of all sizes that stay for long: there are more addresses than memory, and pages that are free between
-    /// frames go where one needs them.
+    /// A pool of `bytes` bytes for long-lived frames of all sizes. It has more addresses than memory: free pages between frames
+    /// move where a frame needs them.
     ///
     /// # Errors
+    /// The system's, for memory.
     /// The system's, as for memory.
     pub fn sparse(bytes: usize) -> std::io::Result<Self> {
         let bytes = round_up(bytes)?;
         let page = if bytes >= HUGE_PAGES_FROM * HUGE_PAGE { HUGE_PAGE } else { SMALL_PAGE };
         let slots = bytes / CACHE_LINE as u64 + 64;
         let mut space = bytes.saturating_mul(ADDRESS_FACTOR);
-        // A limit of addresses is no reason to fail.
+        // A limit of addresses (`ulimit -v`) is no failure: take fewer.
         loop {
             match Self::build(bytes, space, page, [slots, slots.min(bytes / ALIGN as u64 * 2 + 64)]) {
                 Err(_) if space > bytes => space = (space / 2).max(bytes),
@@ -111,7 +110,7 @@ impl FramePool {
         }
     }
 
-    /// `slots`: for small frames, and for others.
+    /// `slots`: the number of slots for small frames, and for others.
     fn build(bytes: u64, space: u64, page: u64, slots: [u64; 2]) -> std::io::Result<Self> {
         // The arena numbers granules with 32 bits.
         let granule = (CACHE_LINE as u64).max((space >> 32).next_power_of_two() << 1);
@@ -148,16 +147,17 @@ impl FramePool {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// A frame for I/O of at least `bytes` bytes (rounded up to [`ALIGN`]); what it holds is left from its last holder.
+    /// A frame for I/O of at least `bytes` bytes, rounded up to [`ALIGN`]. It holds the bytes of its last holder.
     ///
     /// # Errors
-    /// That there is no room: frames must come back first. It says what was asked and what the largest would be.
-    /// [`Cause::SourceFailed`] in a forked child.
+    /// The pool has no room until frames are returned: the error tells the size that was asked for and the largest that would
+    /// fit. [`Cause::SourceFailed`] in a forked child.
     pub fn take(&self, bytes: usize) -> Result<Frame, AllocError> {
         self.allocate_frame(bytes, ALIGN)
     }
 
-    /// The same, not for I/O: rounded up to [`CACHE_LINE`], and aligned to it; from [`ALIGN`] bytes on, to that. Small ones share pages.
+    /// A frame that is not for I/O: rounded up and aligned to [`CACHE_LINE`], from [`ALIGN`] bytes on aligned to that. Small
+    /// frames share pages.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -167,7 +167,7 @@ impl FramePool {
 
     fn allocate_frame(&self, bytes: usize, step: usize) -> Result<Frame, AllocError> {
         let short = |cause| AllocError::new(cause, bytes as u64);
-        // The lock may be a thread's that is not in this child.
+        // In a forked child another thread of the parent may hold the lock for ever.
         self.shared.is_own().ok_or(short(Cause::SourceFailed))?;
         let len = bytes.max(1).checked_next_multiple_of(step).ok_or(short(Cause::TooLarge))?;
         let align = if bytes < ALIGN { step } else { ALIGN };
@@ -177,11 +177,11 @@ impl FramePool {
         Ok(Frame { start, len, block, shared: Arc::clone(&self.shared) })
     }
 
-    /// The same, when there is room: others must give frames back first.
+    /// A frame as from [`take`](Self::take), once the pool has room.
     ///
     /// # Errors
-    /// Bytes of room in all, when that is less than was asked for; none in a forked child, nor where there is no room now and
-    /// the kernel keeps a frame for ever.
+    /// The size of the pool, if that is less than `bytes`; 0 in a forked child, and when a frame is leaked and the pool has no
+    /// room.
     pub async fn wait(&self, bytes: usize) -> Result<Frame, usize> {
         self.shared.is_own().ok_or(0usize)?;
         if bytes > self.shared.bytes {
@@ -191,7 +191,7 @@ impl FramePool {
             if let Ok(frame) = self.take(bytes) {
                 return Ok(frame);
             }
-            // Listened for before looking again, so that nothing is missed.
+            // Listen before the second try: a frame that is returned between the two is not missed.
             let back = self.shared.returned.listen();
             if let Ok(frame) = self.take(bytes) {
                 return Ok(frame);
@@ -204,18 +204,18 @@ impl FramePool {
         }
     }
 
-    /// Bytes that frames hold now, and room for them in all.
+    /// Bytes that frames hold now, and the size of the pool.
     pub fn usage(&self) -> (usize, usize) {
         let used = self.shared.is_own().map_or(0, |()| self.shared.arena().stats().in_use as usize);
         (used, self.shared.bytes)
     }
 
-    /// Bytes of memory that frames hold or held: those of pages that were touched and did not go back to the system.
+    /// Bytes of memory under frames and former frames: of pages that were touched and are not trimmed.
     pub fn resident(&self) -> usize {
         self.shared.is_own().map_or(0, |()| self.shared.arena().reserved() as usize)
     }
 
-    /// Gives pages that no frame has a part of back to the system. Returns their bytes.
+    /// Returns pages without a frame to the system; the result is their bytes.
     pub fn trim(&self) -> usize {
         self.shared.is_own().map_or(0, |()| self.shared.arena().trim() as usize)
     }
@@ -225,7 +225,7 @@ fn out_of_memory() -> std::io::Error {
     std::io::ErrorKind::OutOfMemory.into()
 }
 
-/// In whole huge pages.
+/// Rounds up to huge pages.
 fn round_up(bytes: usize) -> std::io::Result<u64> {
     (bytes.max(1) as u64)
         .checked_next_multiple_of(HUGE_PAGE)
@@ -250,31 +250,31 @@ impl FramePoolShared {
     }
 }
 
-/// Bytes for I/O. Dropped, they go back to their pool.
+/// Bytes from a [`FramePool`]. Dropped, they return to it.
 pub struct Frame {
     start: NonNull<u8>,
-    /// Bytes, a multiple of [`ALIGN`]; of [`CACHE_LINE`] where it is packed.
+    /// Length, a multiple of [`ALIGN`], or of [`CACHE_LINE`] in a packed frame.
     len: usize,
     block: Block,
     shared: Arc<FramePoolShared>,
 }
 
-// SAFETY: a frame's bytes are its holder's alone, wherever that is.
+// SAFETY: a frame's bytes are its holder's alone, on any thread.
 unsafe impl Send for Frame {}
-// SAFETY: shared frames are only read.
+// SAFETY: a shared frame is only read.
 unsafe impl Sync for Frame {}
 
 impl Frame {
-    /// Its first byte: for the system, and for who keeps the frame and hands its bytes out under a rule of its own.
+    /// The first byte: for system calls, and for a holder that shares out the frame's bytes under its own rules.
     pub fn pointer(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// Leaves it to the kernel, which may read or write it for ever. Nobody waits for it any more.
+    /// Leaves the frame to the kernel, which may access it for ever. Waiters that only this frame could serve fail.
     pub(crate) fn leak(self) {
         self.shared.leaked.store(true, Ordering::Release);
         self.shared.returned.notify();
-        // With it the mapping stays.
+        // The frame's reference keeps the mapping alive.
         std::mem::forget(self);
     }
 }
@@ -283,14 +283,14 @@ impl Deref for Frame {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the arena dealt these bytes to this frame alone; the mapping is zero or what was written.
+        // SAFETY: the arena allocated these bytes to this frame alone; the mapping is initialised, with zeros at first.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed for writing.
+        // SAFETY: as above, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -300,9 +300,9 @@ impl Drop for Frame {
         if self.shared.is_own().is_none() {
             return;
         }
-        // Refused only for a name that is not live, and this one is.
+        // Fails only for a block that is not live.
         let _ = self.shared.arena().free(self.block, Owner(0));
-        // All: what came back may do for several, or for none but the last.
+        // All waiters: this room may serve several of them, or only the last.
         self.shared.returned.notify();
     }
 }

@@ -1,6 +1,6 @@
-//! Pages of one mapping of the system's, as a source for the arena: addresses are had once, memory comes and goes under them.
+//! The pages of one mapping, as a source for the arena: addresses are reserved once, memory is added and removed under them.
 //!
-//! Promises upward: no more pages are out than the pool was given; one that is taken away is the system's again.
+//! Promises upward: mapped pages never exceed the capacity; memory of an unmapped page is the system's.
 //! Asks from below: `mmap` and `madvise`.
 
 #[cfg(not(miri))]
@@ -20,7 +20,7 @@ pub(super) struct PageSource {
     usage: Usage,
 }
 
-/// Addresses, whole.
+/// The whole mapping.
 struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -28,32 +28,32 @@ struct Mapping {
     base: NonNull<u8>,
 }
 
-// SAFETY: the pointers name a mapping that belongs to the source alone; it is used for advice only.
+// SAFETY: the source alone owns the mapping; the pointers serve for advice only.
 unsafe impl Send for PageSource {}
 
 impl PageSource {
-    /// So many bytes of memory at most, in pages of so many.
+    /// A source of at most `capacity` bytes of memory, in pages of `page` bytes.
     pub(super) fn new(capacity: u64, page: u64) -> Self {
         Self { page, mapping: None, usage: Usage { capacity, ..Usage::default() } }
     }
 
-    /// The first byte, once addresses were had.
+    /// The first byte, once addresses are reserved.
     pub(super) fn start(&self) -> Option<NonNull<u8>> {
         self.mapping.as_ref().map(|mapping| mapping.base)
     }
 
-    /// What the system says to a stretch of a region.
+    /// Advises the system about a part of the region.
     #[cfg(not(miri))]
     fn advise(&self, offset: u64, bytes: u64, advice: Advice) -> Result<(), SourceError> {
         let mapping = self.mapping.as_ref().ok_or(SourceError::Unsupported)?;
-        // SAFETY: the arena names stretches of the region that it was lent, which lies in the mapping.
+        // SAFETY: the part lies in the region, and the region in the mapping.
         let start = unsafe { mapping.base.add(offset as usize) };
-        // SAFETY: as above; no frame has a part of it.
+        // SAFETY: as above; the arena advises only on pages without a frame.
         let advised = unsafe { madvise(start.as_ptr().cast(), bytes as usize, advice) };
         advised.map_err(|error| SourceError::Failed { code: error.raw_os_error() })
     }
 
-    /// Gives the memory of a stretch back. Miri knows no advice: there it stays.
+    /// Returns memory to the system. Miri knows no advice: there the memory stays.
     fn give_back(&self, offset: u64, bytes: u64) -> Result<(), SourceError> {
         #[cfg(not(miri))]
         self.advise(offset, bytes, Advice::LinuxDontNeed)?;
@@ -81,15 +81,15 @@ impl Source for PageSource {
         // Miri knows plain mappings only.
         let kind = if cfg!(miri) { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place of the system's choice.
+        // SAFETY: a new mapping at an address of the system's choice.
         let start = unsafe { mmap_anonymous(null_mut(), whole, access, kind) }.map_err(failed)?;
         meet_under_sanitizer();
         let start = NonNull::new(start.cast::<u8>()).ok_or(SourceError::OutOfMemory { available: 0 })?;
         let skip = start.as_ptr().align_offset(HUGE_PAGE as usize);
-        // SAFETY: the mapping has a huge page more than is lent.
+        // SAFETY: the mapping is a huge page longer than the region.
         let base = unsafe { start.add(skip) };
         self.mapping = Some(Mapping { start, bytes: whole, base });
-        // A huge page under a small one would be more than was counted. Refused: the system does as it always does.
+        // Under small pages a huge page would take memory that is not counted. On failure the system keeps its default.
         #[cfg(not(miri))]
         let _ =
             self.advise(0, bytes, if self.page == HUGE_PAGE { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage });
@@ -114,7 +114,7 @@ impl Source for PageSource {
         Ok(())
     }
 
-    /// The memory goes back; there is fresh memory at the other place when it is touched.
+    /// Returns the memory of the old place; the new place gets fresh memory when it is touched.
     fn shift(&mut self, _region: Region, from: u64, _to: u64, bytes: u64) -> Result<(), SourceError> {
         Self::give_back(self, from, bytes)?;
         self.usage.calls += 1;
@@ -126,8 +126,8 @@ impl Source for PageSource {
     }
 }
 
-/// The kernel ends one mapping before it gives its address to the next. ThreadSanitizer does not see these system calls, so under
-/// it the threads meet here too.
+/// Orders the end of one mapping before the next mapping at its address, as the kernel does: ThreadSanitizer does not see the
+/// kernel's order.
 fn meet_under_sanitizer() {
     static MET: AtomicUsize = AtomicUsize::new(0);
     if cfg!(terrace_sanitizer) {
@@ -138,7 +138,7 @@ fn meet_under_sanitizer() {
 impl Drop for Mapping {
     fn drop(&mut self) {
         meet_under_sanitizer();
-        // SAFETY: mapped by `reserve`; the arena is gone, and with it all who had a part of it.
+        // SAFETY: `reserve` mapped it; the arena is gone, and with it every frame in the mapping.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
