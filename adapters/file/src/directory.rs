@@ -2,8 +2,8 @@
 //!
 //! Promises upward: as [`Disk`]; a directory has one `Directory` at a time, in this process and in others, even if its lock file
 //! is removed; the `Directory` stays on the directory that it opened, even if the path then names another; no symbolic link in it
-//! is followed; the engine's threads run tasks after they have delivered completions. Asks from below: an engine, `flock`,
-//! `fsync` of a directory.
+//! is followed; the engine's threads run tasks after they have delivered completions.
+//! Asks from below: an engine, `flock`, `fsync` of a directory.
 //!
 //! Invariant: each key in `waiting` is the token of one request that the engine has.
 

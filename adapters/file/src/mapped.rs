@@ -1,8 +1,8 @@
 //! A read-only file mapped into memory: model weights, tables, any large file that exists already.
 //!
 //! Promises upward: a mapping covers a whole regular file; opening copies and reads nothing; its pages are the page cache's,
-//! which the system drops without writing; a stream keeps few of them. Asks from below: `mmap` (by memmap2), `madvise`,
-//! `fadvise`.
+//! which the system drops without writing; a stream keeps few of them.
+//! Asks from below: `mmap` (by memmap2), `madvise`, `fadvise`.
 //!
 //! A mapping shows changes to its file, and the reader cannot prevent them: file locks are advisory. So [`MappedFile::open`]
 //! takes only files that the kernel keeps from changing, and [`MappedFile::open_unchecked`], for all others, is unsafe and states

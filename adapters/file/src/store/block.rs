@@ -1,15 +1,14 @@
-//! The form of a log: blocks of records. Version 2; all numbers are little-endian.
+//! The format of a log: blocks of records. Version 2; all numbers are little-endian.
 //!
 //! ```text
 //! file     block 0 .. block n-1 | the same blocks again (mirror)
 //! block    magic 8 | version 4 | generation 4 | 0 4 | flags 4 | sequence 8 | acked 8 | length 4 | crc 4 | identity 16 | records
 //! ```
 //!
-//! Promises upward: a block that was not written whole, or that belongs to another store, another file or another place, is not
-//! taken for one of this log's.
+//! Promises upward: decoding rejects a block that is torn, or is of another store, another log or another place.
 //!
-//! A block's sequence is its place in the file. Blocks form groups, each ended by [`GROUP_END`]: a group counts whole or not at all.
-//! No log is written on after a restart, so what a power cut left behind the end of one is never mixed with what came later.
+//! A block's sequence is its index in the file. Blocks form groups, each ended by [`GROUP_END`]: recovery applies a group whole
+//! or not at all. After a restart no log is appended to, so a torn tail never mixes with later blocks.
 
 use super::error::StoreError;
 use super::record::{ByteReader, ByteWriter, LogRecord, MAX_RECORD_BYTES};
@@ -17,32 +16,32 @@ use crate::disk::StoreFile;
 use crate::fault::FileFault;
 use rustix::rand::GetRandomFlags;
 
-/// Bytes of a block: what disks write at once.
+/// Bytes of a block, which disks write at once.
 pub(super) const BLOCK: usize = 4096;
 
-/// Bytes in front of a block's records.
+/// Bytes of a block's header.
 const HEADER: usize = 64;
 
-/// Bytes of records in a block.
+/// Bytes for records in a block.
 const PAYLOAD: usize = BLOCK - HEADER;
 
 /// The first bytes of every block.
 pub(super) const MAGIC: [u8; 8] = *b"terrace\x1a";
 
-/// The version of this form and of the superblock's. In version 1 there was no superblock, and blocks had no identity.
+/// The version of the format of logs and superblock. Version 1 had no superblock, and no identity in blocks.
 pub(super) const VERSION: u32 = 2;
 
-/// A flag: the group ends here.
+/// A flag: the block is the last of its group.
 const GROUP_END: u32 = 1;
 
-/// Where the checksum stands.
+/// Where the header holds the checksum.
 const CRC: std::ops::Range<usize> = 44..48;
 
-/// Bytes of each of a log's two frames: 64 blocks are written at once.
+/// Bytes of each of a log's two frames: up to 64 blocks are written at once.
 pub(super) const FRAME: usize = 64 * BLOCK;
 
-/// A store's files take at least so many times the bytes of its records: the log has room for twice the records in two copies,
-/// and as much is kept free for the next log.
+/// A store's files take at least this multiple of the bytes of its records: the log has room for twice the records, in two
+/// copies, and as much is reserved for the next log.
 pub(super) const SPACE_AMPLIFICATION: u64 = 8;
 
 /// Bytes of the file of a log of so many blocks.
@@ -50,17 +49,17 @@ pub(super) fn file_bytes(blocks: u64) -> u64 {
     blocks.saturating_mul(2 * BLOCK as u64)
 }
 
-/// Blocks that records of so many bytes take, at most: a block is left when the next record does not fit into it.
+/// The most blocks that records of so many bytes need: a record that does not fit into a block begins the next one.
 pub(super) fn blocks_for(bytes: u64) -> u64 {
     bytes / (PAYLOAD - MAX_RECORD_BYTES + 1) as u64 + 1
 }
 
-/// A store's identity: 128 random bits, so that no two stores have the same.
+/// A store's identity: 128 random bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity(pub [u8; 16]);
 
 impl Identity {
-    /// A new one.
+    /// A new identity.
     ///
     /// # Errors
     /// The system's.
@@ -72,29 +71,29 @@ impl Identity {
     }
 }
 
-/// What a block says of itself.
+/// A block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
     pub identity: Identity,
     pub generation: u32,
     pub sequence: u64,
-    /// Blocks in front of which all are known to be durable.
+    /// Number of the log's first blocks that were durable when this one was written.
     pub acked: u64,
-    /// Whether its group ends here.
+    /// Whether the block is the last of its group.
     pub last: bool,
 }
 
-/// Records, put into blocks.
+/// Collects records into blocks.
 #[derive(Debug, Default)]
 pub(super) struct BlockWriter {
-    /// Whole blocks, headers still empty.
+    /// Whole blocks with empty headers.
     bytes: Vec<u8>,
-    /// Bytes of records in each.
+    /// Bytes of records in each block.
     lengths: Vec<u32>,
 }
 
 impl BlockWriter {
-    /// Adds a record.
+    /// Appends a record.
     pub(super) fn push(&mut self, record: &LogRecord<'_>) {
         let room = self.lengths.last().map_or(0, |used| PAYLOAD - *used as usize);
         if record.length() > room {
@@ -112,7 +111,7 @@ impl BlockWriter {
         self.lengths.push(0);
     }
 
-    /// Blocks so far; a group has at least one.
+    /// Number of blocks so far; a group has at least one.
     pub(super) fn blocks(&self) -> u64 {
         self.lengths.len().max(1) as u64
     }
@@ -122,7 +121,7 @@ impl BlockWriter {
         self.lengths.iter().map(|length| u64::from(*length)).sum()
     }
 
-    /// The blocks of the group, the first of which is `first` says.
+    /// The finished blocks of a group, numbered on from the header `first`.
     pub(super) fn finish(mut self, first: BlockHeader) -> Vec<u8> {
         if self.lengths.is_empty() {
             self.start_block();
@@ -153,7 +152,7 @@ impl BlockHeader {
         block[CRC].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads a block: its header and its records. `None` for what is not a whole block.
+    /// Decodes a block into its header and records. `None` unless the block is whole.
     pub(super) fn decode(block: &[u8]) -> Option<(Self, &[u8])> {
         let mut input = ByteReader { bytes: block };
         let magic: [u8; 8] = input.take()?;
@@ -169,7 +168,7 @@ impl BlockHeader {
     }
 }
 
-/// Refuses a first block, or a page of a superblock, that is another program's or another version's. Nothing but zeros is neither.
+/// Rejects a first block, or a page of a superblock, of another program or version; zeros are accepted.
 ///
 /// # Errors
 /// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`].
@@ -188,7 +187,7 @@ pub(super) fn check_format(file: StoreFile, magic: [u8; 8], block: &[u8]) -> Res
     }
 }
 
-/// Of the whole block but the checksum itself, which stands at `crc`.
+/// The checksum of a block or page, of all its bytes but those at `crc`.
 pub(super) fn checksum(block: &[u8], crc: std::ops::Range<usize>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&block[..crc.start]);
@@ -239,7 +238,7 @@ mod tests {
 
     #[test]
     fn records_take_no_more_blocks_than_is_foreseen() {
-        // As much as can be is left over: after two of these, the largest does not fit.
+        // The worst case of unused space: after two records of this length, the largest does not fit.
         let (half, largest) = ([7; 995], [7; MAX_META_BYTES]);
         for meta in [&half[..], &largest[..], &[]] {
             let (mut writer, mut bytes) = (BlockWriter::default(), 0);
@@ -272,7 +271,7 @@ mod tests {
         }
     }
 
-    /// A mirror may be read where the first copy is bad, so every block must say what it is.
+    /// Recovery reads the mirror where the first copy is bad, so every block must identify itself.
     #[test]
     fn a_whole_block_of_another_kind_or_version_is_none() {
         let block = BlockWriter::default().finish(BlockHeader {

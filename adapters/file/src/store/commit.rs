@@ -1,11 +1,11 @@
-//! Commits: groups of changes become durable together.
+//! Commits: groups of changes that become durable together.
 //!
 //! ```text
-//!   commit ──► pending ──► whoever has the log takes all that wait:  pieces durable ──► log durable ──► map ──► told
+//!   commit ──► pending ──► the holder of the log takes all that wait:  pieces durable ──► log durable ──► map ──► results
 //! ```
 //!
-//! Promises upward: one flush of the log for all that waited; a commit that cannot be made does not take the others with it;
-//! pieces are durable before any log names them.
+//! Promises upward: all commits that wait share one flush of the log; a commit that fails does not fail the others; pieces are
+//! durable before a log names them.
 //! Asks from below: a log, and slabs that can be synced.
 
 use super::error::StoreError;
@@ -17,7 +17,7 @@ use crate::disk::StoreFile;
 use futures_channel::oneshot;
 use std::collections::BTreeSet;
 
-/// How often pieces are made durable: where they are, and once more elsewhere.
+/// How often pieces are made durable: in place, and once more after a move.
 const ROUNDS: usize = 2;
 
 impl StoreShared {
@@ -29,16 +29,16 @@ impl StoreShared {
         self.pending().push(PendingCommit { changes, reply });
         let mut log = self.log.lock().await;
         let group = std::mem::take(&mut *self.pending());
-        // Nothing is left when another took this commit with its own.
+        // The group is empty if another commit took this one with its own.
         if let Some(log) = log.as_mut().filter(|_| !group.is_empty()) {
             self.commit_all(log, group).await;
         }
         drop(log);
-        // Always reply: by whoever had the log first after it was pending.
+        // The first holder of the log after the push above has sent a result.
         outcome.await.unwrap_or(Err(StoreError::BadOptions("a commit was lost")))
     }
 
-    /// All at once; when that fails, each by itself.
+    /// Commits a group at once; if that fails, each commit by itself.
     async fn commit_all(&self, log: &mut Log, group: Vec<PendingCommit>) {
         let all: Vec<Change> = group.iter().flat_map(|pending| &pending.changes).cloned().collect();
         match self.commit_group(log, &all).await {
@@ -51,7 +51,7 @@ impl StoreShared {
         }
     }
 
-    /// Makes changes durable while nobody else does.
+    /// Makes changes durable. Caller must hold the log.
     pub(super) async fn commit_group(&self, log: &mut Log, group: &[Change]) -> Result<(), StoreError> {
         // seeded: log_gone_for_good: self.gone.get() => None::<&StoreFile>
         if let Some(&file) = self.gone.get() {
@@ -62,12 +62,12 @@ impl StoreShared {
         self.grow_reserve(log, bytes).await?;
         self.record(log, group, &touched).await?;
         let replaced = self.map().apply(touched);
-        // Without the lock: pieces that nobody else has give their room back.
+        // Outside the map's lock: dropping the last reference to a piece frees its extent.
         drop(replaced);
         Ok(())
     }
 
-    /// What a group makes of the objects that it touches, and the bytes of all records then.
+    /// The objects after a group, and the bytes of a snapshot's records then.
     fn preview(&self, group: &[Change]) -> (Updates, u64) {
         let map = self.map();
         let touched = map.after(group.iter());
@@ -75,7 +75,7 @@ impl StoreShared {
         (touched, bytes)
     }
 
-    /// Makes the pieces of a group durable: where they are, or elsewhere when that place is not to be trusted.
+    /// Makes the pieces of a group durable, after moving those in suspect slabs elsewhere.
     async fn make_pieces_durable(&self, group: &[Change]) -> Result<(), StoreError> {
         let pieces = || group.iter().filter_map(Change::piece);
         let mut last = Ok(());
@@ -93,7 +93,7 @@ impl StoreShared {
                         slabs.insert(slab);
                         names |= unnamed;
                     }
-                    // Another's sync has failed since.
+                    // A sync of that slab has failed meanwhile.
                     // unseeded: suspect_refused: no sync is under way beside that of who holds the log
                     Durability::Suspect(slab) => done = Err(StoreError::unsynced(StoreFile::Slab(slab))),
                 }
@@ -106,7 +106,7 @@ impl StoreShared {
         last
     }
 
-    /// Syncs slabs, all at once, and names.
+    /// Syncs slabs in parallel, then the directory if `names`.
     async fn sync_slabs(&self, slabs: BTreeSet<u32>, names: bool) -> Result<(), StoreError> {
         let mut under_way = Vec::new();
         for slab in slabs {

@@ -1,4 +1,6 @@
 //! Files of a store: created, synced, removed.
+//!
+//! Promises upward: the bytes of a file count until it is removed; once the log or the superblock is gone, no file is removed.
 
 use super::error::StoreError;
 use super::log::Log;
@@ -7,13 +9,13 @@ use crate::disk::{DiskRequest, StoreFile, ask};
 use crate::fault::FileFaultReason;
 
 impl StoreShared {
-    /// Lets what was written to a file survive a power cut.
+    /// Makes earlier writes to a file durable.
     pub(super) fn sync(&self, file: StoreFile) -> impl Future<Output = Result<(), StoreError>> + use<> {
         let answer = ask(&*self.disk, DiskRequest::Sync { file });
         async { answer.await.result.map(drop).map_err(Into::into) }
     }
 
-    /// Lets names survive a power cut.
+    /// Makes earlier creations and removals durable.
     pub(super) async fn sync_directory(&self) -> Result<(), StoreError> {
         let unnamed = self.space.unnamed();
         let synced = ask(&*self.disk, DiskRequest::SyncDirectory).await.result;
@@ -21,10 +23,10 @@ impl StoreShared {
         synced.map(drop).map_err(Into::into)
     }
 
-    /// Makes a file. Of one that cannot be made nothing is left, or what may be left is counted until it can be removed.
+    /// Creates a file. If that fails, removes what may be left of the file, or counts it until it can be removed.
     pub(super) async fn create(&self, file: StoreFile, bytes: u64) -> Result<(), StoreError> {
         let Err(fault) = ask(&*self.disk, DiskRequest::Create { file, bytes }).await.result else { return Ok(()) };
-        // One that is there already is not ours to remove; where nothing may be made, nothing was.
+        // A file that existed is not ours to remove; where creation is denied, none was made.
         if !matches!(fault.reason, FileFaultReason::Exists | FileFaultReason::Denied) {
             // seeded: stumps_counted: self.space.add_partial_file(file, bytes) => ()
             self.space.add_partial_file(file, bytes);
@@ -33,7 +35,7 @@ impl StoreShared {
         Err(fault.into())
     }
 
-    /// Removes what may be left of files that could not be made. Whether there was any.
+    /// Removes partial files; true if any was removed.
     pub(super) async fn sweep_partial_files(&self) -> bool {
         let partial_files = self.space.take_partial_files();
         let many = partial_files.len();
@@ -43,15 +45,15 @@ impl StoreShared {
         any
     }
 
-    /// Removes files that are not needed any more. What cannot be removed is tried again later.
+    /// Removes files that are no longer needed; those that cannot be removed stay in the garbage.
     pub(super) async fn sweep(&self, log: &mut Log) {
         log.garbage.extend(self.space.take_partial_files());
         log.garbage = self.remove_files(std::mem::take(&mut log.garbage)).await;
     }
 
-    /// Removes files, with their bytes. Those that are left.
+    /// Removes files, each with its bytes, and returns those that could not be removed.
     async fn remove_files(&self, files: Vec<(StoreFile, u64)>) -> Vec<(StoreFile, u64)> {
-        // Another program is at work in the directory: its files may have our names.
+        // Another program works in the directory: files with our names may be its own.
         // seeded: gone_keeps_files: self.gone.get().is_some() => false
         if self.gone.get().is_some() {
             return files;

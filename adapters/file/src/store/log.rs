@@ -1,19 +1,19 @@
-//! The log: groups of changes, each durable as a whole before it is told.
+//! The log that is being written: a sequence of groups of changes, in files of rising generation.
 //!
-//! Promises upward: a group that was told done is found after a power cut; one that was not is found whole or not at all; a log
-//! that is full, or of whose end nobody knows, is followed by another that says everything anew.
+//! Promises upward: a group whose commit succeeded survives a power cut; a group whose commit failed is recovered whole or not at
+//! all; a log that is full, or whose end is unknown, is followed by a new log that begins with a snapshot.
 //! Asks from below: a disk, two frames.
 //!
 //! Invariants:
-//! - a log that is `sealed` is never written again: what lies behind `next` is not known
-//! - once a log of a later generation was written to, nothing more is written to an earlier one: the latest whole one counts
-//! - changes of a group that failed after some of it may have been written are in `in_doubt` until a later generation is durable: a power cut may still bring them to
-//!   light, so the pieces they name keep their room (those they replace do, being in the map)
-//! - the next log holds twice what there is to say, in `next_blocks` blocks: as much is kept free for it, before anything is said that
-//!   would need more; a file that is laid by for it has as much
-//! - a log that is not `complete` is `sealed`; there is an `predecessor` only while the log is not whole
-//! - a log is `complete` once the superblock names it: before, what it says was never relied on
-//! - once the log or the superblock is `gone`, having lost its name to another program, nothing is made durable or removed any more
+//! - a `sealed` log is never written again: the blocks from `next` on are unknown
+//! - once a log of a later generation is written, no earlier log is: recovery takes the latest complete one
+//! - the changes of a group that failed after a write may have happened stay `in_doubt` until a later generation is durable:
+//!   a power cut may bring them back, so their pieces keep their extents (the pieces that they replace keep theirs in the map)
+//! - the next log has `next_blocks` blocks, twice what a snapshot needs; the space reserves them before a group is written that
+//!   needs more; a spare file has that size
+//! - a log that is not `complete` is `sealed`; only then may it have a `predecessor`
+//! - a log is `complete` once the superblock names it: before, the store does not rely on it
+//! - once the log or the superblock is `gone` (another program took its name), nothing more is made durable or removed
 
 use super::block::{BlockHeader, file_bytes};
 use super::error::StoreError;
@@ -28,26 +28,26 @@ use crate::frame::Frame;
 pub(super) struct Log {
     pub superblock: Superblock,
     pub generation: u32,
-    /// The latest generation that there is a file of.
+    /// The highest generation whose file may exist.
     pub latest: u32,
-    /// Blocks of it; there are as many again in the mirror.
+    /// Blocks of one copy; the mirror has as many.
     pub blocks: u64,
-    /// Blocks that the next log will have.
+    /// Blocks of the next log.
     pub next_blocks: u64,
     /// The sequence of the next block.
     pub next: u64,
-    /// Whether its first group is durable.
+    /// Whether its first group is durable, and the superblock names the log.
     pub complete: bool,
     pub sealed: bool,
     pub in_doubt: Vec<Vec<Change>>,
-    /// The generation that a power cut would bring back, while this one is not whole yet, with its bytes.
+    /// The log that recovery would take until this one is complete, with its bytes.
     pub predecessor: Option<(StoreFile, u64)>,
-    /// The generation of a file for the next log, all zeros: so a log that is full can be followed by another when the disk has
-    /// become full. It is the reserve of the space, and not counted besides.
+    /// The generation of a file of zeros for the next log, so that a full log can be followed by another even when the disk is
+    /// full. Its bytes are part of the reserve.
     pub spare: Option<u32>,
-    /// Files that nobody needs and that are still there, with their bytes.
+    /// Files to remove, with their bytes.
     pub garbage: Vec<(StoreFile, u64)>,
-    /// One for each copy. `None` after the disk was gone: nothing is written any more.
+    /// A frame for each copy; `None` after the disk was gone, when nothing more is written.
     pub frames: [Option<Frame>; 2],
 }
 
@@ -61,15 +61,16 @@ impl Log {
         file_bytes(self.blocks)
     }
 
-    /// What is to be kept free when the next log has so many blocks: it, and one as large that follows it when this one is gone.
+    /// The reserve while the next log has so many blocks: that log, and as much more as a log of that size after it needs beyond
+    /// this log's bytes.
     pub(super) fn reserve(&self, next_blocks: u64) -> u64 {
         file_bytes(next_blocks) + file_bytes(next_blocks).saturating_sub(self.bytes())
     }
 
-    /// The number of the next log.
+    /// The next generation.
     ///
     /// # Errors
-    /// [`StoreError::BadNumber`]: there is none.
+    /// [`StoreError::BadNumber`]: no number is left.
     pub(super) fn next_generation(&self) -> Result<u32, StoreError> {
         let next = self.latest.checked_add(1).filter(|next| *next < MAX_FILE_NUMBER);
         next.ok_or(StoreError::BadNumber { file: StoreFile::Log(self.latest) })
@@ -78,7 +79,7 @@ impl Log {
     /// The header of the next block.
     pub(super) fn header(&self) -> BlockHeader {
         let Self { generation, next, .. } = *self;
-        // Only one group is under way: all blocks in front of it are durable.
+        // Groups are written one after the other: all blocks before this group are durable.
         BlockHeader { identity: self.superblock.identity, generation, sequence: next, acked: next, last: false }
     }
 }

@@ -1,4 +1,4 @@
-//! Groups at the end of the log; the next log.
+//! Groups appended to the log, and logs that follow one another.
 
 use super::block::{BLOCK, BlockWriter, FRAME, SPACE_AMPLIFICATION, blocks_for, file_bytes};
 use super::error::StoreError;
@@ -14,7 +14,7 @@ use crate::frame::Frame;
 use futures_lite::future::zip;
 
 impl StoreShared {
-    /// Makes a group durable at the log's end, or in a new log. `touched` is what becomes of it.
+    /// Makes a group durable at the end of the log, or in a new log. `touched`: the objects after the group.
     pub(super) async fn record(&self, log: &mut Log, group: &[Change], touched: &Updates) -> Result<(), StoreError> {
         let mut writer = BlockWriter::default();
         group.iter().for_each(|change| change.record(&mut writer));
@@ -29,7 +29,7 @@ impl StoreShared {
                     log.sealed = true;
                     // seeded: limbo: log.in_doubt.push(group.to_vec()) => ()
                     log.in_doubt.push(group.to_vec());
-                    // The file that lost its name has the group: it counts when the file is restored.
+                    // The file that lost its name holds the group, which counts if that file is restored.
                     if self.gone.get().is_some() {
                         return Err(error);
                     }
@@ -39,15 +39,15 @@ impl StoreShared {
         self.rotate(log, group, touched).await
     }
 
-    /// Bytes that a reader counts at most while it takes in a group, which may make objects and remove them again. A new log
-    /// says only what is left in the end.
+    /// The most bytes that recovery counts while it reads the log with this group, which may create and remove objects; a new log
+    /// holds only what is left.
     fn bytes_to_read(&self, writer: &BlockWriter, group: &[Change]) -> u64 {
         let map = self.map();
         let objects = map.objects.len() as u64 * (OBJECT_BYTES - META_BYTES);
         map.bytes + objects + writer.records() + group.len() as u64 * OBJECT_BYTES
     }
 
-    /// What a refused write or sync of the log, or of the superblock, means: one that lost its name is lost for good.
+    /// Turns the loss of a file's name into [`StoreError::LogGone`], and remembers that.
     fn lost(&self, file: StoreFile, error: StoreError) -> StoreError {
         match error {
             StoreError::Fault(fault) if fault.reason == FileFaultReason::Gone => {
@@ -57,7 +57,7 @@ impl StoreShared {
         }
     }
 
-    /// Writes a group behind the log's end, durably.
+    /// Writes a group at the end of the log and syncs it.
     async fn append(&self, log: &mut Log, writer: BlockWriter) -> Result<(), StoreError> {
         let blocks = writer.blocks();
         let bytes = writer.finish(log.header());
@@ -107,9 +107,9 @@ impl StoreShared {
         }
     }
 
-    /// Begins a log of the next generation, which says everything: `touched` in place of what is in the map.
+    /// Begins a log of the next generation with a snapshot, in which `touched` replaces the objects of the map.
     async fn rotate(&self, log: &mut Log, group: &[Change], touched: &Updates) -> Result<(), StoreError> {
-        // What there is of one that never was whole goes first: the next one takes its room.
+        // A log that never was complete is removed first: the next one takes its room.
         if !log.complete {
             // seeded: superblock_assured: log.superblock.rewrite_if_unsure(&*self.disk, &mut log.frames[0]).await? => ()
             log.superblock.rewrite_if_unsure(&*self.disk, &mut log.frames[0]).await?;
@@ -117,7 +117,7 @@ impl StoreShared {
             log.blocks = 0;
         }
         self.sweep(log).await;
-        // What could not be removed stands where the next one would.
+        // A file that could not be removed takes the room of the next log.
         if !log.garbage.is_empty() {
             // seeded: cap_of_garbage: self.space.check_room(file_bytes(log.next_blocks))? => ()
             self.space.check_room(file_bytes(log.next_blocks))?;
@@ -130,7 +130,7 @@ impl StoreShared {
         let spare = log.spare.take();
         self.space.set_spare(0);
         let generation = spare.map_or_else(|| log.next_generation(), Ok)?;
-        // From here on the old one is not written any more, whatever comes of the new one.
+        // From here on the old log is not written again, even if the new one fails.
         if log.complete {
             // seeded: log_anchor: log.predecessor = Some((log.file(), log.bytes())) => log.garbage.push((log.file(), log.bytes()))
             log.predecessor = Some((log.file(), log.bytes()));
@@ -149,23 +149,23 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Sees to it that the next log can be made when there are records of so many bytes.
+    /// Reserves the next log for a snapshot of so many bytes of records.
     ///
     /// # Errors
-    /// [`StoreError::Full`], the disk's: then it is as it was.
+    /// [`StoreError::Full`], the disk's; then nothing has changed.
     pub(super) async fn grow_reserve(&self, log: &mut Log, bytes: u64) -> Result<(), StoreError> {
         let blocks = self.blocks_for(bytes);
         if blocks <= log.next_blocks {
             return Ok(());
         }
-        // Who finds no room while the smaller file and the larger one are there waits, and then looks again.
+        // A caller that finds no room while both spare files exist waits for this lock, and then looks again.
         let _growing = self.growing.lock().await;
         self.sweep(log).await;
         let small = log.spare.map(|generation| (StoreFile::Log(generation), file_bytes(log.next_blocks)));
         // seeded: beside: small.map_or(0, |(_, bytes)| bytes) => 0
         let kept = self.space.raise_reserve(log.reserve(blocks), small.map_or(0, |(_, bytes)| bytes))?;
         let next_blocks = std::mem::replace(&mut log.next_blocks, blocks);
-        // The smaller file goes when the larger one is there.
+        // The smaller spare file is removed once the larger one exists.
         let Some((file, bytes)) = small else { return Ok(()) };
         if let Err(error) = self.make_spare(log).await {
             log.next_blocks = next_blocks;
@@ -178,7 +178,7 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Makes the file of the next log ahead. Where that cannot be, it is made when it is needed.
+    /// Creates the spare file of the next log, if there is room. If that fails, the next log's file is created when it is needed.
     pub(super) async fn make_spare_if_room(&self, log: &mut Log) {
         // seeded: cap_of_spare: !self.space.is_over_cap() => true
         if log.spare.is_none() && !self.space.is_over_cap() {
@@ -189,7 +189,7 @@ impl StoreShared {
     async fn make_spare(&self, log: &mut Log) -> Result<(), StoreError> {
         let generation = log.next_generation()?;
         let bytes = file_bytes(log.next_blocks);
-        // Also one that cannot be made: what is left of it has the number.
+        // Used up even if the creation fails: what is left of the file has the number.
         log.latest = generation;
         self.create(StoreFile::Log(generation), bytes).await?;
         log.spare = Some(generation);
@@ -197,12 +197,13 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Blocks of a log for records of so many bytes: as many again for groups, in steps of what the options say.
+    /// Blocks of a log for a snapshot of so many bytes of records: as many again for groups, rounded up to the step of the
+    /// options.
     pub(super) fn blocks_for(&self, bytes: u64) -> u64 {
         (blocks_for(bytes) * 2).next_multiple_of(self.options.log_bytes / (2 * BLOCK as u64))
     }
 
-    /// Makes the log's file, unless it is there already, and writes the snapshot, of which the group is a part.
+    /// Creates the log's file unless a spare one serves, and writes the snapshot, which includes the group.
     async fn begin_log(
         &self,
         log: &mut Log,
@@ -210,7 +211,7 @@ impl StoreShared {
         made: bool,
     ) -> Result<(), StoreError> {
         let (file, bytes) = (log.file(), log.bytes());
-        // Of a file that is not there, nothing is to be removed.
+        // Until its file exists the log counts no bytes, so that its removal subtracts none.
         let blocks = std::mem::take(&mut log.blocks);
         self.space.begin_log(bytes);
         if !made && let Err(error) = self.create(file, bytes).await {
@@ -235,7 +236,7 @@ impl StoreShared {
         begun
     }
 
-    /// Names the log, which is durable, in the superblock: from now on it is damage when it says less.
+    /// Names the durable log in the superblock: from now on a log that holds less is damaged.
     async fn name_in_superblock(&self, log: &mut Log) -> Result<(), StoreError> {
         let bound = DurableBound { generation: log.generation, blocks: log.blocks, durable: log.next };
         let raised = log.superblock.write_floor(&*self.disk, &mut log.frames[0], bound).await;

@@ -1,29 +1,35 @@
-//! The store: pieces in slabs, and a log that says which of them are durable.
+//! The store: checksummed pieces in slab files, and a log that says which of them are durable.
 //!
 //! ```text
-//!   put ──► piece: bytes + checksum in an extent of a slab, where nobody has anything       (gone after a restart)
-//!   commit ──► slabs synced ──► records on the log, two copies ──► log synced ──► map       (there after a power cut)
+//!   put ──► piece: bytes + checksum in a free extent of a slab                              (gone after a restart)
+//!   commit ──► slabs synced ──► records in the log, two copies ──► log synced ──► map       (survives a power cut)
 //!
-//!   directory   terrace.superblock      [ identity, and how much of which log is durable at least ]
-//!               terrace-00000001.slab   [ piece | free | piece ... ]        all space taken when it is made
-//!               terrace-00000001.log    [ snapshot | group | group ... | same again ]
+//!   directory   terrace.superblock      [ identity; which log is durable, and how far at least ]
+//!               terrace-00000001.slab   [ piece | free | piece ... ]        all space allocated at creation
+//!               terrace-00000001.log    [ snapshot | group | group ... | mirror of the same ]
 //! ```
 //!
-//! Promises upward: what is read is what was put, or an error; what was committed is there after a power cut, whole; nothing is
-//! ever overwritten in place; files together never take more than the cap.
-//! Asks from below: a [`Disk`], [`Executor`] that somebody runs, [`FramePool`].
+//! Promises upward: a read returns what was put, or an error; what was committed survives a power cut, whole; no write
+//! overwrites in place; the files together never exceed the cap.
+//! Asks from below: a [`Disk`], an [`Executor`] whose tasks are run, a [`FramePool`].
 //!
-//! | file | what it is |
+//! | file, lowest first | what it is |
 //! | --- | --- |
-//! | `space`, `extent` | slabs, stretches of them, and what a sync has covered |
-//! | `piece` | bytes in an extent: put, get, copy |
-//! | `superblock` | which store this is, and what is durable at least |
-//! | `block`, `record` | the form of a log |
-//! | `log` | groups at the log's end; the next log |
-//! | `map` | what is durable |
-//! | `commit` | many commits, one flush |
-//! | `read`, `open` | a log read back |
-//! | `compact` | empty and thin slabs |
+//! | `error` | why a store refuses a call |
+//! | `record`, `block` | the format of a log: records, and the blocks that hold them |
+//! | `space`, `extent` | free space in slabs, allocated extents, and what a sync has covered |
+//! | `superblock` | the store's identity, and a lower bound of what is durable |
+//! | `read` | a log read back after a restart |
+//! | `options` | limits of a store |
+//! | `piece` | bytes in an extent, with their checksum |
+//! | `map` | the durable objects, and changes to them |
+//! | `log` | the state of the log that is being written |
+//! | `shared` | what all operations share |
+//! | `files` | files created, synced and removed |
+//! | `log_writer`, `piece_io` | groups appended to the log, and the next log; pieces written, read and copied |
+//! | `commit` | many commits in one flush |
+//! | `compact` | slabs emptied and removed |
+//! | `open` | recovery |
 
 mod block;
 mod commit;
@@ -64,20 +70,22 @@ use terrace_guard::Kept;
 /// How full a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Bytes that its files take.
+    /// Bytes of the store's files.
     pub disk: u64,
-    /// Bytes that are kept free besides, for logs to come.
+    /// Bytes beyond them that are reserved for the next logs.
     pub reserved: u64,
-    /// Bytes that pieces take, rounded to pages.
+    /// Bytes of live pieces, rounded up to pages.
     pub live: u64,
-    /// Bytes that its files may take.
+    /// The most bytes that the files may take.
     pub cap: u64,
-    /// Objects that are durable.
+    /// Number of durable objects.
     pub objects: usize,
 }
 
-/// A store. Clones are the same. What was begun ends, whether or not somebody waits for it. In a forked child it is refused with
-/// [`FileFaultReason::Forked`](crate::FileFaultReason::Forked), has no objects, and is dropped without a word.
+/// A store of pieces and objects on a [`Disk`]. Clones share it.
+///
+/// An operation that has begun runs to its end, whether or not its handle is kept. In a forked child every operation fails with
+/// [`FileFaultReason::Forked`](crate::FileFaultReason::Forked), and the store has no objects.
 #[derive(Clone)]
 pub struct Store {
     shared: Kept<Arc<StoreShared>>,
@@ -85,12 +93,13 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens what is on the disk, or begins anew. Other files are not touched.
+    /// Opens the store on a disk, or creates one. Files with other names are not touched.
     ///
     /// # Errors
     /// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::OtherStore`],
-    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: nothing was changed. [`StoreError::CapTooSmall`]: everything is still there, and nothing was
-    /// changed unless free room is too scattered to move pieces to. [`StoreError::BadOptions`]; the disk's.
+    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: the store changed nothing. [`StoreError::CapTooSmall`]: everything is
+    /// still there, and the store changed nothing unless free space is too scattered to move pieces. [`StoreError::BadOptions`];
+    /// the disk's.
     pub fn open(
         disk: Arc<dyn Disk>,
         tasks: &Executor,
@@ -105,20 +114,21 @@ impl Store {
         opened.in_child(|| Err(StoreError::forked()))
     }
 
-    /// Writes the front of a frame. It is there until the piece is dropped, and durable only when it is committed.
+    /// Writes the first `bytes` bytes of a frame as a piece, which exists until it is dropped, and is durable only once
+    /// committed.
     ///
     /// # Errors
-    /// [`StoreError::Full`], [`StoreError::TooLarge`]; the disk's, when another place did not do either.
+    /// [`StoreError::Full`], [`StoreError::TooLarge`]; the disk's, after a second extent failed too.
     pub fn put(&self, frame: Frame, bytes: usize) -> JoinHandle<PutResult> {
         let shared = Arc::clone(&self.shared);
         let put = self.tasks.spawn(async move { shared.put(frame, bytes).await });
         put.in_child(|| PutResult { result: Err(StoreError::forked()), frame: None })
     }
 
-    /// Reads a piece, into the front of a frame. Waits while there is no frame: give others back.
+    /// Reads a piece into the front of a frame. Waits while the pool has no frame: return others.
     ///
     /// # Errors
-    /// That what is there is not what was put, twice; the disk's.
+    /// The checksum does not match at the second read either; the disk's.
     pub fn get(&self, piece: &Arc<Piece>) -> JoinHandle<Result<Frame, StoreError>> {
         let (shared, piece) = (Arc::clone(&self.shared), Arc::clone(piece));
         let got = self.tasks.spawn(async move { shared.get(&piece).await });
@@ -128,19 +138,19 @@ impl Store {
     /// Makes changes durable, all or none of them. Commits that wait together share their flushes.
     ///
     /// # Errors
-    /// What stood in the way: nothing of it is in the map then; after a power cut, all of it may be, or nothing.
-    /// [`StoreError::LogGone`] is final: no later commit succeeds. For
-    /// [`StoreError::Full`], nothing: the next log, with more objects and parts to say, would pass the cap.
+    /// The cause of the failure. The store then has none of the changes; after a power cut it may have all of them or none.
+    /// [`StoreError::LogGone`] is final: every later commit fails. [`StoreError::Full`]: no room for the next log, which must hold more
+    /// objects and parts.
     pub fn commit(&self, changes: Vec<Change>) -> JoinHandle<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
         let committed = self.tasks.spawn(async move { shared.commit(changes).await });
         committed.in_child(|| Err(StoreError::forked()))
     }
 
-    /// Gives back what it can: removes empty slabs but one, and empties a thin one. One step of maintenance.
+    /// One step of maintenance: removes empty slabs but one, and moves the pieces out of one sparse slab.
     ///
     /// # Errors
-    /// The disk's; nothing is lost.
+    /// The disk's; no piece is lost.
     pub fn compact(&self) -> JoinHandle<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
         let compacted = self.tasks.spawn(async move {
@@ -153,7 +163,7 @@ impl Store {
         compacted.in_child(|| Err(StoreError::forked()))
     }
 
-    /// Numbers of the objects that are durable.
+    /// Numbers of the durable objects.
     pub fn objects(&self) -> Vec<u64> {
         if self.shared.is_own() { self.shared.map().objects.keys().copied().collect() } else { Vec::new() }
     }
@@ -163,12 +173,12 @@ impl Store {
         if self.shared.is_own() { self.shared.map().objects.get(&object).cloned() } else { None }
     }
 
-    /// Whether what made the disk refuse is gone, as far as that is seen at once.
+    /// Whether the cause of a fault is gone, as far as the disk sees at once.
     pub fn has_recovered(&self, fault: &FileFault) -> bool {
         self.shared.is_own() && self.shared.disk.has_recovered(fault, self.shared.options.slab_bytes)
     }
 
-    /// How full it is.
+    /// How full the store is.
     pub fn stats(&self) -> StoreStats {
         if !self.shared.is_own() {
             return StoreStats { disk: 0, reserved: 0, live: 0, cap: self.shared.options.cap, objects: 0 };
@@ -177,10 +187,10 @@ impl Store {
         StoreStats { disk, reserved, live, cap, objects }
     }
 
-    /// Checks what must always hold.
+    /// Checks the store's invariants.
     ///
     /// # Errors
-    /// The clause that is broken.
+    /// The invariant that is broken.
     pub fn check(&self) -> Result<(), String> {
         if !self.shared.is_own() {
             return Err(StoreError::forked().to_string());

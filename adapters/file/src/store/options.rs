@@ -1,38 +1,40 @@
-//! How much a store may take, and in what files.
+//! Limits of a store: its cap, and the sizes of its files.
 
 use super::error::StoreError;
 use super::superblock;
 use crate::frame::ALIGN;
 
-/// Bytes of the largest step by which a log grows: sums of a few logs stay far below 2^64.
+/// The largest step by which a log grows: a sum of a few logs stays far below 2^64.
 const LOG: u64 = 1 << 40;
 
-/// How much a store may take, and in what files.
+/// Limits of a store: its cap, and the sizes of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// Bytes that all files together may take.
+    /// The most bytes that all files together may take.
     pub cap: u64,
-    /// Bytes of a slab: no piece is larger, nor larger than 2 GiB less a page.
+    /// Bytes of a slab. A piece is no larger than a slab, nor than 2 GiB less a page.
     pub slab_bytes: u64,
-    /// Bytes of a log, or of a step by which it grows: it has room for twice what is to be said of all durable objects (29
-    /// bytes for a piece; 11 and the meta data for an object), in two copies. The same again is kept for the next one, in a file
-    /// of its own where the disk has room for it.
+    /// Bytes by which a log grows. A log has room for twice the records of all durable objects (29 bytes for a piece; 11 and the
+    /// meta data for an object), in two copies. The same again is reserved for the next log, in a file of its own if the disk has
+    /// room.
     pub log_bytes: u64,
 }
 
 impl StoreOptions {
-    /// For so many bytes on the disk: slabs of a sixty-fourth (1 MiB to 1 GiB), logs of a 256th (256 KiB to 1 GiB).
+    /// Options for a cap: slabs of a sixty-fourth of it (1 MiB to 1 GiB), logs of a 256th (256 KiB to 1 GiB).
     pub fn new(cap: u64) -> Self {
         let page = ALIGN as u64;
         let slab_bytes = (cap / 64).clamp(1 << 20, 1 << 30) / page * page;
         Self { cap, slab_bytes, log_bytes: (cap / 256).clamp(256 << 10, 1 << 30) / page * page }
     }
 
-    /// Bytes of a slab, two logs and the superblock: no cap is smaller.
+    /// The smallest cap: a slab, two logs and the superblock.
     pub fn least_cap(&self) -> u64 {
         self.slab_bytes.saturating_add(self.log_bytes.saturating_mul(2)).saturating_add(superblock::BYTES)
     }
 
+    /// Checks the ranges of the options.
+    ///
     /// # Errors
     /// [`StoreError::BadOptions`].
     pub(super) fn check(&self) -> Result<(), StoreError> {

@@ -1,8 +1,7 @@
-//! Pieces: bytes in a slab, with their checksum.
+//! Pieces: bytes in an extent of a slab, with their checksum.
 //!
-//! Promises upward: a piece is written where nobody has anything, and read as it was written or not at all; a write that fails
-//! is tried elsewhere, a read that fails once more; a piece can be moved while others read it.
-//! Asks from below: room ([`Space`]), and a disk.
+//! Promises upward: a piece may be relocated while others read it: they read the extent that they found.
+//! Asks from below: extents.
 
 use super::error::StoreError;
 use super::extent::{Durability, Extent};
@@ -13,7 +12,7 @@ use crate::frame::ALIGN;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes in a store, as they were put. Dropped by all who have it, its room is free.
+/// Immutable bytes in a store. When the last reference is dropped, their space is free.
 #[derive(Debug)]
 pub struct Piece {
     location: Mutex<Location>,
@@ -23,14 +22,14 @@ pub struct Piece {
 
 #[derive(Clone, Debug)]
 enum Location {
-    /// Here.
+    /// The extent that holds the bytes.
     Held(Arc<Extent>),
-    /// A log says it is here, but there is no such slab, or (`there`) this is not in it, or is another's.
+    /// A log names a range that no slab has: the slab is missing, or (`there`) is shorter, or another piece overlaps.
     Lost { space: Arc<Space>, slab: u32, page: u32, there: bool },
 }
 
 impl Piece {
-    /// Bytes of it.
+    /// Number of bytes.
     pub fn bytes(&self) -> usize {
         self.bytes as usize
     }
@@ -44,14 +43,14 @@ impl Piece {
         Self { location: Mutex::new(Location::Held(Arc::new(extent))), bytes, crc }
     }
 
-    /// As a log says it; without an extent, where it cannot be, and whether its slab is there.
+    /// A piece that a log names; without its extent, whether the slab exists.
     pub(super) fn recovered(entry: &PieceEntry, extent: Result<Extent, bool>, space: &Arc<Space>) -> Self {
         let lost = |there| Location::Lost { space: Arc::clone(space), slab: entry.slab, page: entry.page, there };
         let location = extent.map_or_else(lost, |extent| Location::Held(Arc::new(extent)));
         Self { location: Mutex::new(location), bytes: entry.bytes, crc: entry.crc }
     }
 
-    /// Whether it was put into the store that has this space, or found there.
+    /// Whether the piece is in the store that has this space.
     pub(super) fn is_in(&self, space: &Arc<Space>) -> bool {
         match &*self.location() {
             Location::Held(extent) => extent.is_in(space),
@@ -59,7 +58,7 @@ impl Piece {
         }
     }
 
-    /// As a log should say it.
+    /// The entry of a log's record for this piece, as that part of that object.
     pub(super) fn entry(&self, object: u64, part: u32) -> PieceEntry {
         let (slab, page) = match &*self.location() {
             Location::Held(extent) => (extent.slab(), (extent.offset() / ALIGN as u64) as u32),
@@ -68,7 +67,7 @@ impl Piece {
         PieceEntry { object, part, slab, page, bytes: self.bytes, crc: self.crc }
     }
 
-    /// What must be done for it to be durable; what is lost already cannot be lost.
+    /// What the piece still needs to survive a power cut; a lost piece needs nothing.
     pub(super) fn durability(&self) -> Durability {
         match &*self.location() {
             Location::Held(extent) => extent.durability(),
@@ -76,7 +75,7 @@ impl Piece {
         }
     }
 
-    /// Its slab, if that is one of those, and where in it.
+    /// Its slab and offset, if the slab is one of `slabs`.
     pub(super) fn location_in(&self, slabs: &BTreeSet<u32>) -> Option<(u32, u64)> {
         match &*self.location() {
             Location::Held(extent) if slabs.contains(&extent.slab()) => Some((extent.slab(), extent.offset())),
@@ -84,15 +83,15 @@ impl Piece {
         }
     }
 
-    /// Is where another with the same bytes is. Who reads it meanwhile reads it where it was.
+    /// Takes over the location of a copy. Readers in flight keep the old extent.
     pub(super) fn relocate_to(&self, other: &Self) {
         let new = other.location().clone();
         let old = std::mem::replace(&mut *self.location(), new);
-        // After the lock: what it had goes back to the space, under the space's lock.
+        // After the unlock: freeing the old extent locks the space.
         drop(old);
     }
 
-    /// Where it is.
+    /// The extent to read.
     pub(super) fn extent(&self) -> Result<Arc<Extent>, StoreError> {
         match &*self.location() {
             Location::Held(extent) => Ok(Arc::clone(extent)),
@@ -103,7 +102,7 @@ impl Piece {
         }
     }
 
-    /// Bytes that are moved for it.
+    /// Bytes of an access, in whole pages.
     pub(super) fn rounded(&self) -> usize {
         self.bytes().next_multiple_of(ALIGN)
     }

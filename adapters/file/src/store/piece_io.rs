@@ -1,4 +1,8 @@
 //! Pieces written, read and copied.
+//!
+//! Promises upward: a write goes to a free extent; one that fails is tried again in another extent. A read returns the bytes that
+//! were put, or an error; one that fails is tried once more.
+//! Asks from below: [`Extent`]s, files, and a disk.
 
 use super::error::StoreError;
 use super::extent::Extent;
@@ -9,20 +13,20 @@ use crate::frame::{ALIGN, Frame};
 use crate::request::MAX_IO_BYTES;
 use std::sync::Arc;
 
-/// How often something is tried: once, and once more elsewhere or anew.
+/// How often a write (elsewhere) or a read (in place) is tried.
 const TRIES: usize = 2;
 
-/// What came of a put.
+/// The result of [`Store::put`](super::Store::put).
 #[derive(Debug)]
 pub struct PutResult {
-    /// The piece, or why there is none.
+    /// The piece, or the cause of the failure.
     pub result: Result<Arc<Piece>, StoreError>,
-    /// The memory back, unless the disk is gone.
+    /// The frame that was put; `None` if the disk is gone.
     pub frame: Option<Frame>,
 }
 
 impl StoreShared {
-    /// Writes the front of a frame. Not durable.
+    /// Writes the first `bytes` bytes of a frame as a piece that is not durable yet.
     pub(super) async fn put(&self, mut frame: Frame, bytes: usize) -> PutResult {
         // A packed frame may end inside a page.
         let whole = frame.len() / ALIGN * ALIGN;
@@ -32,7 +36,7 @@ impl StoreShared {
             return PutResult { result: Err(StoreError::TooLarge { asked: bytes, most }), frame: Some(frame) };
         }
         let rounded = bytes.next_multiple_of(ALIGN);
-        // What a frame's last holder left must not reach the disk.
+        // Bytes of the frame's last holder must not reach the disk.
         // seeded: piece_tail: frame[bytes..rounded].fill(0) => ()
         frame[bytes..rounded].fill(0);
         let crc = crc32fast::hash(&frame[..bytes]);
@@ -42,13 +46,13 @@ impl StoreShared {
         }
     }
 
-    /// Writes whole pages of a frame somewhere.
+    /// Writes whole pages of a frame to a new extent, at most twice.
     async fn write_anywhere(&self, mut frame: Frame, bytes: usize) -> (Result<Extent, StoreError>, Option<Frame>) {
         let mut last = None;
         for _ in 0..TRIES {
             let mut extent = match self.allocate(bytes as u64).await {
                 Ok(extent) => extent,
-                // That there is no other place is not why the first one failed.
+                // If the second allocation fails, the error of the first write tells more.
                 Err(error) => return (Err(last.unwrap_or(error)), Some(frame)),
             };
             let (file, offset) = (extent.file(), extent.offset());
@@ -71,18 +75,18 @@ impl StoreShared {
         (Err(last.unwrap_or_else(|| self.space.full(bytes as u64))), None)
     }
 
-    /// Room for so many bytes, in a slab that is there or in a new one.
+    /// Allocates an extent, in a new slab if necessary.
     pub(super) async fn allocate(&self, bytes: u64) -> Result<Extent, StoreError> {
         if let Some(extent) = Extent::allocate(&self.space, bytes) {
             return Ok(extent);
         }
-        // One makes a slab; the others look again then.
+        // One caller creates a slab; the others then look again.
         let _growing = self.growing.lock().await;
         loop {
             if let Some(extent) = Extent::allocate(&self.space, bytes) {
                 return Ok(extent);
             }
-            // Again: others, who found room without waiting, may have taken all that was made.
+            // Repeat: callers that did not wait for the lock may have taken all of the new slab.
             // seeded: stumps_retried: self.sweep_partial_files().await => false
             if bytes > self.options.slab_bytes || !(self.grow().await? || self.sweep_partial_files().await) {
                 return Err(self.space.full(bytes));
@@ -90,7 +94,7 @@ impl StoreShared {
         }
     }
 
-    /// Makes a slab. False: the cap is reached.
+    /// Creates a slab; false at the cap.
     async fn grow(&self) -> Result<bool, StoreError> {
         let bytes = self.options.slab_bytes;
         let Some(slab) = self.space.plan_slab(bytes) else { return Ok(false) };
@@ -103,14 +107,14 @@ impl StoreShared {
         }
     }
 
-    /// Reads a piece into a frame, and holds it against its checksum.
+    /// Reads a piece into a frame, and verifies its checksum.
     pub(super) async fn get(&self, piece: &Piece) -> Result<Frame, StoreError> {
         let bytes = piece.rounded();
         // seeded: piece_of_another_got: piece.is_in(&self.space) => true
         if !piece.is_in(&self.space) {
             return Err(StoreError::OtherPiece);
         }
-        // A piece that is lost, or that there can never be a frame for, is not waited for.
+        // Fail before waiting for a frame if the piece is lost, or larger than any frame.
         let _here = piece.extent()?;
         // seeded: piece_frame: bytes > self.largest => false
         if bytes > self.largest {
@@ -138,7 +142,7 @@ impl StoreShared {
         Err(last.unwrap_or_else(|| self.space.full(bytes as u64)))
     }
 
-    /// Another piece with the same bytes, elsewhere.
+    /// Copies a piece to another extent.
     pub(super) async fn copy(&self, piece: &Piece) -> Result<Piece, StoreError> {
         let frame = self.get(piece).await?;
         let (extent, _frame) = self.write_anywhere(frame, piece.rounded()).await;

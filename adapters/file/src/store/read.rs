@@ -1,7 +1,7 @@
-//! Reading a log: what it says, and whether it says all that it ever said.
+//! Reading a log after a restart: its contents, and whether it is all that was once durable.
 //!
-//! Promises upward: of each block, either copy does; a group that was not finished is left out; a hole in what was once durable
-//! is told, and is not taken for the end; memory is bounded by what a store under its cap can have said.
+//! Promises upward: either copy of a block suffices; an unfinished group is left out; a hole in what was once durable is an
+//! error, not the end of the log; memory is bounded by what a store under its cap can have written.
 //! Asks from below: a disk.
 
 use super::block::{BLOCK, BlockHeader, FRAME, Identity, MAGIC, SPACE_AMPLIFICATION, check_format};
@@ -12,78 +12,79 @@ use crate::disk::{Disk, DiskRequest, StoreFile, ask};
 use crate::frame::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a log says.
+/// The contents of a log.
 #[derive(Debug, Default)]
 pub(super) struct LogContents {
-    /// Meta data of each object.
+    /// Meta data by object.
     pub objects: BTreeMap<u64, Box<[u8]>>,
-    /// By object and part: a map for each object would cost several times as much.
+    /// Entries by object and part: a map for each object would take several times the memory.
     pub parts: BTreeMap<(u64, u32), PieceEntry>,
-    /// Bytes of the records that say all of them, with [`OBJECT_BYTES`] for each object.
+    /// Bytes of a snapshot's records, with [`OBJECT_BYTES`] for each object without its meta data.
     pub bytes: u64,
-    /// Whether its first group is whole: before, it says nothing.
+    /// Whether its first group is whole; if not, the log says nothing.
     pub complete: bool,
-    /// Blocks of whole groups.
+    /// Number of blocks of whole groups.
     pub next: u64,
-    /// Blocks that it has room for.
+    /// Blocks of one copy.
     pub blocks: u64,
 }
 
-/// Which log is read, and what is known of it.
+/// The log to read, and what is known of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogInfo {
     pub generation: u32,
-    /// Of the store that it should be of; `None` where that is not known.
+    /// The identity of the store; `None` if unknown.
     pub identity: Option<Identity>,
-    /// Blocks of a copy of it.
+    /// Blocks of one copy.
     pub blocks: u64,
-    /// Blocks of it that were durable once.
+    /// Blocks that were once durable.
     pub durable: u64,
-    /// Bytes of records that the objects of a store under this cap can have.
+    /// The most bytes of records that a store under this cap can have.
     pub limit: u64,
 }
 
 /// What the first block of a log shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FirstBlock {
-    /// A block of this log's.
+    /// A block of this log.
     Sound,
-    /// Nothing, or what was lost.
+    /// Zeros, or an unreadable or damaged block.
     Nothing,
-    /// What another program wrote, if it was not lost.
+    /// Bytes of another program, or damage.
     Foreign,
 }
 
-/// A log that is being read.
+/// Reads the blocks of a log.
 struct LogReader<'a> {
     disk: &'a dyn Disk,
     file: StoreFile,
     known: LogInfo,
-    /// Blocks of the first copy, from `first` on, as many as could be read.
+    /// Holds `held` blocks of the first copy, from block `first` on.
     chunk: Option<Frame>,
     first: u64,
     held: u64,
-    /// For single blocks.
+    /// Holds single blocks.
     single: Option<Frame>,
 }
 
-/// A store under its cap never writes a group of more than so many times the bytes that its objects' records can have: a copy
-/// of its log has no more.
+/// The greatest ratio of a group's records to the records of all objects, in a store under its cap: one copy of a log has room
+/// for no more.
 const GROUP_FACTOR: u64 = 2;
 
-/// An object without its meta data counts for so many bytes, though its record has 11. In memory it takes 91 (a node of 544 bytes
-/// has room for 11 and holds 7 as they come, with 13 of the nodes above), and 11 to 22 in the next log: less than
-/// [`SPACE_AMPLIFICATION`] * 15 = 120. Files of a store take as much for it, as a block of 4096 bytes is foreseen for each 2998 of records:
-/// 8 * 11 * 4096 / 2998.
+/// Bytes that an object without its meta data counts for, though its record has 11. In memory it takes 91 (a node of 544 bytes
+/// has room for 11 objects and holds 7 in practice, plus 13 of the nodes above), and 11 to 22 in the next log: less
+/// than [`SPACE_AMPLIFICATION`] * 15 = 120. The store's files take as much for it, because each 2998 bytes of records have a
+/// block of 4096: 8 * 11 * 4096 / 2998.
 pub(super) const OBJECT_BYTES: u64 = 15;
 
 /// Blocks in a chunk.
 const CHUNK_BLOCKS: u64 = (FRAME / BLOCK) as u64;
 
-/// Reads a log, with two frames that are given back.
+/// Reads a log with two frames, which are put back.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] when a group is missing that was durable, or a record makes no sense; the disk's.
+/// [`StoreError::Damaged`] when a group that was durable is missing, or a record is invalid; [`StoreError::CapTooSmall`] when the
+/// log holds more than a store under this cap; the disk's.
 pub(super) async fn read(
     disk: &dyn Disk,
     known: LogInfo,
@@ -95,7 +96,7 @@ pub(super) async fn read(
     contents
 }
 
-/// Reads the first block of a log, from either copy.
+/// Classifies a log by its first block, from either copy.
 ///
 /// # Errors
 /// [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::OtherStore`].
@@ -134,7 +135,7 @@ impl<'a> LogReader<'a> {
             }
             // seeded: group_whole: header.last => true
             if header.last {
-                // Each block goes as soon as it is applied.
+                // Free each block as soon as it is applied.
                 for block in std::mem::take(&mut group) {
                     // seeded: group_of_records: contents.apply(&block) => Some(_ = contents.apply(&block))
                     contents.apply(&block).ok_or(StoreError::Damaged { file: self.file })?;
@@ -150,7 +151,7 @@ impl<'a> LogReader<'a> {
         if contents.next < self.known.durable {
             return Err(StoreError::Damaged { file: self.file });
         }
-        // What follows must not say that anything from here on was durable once: then it was, and is lost.
+        // If a later block states that blocks from here on were durable, they are lost.
         for later in at..self.known.blocks {
             let later = self.first_copy(later).await;
             // seeded: log_hole: header.acked > contents.next => false
@@ -161,10 +162,10 @@ impl<'a> LogReader<'a> {
         Ok(contents)
     }
 
-    /// What the first block shows. A first copy that cannot be read, or of which a bit has flipped, is not another's: the mirror tells.
+    /// Classifies the first block. A first copy that is unreadable or has a flipped bit is not foreign yet: the mirror decides.
     async fn classify(&mut self) -> Result<FirstBlock, StoreError> {
         let mut judged = Ok(());
-        // The mirror after the first copy, so that what the first copy shows counts.
+        // The first copy first, so that its verdict prevails.
         for place in [0, self.known.blocks] {
             let (file, generation, expected) = (self.file, self.known.generation, self.known.identity);
             let Ok(block) = self.single(place).await else { continue };
@@ -186,10 +187,10 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// A block, from either copy. `None`: both copies were read, and are none.
+    /// Reads a block from either copy. `None` if both were read and neither is valid.
     ///
     /// # Errors
-    /// That a copy cannot be read, and the other is none: what cannot be read may well be there.
+    /// One copy is unreadable and the other not valid: the block may exist.
     async fn block(&mut self, at: u64) -> Result<Option<(BlockHeader, Vec<u8>)>, StoreError> {
         let first = self.first_copy(at).await;
         if first.is_some() {
@@ -197,7 +198,7 @@ impl<'a> LogReader<'a> {
         }
         let known = self.known;
         let mut refused = Ok(());
-        // The mirror, and then the first copy again: the disk may have read it wrong.
+        // The mirror, then the first copy again, which the disk may have misread.
         // seeded: mirror_read: at + known.blocks => at
         for place in [at + known.blocks, at] {
             match self.single(place).await {
@@ -225,7 +226,7 @@ impl<'a> LogReader<'a> {
         validate(&frame[index * BLOCK..(index + 1) * BLOCK], &self.known, at)
     }
 
-    /// Fills the chunk; how many blocks are in it.
+    /// Reads a chunk; returns its number of blocks.
     async fn fill_chunk(&mut self, at: u64, blocks: u64) -> Option<u64> {
         let frame = self.chunk.take()?;
         let bytes = blocks as usize * BLOCK;
@@ -236,7 +237,7 @@ impl<'a> LogReader<'a> {
         answer.result.ok().map(|moved| (moved / BLOCK) as u64)
     }
 
-    /// One block at a place in the file; tried twice.
+    /// Reads the block at an index of the file, at most twice.
     async fn single(&mut self, place: u64) -> Result<&[u8], StoreError> {
         let (file, offset) = (self.file, place * BLOCK as u64);
         let mut refused = StoreError::short("read", file, offset);
@@ -255,7 +256,7 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// A block that is this log's, at its place.
+/// Decodes a block if it is this log's, at its place.
 fn validate(block: &[u8], known: &LogInfo, at: u64) -> Option<(BlockHeader, Vec<u8>)> {
     let (header, records) = BlockHeader::decode(block)?;
     // seeded: block_generation: header.generation == known.generation => true
@@ -268,12 +269,12 @@ fn validate(block: &[u8], known: &LogInfo, at: u64) -> Option<(BlockHeader, Vec<
 }
 
 impl LogContents {
-    /// The slabs in which parts lie.
+    /// The slabs that entries name.
     pub(super) fn slabs(&self) -> BTreeSet<u32> {
         self.parts.values().map(|entry| entry.slab).collect()
     }
 
-    /// Takes a block of a whole group. `None` when it does not consist of records.
+    /// Applies the records of one block; `None` if one is invalid.
     fn apply(&mut self, mut records: &[u8]) -> Option<()> {
         while !records.is_empty() {
             match LogRecord::decode(&mut records)? {
@@ -301,7 +302,7 @@ impl LogContents {
         Some(())
     }
 
-    /// An object without parts so far, where there is none.
+    /// Adds an object without parts. Caller must have removed any object of that number.
     fn add_object(&mut self, object: u64, meta: &[u8]) {
         self.objects.insert(object, meta.into());
         self.bytes += OBJECT_BYTES + meta.len() as u64;

@@ -1,38 +1,38 @@
-//! The form of records: what a log says of objects. All numbers are little-endian.
+//! The format of records: what a log says of objects. All numbers are little-endian.
 //!
 //! ```text
-//! piece  1 | object 8 | part 4 | slab 4 | page 4 | bytes 4 | crc 4
-//! meta   2 | object 8 | length 2 | bytes
-//! gone   3 | object 8
+//! piece    1 | object 8 | part 4 | slab 4 | page 4 | bytes 4 | crc 4
+//! meta     2 | object 8 | length 2 | bytes
+//! removed  3 | object 8
 //! ```
 //!
-//! Promises upward: what is no record is none, whatever bytes there are.
+//! Promises upward: decoding accepts any bytes, and rejects those that are no record.
 
-/// Bytes of an object's meta data, at most: with its header it must fit into a block.
+/// The most bytes of an object's meta data: its record must fit into a block.
 pub const MAX_META_BYTES: usize = 1024;
 
-/// Parts that an object may have: 2^24; of 4 MiB each they are 64 TiB.
+/// The most parts of an object: 2^24, which are 64 TiB in parts of 4 MiB.
 pub const MAX_PARTS: u32 = 1 << 24;
 
-/// Bytes of a record that names a piece, and of one that has meta data, without these.
+/// Bytes of a piece's record; of a meta data record without the meta data.
 pub(super) const PIECE_BYTES: u64 = 1 + 8 + 5 * 4;
 pub(super) const META_BYTES: u64 = 1 + 8 + 2;
 
 /// Bytes of the largest record.
 pub(super) const MAX_RECORD_BYTES: usize = META_BYTES as usize + MAX_META_BYTES;
 
-/// What is said of an object.
+/// A record of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LogRecord<'a> {
-    /// A part of it lies here.
+    /// The place of a part's bytes.
     Piece(PieceEntry),
-    /// What its owner says of it; whatever was said of an object of that number before is void.
+    /// A new object with this meta data; replaces any object of that number.
     Meta { object: u64, meta: &'a [u8] },
-    /// It is gone.
+    /// The object is removed.
     Removed { object: u64 },
 }
 
-/// Where a part of an object lies.
+/// Where a part of an object lies, and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PieceEntry {
     pub object: u64,
@@ -44,7 +44,7 @@ pub(super) struct PieceEntry {
 }
 
 impl PieceEntry {
-    /// Whether it names the same bytes.
+    /// Whether both entries name the same piece.
     pub(super) fn is_same_piece(&self, other: &Self) -> bool {
         let Self { object, part, .. } = *self;
         *self == Self { object, part, ..*other }
@@ -52,7 +52,7 @@ impl PieceEntry {
 }
 
 impl<'a> LogRecord<'a> {
-    /// Bytes of it.
+    /// Bytes of the encoded record.
     pub(super) fn length(&self) -> usize {
         match self {
             Self::Piece(_) => PIECE_BYTES as usize,
@@ -84,7 +84,7 @@ impl<'a> LogRecord<'a> {
         }
     }
 
-    /// Takes the first record off. `None` where they end, or are not records.
+    /// Decodes the first record and advances past it. `None` at the end, or for bytes that are no record.
     pub(super) fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
         let mut input = ByteReader { bytes };
         let [tag] = input.take()?;
@@ -110,7 +110,7 @@ impl<'a> LogRecord<'a> {
     }
 }
 
-/// Bytes to write to, and how far they are written.
+/// Writes bytes one after the other.
 pub(super) struct ByteWriter<'a> {
     pub bytes: &'a mut [u8],
     pub at: usize,
@@ -123,7 +123,7 @@ impl ByteWriter<'_> {
     }
 }
 
-/// Bytes that are read from the front.
+/// Takes bytes from the front.
 pub(super) struct ByteReader<'a> {
     pub bytes: &'a [u8],
 }

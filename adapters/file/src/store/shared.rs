@@ -11,7 +11,7 @@ use crate::frame::FramePool;
 use futures_channel::oneshot;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Changes that wait for the log, and who waits for them.
+/// The changes of a commit that waits for the log, and where its result goes.
 #[derive(Debug)]
 pub(super) struct PendingCommit {
     pub changes: Vec<Change>,
@@ -21,17 +21,17 @@ pub(super) struct PendingCommit {
 pub(super) struct StoreShared {
     pub disk: Claimed,
     pub frames: FramePool,
-    /// Bytes of the largest frame that a get can wait for: the log keeps two.
+    /// The largest frame that a read can wait for: the log keeps two frames of the pool.
     pub largest: usize,
     pub options: StoreOptions,
     pub space: Arc<Space>,
-    /// Held by who makes a slab, or by whom files are more for a while than they will be. Taken after `log`.
+    /// Locked while a slab is created, and while files temporarily exceed what they will take. Lock order: after `log`.
     pub growing: async_lock::Mutex<()>,
     pub map: Mutex<ObjectMap>,
-    /// Held by who writes the log. `None` only before the store is open.
+    /// Locked by the writer of the log. `None` until the store is open.
     pub log: async_lock::Mutex<Option<Log>>,
     pub pending: Mutex<Vec<PendingCommit>>,
-    /// The file that lost its name, the log or the superblock.
+    /// The log or the superblock, if its name was lost to another program.
     pub gone: OnceLock<StoreFile>,
 }
 

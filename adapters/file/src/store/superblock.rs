@@ -1,23 +1,23 @@
-//! The superblock: which store a directory belongs to, and how much of which log is durable at least.
+//! The superblock: a store's identity, and a lower bound of what is durable.
 //!
 //! ```text
-//! file     floor | 0 .. | mark | mark | 0 .. | floor       16 pages; floors and marks are a page each, all of one form
+//! file     floor | 0 .. | mark | mark | 0 .. | floor       16 pages; floors and marks are pages of one format
 //! page     magic 8 | version 4 | crc 4 | identity 16 | count 8 | generation 4 | 0 4 | blocks 8 | durable 8 | 0
 //! ```
 //!
-//! A log alone cannot tell that its end was cut off, nor that a later log was deleted: the superblock can. A floor is written
-//! when a log's first group is durable, before the log is relied on; marks are written after each floor and each later group.
+//! A log alone cannot show that its end was cut off or a later log deleted; the superblock can. The store writes a floor when the
+//! first group of a log is durable, before it relies on the log, and marks after each floor and each later group.
 //!
 //! Promises upward: a store whose logs hold less than was once durable is [`StoreError::Damaged`], never an older state; one
 //! bad page loses nothing.
 //! Asks from below: a disk, a frame.
 //!
 //! Invariants:
-//! - floors are written in turns, and each is synced before the other is touched: one of them is sound after any power cut
-//! - marks are not synced: each says what was durable before it was written, and a lost mark only says less
-//! - each floor has a count of its own, also one that is told as failed: of two pages the later one counts
-//! - floors lie 56 KiB apart: a write that went astray hits one of them
-//! - the file is durable before any other file of the store is made
+//! - floors are written alternately, each synced before the other is written: after any power cut one of them is sound
+//! - marks are not synced: each states what was durable before its write, and a lost mark only states less
+//! - each floor has a count of its own, even if its write was reported as failed: of two pages the one with the greater count holds
+//! - floors lie 56 KiB apart, so that a misdirected write hits one of them
+//! - the file is durable before the store creates any other file
 
 use super::block::{BLOCK, Identity, VERSION, check_format, checksum};
 use super::error::StoreError;
@@ -28,7 +28,7 @@ use crate::frame::Frame;
 /// The first bytes of every page.
 const MAGIC: [u8; 8] = *b"terrace\x1b";
 
-/// Where floors and, after them, marks stand, in pages. Marks are written at once, so one follows the other.
+/// Page numbers of the floors, then of the marks. One write covers both marks, so they are neighbours.
 const POSITIONS: [usize; PAGES] = [0, 15, 7, 8];
 const PAGES: usize = 4;
 pub(super) const FLOORS: usize = 2;
@@ -36,20 +36,20 @@ pub(super) const FLOORS: usize = 2;
 /// Bytes of the file: 64 KiB.
 pub(super) const BYTES: u64 = 16 * BLOCK as u64;
 
-/// Where the checksum stands.
+/// Where a page holds its checksum.
 const CRC: std::ops::Range<usize> = 12..16;
 
-/// How often a page is read: a bit may be read wrongly once.
+/// How often a page is read: a disk may misread once.
 const TRIES: usize = 2;
 
-/// What is known to be durable.
+/// A lower bound of what is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DurableBound {
-    /// The log that everything durable stands in; 0 before there is one.
+    /// The log that holds everything durable; 0 before there is one.
     pub generation: u32,
-    /// Blocks of a copy of that log.
+    /// Blocks of one copy of that log.
     pub blocks: u64,
-    /// Blocks of it that are durable at least.
+    /// How many of them are durable at least.
     pub durable: u64,
 }
 
@@ -57,17 +57,17 @@ pub(super) struct DurableBound {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Superblock {
     pub identity: Identity,
-    /// What was found, or was written last.
+    /// The bound that was read or written last.
     pub bound: DurableBound,
-    /// Floors written so far, with those that were told as failed.
+    /// Floors written so far, including those reported as failed.
     count: u64,
-    /// The floor that is written next: the other one is durable, or never was written.
+    /// The floor to write next: the other one is durable, or no floor was written.
     slot: usize,
-    /// A floor could not be written: it may name a log that was never relied on.
+    /// Whether the write of a floor failed: that floor may name a log on which the store does not rely.
     unsure: bool,
 }
 
-/// A page that is whole.
+/// A decoded page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SuperblockPage {
     identity: Identity,
@@ -104,10 +104,10 @@ impl SuperblockPage {
     }
 }
 
-/// Reads the superblock, with a frame that is given back. `None`: no page is sound, and none is another program's or version's.
+/// Reads the superblock with a frame, which is put back. `None` if no page is sound and none is of another program or version.
 ///
 /// # Errors
-/// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`]; [`StoreError::Damaged`] when pages are of different
+/// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`]; [`StoreError::Damaged`] when pages name different
 /// stores; the disk's, when no page could be read.
 pub(super) async fn read(disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<Option<Superblock>, StoreError> {
     let (mut pages, mut refused) = ([None; PAGES], None);
@@ -134,14 +134,14 @@ pub(super) async fn read(disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<O
     Ok(Some(Superblock { bound: latest_bound(&pages), ..next_slot(&pages, identity) }))
 }
 
-/// What the latest page says: the most, but where a floor that was told as failed was taken back.
+/// The bound of the page with the greatest count; of several, the highest bound.
 fn latest_bound(pages: &[Option<SuperblockPage>; PAGES]) -> DurableBound {
     // seeded: superblock_latest: (page.count, page.bound.generation, page.bound.durable) => (0, page.bound.generation, page.bound.durable)
     let latest = |page: &&SuperblockPage| (page.count, page.bound.generation, page.bound.durable);
     pages.iter().flatten().max_by_key(latest).map(|page| page.bound).unwrap_or_default()
 }
 
-/// Where the next floor is written: over the later one, whose sync may not have ended, or where none is sound.
+/// The next floor to write: the later one, whose sync may not have ended, or one that is not sound.
 fn next_slot(pages: &[Option<SuperblockPage>; PAGES], identity: Identity) -> Superblock {
     let count = |slot: usize| pages[slot].map(|page| page.count);
     let slot = match (count(0), count(1)) {
@@ -158,23 +158,23 @@ async fn read_page<'a>(disk: &dyn Disk, index: usize, frame: &'a mut Option<Fram
     let answer = ask(disk, DiskRequest::Read { file, offset, bytes: BLOCK, frame: own }).await;
     *frame = answer.frame;
     let moved = answer.result?;
-    // What was not read is not believed: a page that the file does not have is none.
+    // A short read means that the file does not have the page.
     Ok(frame.as_ref().map_or(&[], |frame| &frame[..if moved == BLOCK { BLOCK } else { 0 }]))
 }
 
 impl Superblock {
-    /// That of a new store.
+    /// The superblock of a new store.
     ///
     /// # Errors
-    /// The system's, for random numbers.
+    /// The system's, for random bytes.
     pub(super) fn new() -> Result<Self, StoreError> {
         Ok(Self { identity: Identity::random()?, bound: DurableBound::default(), count: 0, slot: 0, unsure: false })
     }
 
-    /// Makes it durable that this is known, in the floor whose turn it is; the marks repeat it.
+    /// Makes a bound durable: writes and syncs the next floor, then repeats it in the marks.
     ///
     /// # Errors
-    /// The disk's: the floor is written anew next time.
+    /// The disk's; the next call writes the same floor again.
     pub(super) async fn write_floor(
         &mut self,
         disk: &dyn Disk,
@@ -190,16 +190,16 @@ impl Superblock {
         ask(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result?;
         // seeded: superblock_turns: 1 - self.slot => self.slot
         *self = Self { slot: 1 - self.slot, ..next };
-        // When this floor is lost, the marks still name the log, not the one before.
+        // If this floor is lost, the marks still name its log, not the one before.
         // seeded: superblock_floor_marks: self.write_marks(disk, frame, bound.durable).await => Ok(())
         self.write_marks(disk, frame, bound.durable).await
     }
 
-    /// Before a log goes that the last floor may name, though it could not be written: has the floor and the marks say what is known.
-    /// A disk may lose one of the two writes and tell nothing, so both are durable before the log goes.
+    /// If the last floor's write failed, overwrites it and the marks with the current bound. Caller must do so before it removes
+    /// the log that the failed floor may name. The disk may lose one of the two writes silently, so both are synced.
     ///
     /// # Errors
-    /// As [`write_floor`](Self::write_floor); the log stays, and is asked about again.
+    /// As [`write_floor`](Self::write_floor); then the log must stay, and the caller must try again.
     pub(super) async fn rewrite_if_unsure(
         &mut self,
         disk: &dyn Disk,
@@ -218,10 +218,10 @@ impl Superblock {
         Ok(())
     }
 
-    /// Notes that so many blocks of the log are durable. A note that cannot be written only says less.
+    /// Writes to the marks that so many blocks of the log are durable. A failed write only leaves a lower bound.
     ///
     /// # Errors
-    /// That the file is gone: without it, nothing that is durable is found.
+    /// The superblock lost its name: a restart would not find what is durable.
     pub(super) async fn write_marks(
         &mut self,
         disk: &dyn Disk,
@@ -236,7 +236,7 @@ impl Superblock {
         }
     }
 
-    /// Writes the same page so many times, from floor or mark `first` on.
+    /// Writes the page `times` times, from the floor or mark `first` on.
     async fn write(
         &self,
         disk: &dyn Disk,
