@@ -332,15 +332,15 @@ impl Disk for Directory {
         }
     }
 
-    fn submit(&self, order: DiskRequest, reply: ResponseSender) {
+    fn submit(&self, request: DiskRequest, reply: ResponseSender) {
         if !self.process.is_current() {
             return drop(reply.send(DiskResponse::without_frame(Err(FileFault::forked("submit")))));
         }
-        if matches!(order, DiskRequest::Create { .. } | DiskRequest::Remove { .. } | DiskRequest::SyncDirectory) {
+        if matches!(request, DiskRequest::Create { .. } | DiskRequest::Remove { .. } | DiskRequest::SyncDirectory) {
             // These calls block this thread for long: unpark the threads whose results are there first.
             crate::park::flush_wakes();
         }
-        let answer = match order {
+        let response = match request {
             DiskRequest::Read { file, offset, bytes, frame } => {
                 return self.request(Op::Read, (file, offset, bytes), Some(frame), reply);
             }
@@ -362,7 +362,7 @@ impl Disk for Directory {
             DiskRequest::Remove { file } => self.remove(file),
             DiskRequest::SyncDirectory => self.sync_directory(),
         };
-        let _ = reply.send(DiskResponse::without_frame(answer));
+        let _ = reply.send(DiskResponse::without_frame(response));
     }
 }
 

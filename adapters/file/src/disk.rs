@@ -57,8 +57,10 @@ impl StoreFile {
 /// A request to a disk.
 #[derive(Debug)]
 pub enum DiskRequest {
-    /// Creates a file of that size with all its space allocated. Fails if the file exists or the disk is full. A failure, or the
-    /// death of the process meanwhile, may leave a file of that size or less; the store does not create that name again.
+    /// Creates a file of that size with all its space allocated.
+    ///
+    /// Fails if the file exists or the disk is full. A failure, or the death of the process meanwhile, may leave a file of that
+    /// size or less; the store does not create that name again.
     Create {
         /// The file to create.
         file: StoreFile,
@@ -117,7 +119,9 @@ impl DiskResponse {
     }
 }
 
-/// Takes the response. A sender that is dropped without one, also by a disk that panics, fails the request: the disk is gone.
+/// Takes the response.
+///
+/// A sender that is dropped without one, also by a disk that panics, fails the request: the disk is gone.
 pub type ResponseSender = oneshot::Sender<DiskResponse>;
 
 /// Storage of named files, as the store needs it.
@@ -128,8 +132,10 @@ pub trait Disk: Send + Sync + 'static {
     /// The system's.
     fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault>;
 
-    /// Claims the disk for a store. False if another store of this process has it, whose files this one would overwrite. The
-    /// default always succeeds: the maker of such a disk must give it to one store only.
+    /// Claims the disk for a store.
+    ///
+    /// False if another store of this process has it, whose files this one would overwrite. The default always succeeds: the
+    /// maker of such a disk must give it to one store only.
     fn claim(&self) -> bool {
         true
     }
@@ -137,15 +143,18 @@ pub trait Disk: Send + Sync + 'static {
     /// Ends the claim.
     fn release(&self) {}
 
-    /// Whether the cause of a fault is gone, as far as the disk sees at once, so that a retry makes sense before its time.
-    /// `bytes`: the most that a request takes.
+    /// Whether the cause of a fault is gone, as far as the disk sees at once.
+    ///
+    /// Then a retry makes sense before its time. `bytes`: the most that a request takes.
     fn has_recovered(&self, fault: &FileFault, bytes: u64) -> bool {
         let _ = (fault, bytes);
         false
     }
 
-    /// Submits a request. Its frame may be read or written at any time until the response, also when no receiver is left.
-    fn submit(&self, order: DiskRequest, reply: ResponseSender);
+    /// Submits a request.
+    ///
+    /// Its frame may be read or written at any time until the response, also when no receiver is left.
+    fn submit(&self, request: DiskRequest, reply: ResponseSender);
 }
 
 /// A disk that a store has claimed, released on drop.
@@ -179,13 +188,13 @@ impl Drop for Claimed {
 }
 
 /// Submits a request at once, and returns a future of its response.
-pub(crate) fn ask(disk: &dyn Disk, order: DiskRequest) -> impl Future<Output = DiskResponse> + use<> {
-    let (reply, answer) = oneshot::channel();
+pub(crate) fn submit(disk: &dyn Disk, request: DiskRequest) -> impl Future<Output = DiskResponse> + use<> {
+    let (reply, response) = oneshot::channel();
     // A disk that panics has responded already, or drops the sender, which is a response too.
-    calm(|| disk.submit(order, reply));
+    calm(|| disk.submit(request, reply));
     let gone =
         || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: FileFaultReason::Closed };
-    async move { answer.await.unwrap_or_else(|_| DiskResponse { result: Err(gone()), frame: None }) }
+    async move { response.await.unwrap_or_else(|_| DiskResponse { result: Err(gone()), frame: None }) }
 }
 
 #[cfg(test)]

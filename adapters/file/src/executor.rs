@@ -21,20 +21,28 @@ use terrace_guard::{Kept, calm};
 
 /// Has an executor's tasks polled, and performs the I/O that they wait for.
 pub trait Driver: Send + Sync {
-    /// Called when a task is ready and no thread polls tasks: must have [`Executor::run`] called, later or on another thread.
+    /// Called when a task is ready and no thread polls tasks.
+    ///
+    /// Must have [`Executor::run`] called, later or on another thread.
     fn wake(&self);
 
-    /// The engine's id, unique while it lives, if threads in [`Executor::block_on`] may perform its requests.
+    /// The engine's id, if threads in [`Executor::block_on`] may perform its requests.
+    ///
+    /// Unique while the engine lives.
     fn engine_id(&self) -> Option<usize> {
         None
     }
 
-    /// Performs one request on this thread, its own first, and delivers the completion. False without a request.
+    /// Performs one request on this thread, its own first, and delivers the completion.
+    ///
+    /// False without a request.
     fn perform_one(&self) -> bool {
         false
     }
 
-    /// Called when this thread stops performing requests: hands the request that it kept over to other threads.
+    /// Called when this thread stops performing requests.
+    ///
+    /// Hands the request that it kept over to other threads.
     fn stop_helping(&self) {}
 }
 
@@ -97,7 +105,9 @@ impl Executor {
         Self::default()
     }
 
-    /// Adds a driver, to be woken once all earlier drivers are dropped. The executor does not keep drivers alive.
+    /// Adds a driver, to be woken once all earlier drivers are dropped.
+    ///
+    /// The executor does not keep drivers alive.
     pub fn add_driver(&self, driver: Weak<dyn Driver>) {
         if !self.is_own() {
             return;
@@ -117,8 +127,9 @@ impl Executor {
         self.driver().is_some()
     }
 
-    /// Whether this process made it. In a forked child [`spawn`](Self::spawn) begins nothing and no task is polled: see
-    /// [`JoinHandle::in_child`].
+    /// Whether this process made it.
+    ///
+    /// In a forked child [`spawn`](Self::spawn) begins nothing and no task is polled: see [`JoinHandle::in_child`].
     pub fn is_own(&self) -> bool {
         self.shared.state.is_own()
     }
@@ -184,8 +195,9 @@ impl Executor {
         }
     }
 
-    /// Polls ready tasks until none is left (true) or `time` has passed (false); then unparks the threads that wait for their
-    /// results.
+    /// Polls ready tasks until none is left (true) or `time` has passed (false).
+    ///
+    /// Then unparks the threads that wait for their results.
     pub fn run(&self, time: Duration) -> bool {
         let (begun, _batch) = (Instant::now(), WakeBatch::begin());
         while self.run_one(0) {
@@ -220,8 +232,9 @@ impl Executor {
         while_driving(engine, || block_on(begin(), || run_local() || driver.perform_one() || self.run_one(0)))
     }
 
-    /// Polls one ready task, the one at index `which` modulo their number. False if none is ready. Tasks may be polled in any
-    /// order: simulations choose it.
+    /// Polls one ready task, the one at index `which` modulo their number; false if none is ready.
+    ///
+    /// Tasks may be polled in any order: simulations choose it.
     pub fn run_one(&self, which: usize) -> bool {
         if !self.is_own() {
             return false;
@@ -312,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_ends_though_nobody_waits_and_its_panic_is_told_to_who_does() {
+    fn a_task_ends_without_a_waiter_and_its_panic_reaches_the_handle() {
         let (tasks, ran) = (Executor::new(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&ran);
         drop(tasks.spawn(async move { count.fetch_add(1, Ordering::Relaxed) }));
@@ -325,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_runs_tasks_is_nudged_once_until_it_has_run_them() {
+    fn a_driver_is_woken_once_until_the_tasks_have_run() {
         let (tasks, wakes) = (Executor::new(), Arc::new(WakeCount::default()));
         tasks.add_driver(Arc::downgrade(&wakes) as Weak<dyn Driver>);
         let told = || wakes.0.load(Ordering::Relaxed);
@@ -337,11 +350,11 @@ mod tests {
         assert!(tasks.run(Duration::MAX));
         tasks.expect_run();
         let _d = tasks.spawn(async {});
-        assert_eq!(told(), 2, "who is expected anyway is not nudged");
+        assert_eq!(told(), 2, "a run is expected anyway, so no driver is woken");
     }
 
     #[test]
-    fn when_who_runs_tasks_is_gone_the_next_one_does() {
+    fn the_next_driver_is_woken_after_the_first_is_dropped() {
         let (tasks, drivers) = (Executor::new(), [(); 3].map(|()| Arc::new(WakeCount::default())));
         let [first, second, _] = &drivers;
         let told = |driver: &Arc<WakeCount>| driver.0.load(Ordering::Relaxed);

@@ -31,8 +31,10 @@ pub enum FileFaultReason {
     Exists,
     /// No file has that name, or the name is now another file's.
     Gone,
-    /// The file is not a regular file of this user with a single link: a symbolic link, a file with hard links (as in a copy of a
-    /// directory by hard links), or another user's file (as on a file system that is mounted for one user).
+    /// The file is not a regular file of this user with a single link.
+    ///
+    /// A symbolic link, a file with hard links (as in a copy of a directory by hard links), or another user's file (as on a file
+    /// system that is mounted for one user).
     Untrusted,
     /// The path is not a directory, or is a symbolic link that leads nowhere.
     NotADirectory,

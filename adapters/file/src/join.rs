@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use terrace_guard::Process;
 
-/// A future that resolves to the result of a task. Dropped, it detaches the task, which runs to its end.
-#[must_use = "the task goes on, but nobody learns what came of it"]
+/// A future that resolves to the result of a task.
+///
+/// Dropped, it detaches the task, which runs to its end.
+#[must_use = "the task goes on, but its result is dropped"]
 pub struct JoinHandle<T> {
     task: Option<async_task::Task<()>>,
     outcome: Notified<Arc<TaskOutcome<T>>>,
@@ -72,8 +74,9 @@ impl<T> JoinHandle<T> {
         self
     }
 
-    /// Blocks this thread until the task has ended. On a thread that runs tasks, `await` the handle instead: the thread may
-    /// wait for itself.
+    /// Blocks this thread until the task has ended.
+    ///
+    /// On a thread that runs tasks, `await` the handle instead: the thread may wait for itself.
     ///
     /// # Panics
     /// When the task panicked; in a forked child of the task's process, unless [`in_child`](Self::in_child) was called.

@@ -97,7 +97,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn who_waits_is_woken_after_the_turn() {
+    fn a_waiter_is_woken_after_the_batch() {
         let (told, polls) = (mpsc::channel(), Arc::new(AtomicUsize::new(0)));
         let (tell, count) = (told.0, Arc::clone(&polls));
         let waiter = std::thread::spawn(move || {
@@ -113,10 +113,10 @@ mod tests {
             );
         });
         let waker = told.1.recv().expect("it was polled");
-        let turn = WakeBatch::begin();
+        let batch = WakeBatch::begin();
         (0..3).for_each(|_| waker.wake_by_ref());
         assert_eq!(DEFERRED.with_borrow(Vec::len), 3, "none of them was let through");
-        drop(turn);
+        drop(batch);
         assert_eq!(DEFERRED.with_borrow(Vec::len), 0, "all are now");
         waiter.join().expect("no panic");
         assert_eq!(polls.load(Ordering::Relaxed), 2);

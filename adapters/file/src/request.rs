@@ -89,8 +89,10 @@ pub trait CompletionHandler: Send + Sync + 'static {
     /// Takes one completion.
     fn completed(&self, completion: Completion);
 
-    /// Called on a thread of the engine after a batch of completions, and after [`Driver::wake`]. The device works meanwhile, so
-    /// slow work belongs here. False: work is left; the engine submits what was requested, then calls again.
+    /// Does work that was deferred, while the device works on.
+    ///
+    /// Called on a thread of the engine after a batch of completions, and after [`Driver::wake`]. False: work is left; the engine
+    /// submits what was requested, then calls again.
     fn run_deferred(&self) -> bool {
         true
     }

@@ -34,7 +34,9 @@ impl WorkerThread {
     }
 }
 
-/// Whether the calling thread was spawned here: to wait on such a thread may be to wait for the thread itself.
+/// Whether the calling thread was spawned here.
+///
+/// To wait on such a thread may be to wait for the thread itself.
 pub fn is_worker_thread() -> bool {
     OWN.get().is_some()
 }

@@ -1,4 +1,4 @@
-//! The directory of a store belongs to one store, whatever is done to its lock file; nothing in it leads elsewhere.
+//! A directory belongs to one store at a time, even without its lock file, and no link in it is followed.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -35,7 +35,7 @@ fn a_lock_file_that_was_removed_lets_no_second_store_in() {
     assert!((1..6).all(|object| again.holds(&again.part(object), object as u8)));
 }
 
-/// What another program may do to the superblock or to the log of a store that is open.
+/// Takes the superblock's or the log's name from an open store by `how`.
 fn lose(superblock: bool, path: &Path, how: impl FnOnce(&Path)) {
     let fixture = open(path);
     fixture.keep(1, 1).expect("room");
@@ -76,7 +76,7 @@ fn a_log_or_superblock_that_is_not_the_one_of_its_name_any_more_ends_durability(
     }
 }
 
-/// The log that lost its name has the group all the same: after its name is restored, the group counts.
+/// The log that lost its name holds the group: once the name is restored, the group counts.
 #[test]
 fn what_a_log_that_is_gone_may_name_keeps_its_room() {
     for file in [StoreFile::Log(1), StoreFile::Superblock] {
@@ -95,7 +95,7 @@ fn what_a_log_that_is_gone_may_name_keeps_its_room() {
     }
 }
 
-/// Puts something else in a file's place.
+/// Puts something else in the place of a file.
 type Way<'a> = &'a dyn Fn(&Path);
 
 #[test]
@@ -113,7 +113,7 @@ fn links_pipes_and_directories_are_not_opened() {
         for (what, how) in ways {
             let directory = tempfile::tempdir().expect("a directory");
             has_kept_one(directory.path());
-            // As large as what it stands for, so that its size is no reason.
+            // As large as the file it replaces, so that the size does not decide.
             let at = directory.path().join(which);
             std::fs::write(&victim, vec![b'v'; at.metadata().expect("it is there").len() as usize]).expect("written");
             std::fs::remove_file(&at).expect("removed");
@@ -157,9 +157,9 @@ fn nothing_is_made_durable_in_a_file_that_has_got_another_link() {
     assert!(again.holds(&again.part(3), 3));
 }
 
-/// As a child has them between its fork and the program that it runs: a disk that is full would stay so.
+/// As a child holds descriptors between its fork and its program: a disk that is full would stay so.
 #[test]
-fn what_is_removed_gives_its_space_back_though_somebody_has_it_open() {
+fn a_removed_file_frees_its_space_while_another_process_has_it_open() {
     let directory = tempfile::tempdir().expect("a directory");
     has_kept_one(directory.path());
     let logs = names(directory.path()).into_iter().filter(|file| matches!(file, StoreFile::Log(_)));
@@ -179,7 +179,7 @@ fn what_is_removed_gives_its_space_back_though_somebody_has_it_open() {
 fn a_slab_that_is_a_link_is_neither_read_nor_written() {
     let (directory, outside) = [(); 2].map(|()| tempfile::tempdir().expect("a directory")).into();
     has_kept_one(directory.path());
-    // It is opened when it is read for the first time.
+    // The slab is opened at its first read.
     let fixture: StoreFixture = open(directory.path());
     let slab = directory.path().join(StoreFile::Slab(1).to_string());
     let moved = outside.path().join("slab");

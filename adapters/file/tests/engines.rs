@@ -1,4 +1,4 @@
-//! Both engines on real files: every byte, every request answered once, nothing left behind.
+//! Both engines on real files: they move every byte, complete every request once, and leave no thread behind.
 #![cfg(target_os = "linux")]
 
 use rustix::fs::{AtFlags, StatxFlags};
@@ -11,7 +11,7 @@ use terrace_file::{
     SlabFile, ThreadEngine, UringEngine, perform,
 };
 
-/// Completions, for a test to wait for.
+/// Collects completions for a test.
 #[derive(Default)]
 struct CompletionQueue {
     done: Mutex<Vec<Completion>>,
@@ -26,7 +26,7 @@ impl CompletionHandler for CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Waits for so many.
+    /// Waits for `count` completions.
     fn take(&self, count: usize) -> Vec<Completion> {
         let mut done = self.done.lock().expect("no panic");
         while done.len() < count {
@@ -41,11 +41,11 @@ impl CompletionQueue {
 /// Makes an engine.
 type Make = fn(Arc<dyn CompletionHandler>) -> std::io::Result<Box<dyn Engine>>;
 
-/// Runs a test on both engines; the ring only where this user may have one.
+/// Runs a test on both engines; skips io_uring if this user may not use it.
 fn both(test: impl Fn(&dyn Engine, &CompletionQueue, &Path)) {
     let engines: [Make; 2] = [
         |sink| Ok(Box::new(ThreadEngine::new(3, sink)?)),
-        // Eight at once: more requests than that wait their turn.
+        // Eight in flight: further requests wait.
         |sink| Ok(Box::new(UringEngine::new(8, sink)?)),
     ];
     for make in engines {
@@ -167,7 +167,7 @@ fn dropping_an_engine_answers_what_was_asked_first() {
     }
 }
 
-/// Threads of this process that engines made.
+/// Number of this process's threads that engines spawned.
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the system tells").filter_map(Result::ok);
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -176,7 +176,7 @@ fn threads() -> usize {
 
 #[test]
 fn an_idle_engine_takes_no_time_and_leaves_no_thread() {
-    // A process of its own: other tests have engines as well.
+    // In a process of its own, because other tests have engines too.
     const VARIABLE: &str = "TERRACE_TEST_IDLE_ENGINES";
     if std::env::var_os(VARIABLE).is_none() {
         let child = std::process::Command::new(std::env::current_exe().expect("our own path"))
@@ -195,14 +195,14 @@ fn an_idle_engine_takes_no_time_and_leaves_no_thread() {
         assert!(threads() > 0);
         let (before, begun) = (switches(), Instant::now());
         std::thread::sleep(Duration::from_millis(500));
-        // Not time, which a busy machine counts as it likes: a thread that sleeps is not put on and off the processor.
+        // Count context switches, not time, which a busy machine distorts: a thread that sleeps has none.
         let woken = switches() - before;
         assert!(woken <= 10, "{woken} switches in {:?}", begun.elapsed());
     });
     assert_eq!(threads(), 0);
 }
 
-/// How often threads of engines were put on the processor.
+/// Context switches of the engines' threads.
 fn switches() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the system tells").filter_map(Result::ok);
     let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());

@@ -1,4 +1,4 @@
-//! A forked child has what its parent opened, but none of its threads: nothing happens when it drops them, and calls say why not.
+//! A forked child has its parent's values but not its threads: dropping them does nothing, and calls fail with the reason.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -14,10 +14,10 @@ use terrace_file::{
 use terrace_file::{Engine, UringEngine};
 use terrace_tests::hung::in_child;
 
-/// Puts and commits that have not ended.
+/// Unfinished puts and commits.
 type UnderWay = (Vec<JoinHandle<PutResult>>, Vec<JoinHandle<Result<(), StoreError>>>);
 
-/// What may be under way when the process forks.
+/// Starts what may be in flight when the process forks.
 fn under_way(fixture: &StoreFixture, state: &str) -> UnderWay {
     let put = |byte| {
         let mut frame = fixture.frames.take(PIECE).expect("room");
@@ -82,7 +82,7 @@ fn every_call_on_a_store_says_that_this_is_a_forked_child() {
             let tasks = Executor::new();
             let other = Store::open(disk, &tasks, &frames, options());
             assert!(tasks.run(std::time::Duration::MAX) && other.wait().is_err(), "with what the parent opened");
-            // What is its own works.
+            // A directory of the child's own works.
             let own = tempfile::tempdir().expect("a directory");
             open_with(own.path(), kind, options()).expect("it opens").keep(1, 1).expect("room");
         });
@@ -91,7 +91,7 @@ fn every_call_on_a_store_says_that_this_is_a_forked_child() {
 }
 
 #[test]
-fn a_forked_child_that_lives_on_keeps_nobody_out_of_the_directory() {
+fn a_forked_child_that_lives_on_does_not_lock_the_directory() {
     for kind in [EngineKind::IoUring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
         let Some(fixture) = open_by(directory.path(), kind) else { continue };
@@ -104,7 +104,7 @@ fn a_forked_child_that_lives_on_keeps_nobody_out_of_the_directory() {
                 // SAFETY: ends the child if it hangs.
                 unsafe { libc::alarm(60) };
                 let _ = ended.read(&mut [0]);
-                // SAFETY: ends this process, and runs nothing of the parent's.
+                // SAFETY: ends this process without running the parent's destructors.
                 unsafe { libc::_exit(0) }
             }
             child => child,
@@ -113,7 +113,7 @@ fn a_forked_child_that_lives_on_keeps_nobody_out_of_the_directory() {
         let again = open_with(directory.path(), kind, options()).expect("the child has it not");
         assert!(again.holds(&again.part(1), 1));
         drop(end);
-        // SAFETY: our own child; no status is asked for.
+        // SAFETY: waits for our own child, and reads no status.
         assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
     }
 }
@@ -125,7 +125,7 @@ fn where_nothing_may_be_looked_at_a_directory_is_denied() {
         std::env::set_current_dir(above.path()).expect("it is there");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o000);
         std::fs::set_permissions(above.path(), mode).expect("it is ours");
-        // SAFETY: this child is one thread, and ends as that user. Refused: it is no superuser's already.
+        // SAFETY: the child has one thread, and ends as that user. The call fails for a user who is no superuser.
         unsafe { libc::setresuid(65534, 65534, 65534) };
         for path in ["store", ".", "a/b", "../x/.."] {
             let opened = Directory::open(Path::new(path), EngineKind::Threads, &Executor::new());
@@ -160,7 +160,7 @@ fn an_engine_answers_in_a_forked_child_and_is_dropped_there() {
         let (engine, _, tell) = in_child((engine, vec![request(2)], &tell), |(engine, requests, tell)| {
             engine.wake();
             engine.submit(requests);
-            // The parent's may have been answered before.
+            // The parent's request may have completed before the fork.
             let refused = tell.try_iter().find(|completion| completion.token == 2).expect("it is answered");
             assert_eq!(refused.result.expect_err("not here").reason, FileFaultReason::Forked);
             drop(engine);

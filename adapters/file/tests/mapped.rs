@@ -17,7 +17,7 @@ fn write(directory: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
 }
 
 fn open(path: &Path) -> Result<MappedFile, FileFault> {
-    // SAFETY: the file lies in a directory of the test's own, which writes to it no more.
+    // SAFETY: the file lies in a directory of the test's own, which no longer writes to it.
     unsafe { MappedFile::open_unchecked(path) }
 }
 
@@ -38,7 +38,7 @@ fn all_bytes_are_there_at_a_pages_address_whatever_becomes_of_the_name() {
     }
 }
 
-/// More than the machine has memory: nothing is read, nothing is reserved.
+/// More than the machine's memory: mapping reads and reserves nothing.
 #[test]
 fn a_huge_file_maps_at_once() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -75,7 +75,7 @@ fn what_is_no_plain_file_is_refused_with_the_reason() {
 fn without_a_promise_only_what_cannot_change_is_mapped() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = write(&directory, &counted(PAGE));
-    let refused = MappedFile::open(&path).expect_err("anybody may write to it");
+    let refused = MappedFile::open(&path).expect_err("any process may write to it");
     assert_eq!(refused.reason, FileFaultReason::Denied, "{refused}");
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut memory = File::from(rustix::fs::memfd_create(c"weights", flags).expect("a memfd"));
@@ -104,7 +104,7 @@ fn advice_changes_no_byte_and_is_for_ranges_inside() {
     assert_eq!(mapped[..], counted(10 * PAGE + 5));
 }
 
-/// What the system says of a mapping: two letters for each advice that holds.
+/// The kernel's flags of a mapping: two letters for each advice that holds.
 fn flags(mapped: &MappedFile) -> String {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux says");
     let start = format!("{:x}-", mapped.as_ptr().addr());
@@ -126,7 +126,7 @@ fn advice_reaches_the_system() {
     assert_eq!(advised(AccessPattern::Normal), [false, false]);
 }
 
-/// KiB of a mapping that are in this process's memory.
+/// KiB of a mapping that are resident in this process.
 fn resident(mapped: &MappedFile) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
     let start = format!("{:x}-", mapped.as_ptr() as usize);
@@ -162,7 +162,8 @@ fn a_stream_has_every_byte_and_keeps_few() {
     }
 }
 
-/// What the page cache has at the start of a file, if the file system can say: it reads only what is there already.
+/// Whether the page cache holds the start of a file, if the file system can tell: a read that may not wait finds only cached
+/// bytes.
 fn is_cached(file: &File) -> Result<bool, rustix::io::Errno> {
     let mut page = [0; PAGE];
     match rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut page)], 0, rustix::io::ReadWriteFlags::NOWAIT) {

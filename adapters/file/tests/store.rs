@@ -89,7 +89,7 @@ fn a_piece_may_have_several_names() {
     drop(fixture);
     let fixture = open(directory.path());
     holds(&fixture, &all);
-    // A second slab, and the first has little: what is in it is moved.
+    // Fills a second slab; the first, which holds little, is emptied into it.
     let mut filler: Vec<_> = (0..100).map(|byte| fixture.put(byte).expect("room")).collect();
     filler.drain(..90);
     fixture.store.compact().wait().expect("tidy");
@@ -130,7 +130,7 @@ fn a_piece_that_the_system_does_not_move_at_once_is_refused_before_anything_is_w
     let directory = tempfile::tempdir().expect("a directory");
     let large = StoreOptions { cap: 8 << 30, slab_bytes: 3 << 30, log_bytes: 64 << 10 };
     let fixture = open_with(directory.path(), EngineKind::Best, large).expect("it opens");
-    // Addresses only: nothing of it is touched.
+    // Takes addresses only: the frame is not touched.
     let frame = FramePool::new(MOST + 1).expect("addresses").take(MOST + 1).expect("room");
     let put = fixture.store.put(frame, MOST + 1).wait();
     assert_eq!(put.result.map(drop), Err(StoreError::TooLarge { asked: MOST + 1, most: MOST }));
@@ -144,7 +144,7 @@ fn a_smaller_cap_is_kept_at_the_next_start_or_refused_with_everything_still_ther
     for object in 0..400 {
         fixture.keep(object, object as u8).expect("room");
     }
-    // Most of it goes, spread over all slabs.
+    // Removes seven of eight objects, spread over all slabs.
     let gone = (0..400).filter(|object| object % 8 != 0).map(|object| Change::Remove { object });
     fixture.store.commit(gone.collect()).wait().expect("durable");
     drop(fixture);
@@ -213,7 +213,7 @@ fn files_of_others_and_of_other_versions_are_refused_and_kept() {
     assert_eq!(names(lost.path()), [StoreFile::Slab(4)], "nothing was made");
 }
 
-/// As a kill leaves them, between the name and the room.
+/// A kill between the creation of a file and the allocation of its space leaves such files.
 #[test]
 fn files_that_were_named_but_not_made_are_passed_over() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -230,7 +230,7 @@ fn files_that_were_named_but_not_made_are_passed_over() {
     }
 }
 
-/// As a power cut leaves it, before the size of the next log is durable.
+/// A power cut before the size of the next log is durable leaves such a file.
 #[test]
 fn a_log_without_its_end_is_counted_as_it_was() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -277,7 +277,7 @@ fn a_bit_that_flips_in_a_slab_is_told_and_in_a_log_is_mended() {
         let mut bytes = std::fs::read(&path).expect("read");
         match file {
             StoreFile::Superblock => bytes[..4096][100] ^= 4,
-            // The first copy, every block of it.
+            // Every block of the first copy.
             StoreFile::Log(_) => bytes[..32 << 10].chunks_mut(4096).for_each(|block| block[100] ^= 4),
             StoreFile::Slab(_) => {
                 let first = bytes.iter().position(|byte| *byte == 7).expect("a piece");
@@ -298,7 +298,7 @@ fn a_piece_of_another_store_is_refused() {
     let [ours, theirs] = directories.each_ref().map(|directory| open(directory.path()));
     ours.keep(1, 1).expect("room");
     theirs.keep(1, 2).expect("room");
-    // One that only lies there, one that is durable, and one that is lost.
+    // A piece that was put, one that is durable, and one that is lost.
     let lost = StoreFile::Slab(1).to_string();
     drop(theirs);
     std::fs::write(directories[1].path().join(lost), [0; 8192]).expect("cut");
@@ -330,5 +330,5 @@ fn a_disk_is_one_stores_at_a_time() {
     drop(first);
     assert!(open().is_err_and(busy));
     drop(second);
-    open().expect("nobody has it");
+    open().expect("no store has it");
 }

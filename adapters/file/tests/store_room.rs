@@ -1,4 +1,4 @@
-//! Room for logs, and for what they name: under a cap, and on disks that are full.
+//! Space for logs and for what they name, under a cap and on full disks.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -7,7 +7,7 @@ use common::{StoreFixture, names, on_disk, open, open_with, options};
 use std::sync::atomic::Ordering;
 use terrace_file::{Change, EngineKind, FileFault, FileFaultReason, StoreError, StoreFile, StoreOptions};
 
-/// Small pieces, whose log becomes as large as a slab.
+/// Commits an object of one page: a store of such objects has a log as large as a slab.
 fn keep_page(fixture: &StoreFixture, object: u64) -> Result<(), StoreError> {
     let piece = fixture.store.put(fixture.frames.take(1).expect("room"), 1).wait().result?;
     fixture.store.commit(vec![Change::Piece { object, part: 0, piece }]).wait()
@@ -16,7 +16,7 @@ fn keep_page(fixture: &StoreFixture, object: u64) -> Result<(), StoreError> {
 #[test]
 fn a_store_that_is_full_of_small_pieces_has_room_for_its_log() {
     let directory = tempfile::tempdir().expect("a directory");
-    // Small slabs: they leave nothing beside them.
+    // Small slabs fill the cap without a rest.
     let options = StoreOptions { slab_bytes: 64 << 10, ..options() };
     let fixture = open_with(directory.path(), EngineKind::Best, options).expect("it opens");
     let mut objects = 0;
@@ -29,7 +29,7 @@ fn a_store_that_is_full_of_small_pieces_has_room_for_its_log() {
     };
     assert!(matches!(full, StoreError::Full { .. }), "{full}");
     assert!(objects > 1000, "{objects}");
-    // More than a log of them: what is full can be emptied.
+    // Removing half of them takes more records than a log holds: a full store can be emptied.
     for object in 0..objects / 2 {
         fixture.store.commit(vec![Change::Remove { object }]).wait().expect("it goes");
         fixture.store.check().expect("sound");
@@ -51,7 +51,7 @@ fn a_log_that_outgrew_its_first_size_is_followed_by_another_on_a_full_disk() {
     let logs = || names(directory.path()).into_iter().filter(|file| matches!(file, StoreFile::Log(_))).max();
     let (last, live) = (logs(), fixture.store.stats().live);
     fixture.disk.full.store(true, Ordering::Relaxed);
-    // Each takes a block of the log at least: it is full, and so is the next one after it.
+    // Each commit takes at least a block: enough to fill this log and the next.
     let mut commits = 0;
     let refused = loop {
         match keep_page(&fixture, commits % 1000) {
@@ -85,7 +85,7 @@ fn what_a_commit_that_failed_may_have_written_keeps_its_room() {
     let others: Vec<_> = (0..10).map(|_| fixture.put(3).expect("room")).collect();
     assert!(others.iter().all(|piece| fixture.holds(piece, 3)));
     drop((others, fixture));
-    // What was not synced came to the disk all the same.
+    // What failed to sync reached the disk all the same.
     let fixture = open(directory.path());
     assert!(fixture.holds(&fixture.part(1), 1) && fixture.holds(&fixture.part(2), 2));
 }

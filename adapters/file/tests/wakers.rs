@@ -1,5 +1,5 @@
-//! Wakers that use what they wake, own it, or panic: no lock is held when one is cloned, replaced, run or dropped, and a panic of
-//! one keeps nobody else waiting.
+//! Wakers that use or own what wakes them, or panic: they are cloned, replaced, run and dropped with no lock held, and the panic
+//! of one does not keep others from being woken.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -18,11 +18,11 @@ fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
-/// A pool of which all is taken, and who waits for all of it.
+/// Bytes of a pool that the test takes whole, so that others wait.
 const ALL: usize = 2 << 20;
 
 #[test]
-fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
+fn wakers_of_waiters_for_a_frame_may_take_and_return_frames() {
     bounded(|| {
         let frames = FramePool::new(ALL).expect("memory");
         let acts = Arc::new([const { AtomicUsize::new(0) }; 3]);
@@ -32,7 +32,7 @@ fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
             waker(move |act| {
                 count[act as usize].fetch_add(1, Ordering::Relaxed);
                 let (used, all) = pool.usage();
-                // Given back at once: that wakes others.
+                // This frame returns at once, which wakes other waiters.
                 assert!(used <= all && pool.take(1).is_ok() == (used < all));
             })
         };
@@ -40,7 +40,7 @@ fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
         let mut waits: Vec<_> = (0..3).map(|_| Box::pin(frames.wait(ALL))).collect();
         for wait in &mut waits {
             assert!(poll(wait, &waker()).is_pending());
-            // In place of the first one, which is dropped.
+            // Replaces the first waker, which is dropped.
             assert!(poll(wait, &waker()).is_pending());
         }
         drop(waits.pop());
@@ -66,7 +66,7 @@ fn a_waker_that_panics_is_the_only_one_that_is_not_woken() {
                 let waker = waker(move |act| match act {
                     Call::Wake if bad == Call::Wake && at % 2 == 0 => panic!("in a waker, on purpose"),
                     Call::Wake => _ = woken.fetch_add(1, Ordering::Relaxed),
-                    // The last one, which was left with the pool.
+                    // The last waker, which the pool stores.
                     Call::Drop if bad == Call::Drop && at == 4 && armed.fetch_add(1, Ordering::Relaxed) == 1 => {
                         panic!("in a waker, on purpose")
                     }
@@ -86,7 +86,7 @@ fn a_waker_that_panics_is_the_only_one_that_is_not_woken() {
     }
 }
 
-/// Owns something until it is woken.
+/// Owns a value until it is woken.
 struct Owner<T>(Mutex<Option<T>>, mpsc::Sender<()>);
 
 impl<T: Send> Wake for Owner<T> {
@@ -110,7 +110,7 @@ fn a_waker_of_a_stores_future_may_own_the_store() {
         }
         drop(waker);
         drop(put);
-        // What the waker had is gone: another has the directory.
+        // The waker has dropped its store: another store can have the directory.
         open_with(directory.path(), kind, options()).expect("it opens again").keep(1, 1).expect("room");
     }
 }

@@ -1,4 +1,4 @@
-//! Durable puts, what a store takes while nothing is asked, and how fast it opens.
+//! Durable puts, the cost of an idle store, and how fast a store opens.
 
 use crate::{Error, StoreFixture, cpu};
 use std::path::Path;
@@ -10,10 +10,10 @@ const PIECE: usize = 64 << 10;
 /// Pieces in a group.
 const GROUP: u64 = 64;
 
-/// Groups, and single puts, that are timed.
+/// Number of groups, and of single puts, that are timed.
 const TIMES: u64 = 20;
 
-/// Durable puts of 64 KiB, one by one and in groups.
+/// Times durable puts of 64 KiB, one by one and in groups.
 pub fn puts(fixture: &StoreFixture) -> Result<(), Error> {
     let one = |object: u64| -> Result<Change, Error> {
         let piece = fixture.store.put(fixture.frames.take(PIECE)?, PIECE).wait().result?;
@@ -46,7 +46,7 @@ pub fn puts(fixture: &StoreFixture) -> Result<(), Error> {
     Ok(())
 }
 
-/// Processor time in five idle seconds; what the page cache grew by while 4 GiB were moved.
+/// Processor time in five idle seconds; growth of the page cache while 4 GiB are moved.
 pub fn idle_and_cache(fixture: &StoreFixture) -> Result<(), Error> {
     let before = cpu();
     std::thread::sleep(Duration::from_secs(5));
@@ -61,14 +61,14 @@ pub fn idle_and_cache(fixture: &StoreFixture) -> Result<(), Error> {
     Ok(())
 }
 
-/// KiB.
+/// KiB in the page cache.
 fn page_cache() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Cached:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// A store of a million entries, opened.
+/// Times opening a store of a million entries.
 pub fn reopen(path: &Path) -> Result<(), Error> {
     const ENTRIES: u32 = 1 << 20;
     const EACH: u32 = 1 << 14;

@@ -90,8 +90,9 @@ impl FramePool {
         Self::build(bytes, bytes, HUGE_PAGE, [8, bytes / ALIGN as u64 + 8])
     }
 
-    /// A pool of `bytes` bytes for long-lived frames of all sizes. It has more addresses than memory: free pages between frames
-    /// move where a frame needs them.
+    /// A pool of `bytes` bytes for long-lived frames of all sizes.
+    ///
+    /// It has more addresses than memory: free pages between frames move where a frame needs them.
     ///
     /// # Errors
     /// The system's, for memory.
@@ -147,7 +148,9 @@ impl FramePool {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// A frame for I/O of at least `bytes` bytes, rounded up to [`ALIGN`]. It holds the bytes of its last holder.
+    /// A frame for I/O of at least `bytes` bytes, rounded up to [`ALIGN`].
+    ///
+    /// It holds the bytes of its last holder.
     ///
     /// # Errors
     /// The pool has no room until frames are returned: the error tells the size that was asked for and the largest that would
@@ -156,8 +159,9 @@ impl FramePool {
         self.allocate_frame(bytes, ALIGN)
     }
 
-    /// A frame that is not for I/O: rounded up and aligned to [`CACHE_LINE`], from [`ALIGN`] bytes on aligned to that. Small
-    /// frames share pages.
+    /// A frame that is not for I/O, in multiples of [`CACHE_LINE`].
+    ///
+    /// Aligned to [`CACHE_LINE`], or to [`ALIGN`] from that many bytes on. Small frames share pages.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -265,7 +269,9 @@ unsafe impl Send for Frame {}
 unsafe impl Sync for Frame {}
 
 impl Frame {
-    /// The first byte: for system calls, and for a holder that shares out the frame's bytes under its own rules.
+    /// The first byte of the frame.
+    ///
+    /// For system calls, and for a holder that shares out the bytes under its own rules.
     pub fn pointer(&self) -> *mut u8 {
         self.start.as_ptr()
     }

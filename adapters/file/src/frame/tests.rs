@@ -32,7 +32,7 @@ fn a_frame_outlives_its_pool() {
 }
 
 #[test]
-fn nobody_waits_for_a_frame_that_the_kernel_keeps() {
+fn a_waiter_fails_when_the_frame_it_needs_is_leaked() {
     let frames = FramePool::new(2 << 20).expect("a mapping");
     let kept = frames.take(4096).expect("there is room");
     let mut waits = Box::pin(frames.wait(2 << 20));

@@ -94,7 +94,7 @@ impl StoreShared {
                         names |= unnamed;
                     }
                     // A sync of that slab has failed meanwhile.
-                    // unseeded: suspect_refused: no sync is under way beside that of who holds the log
+                    // unseeded: suspect_refused: no sync is under way beside that of the holder of the log
                     Durability::Suspect(slab) => done = Err(StoreError::unsynced(StoreFile::Slab(slab))),
                 }
             }

@@ -40,8 +40,9 @@ pub enum StoreError {
         /// The log.
         file: StoreFile,
     },
-    /// Another program removed, renamed, replaced or cut the log or the superblock while the store was open. The lost file holds
-    /// what was durable; nothing becomes durable any more.
+    /// Another program removed, renamed, replaced or cut the log or the superblock of an open store.
+    ///
+    /// The lost file holds what was durable; nothing becomes durable any more.
     LogGone {
         /// The file.
         file: StoreFile,

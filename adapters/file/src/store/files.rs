@@ -5,27 +5,27 @@
 use super::error::StoreError;
 use super::log::Log;
 use super::shared::StoreShared;
-use crate::disk::{DiskRequest, StoreFile, ask};
+use crate::disk::{DiskRequest, StoreFile, submit};
 use crate::fault::FileFaultReason;
 
 impl StoreShared {
     /// Makes earlier writes to a file durable.
     pub(super) fn sync(&self, file: StoreFile) -> impl Future<Output = Result<(), StoreError>> + use<> {
-        let answer = ask(&*self.disk, DiskRequest::Sync { file });
-        async { answer.await.result.map(drop).map_err(Into::into) }
+        let response = submit(&*self.disk, DiskRequest::Sync { file });
+        async { response.await.result.map(drop).map_err(Into::into) }
     }
 
     /// Makes earlier creations and removals durable.
     pub(super) async fn sync_directory(&self) -> Result<(), StoreError> {
         let unnamed = self.space.unnamed();
-        let synced = ask(&*self.disk, DiskRequest::SyncDirectory).await.result;
+        let synced = submit(&*self.disk, DiskRequest::SyncDirectory).await.result;
         self.space.end_directory_sync(&unnamed, synced.is_ok());
         synced.map(drop).map_err(Into::into)
     }
 
     /// Creates a file. If that fails, removes what may be left of the file, or counts it until it can be removed.
     pub(super) async fn create(&self, file: StoreFile, bytes: u64) -> Result<(), StoreError> {
-        let Err(fault) = ask(&*self.disk, DiskRequest::Create { file, bytes }).await.result else { return Ok(()) };
+        let Err(fault) = submit(&*self.disk, DiskRequest::Create { file, bytes }).await.result else { return Ok(()) };
         // A file that existed is not ours to remove; where creation is denied, none was made.
         if !matches!(fault.reason, FileFaultReason::Exists | FileFaultReason::Denied) {
             // seeded: stumps_counted: self.space.add_partial_file(file, bytes) => ()
@@ -60,7 +60,7 @@ impl StoreShared {
         }
         let mut left = Vec::new();
         for (file, bytes) in files {
-            match ask(&*self.disk, DiskRequest::Remove { file }).await.result {
+            match submit(&*self.disk, DiskRequest::Remove { file }).await.result {
                 Ok(_) => self.space.uncount(bytes),
                 Err(_) => left.push((file, bytes)),
             }

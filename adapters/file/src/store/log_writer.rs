@@ -8,7 +8,7 @@ use super::read::OBJECT_BYTES;
 use super::record::META_BYTES;
 use super::shared::StoreShared;
 use super::superblock::DurableBound;
-use crate::disk::{DiskRequest, StoreFile, ask};
+use crate::disk::{DiskRequest, StoreFile, submit};
 use crate::fault::FileFaultReason;
 use crate::frame::Frame;
 use futures_lite::future::zip;
@@ -98,9 +98,9 @@ impl StoreShared {
     ) -> Result<(), StoreError> {
         let mut frame = own.take().ok_or(StoreError::short("write", file, offset))?;
         frame[..part.len()].copy_from_slice(part);
-        let answer = ask(&*self.disk, DiskRequest::Write { file, offset, bytes: part.len(), frame }).await;
-        *own = answer.frame;
-        match answer.result? {
+        let response = submit(&*self.disk, DiskRequest::Write { file, offset, bytes: part.len(), frame }).await;
+        *own = response.frame;
+        match response.result? {
             // seeded: log_short_write: moved == part.len() => true
             moved if moved == part.len() => Ok(()),
             _ => Err(StoreError::short("write", file, offset)),

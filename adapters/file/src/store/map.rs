@@ -29,8 +29,9 @@ pub enum Change {
         /// The meta data, at most [`MAX_META_BYTES`] bytes.
         meta: Vec<u8>,
     },
-    /// Sets a part of an object, in place of the part's earlier bytes; creates the object, without meta data, if it does not
-    /// exist.
+    /// Sets a part of an object, in place of the part's earlier bytes.
+    ///
+    /// Creates the object, without meta data, if it does not exist.
     Piece {
         /// The object's number.
         object: u64,

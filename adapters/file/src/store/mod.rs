@@ -114,8 +114,9 @@ impl Store {
         opened.in_child(|| Err(StoreError::forked()))
     }
 
-    /// Writes the first `bytes` bytes of a frame as a piece, which exists until it is dropped, and is durable only once
-    /// committed.
+    /// Writes the first `bytes` bytes of a frame as a piece.
+    ///
+    /// The piece exists until it is dropped, and is durable only once committed.
     ///
     /// # Errors
     /// [`StoreError::Full`], [`StoreError::TooLarge`]; the disk's, after a second extent failed too.

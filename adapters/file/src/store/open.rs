@@ -16,7 +16,7 @@ use super::record::PieceEntry;
 use super::shared::StoreShared;
 use super::space::{MAX_FILE_NUMBER, Space};
 use super::superblock::{self, DurableBound, Superblock};
-use crate::disk::{Claimed, Disk, DiskRequest, StoreFile, ask};
+use crate::disk::{Claimed, Disk, DiskRequest, StoreFile, submit};
 use crate::frame::{ALIGN, Frame, FramePool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -269,10 +269,10 @@ async fn create_superblock(shared: &StoreShared, found: &StoreFiles, log: &mut L
     let file = StoreFile::Superblock;
     // An interrupted creation may have left any size.
     if found.superblock.is_some_and(|bytes| bytes != superblock::BYTES) {
-        ask(&*shared.disk, DiskRequest::Remove { file }).await.result?;
+        submit(&*shared.disk, DiskRequest::Remove { file }).await.result?;
     }
     if found.superblock != Some(superblock::BYTES) {
-        ask(&*shared.disk, DiskRequest::Create { file, bytes: superblock::BYTES }).await.result?;
+        submit(&*shared.disk, DiskRequest::Create { file, bytes: superblock::BYTES }).await.result?;
     }
     // Both floors: a lost write costs one of them.
     for _ in 0..superblock::FLOORS {

@@ -14,14 +14,17 @@ pub struct StoreOptions {
     pub cap: u64,
     /// Bytes of a slab. A piece is no larger than a slab, nor than 2 GiB less a page.
     pub slab_bytes: u64,
-    /// Bytes by which a log grows. A log has room for twice the records of all durable objects (29 bytes for a piece; 11 and the
-    /// meta data for an object), in two copies. The same again is reserved for the next log, in a file of its own if the disk has
-    /// room.
+    /// Bytes by which a log grows.
+    ///
+    /// A log has room for twice the records of all durable objects (29 bytes for a piece; 11 and the meta data for an object), in
+    /// two copies. The same again is reserved for the next log, in a file of its own if the disk has room.
     pub log_bytes: u64,
 }
 
 impl StoreOptions {
-    /// Options for a cap: slabs of a sixty-fourth of it (1 MiB to 1 GiB), logs of a 256th (256 KiB to 1 GiB).
+    /// Options for a cap.
+    ///
+    /// Slabs of a sixty-fourth of it (1 MiB to 1 GiB), logs of a 256th (256 KiB to 1 GiB).
     pub fn new(cap: u64) -> Self {
         let page = ALIGN as u64;
         let slab_bytes = (cap / 64).clamp(1 << 20, 1 << 30) / page * page;

@@ -8,7 +8,7 @@ use super::error::StoreError;
 use super::extent::Extent;
 use super::piece::Piece;
 use super::shared::StoreShared;
-use crate::disk::{DiskRequest, StoreFile, ask};
+use crate::disk::{DiskRequest, StoreFile, submit};
 use crate::frame::{ALIGN, Frame};
 use crate::request::MAX_IO_BYTES;
 use std::sync::Arc;
@@ -56,18 +56,18 @@ impl StoreShared {
                 Err(error) => return (Err(last.unwrap_or(error)), Some(frame)),
             };
             let (file, offset) = (extent.file(), extent.offset());
-            let answer = ask(&*self.disk, DiskRequest::Write { file, offset, bytes, frame }).await;
-            last = Some(match answer.result {
+            let response = submit(&*self.disk, DiskRequest::Write { file, offset, bytes, frame }).await;
+            last = Some(match response.result {
                 // seeded: piece_short_write: moved == bytes => true
                 Ok(moved) if moved == bytes => {
                     extent.mark_written();
-                    return (Ok(extent), answer.frame);
+                    return (Ok(extent), response.frame);
                 }
                 Ok(_) => StoreError::short("write", file, offset),
                 Err(fault) => fault.into(),
             });
             extent.poison();
-            match answer.frame {
+            match response.frame {
                 Some(back) => frame = back,
                 None => break,
             }
@@ -125,12 +125,12 @@ impl StoreShared {
         for _ in 0..TRIES {
             let extent = piece.extent()?;
             let (file, offset) = (extent.file(), extent.offset());
-            let answer = ask(&*self.disk, DiskRequest::Read { file, offset, bytes, frame }).await;
-            let Some(back) = answer.frame else {
-                return Err(answer.result.err().map_or_else(|| StoreError::short("read", file, offset), Into::into));
+            let response = submit(&*self.disk, DiskRequest::Read { file, offset, bytes, frame }).await;
+            let Some(back) = response.frame else {
+                return Err(response.result.err().map_or_else(|| StoreError::short("read", file, offset), Into::into));
             };
             frame = back;
-            last = Some(match answer.result {
+            last = Some(match response.result {
                 // seeded: piece_short_read: moved < bytes => false
                 Ok(moved) if moved < bytes => StoreError::short("read", file, offset),
                 // seeded: piece_crc: crc32fast::hash(&frame[..piece.bytes()]) == piece.crc => true

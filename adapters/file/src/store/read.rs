@@ -8,7 +8,7 @@ use super::block::{BLOCK, BlockHeader, FRAME, Identity, MAGIC, SPACE_AMPLIFICATI
 use super::error::StoreError;
 use super::record::{LogRecord, MAX_PARTS, PIECE_BYTES, PieceEntry};
 use super::space::MAX_FILE_NUMBER;
-use crate::disk::{Disk, DiskRequest, StoreFile, ask};
+use crate::disk::{Disk, DiskRequest, StoreFile, submit};
 use crate::frame::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -230,11 +230,11 @@ impl<'a> LogReader<'a> {
     async fn fill_chunk(&mut self, at: u64, blocks: u64) -> Option<u64> {
         let frame = self.chunk.take()?;
         let bytes = blocks as usize * BLOCK;
-        let order = DiskRequest::Read { file: self.file, offset: at * BLOCK as u64, bytes, frame };
-        let answer = ask(self.disk, order).await;
-        self.chunk = answer.frame;
+        let request = DiskRequest::Read { file: self.file, offset: at * BLOCK as u64, bytes, frame };
+        let response = submit(self.disk, request).await;
+        self.chunk = response.frame;
         // seeded: log_short_read: (moved / BLOCK) as u64 => blocks
-        answer.result.ok().map(|moved| (moved / BLOCK) as u64)
+        response.result.ok().map(|moved| (moved / BLOCK) as u64)
     }
 
     /// Reads the block at an index of the file, at most twice.
@@ -243,9 +243,9 @@ impl<'a> LogReader<'a> {
         let mut refused = StoreError::short("read", file, offset);
         for _ in 0..2 {
             let Some(frame) = self.single.take() else { break };
-            let answer = ask(self.disk, DiskRequest::Read { file, offset, bytes: BLOCK, frame }).await;
-            self.single = answer.frame;
-            match answer.result {
+            let response = submit(self.disk, DiskRequest::Read { file, offset, bytes: BLOCK, frame }).await;
+            self.single = response.frame;
+            match response.result {
                 // seeded: block_short_read: moved == BLOCK => true
                 Ok(moved) if moved == BLOCK => return Ok(self.single.as_ref().map_or(&[], |frame| &frame[..BLOCK])),
                 Ok(_) => {}

@@ -21,7 +21,7 @@
 
 use super::block::{BLOCK, Identity, VERSION, check_format, checksum};
 use super::error::StoreError;
-use crate::disk::{Disk, DiskRequest, StoreFile, ask};
+use crate::disk::{Disk, DiskRequest, StoreFile, submit};
 use crate::fault::FileFaultReason;
 use crate::frame::Frame;
 
@@ -155,9 +155,9 @@ fn next_slot(pages: &[Option<SuperblockPage>; PAGES], identity: Identity) -> Sup
 async fn read_page<'a>(disk: &dyn Disk, index: usize, frame: &'a mut Option<Frame>) -> Result<&'a [u8], StoreError> {
     let (file, offset) = (StoreFile::Superblock, (POSITIONS[index] * BLOCK) as u64);
     let own = frame.take().ok_or(StoreError::short("read", file, offset))?;
-    let answer = ask(disk, DiskRequest::Read { file, offset, bytes: BLOCK, frame: own }).await;
-    *frame = answer.frame;
-    let moved = answer.result?;
+    let response = submit(disk, DiskRequest::Read { file, offset, bytes: BLOCK, frame: own }).await;
+    *frame = response.frame;
+    let moved = response.result?;
     // A short read means that the file does not have the page.
     Ok(frame.as_ref().map_or(&[], |frame| &frame[..if moved == BLOCK { BLOCK } else { 0 }]))
 }
@@ -186,8 +186,8 @@ impl Superblock {
         let next = Self { bound, unsure: false, ..*self };
         self.unsure = true;
         next.write(disk, frame, self.slot, 1).await?;
-        // seeded: superblock_sync: ask(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result => Ok(0)
-        ask(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result?;
+        // seeded: superblock_sync: submit(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result => Ok(0)
+        submit(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result?;
         // seeded: superblock_turns: 1 - self.slot => self.slot
         *self = Self { slot: 1 - self.slot, ..next };
         // If this floor is lost, the marks still name its log, not the one before.
@@ -212,8 +212,8 @@ impl Superblock {
         self.unsure = true;
         // seeded: superblock_assured_marks: self.write(disk, frame, FLOORS, PAGES - FLOORS).await? => ()
         self.write(disk, frame, FLOORS, PAGES - FLOORS).await?;
-        // seeded: superblock_assured_sync: ask(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result => Ok(0)
-        ask(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result?;
+        // seeded: superblock_assured_sync: submit(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result => Ok(0)
+        submit(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result?;
         self.unsure = false;
         Ok(())
     }
@@ -248,9 +248,9 @@ impl Superblock {
         let mut frame = own.take().ok_or(StoreError::short("write", file, offset))?;
         let page = SuperblockPage { identity: self.identity, count: self.count, bound: self.bound };
         frame[..bytes].chunks_mut(BLOCK).for_each(|block| page.encode(block));
-        let answer = ask(disk, DiskRequest::Write { file, offset, bytes, frame }).await;
-        *own = answer.frame;
-        match answer.result? {
+        let response = submit(disk, DiskRequest::Write { file, offset, bytes, frame }).await;
+        *own = response.frame;
+        match response.result? {
             moved if moved == bytes => Ok(()),
             _ => Err(StoreError::short("write", file, offset)),
         }

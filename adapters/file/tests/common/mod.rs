@@ -1,4 +1,4 @@
-//! A store in a directory, for tests, on a disk that can be full.
+//! A store in a directory, on a disk that the test can fill.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use terrace_file::{
 
 pub const PIECE: usize = 10_000;
 
-/// A store by that engine. `None`: this user may not have the ring.
+/// Opens a store with that engine; `None` if this user may not use io_uring.
 pub fn open_by(directory: &Path, kind: EngineKind) -> Option<StoreFixture> {
     open_with(directory, kind, options()).map_err(|error| assert!(kind == EngineKind::IoUring, "{error}")).ok()
 }
@@ -20,7 +20,7 @@ pub fn options() -> StoreOptions {
     StoreOptions { cap: 8 << 20, slab_bytes: 1 << 20, log_bytes: 64 << 10 }
 }
 
-/// A directory on a disk that is full from some moment on, or does not sync logs.
+/// A directory on a disk that is full, or whose logs fail to sync, from some moment on.
 pub struct FillingDisk {
     directory: Directory,
     pub full: AtomicBool,
@@ -51,7 +51,7 @@ impl Disk for FillingDisk {
 pub struct StoreFixture {
     pub store: Store,
     pub frames: FramePool,
-    /// Last: the store's tasks run on its threads.
+    /// Dropped last: its threads run the store's tasks.
     pub disk: Arc<FillingDisk>,
 }
 
@@ -79,7 +79,7 @@ impl StoreFixture {
         frame[..piece.bytes()].iter().all(|&read| read == byte)
     }
 
-    /// Makes an object of one part durable.
+    /// Commits an object of one part.
     pub fn keep(&self, object: u64, byte: u8) -> Result<(), StoreError> {
         let piece = self.put(byte)?;
         let meta = Change::Meta { object, meta: vec![byte; 3] };

@@ -9,7 +9,7 @@ thread_local! {
     pub(super) static LEFT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps what it is told.
+/// Records completions.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<Completion>>);
 
@@ -19,7 +19,7 @@ impl CompletionHandler for Recorder {
     }
 }
 
-/// A ring that this thread owns, where this user may have one.
+/// A ring that this thread owns, if this user may use io_uring.
 fn ring_thread(test: &str, depth: u32, sink: &Arc<Recorder>) -> Option<RingThread> {
     let event = eventfd(0, EventfdFlags::CLOEXEC).expect("an event");
     let made = RingThread::new(depth, Arc::new(RingShared::new(event)), Arc::clone(sink) as Arc<dyn CompletionHandler>);
@@ -36,7 +36,7 @@ fn a_ring_is_closed_with_nothing_armed() {
     assert_eq!(ring_thread.outstanding(), 1, "it waits for the event");
     drop(ring_thread);
     assert_eq!(LEFT.take(), [0]);
-    // As its thread ends.
+    // As when its thread ends.
     shared.queue().closing = true;
     RingThread::new(4, shared, Arc::<Recorder>::default()).expect("another").run();
     assert_eq!(LEFT.take(), [0]);
@@ -59,7 +59,7 @@ fn a_ring_that_the_kernel_refuses_ends_every_request_and_closes() {
     let sink = Arc::<Recorder>::default();
     let test = "a_ring_that_the_kernel_refuses_ends_every_request_and_closes";
     let Some(mut ring_thread) = ring_thread(test, 2, &sink) else { return };
-    // Reads from it wait for ever: it has a writer, who writes nothing.
+    // Reads from the pipe block for ever: its writer writes nothing.
     let directory = tempfile::tempdir().expect("a directory");
     let pipe = directory.path().join("pipe");
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
@@ -71,7 +71,7 @@ fn a_ring_that_the_kernel_refuses_ends_every_request_and_closes() {
         IoRequest { token, op: Op::Read, slab: Arc::clone(&slab), offset: 0, bytes: 4096, frame: Some(frame) }
     };
     let (shared, last) = (Arc::clone(&ring_thread.shared), read(4));
-    // Two with the kernel, which waits for the pipe, and two that wait for room.
+    // Two requests are in the kernel, blocked on the pipe; two wait for room in the ring.
     shared.queue().requests.extend((0..4).map(read));
     ring_thread.push();
     ring_thread.ring.submit().expect("the kernel takes them");
