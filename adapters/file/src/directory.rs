@@ -139,13 +139,13 @@ impl Directory {
             std::io::ErrorKind::AlreadyExists => fault("create directory", Some(Errno::NOTDIR.raw_os_error())),
             _ => fault("create directory", error.raw_os_error()),
         })?;
-        let told =
+        let refused =
             |call| move |error: Errno| FileFault::new(call, &path.display().to_string(), 0, error.raw_os_error());
-        let names = FileLock::new(parents::open(path).map_err(told("open"))?);
+        let names = FileLock::new(parents::open(path).map_err(refused("open"))?);
         // seeded: directory_lock: lock_directory(&names.0) => Ok(())
-        lock_directory(&names.0).map_err(told("lock"))?;
+        lock_directory(&names.0).map_err(refused("lock"))?;
         let lock = FileLock::new(open_lock(&names.0, path)?);
-        acquire_lock(&lock.0).map_err(told("lock"))?;
+        acquire_lock(&lock.0).map_err(refused("lock"))?;
         let router = Arc::new(ResponseRouter { waiting: Mutex::default(), tasks: tasks.clone() });
         let engine = engine(kind, &router).map_err(|error| fault("engine", error.raw_os_error()))?;
         tasks.add_driver(Arc::downgrade(&engine) as Weak<dyn Driver>);
@@ -163,7 +163,7 @@ impl Directory {
 
     /// Bytes that this user may still write on the file system; 0 if unknown.
     pub fn free(&self) -> u64 {
-        rustix::fs::fstatvfs(&self.directory.0).map_or(0, |told| told.f_bavail.saturating_mul(told.f_frsize))
+        rustix::fs::fstatvfs(&self.directory.0).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
     /// The engine's name, for people.
@@ -259,10 +259,10 @@ fn lock_directory(names: &OwnedFd) -> rustix::io::Result<()> {
 /// Opens the lock file, or creates it; it must be a regular file of this user.
 fn open_lock(names: &OwnedFd, path: &Path) -> Result<OwnedFd, FileFault> {
     let path = path.join(LOCK);
-    let told = |error: Errno| FileFault::new("open", &path.display().to_string(), 0, error.raw_os_error());
+    let refused = |error: Errno| FileFault::new("open", &path.display().to_string(), 0, error.raw_os_error());
     // Do not wait for the writer of a pipe of that name.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let lock = retry_on_intr(|| rustix::fs::openat(names, LOCK, flags, Mode::RUSR | Mode::WUSR)).map_err(told)?;
+    let lock = retry_on_intr(|| rustix::fs::openat(names, LOCK, flags, Mode::RUSR | Mode::WUSR)).map_err(refused)?;
     check_trusted(&lock, &path)?;
     Ok(lock)
 }
@@ -298,13 +298,13 @@ impl Disk for Directory {
         if !self.process.is_current() {
             return Err(FileFault::forked("list"));
         }
-        let told = |error: Errno| self.fault("list", &self.path, error.raw_os_error());
+        let refused = |error: Errno| self.fault("list", &self.path, error.raw_os_error());
         let mut files = Vec::new();
-        for entry in retry_on_intr(|| Dir::read_from(&self.directory.0)).map_err(told)? {
-            let entry = entry.map_err(told)?;
+        for entry in retry_on_intr(|| Dir::read_from(&self.directory.0)).map_err(refused)? {
+            let entry = entry.map_err(refused)?;
             if let Some(file) = entry.file_name().to_str().ok().and_then(StoreFile::from_name) {
                 let stat = rustix::fs::statat(&self.directory.0, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
-                let stat = stat.map_err(told)?;
+                let stat = stat.map_err(refused)?;
                 // The size of an untrusted file means nothing.
                 // seeded: listed_own: check_stat(&stat, &self.path.join(file.to_string()))? => ()
                 check_stat(&stat, &self.path.join(file.to_string()))?;

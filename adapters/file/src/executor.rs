@@ -220,15 +220,15 @@ impl Executor {
         if !self.is_own() {
             return block_on(begin(), || false);
         }
-        let kept = LOCAL_FOR.get();
+        let owner = LOCAL_FOR.get();
         let driver = self.driver().and_then(|driver| driver.engine_id().zip(Some(driver)));
         // A thread that performs requests of one driver does so for no second one.
-        let Some((engine, driver)) = driver.filter(|_| kept == 0 || self.is_local()) else {
+        let Some((engine, driver)) = driver.filter(|_| owner == 0 || self.is_local()) else {
             return block_on(begin(), || false);
         };
         LOCAL_FOR.set(self.id());
         // Dropped during a panic, too.
-        let _leave = (kept == 0).then(|| StopHelping { tasks: self, driver: &*driver });
+        let _leave = (owner == 0).then(|| StopHelping { tasks: self, driver: &*driver });
         while_driving(engine, || block_on(begin(), || run_local() || driver.perform_one() || self.run_one(0)))
     }
 
@@ -341,50 +341,50 @@ mod tests {
     fn a_driver_is_woken_once_until_the_tasks_have_run() {
         let (tasks, wakes) = (Executor::new(), Arc::new(WakeCount::default()));
         tasks.add_driver(Arc::downgrade(&wakes) as Weak<dyn Driver>);
-        let told = || wakes.0.load(Ordering::Relaxed);
+        let count = || wakes.0.load(Ordering::Relaxed);
         let (_a, _b) = (tasks.spawn(async {}), tasks.spawn(async {}));
-        assert_eq!((told(), tasks.ready()), (1, 2));
+        assert_eq!((count(), tasks.ready()), (1, 2));
         assert!(tasks.run(Duration::MAX));
         let _c = tasks.spawn(async {});
-        assert_eq!(told(), 2);
+        assert_eq!(count(), 2);
         assert!(tasks.run(Duration::MAX));
         tasks.expect_run();
         let _d = tasks.spawn(async {});
-        assert_eq!(told(), 2, "a run is expected anyway, so no driver is woken");
+        assert_eq!(count(), 2, "a run is expected anyway, so no driver is woken");
     }
 
     #[test]
     fn the_next_driver_is_woken_after_the_first_is_dropped() {
         let (tasks, drivers) = (Executor::new(), [(); 3].map(|()| Arc::new(WakeCount::default())));
         let [first, second, _] = &drivers;
-        let told = |driver: &Arc<WakeCount>| driver.0.load(Ordering::Relaxed);
+        let count = |driver: &Arc<WakeCount>| driver.0.load(Ordering::Relaxed);
         for driver in [first, second] {
             tasks.add_driver(Arc::downgrade(driver) as Weak<dyn Driver>);
         }
         let _a = tasks.spawn(async {});
         assert!(tasks.run(Duration::MAX));
-        assert_eq!((told(first), told(second)), (1, 0));
+        assert_eq!((count(first), count(second)), (1, 0));
         let [first, second, third] = drivers;
         drop(first);
         let _b = tasks.spawn(async {});
         assert!(tasks.run(Duration::MAX));
-        assert_eq!(told(&second), 1);
+        assert_eq!(count(&second), 1);
         drop(second);
         tasks.add_driver(Arc::downgrade(&third) as Weak<dyn Driver>);
         let _c = tasks.spawn(async {});
-        assert_eq!(told(&third), 1);
+        assert_eq!(count(&third), 1);
     }
 
     #[test]
     fn a_thread_that_waits_runs_what_it_began_and_leaves_the_rest_to_others() {
         let (tasks, wakes) = (Executor::new(), Arc::new(WakeCount::default()));
         tasks.add_driver(Arc::downgrade(&wakes) as Weak<dyn Driver>);
-        let told = || wakes.0.load(Ordering::Relaxed);
+        let count = || wakes.0.load(Ordering::Relaxed);
         let inner = tasks.clone();
         let begin = || async move { inner.spawn(async { 7 }).await + inner.block_on(|| inner.spawn(async { 1 })) };
-        assert_eq!((tasks.block_on(begin), told(), tasks.ready()), (8, 0, 0));
+        assert_eq!((tasks.block_on(begin), count(), tasks.ready()), (8, 0, 0));
         let left = tasks.block_on(|| std::future::ready(tasks.spawn(async { 9 })));
-        assert_eq!((told(), tasks.ready()), (1, 1));
+        assert_eq!((count(), tasks.ready()), (1, 1));
         assert!(tasks.run(Duration::MAX));
         assert_eq!(left.wait(), 9);
     }

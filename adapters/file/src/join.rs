@@ -85,8 +85,8 @@ impl<T> JoinHandle<T> {
     }
 
     /// Sets the result that a forked child of the task's process gets: no task runs there.
-    pub fn in_child(mut self, told: fn() -> T) -> Self {
-        self.in_child = Some(told);
+    pub fn in_child(mut self, value: fn() -> T) -> Self {
+        self.in_child = Some(value);
         self
     }
 

@@ -29,18 +29,18 @@ fn fault(call: &'static str, path: &Path, error: rustix::io::Errno) -> FileFault
 /// # Errors
 /// [`FileFaultReason::Untrusted`]; the system's.
 pub(crate) fn check_trusted(file: &OwnedFd, path: &Path) -> Result<(), FileFault> {
-    let told = rustix::fs::fstat(file).map_err(|error| fault("fstat", path, error))?;
-    check_stat(&told, path)
+    let stat = rustix::fs::fstat(file).map_err(|error| fault("fstat", path, error))?;
+    check_stat(&stat, path)
 }
 
-/// Fails unless `told` is the state of a regular file of this user with a single link.
-pub(crate) fn check_stat(told: &Stat, path: &Path) -> Result<(), FileFault> {
-    // seeded: file_regular: FileType::from_raw_mode(told.st_mode) == FileType::RegularFile => true
-    let regular = FileType::from_raw_mode(told.st_mode) == FileType::RegularFile;
-    // seeded: file_links: told.st_nlink == 1 => true
-    let single = told.st_nlink == 1;
+/// Fails unless `stat` is the state of a regular file of this user with a single link.
+pub(crate) fn check_stat(stat: &Stat, path: &Path) -> Result<(), FileFault> {
+    // seeded: file_regular: FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => true
+    let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    // seeded: file_links: stat.st_nlink == 1 => true
+    let single = stat.st_nlink == 1;
     // unseeded: file_owner: only a system with another user can have such a file
-    let own = told.st_uid == rustix::process::geteuid().as_raw();
+    let own = stat.st_uid == rustix::process::geteuid().as_raw();
     match regular && single && own {
         true => Ok(()),
         false => Err(FileFault {
@@ -61,8 +61,8 @@ pub(crate) fn remove_in((at, name): (BorrowedFd<'_>, &Path)) -> rustix::io::Resu
     let file = retry_on_intr(|| rustix::fs::openat(at, name, flags, Mode::empty()));
     rustix::fs::unlinkat(at, name, AtFlags::empty())?;
     // With another hard link, the file keeps its bytes.
-    // seeded: remove_linked: told.st_nlink == 0 => true
-    let is_ours = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|told| told.st_nlink == 0);
+    // seeded: remove_linked: stat.st_nlink == 0 => true
+    let is_ours = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
     if let Some(file) = file.ok().filter(is_ours) {
         // On failure the file system frees the space when the last descriptor is closed.
         // seeded: remove_empties: rustix::fs::ftruncate(&file, 0) => Ok::<(), rustix::io::Errno>(())
@@ -109,8 +109,8 @@ impl SlabFile {
     /// # Errors
     /// As [`open`](Self::open); [`FileFaultReason::Untrusted`], before a device or a pipe of that name is opened.
     pub(crate) fn open_in(place: (BorrowedFd<'_>, &Path), path: &Path) -> Result<Self, FileFault> {
-        let told = rustix::fs::statat(place.0, place.1, AtFlags::SYMLINK_NOFOLLOW);
-        check_stat(&told.map_err(|error| fault("stat", path, error))?, path)?;
+        let stat = rustix::fs::statat(place.0, place.1, AtFlags::SYMLINK_NOFOLLOW);
+        check_stat(&stat.map_err(|error| fault("stat", path, error))?, path)?;
         // unseeded: slab_follows: only what changes the name between the two calls makes a link that is seen here
         let slab = Self::with(place, path, 0, OFlags::NOFOLLOW)?;
         check_trusted(&slab.descriptor, path)?;
@@ -137,9 +137,9 @@ impl SlabFile {
             }
             Err(error) => return Err(fault("open", path, error)),
         };
-        let told = rustix::fs::statx(&descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-        let told = told.ok().filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
-        let align = told.map_or(DEFAULT_ALIGN, |told| told.stx_dio_offset_align.max(told.stx_dio_mem_align));
+        let stat = rustix::fs::statx(&descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+        let stat = stat.ok().filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+        let align = stat.map_or(DEFAULT_ALIGN, |stat| stat.stx_dio_offset_align.max(stat.stx_dio_mem_align));
         if align == 0 && direct {
             // `statx` tells that the file system has no direct I/O.
             direct = false;

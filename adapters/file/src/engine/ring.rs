@@ -99,19 +99,19 @@ impl UringEngine {
         let depth = depth.clamp(1, 4096).next_power_of_two();
         let event = eventfd(0, EventfdFlags::CLOEXEC)?;
         let shared = Arc::new(RingShared::new(event));
-        let (told, tell) = mpsc::channel();
+        let (started, start) = mpsc::channel();
         let (for_thread, its_sink) = (Arc::clone(&shared), Arc::clone(&sink));
         let thread = WorkerThread::spawn("terrace-ring", move || {
             // The ring belongs to the thread that makes it.
             match RingThread::new(depth, for_thread, its_sink) {
                 Ok(ring_thread) => {
-                    let _ = told.send(Ok(()));
+                    let _ = started.send(Ok(()));
                     ring_thread.run();
                 }
-                Err(error) => _ = told.send(Err(error)),
+                Err(error) => _ = started.send(Err(error)),
             }
         })?;
-        let made = tell.recv().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
+        let made = start.recv().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
         let ring = Self { shared, sink, _thread: thread, process: Process::current() };
         made.map(|()| ring)
     }

@@ -51,11 +51,11 @@ impl PoolShared {
     fn run(&self) {
         while let Some(request) = self.next() {
             // A sink that panics does not end the thread.
-            let told = AssertUnwindSafe(|| {
+            let performed = AssertUnwindSafe(|| {
                 request.into_iter().for_each(|request| self.sink.completed(perform(request)));
                 while_driving(self.id(), || self.sink.run_deferred())
             });
-            if !catch_unwind(told).unwrap_or(true) {
+            if !catch_unwind(performed).unwrap_or(true) {
                 // Another thread runs the deferred work while this one performs the request that it kept.
                 self.wake();
             }
