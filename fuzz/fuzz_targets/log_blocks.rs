@@ -12,7 +12,7 @@ use cap::Cap;
 use libfuzzer_sys::fuzz_target;
 use std::alloc::System;
 use std::collections::BTreeMap;
-use terrace_file::{ALIGN, File, StoreError};
+use terrace_file::{ALIGN, StoreError, StoreFile};
 use terrace_fuzz::{bug, store};
 use terrace_tests::disk::Contents;
 use terrace_tests::disk::hands::{BLOCKS, PAGES, RECORDS, seal};
@@ -153,7 +153,7 @@ impl Block {
         page[40..44].copy_from_slice(&(records.len() as u32).to_le_bytes());
         page[48..64].copy_from_slice(&IDENTITY.map(|byte| byte ^ u8::from(self.other == 3)));
         page[RECORDS..RECORDS + records.len()].copy_from_slice(&records);
-        seal(File::Log(GENERATION), page);
+        seal(StoreFile::Log(GENERATION), page);
     }
 
     fn is_bad(&self, copy: u8) -> bool {
@@ -185,13 +185,13 @@ fn files(input: &Input) -> Contents {
     page[40..44].copy_from_slice(&GENERATION.to_le_bytes());
     page[48..56].copy_from_slice(&BLOCKS.to_le_bytes());
     page[56..64].copy_from_slice(&u64::from(input.durable % 9).to_le_bytes());
-    seal(File::Superblock, &mut page);
-    Contents::from([(File::Log(GENERATION), log), (File::Superblock, page.repeat(PAGES))])
+    seal(StoreFile::Superblock, &mut page);
+    Contents::from([(StoreFile::Log(GENERATION), log), (StoreFile::Superblock, page.repeat(PAGES))])
 }
 
 /// What the form says: objects, or that the log is damaged, or is another store's.
 fn model(input: &Input) -> Result<BTreeMap<u64, Object>, StoreError> {
-    let file = File::Log(GENERATION);
+    let file = StoreFile::Log(GENERATION);
     let damaged = Err(StoreError::Damaged { file });
     let blocks = &input.blocks[..input.blocks.len().min(BLOCKS as usize)];
     // Either copy of the first block.

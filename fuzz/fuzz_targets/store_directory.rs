@@ -11,7 +11,7 @@ use cap::Cap;
 use libfuzzer_sys::fuzz_target;
 use std::alloc::System;
 use std::sync::OnceLock;
-use terrace_file::{ALIGN, Change, File};
+use terrace_file::{ALIGN, Change, StoreFile};
 use terrace_fuzz::{bug, store};
 use terrace_tests::disk::Contents;
 use terrace_tests::disk::hands::{close, keep, log, open, seal};
@@ -56,7 +56,7 @@ enum Name {
     FarSlab(u32),
 }
 
-impl From<Name> for File {
+impl From<Name> for StoreFile {
     fn from(name: Name) -> Self {
         match name {
             Name::Superblock => Self::Superblock,
@@ -140,12 +140,12 @@ struct Damage {
 }
 
 impl Damage {
-    fn file(&self, which: u8) -> Option<File> {
+    fn file(&self, which: u8) -> Option<StoreFile> {
         let count = self.files.len().max(1);
         self.files.keys().nth(usize::from(which) % count).copied()
     }
 
-    fn page(&mut self, (file, page): Page) -> Option<(File, &mut [u8])> {
+    fn page(&mut self, (file, page): Page) -> Option<(StoreFile, &mut [u8])> {
         let file = self.file(file)?;
         let bytes = self.files.get_mut(&file)?;
         let pages = bytes.len() / ALIGN;
@@ -214,16 +214,16 @@ impl Damage {
     /// Whether what was durable must be read as it was last. Not when all files of a store but its superblock are gone, which is
     /// how a store begins; and four pages may hold all that is known of a group: its two copies, and two marks.
     fn is_told(&self) -> bool {
-        !self.forged && self.cost < 4 && self.files.keys().any(|file| *file != File::Superblock)
+        !self.forged && self.cost < 4 && self.files.keys().any(|file| *file != StoreFile::Superblock)
     }
 }
 
 /// With the bug: the superblock of a store that keeps no evidence.
 fn forgetful(files: &mut Contents) {
-    let pages = files.get_mut(&File::Superblock).into_iter().flat_map(|bytes| bytes.chunks_exact_mut(ALIGN));
+    let pages = files.get_mut(&StoreFile::Superblock).into_iter().flat_map(|bytes| bytes.chunks_exact_mut(ALIGN));
     for page in pages {
         page[40..64].fill(0);
-        seal(File::Superblock, page);
+        seal(StoreFile::Superblock, page);
     }
 }
 

@@ -8,7 +8,7 @@ use cap::Cap;
 use std::alloc::System;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use terrace_file::{ALIGN, Change, Frames, Store, StoreError};
+use terrace_file::{ALIGN, Change, FramePool, Store, StoreError};
 use terrace_tests::Random;
 use terrace_tests::disk::hands::{self, SMALL};
 use terrace_tests::disk::{Contents, SimDisk, World};
@@ -22,8 +22,8 @@ const DISK: u64 = 64 << 20;
 /// What is read of a store: objects with their meta data, and parts with the first byte and the length of each that can be read.
 pub type Seen = BTreeMap<u64, (Vec<u8>, BTreeMap<u32, Option<(u8, usize)>>)>;
 
-fn frames() -> Frames {
-    static FRAMES: OnceLock<Frames> = OnceLock::new();
+fn frames() -> FramePool {
+    static FRAMES: OnceLock<FramePool> = OnceLock::new();
     FRAMES.get_or_init(hands::frames).clone()
 }
 
@@ -93,7 +93,7 @@ pub fn use_and_close(world: &mut World, store: Store) {
     let changes = std::iter::once(Change::Meta { object: 1 << 40, meta: vec![9; 9] }).chain(piece);
     // Refused where there is no room, or a log has no number left.
     let _ = world.run(store.commit(changes.collect())).expect("it ends");
-    let _ = world.run(store.tidy()).expect("it ends");
+    let _ = world.run(store.compact()).expect("it ends");
     store.check().unwrap_or_else(|broken| panic!("{broken}"));
     hands::close(world, store);
 }

@@ -2,35 +2,35 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeSet;
-use terrace_file::{Disk, File, Frames, Order, Reason};
+use terrace_file::{Disk, DiskRequest, FileFaultReason, FramePool, StoreFile};
 use terrace_tests::Random;
 use terrace_tests::disk::{Fault, Kind, Planned, SimDisk, Target, World, every_cut};
 
-const FILE: File = File::Slab(1);
+const FILE: StoreFile = StoreFile::Slab(1);
 const PAGE: usize = 4096;
 
 /// A world with one file of four pages, whose name is durable.
 fn world(seed: u64) -> World {
-    let frames = Frames::new(1 << 20).expect("a mapping");
+    let frames = FramePool::new(1 << 20).expect("a mapping");
     let mut world = World::new(SimDisk::new(1 << 20), frames, Random::new(seed));
-    done(&mut world, Order::Create { file: FILE, bytes: 4 * PAGE as u64 });
-    done(&mut world, Order::SyncNames);
+    done(&mut world, DiskRequest::Create { file: FILE, bytes: 4 * PAGE as u64 });
+    done(&mut world, DiskRequest::SyncDirectory);
     world
 }
 
-fn done(world: &mut World, order: Order) {
+fn done(world: &mut World, order: DiskRequest) {
     world.ask(order).expect("answered").result.expect("done");
 }
 
-fn write(world: &World, page: u64, byte: u8) -> Order {
+fn write(world: &World, page: u64, byte: u8) -> DiskRequest {
     let mut frame = world.frames.take(PAGE).expect("a frame");
     frame.fill(byte);
-    Order::Write { file: FILE, offset: page * PAGE as u64, bytes: PAGE, frame }
+    DiskRequest::Write { file: FILE, offset: page * PAGE as u64, bytes: PAGE, frame }
 }
 
-fn read(world: &mut World, page: u64) -> Result<Vec<u8>, Reason> {
+fn read(world: &mut World, page: u64) -> Result<Vec<u8>, FileFaultReason> {
     let frame = world.frames.take(PAGE).expect("a frame");
-    let order = Order::Read { file: FILE, offset: page * PAGE as u64, bytes: PAGE, frame };
+    let order = DiskRequest::Read { file: FILE, offset: page * PAGE as u64, bytes: PAGE, frame };
     let answer = world.ask(order).expect("answered");
     let moved = answer.result.map_err(|fault| fault.reason)?;
     Ok(answer.frame.expect("the frame comes back")[..moved].to_vec())
@@ -73,7 +73,7 @@ fn what_was_synced_is_never_lost_and_what_is_under_way_may_be_there() {
     let mut world = world(2);
     let order = write(&world, 0, 7);
     done(&mut world, order);
-    done(&mut world, Order::Sync { file: FILE });
+    done(&mut world, DiskRequest::Sync { file: FILE });
     assert_eq!(outcomes(&mut world, 100).0, [first_page([7; 8])].into());
     let order = write(&world, 0, 8);
     let _answer = world.submit(order);
@@ -88,7 +88,7 @@ fn a_sync_does_not_cover_a_write_that_was_not_answered_before_it() {
     for seed in 0..50 {
         let mut world = world(seed);
         let order = write(&world, 0, 7);
-        let (_written, sync) = (world.submit(order), Order::Sync { file: FILE });
+        let (_written, sync) = (world.submit(order), DiskRequest::Sync { file: FILE });
         done(&mut world, sync);
         while world.step() {}
         lost += u32::from(outcomes(&mut world, 100).0.contains(&first_page([0; 8])));
@@ -105,23 +105,23 @@ fn of_two_writes_to_a_place_either_may_win_until_a_sync() {
     }
     let (seen, complete) = outcomes(&mut world, 100);
     assert!(complete && seen.contains(&first_page([1; 8])) && seen.contains(&first_page([1, 1, 1, 1, 2, 2, 2, 2])));
-    done(&mut world, Order::Sync { file: FILE });
+    done(&mut world, DiskRequest::Sync { file: FILE });
     assert_eq!(outcomes(&mut world, 100).0, [first_page([2; 8])].into());
 }
 
 #[test]
 fn names_are_durable_after_a_sync_of_names_only() {
     let mut world = world(4);
-    done(&mut world, Order::Create { file: File::Log(9), bytes: PAGE as u64 });
-    done(&mut world, Order::Remove { file: FILE });
+    done(&mut world, DiskRequest::Create { file: StoreFile::Log(9), bytes: PAGE as u64 });
+    done(&mut world, DiskRequest::Remove { file: FILE });
     let mut seen = BTreeSet::new();
     let names = |disk: SimDisk| disk.files().expect("a disk").iter().map(|&(file, _)| file).collect::<Vec<_>>();
     every_cut(&world.disk, 100, &mut Random::new(1), |disk| _ = seen.insert(names(disk)));
-    assert_eq!(seen, [vec![], vec![FILE], vec![File::Log(9)], vec![FILE, File::Log(9)]].into());
-    done(&mut world, Order::SyncNames);
+    assert_eq!(seen, [vec![], vec![FILE], vec![StoreFile::Log(9)], vec![FILE, StoreFile::Log(9)]].into());
+    done(&mut world, DiskRequest::SyncDirectory);
     seen.clear();
     every_cut(&world.disk, 100, &mut Random::new(1), |disk| _ = seen.insert(names(disk)));
-    assert_eq!(seen, [vec![File::Log(9)]].into());
+    assert_eq!(seen, [vec![StoreFile::Log(9)]].into());
 }
 
 #[test]
@@ -132,17 +132,17 @@ fn after_a_kill_all_that_was_answered_is_read_and_nothing_is_durable_that_was_no
         let (first, second) = (write(&world, 0, 7), write(&world, 1, 7));
         done(&mut world, first);
         // Under way: all of it, a part of it, nothing.
-        let _answers =
-            [second, Order::Create { file: File::Log(9), bytes: 4 * PAGE as u64 }].map(|order| world.submit(order));
+        let _answers = [second, DiskRequest::Create { file: StoreFile::Log(9), bytes: 4 * PAGE as u64 }]
+            .map(|order| world.submit(order));
         let next = world.disk.kill(&mut world.random);
         assert_eq!((next.completed(), world.disk.waiting()), (0, 0));
         assert_eq!(next.contents()[&FILE][..PAGE], [7; PAGE], "seed {seed}");
         seen.insert(next.contents()[&FILE][PAGE..2 * PAGE].iter().filter(|&&byte| byte == 7).count() / 512);
-        sizes.insert(next.contents().get(&File::Log(9)).map(Vec::len));
+        sizes.insert(next.contents().get(&StoreFile::Log(9)).map(Vec::len));
         assert_eq!(outcomes_of(&next, 100), [0, 7].into(), "still volatile");
         // A sync of the next process covers what the one before wrote.
         let mut world = World::new(next, world.frames, world.random);
-        done(&mut world, Order::Sync { file: FILE });
+        done(&mut world, DiskRequest::Sync { file: FILE });
         assert_eq!(outcomes_of(&world.disk, 100), [7].into(), "seed {seed}");
     }
     assert!(seen.len() > 5 && sizes.len() == 6, "{seen:?} {sizes:?}");
@@ -163,9 +163,9 @@ fn a_failed_sync_makes_a_liar_of_the_next() {
         let order = write(&world, 0, 7);
         done(&mut world, order);
         plan(&world, Fault::SyncFails);
-        let failed = world.ask(Order::Sync { file: FILE }).expect("answered");
-        assert_eq!(failed.result.expect_err("it fails").reason, Reason::Device);
-        done(&mut world, Order::Sync { file: FILE });
+        let failed = world.ask(DiskRequest::Sync { file: FILE }).expect("answered");
+        assert_eq!(failed.result.expect_err("it fails").reason, FileFaultReason::Device);
+        done(&mut world, DiskRequest::Sync { file: FILE });
         let (seen, complete) = outcomes(&mut world, 10);
         assert!(complete && seen.len() == 1, "what was kept is durable, what was dropped gone");
         lost += u32::from(seen.contains(&first_page([0; 8])));
@@ -179,7 +179,7 @@ fn a_lost_sync_is_found_out_by_a_power_cut_and_the_disk_knows_which_sectors() {
     let order = write(&world, 0, 7);
     done(&mut world, order);
     plan(&world, Fault::SyncLost);
-    done(&mut world, Order::Sync { file: FILE });
+    done(&mut world, DiskRequest::Sync { file: FILE });
     let mut betrayed = 0;
     every_cut(&world.disk, 10, &mut Random::new(1), |disk| {
         let there = disk.contents()[&FILE][..PAGE].iter().all(|&byte| byte == 7);
@@ -199,7 +199,7 @@ fn writes_that_lie_are_known_to_the_disk() {
         assert_ne!(read(&mut world, 0), Ok(vec![7; PAGE]), "{fault:?}");
         assert!(!world.disk.is_sound(FILE, 0, PAGE), "{fault:?}");
         assert_eq!(world.disk.marks().damaged_slab_reads, 1, "{fault:?}");
-        done(&mut world, Order::Sync { file: FILE });
+        done(&mut world, DiskRequest::Sync { file: FILE });
         assert!(!world.disk.cut(&mut Random::new(1)).is_sound(FILE, 0, PAGE), "{fault:?} lasts");
         let order = write(&world, 0, 7);
         done(&mut world, order);
@@ -217,16 +217,16 @@ fn errors_and_short_transfers_are_told() {
     plan(&world, Fault::Short);
     assert!(read(&mut world, 0).expect("some").len() < PAGE);
     plan(&world, Fault::Error);
-    assert_eq!(read(&mut world, 0), Err(Reason::Device));
+    assert_eq!(read(&mut world, 0), Err(FileFaultReason::Device));
     plan(&world, Fault::Full);
-    let create = |bytes| Order::Create { file: File::Slab(2), bytes };
+    let create = |bytes| DiskRequest::Create { file: StoreFile::Slab(2), bytes };
     let full =
         |world: &mut World, bytes| world.ask(create(bytes)).expect("answered").result.map_err(|fault| fault.reason);
-    assert_eq!(full(&mut world, PAGE as u64), Err(Reason::Full));
-    assert_eq!(full(&mut world, 1 << 20), Err(Reason::Full), "more than the disk has");
+    assert_eq!(full(&mut world, PAGE as u64), Err(FileFaultReason::Full));
+    assert_eq!(full(&mut world, 1 << 20), Err(FileFaultReason::Full), "more than the disk has");
     assert_eq!(full(&mut world, PAGE as u64), Ok(0));
     plan(&world, Fault::Gone);
-    assert_eq!(read(&mut world, 0), Err(Reason::Device));
+    assert_eq!(read(&mut world, 0), Err(FileFaultReason::Device));
     assert!((0..50).any(|_| read(&mut world, 0).is_ok()), "it comes back");
     assert_eq!(world.disk.fired(0).len() as u64, world.disk.marks().fired as u64);
     assert_eq!(world.disk.broken(), [""; 0]);
@@ -243,7 +243,7 @@ fn a_slow_order_is_answered_after_others() {
         while world.disk.fired(0).is_empty() {
             world.step();
         }
-        (0..4).for_each(|_| done(&mut world, Order::Sync { file: FILE }));
+        (0..4).for_each(|_| done(&mut world, DiskRequest::Sync { file: FILE }));
         let late = matches!(slow.try_recv(), Ok(None));
         waited += u32::from(late);
         while world.step() {}
@@ -257,7 +257,7 @@ fn a_slow_order_is_answered_after_others() {
 fn orders_complete_in_any_order_and_the_same_seed_gives_the_same() {
     let order_of = |seed| {
         let mut world = world(seed);
-        let orders: Vec<Order> = (0..4).map(|page| write(&world, page, page as u8)).collect();
+        let orders: Vec<DiskRequest> = (0..4).map(|page| write(&world, page, page as u8)).collect();
         let _answers: Vec<_> = orders.into_iter().map(|order| world.submit(order)).collect();
         while world.step() {}
         world.disk.log()
@@ -273,8 +273,8 @@ fn what_no_store_may_do_is_told() {
     world.disk.bound(5 * PAGE as u64);
     let past = write(&world, 4, 1);
     let _ = world.ask(past);
-    let _ = world.ask(Order::Sync { file: File::Log(3) });
-    let _ = world.ask(Order::Create { file: File::Log(4), bytes: 2 * PAGE as u64 });
+    let _ = world.ask(DiskRequest::Sync { file: StoreFile::Log(3) });
+    let _ = world.ask(DiskRequest::Create { file: StoreFile::Log(4), bytes: 2 * PAGE as u64 });
     let broken = world.disk.broken();
     assert_eq!(broken.len(), 3, "{broken:?}");
     assert!(broken[0].contains("past the end") && broken[1].contains("no such file") && broken[2].contains("allowed"));
@@ -282,7 +282,7 @@ fn what_no_store_may_do_is_told() {
 
 #[test]
 fn each_fault_fits_some_order_and_none_fits_where_it_has_no_meaning() {
-    let kinds = [Kind::Create, Kind::Remove, Kind::SyncNames, Kind::Read, Kind::Write, Kind::Sync];
+    let kinds = [Kind::Create, Kind::Remove, Kind::SyncDirectory, Kind::Read, Kind::Write, Kind::Sync];
     for fault in Fault::ALL {
         assert!(kinds.iter().any(|&kind| fault.fits(kind)), "{fault:?}");
     }

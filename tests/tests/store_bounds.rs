@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::sync::Arc;
-use terrace_file::{ALIGN, Change, Disk, File, Frames, Store, StoreError, StoreOptions};
+use terrace_file::{ALIGN, Change, Disk, FramePool, Store, StoreError, StoreFile, StoreOptions};
 use terrace_tests::disk::hands::{
     PAGES, RECORDS, SMALL, block, changed, close, first_byte, forge, frames, keep, kept, log, open, refusal,
     refused_unchanged, remove, seal, world,
@@ -13,7 +13,7 @@ use terrace_tests::disk::{Holes, World};
 fn numbers_that_no_store_reaches_are_refused() {
     for file in [0xffff_ffff, 0xffff_fffe, 0xc000_0000, 0xbfff_ffff, 0x4000_0100]
         .into_iter()
-        .flat_map(|number| [File::Slab(number), File::Log(number)])
+        .flat_map(|number| [StoreFile::Slab(number), StoreFile::Log(number)])
     {
         let world = kept(14);
         let stray = changed(&world, |files| _ = files.insert(file, vec![0; PAGES * ALIGN]));
@@ -33,14 +33,14 @@ fn numbers_that_no_store_reaches_are_refused() {
 }
 
 /// A store with a piece that a record says to be in that slab.
-fn naming_slab(slab: u32) -> (World, Frames) {
+fn naming_slab(slab: u32) -> (World, FramePool) {
     let frames = frames();
     let mut world = world(14, &frames);
     let store = open(&mut world);
     let piece = world.run(store.put(frames.take(ALIGN).expect("room"), ALIGN)).expect("it ends").result.expect("room");
     world.run(store.commit(vec![Change::Piece { object: 4, part: 0, piece }])).expect("it ends").expect("durable");
     close(&mut world, store);
-    remove(&mut world, File::Slab(1));
+    remove(&mut world, StoreFile::Slab(1));
     forge(&mut world, 1, |block| {
         assert_eq!(block[RECORDS..RECORDS + 9], [1, 4, 0, 0, 0, 0, 0, 0, 0], "the piece's record");
         block[RECORDS + 13..RECORDS + 17].copy_from_slice(&slab.to_le_bytes());
@@ -141,7 +141,7 @@ fn what_a_group_makes_and_removes_again_is_not_read_as_too_much() {
 #[test]
 fn a_group_beyond_the_cap_is_refused_before_its_end_is_read() {
     let options = StoreOptions { cap: 4 << 20, ..SMALL };
-    let (blocks, file) = (500_u32, File::Log(99));
+    let (blocks, file) = (500_u32, StoreFile::Log(99));
     let world = kept(18);
     let mut block = block(&world, log(&world), 0);
     let mut copy = Vec::new();
@@ -170,7 +170,7 @@ fn a_group_beyond_the_cap_is_refused_before_its_end_is_read() {
 #[test]
 fn what_is_larger_than_the_cap_and_no_log_is_not_read_to_its_end() {
     let world = kept(17);
-    let hole = changed(&world, |files| _ = files.insert(File::Log(255), vec![0; SMALL.cap as usize + (2 << 20)]));
+    let hole = changed(&world, |files| _ = files.insert(StoreFile::Log(255), vec![0; SMALL.cap as usize + (2 << 20)]));
     let mut hole = World::new(
         terrace_tests::disk::SimDisk::holding(16 << 20, hole.disk.contents()),
         world.frames.clone(),
@@ -182,11 +182,14 @@ fn what_is_larger_than_the_cap_and_no_log_is_not_read_to_its_end() {
     // The file's first block has no sound copy, so that nothing behind it is read.
     let reads = hole.disk.log().lines().filter(|line| line.contains("Read log 255")).count();
     assert_eq!(reads, 4, "both copies of the first block, each twice");
-    assert!(!hole.disk.contents().contains_key(&File::Log(255)), "it takes no room");
+    assert!(!hole.disk.contents().contains_key(&StoreFile::Log(255)), "it takes no room");
 }
 
 /// Opens the store of three objects, on a disk with holes besides.
-fn open_among(seed: u64, holes: impl IntoIterator<Item = (File, u64)>) -> (Arc<Holes>, Result<Vec<u64>, StoreError>) {
+fn open_among(
+    seed: u64,
+    holes: impl IntoIterator<Item = (StoreFile, u64)>,
+) -> (Arc<Holes>, Result<Vec<u64>, StoreError>) {
     let mut world = kept(seed);
     let holes = Holes::new(&world.disk, holes);
     let join = Store::open(Arc::clone(&holes) as Arc<dyn Disk>, &world.tasks, &world.frames, SMALL);
@@ -206,7 +209,7 @@ fn peak() -> u64 {
 fn slabs_that_no_record_names_cost_no_memory_and_one_is_kept() {
     for (count, bytes, kept) in [(20, ALIGN as u64, 0), (4, SMALL.slab_bytes, 1), (100_000, ALIGN as u64, 0)] {
         let before = peak();
-        let (holes, opened) = open_among(21, (100..100 + count).map(|slab| (File::Slab(slab), bytes)));
+        let (holes, opened) = open_among(21, (100..100 + count).map(|slab| (StoreFile::Slab(slab), bytes)));
         assert_eq!(opened, Ok(vec![1, 2, 3]));
         assert_eq!(holes.left().len(), kept, "{count} slabs of {bytes} bytes");
         let more = peak() - before;
@@ -250,7 +253,7 @@ fn open_as(world: &mut World, options: StoreOptions) -> Store {
 fn sizes_whose_sum_no_number_holds_are_refused() {
     let largest = i64::MAX as u64;
     for count in 1..4 {
-        let files = [File::Log(100), File::Log(101), File::Slab(100)].into_iter().take(count);
+        let files = [StoreFile::Log(100), StoreFile::Log(101), StoreFile::Slab(100)].into_iter().take(count);
         let (holes, opened) = open_among(22, files.map(|file| (file, largest)));
         match opened {
             Ok(objects) => assert_eq!((count, objects), (1, vec![1, 2, 3])),
@@ -262,7 +265,7 @@ fn sizes_whose_sum_no_number_holds_are_refused() {
 
 #[test]
 fn logs_that_say_nothing_are_read_up_to_the_cap_and_not_each_of_them() {
-    let (holes, opened) = open_among(23, (100..1100).map(|log| (File::Log(log), SMALL.cap)));
+    let (holes, opened) = open_among(23, (100..1100).map(|log| (StoreFile::Log(log), SMALL.cap)));
     assert_eq!(opened, Ok(vec![1, 2, 3]));
     // And the first block of each: once for its identity, once for its beginning.
     let first = 1000 * 2 * 4 * ALIGN as u64;
@@ -305,7 +308,7 @@ fn a_piece_that_no_frame_can_hold_is_refused_and_not_waited_for() {
         block[RECORDS + 17..RECORDS + 25].copy_from_slice(&place);
     });
     for (slab, lost) in [(SMALL.slab_bytes as usize, true), (bytes as usize, false)] {
-        let files = changed(&world, |files| _ = files.insert(File::Slab(1), vec![0; slab])).disk.contents();
+        let files = changed(&world, |files| _ = files.insert(StoreFile::Slab(1), vec![0; slab])).disk.contents();
         let disk = terrace_tests::disk::SimDisk::holding(64 << 20, files);
         let mut world = World::new(disk, world.frames.clone(), world.random.clone());
         let options = StoreOptions { cap: 8 << 20, ..SMALL };

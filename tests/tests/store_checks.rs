@@ -3,7 +3,10 @@
 #![cfg(target_os = "linux")]
 
 use std::sync::{Arc, OnceLock};
-use terrace_file::{ALIGN, Answer, Change, Disk, File, FileFault, Order, Piece, Reason, Reply, Store, StoreError};
+use terrace_file::{
+    ALIGN, Change, Disk, DiskRequest, DiskResponse, FileFault, FileFaultReason, Piece, ResponseSender, Store,
+    StoreError, StoreFile,
+};
 use terrace_tests::disk::hands::{
     BLOCKS, MARKS, RECORDS, SMALL as OPTIONS, block, close, first_byte, forge, fork, frames, keep, log, open,
     overwrite, try_open, world,
@@ -84,7 +87,7 @@ fn what_was_not_read_is_not_believed() {
             (1..=3).for_each(|object| keep(&mut world, &store, object, byte));
             close(&mut world, store);
             // The next log's file, all zeros: it would be read first, and leave them in the memory.
-            world.ask(Order::Remove { file: File::Log(3) }).expect("answered").result.expect("removed");
+            world.ask(DiskRequest::Remove { file: StoreFile::Log(3) }).expect("answered").result.expect("removed");
             world
         });
         let store = open(&mut theirs);
@@ -154,22 +157,22 @@ fn what_is_durable_after_a_failed_sync_survives_every_power_cut() {
 /// A disk on which the place that is written first takes nothing, whoever writes there.
 struct BadPlace {
     disk: Arc<SimDisk>,
-    bad: OnceLock<(File, u64)>,
+    bad: OnceLock<(StoreFile, u64)>,
 }
 
 impl Disk for BadPlace {
-    fn files(&self) -> Result<Vec<(File, u64)>, FileFault> {
+    fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault> {
         self.disk.files()
     }
 
-    fn submit(&self, order: Order, reply: Reply) {
+    fn submit(&self, order: DiskRequest, reply: ResponseSender) {
         match order {
-            Order::Write { file: file @ File::Slab(_), offset, frame, .. }
+            DiskRequest::Write { file: file @ StoreFile::Slab(_), offset, frame, .. }
                 if *self.bad.get_or_init(|| (file, offset)) == (file, offset) =>
             {
-                let (call, file, reason) = ("write", file.to_string(), Reason::Device);
+                let (call, file, reason) = ("write", file.to_string(), FileFaultReason::Device);
                 let result = Err(FileFault { call, file, offset, code: 5, reason });
-                let _ = reply.send(Answer { result, frame: Some(frame) });
+                let _ = reply.send(DiskResponse { result, frame: Some(frame) });
             }
             order => self.disk.submit(order, reply),
         }
@@ -197,7 +200,7 @@ fn what_a_frame_held_before_does_not_reach_the_disk() {
     let mut frame = world.frames.take(ALIGN).expect("room");
     frame.fill(0xee);
     let piece = world.run(store.put(frame, 10)).expect("it ends").result.expect("room");
-    let slab = &world.disk.contents()[&File::Slab(1)];
+    let slab = &world.disk.contents()[&StoreFile::Slab(1)];
     assert_eq!(slab.iter().filter(|&&byte| byte == 0xee).count(), piece.bytes());
 }
 
@@ -214,7 +217,10 @@ fn a_read_that_stays_short_says_so() {
     drop(other);
     plan(&world, 0, &[Fault::Short; 2], Target::Slabs);
     let refused = world.run(store.get(&piece)).expect("it ends").map(drop);
-    assert!(matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == Reason::End), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == FileFaultReason::UnexpectedEnd),
+        "{refused:?}"
+    );
     world.run(store.get(&piece)).expect("it ends").expect("two reads were short, not three");
 }
 
@@ -230,7 +236,7 @@ fn what_cannot_be_kept_is_refused_before_anything_is_written() {
     }
     let frame = world.frames.take(ALIGN).expect("room");
     let piece = world.run(store.put(frame, ALIGN)).expect("it ends").result.expect("room");
-    let long = Change::Meta { object: 1, meta: vec![0; terrace_file::store::META + 1] };
+    let long = Change::Meta { object: 1, meta: vec![0; terrace_file::store::MAX_META_BYTES + 1] };
     let far = Change::Piece { object: 1, part: 1 << 24, piece };
     let before = world.disk.completed();
     for change in [long, far] {
@@ -250,7 +256,7 @@ fn a_log_that_lost_what_was_durable_is_damaged_and_never_ends_there() {
         let file = log(&world);
         [lost, lost + BLOCKS].iter().for_each(|at| overwrite(&mut world, file, *at, &[0xee; ALIGN]));
         // What follows it says that it was durable, whether or not the superblock does.
-        MARKS.iter().for_each(|at| overwrite(&mut world, File::Superblock, *at, &[0; ALIGN]));
+        MARKS.iter().for_each(|at| overwrite(&mut world, StoreFile::Superblock, *at, &[0; ALIGN]));
         assert_eq!(try_open(&mut world).map(drop).err(), Some(StoreError::Damaged { file }), "block {lost}");
     }
 }
@@ -320,7 +326,7 @@ fn files_never_take_more_than_the_cap_whatever_fails() {
         let mut attempts =
             (0..100).map(|_| world.run(store.commit(vec![Change::Remove { object: 0 }])).expect("it ends"));
         assert!(attempts.any(|done| done.is_ok()), "{fault:?} at order {at}: nothing fails any more");
-        world.run(store.tidy()).expect("it ends").expect("nothing fails any more");
+        world.run(store.compact()).expect("it ends").expect("nothing fails any more");
         assert_eq!(world.disk.used(), store.stats().disk, "{fault:?} at order {at}");
     }
 }
@@ -339,7 +345,7 @@ fn what_may_be_left_of_a_file_that_could_not_be_made_is_counted_and_removed() {
         let _more = fill(&mut world, &store);
         assert_eq!(world.disk.used(), OPTIONS.cap, "at order {at}: a put finds the room again");
         for _ in 0..2 {
-            world.run(store.tidy()).expect("it ends").expect("nothing fails any more");
+            world.run(store.compact()).expect("it ends").expect("nothing fails any more");
         }
         assert_eq!(world.disk.used(), store.stats().disk, "at order {at}");
     }
@@ -351,7 +357,7 @@ fn a_put_finds_the_room_of_a_slab_that_is_being_removed() {
         let mut world = world(seed, &frames());
         let store = open(&mut world);
         drop(fill(&mut world, &store));
-        let tidied = store.tidy();
+        let tidied = store.compact();
         let slab = OPTIONS.slab_bytes as usize;
         let puts: Vec<_> = (0..6).map(|_| store.put(world.frames.take(slab).expect("room"), slab)).collect();
         for put in puts {
@@ -368,7 +374,7 @@ fn open_without_spare(seed: u64) -> (World, Store) {
         // It is tried twice.
         plan(&world, at, &[Fault::Full; 2], Target::Any);
         let store = try_open(&mut world).ok()?;
-        let logs = world.disk.contents().keys().filter(|file| matches!(file, File::Log(_))).count();
+        let logs = world.disk.contents().keys().filter(|file| matches!(file, StoreFile::Log(_))).count();
         (logs == 1).then_some((world, store))
     });
     tried.expect("one of the creates is that of the next log")
@@ -393,7 +399,7 @@ fn what_a_failed_commit_named_keeps_its_room_while_a_power_cut_may_bring_it_back
         world.run(commit).expect("it ends").expect_err("there is no other log");
         // As many as a slab has room for.
         let _others: Vec<_> = (0..16).map(|_| put(&mut world, 8)).collect();
-        world.ask(Order::Sync { file: File::Slab(1) }).expect("answered").result.expect("done");
+        world.ask(DiskRequest::Sync { file: StoreFile::Slab(1) }).expect("answered").result.expect("done");
         let (mut left, mut random) = (Vec::new(), world.random.clone());
         every_cut(&world.disk, 64, &mut random, |disk| left.push(disk));
         for disk in left {

@@ -2,7 +2,7 @@
 //! What was durable is read as it was last, or there is a typed error; a refused opening changes nothing.
 #![cfg(target_os = "linux")]
 
-use terrace_file::{ALIGN, Change, File, StoreError};
+use terrace_file::{ALIGN, Change, StoreError, StoreFile};
 use terrace_tests::disk::hands::{
     BLOCKS, FLOORS, MARKS, PAGES, SMALL, block, changed, close, first_byte, fork, frames, keep, kept, log, open,
     overwrite, refusal, refused_unchanged, remove, seal, try_open, with, world,
@@ -24,12 +24,12 @@ fn a_log_of_another_store_is_refused_and_nothing_is_deleted() {
         &StoreError::OtherStore { file },
     );
     // In place of ours, under its name and under a name that it never had.
-    for file in [log(&ours), File::Log(77)] {
+    for file in [log(&ours), StoreFile::Log(77)] {
         let replaced = changed(&ours, |files| _ = files.insert(file, foreign.clone()));
         refused_unchanged(replaced, &StoreError::OtherStore { file });
     }
-    let superblock = theirs.disk.contents()[&File::Superblock].clone();
-    let other = changed(&ours, |files| _ = files.insert(File::Superblock, superblock));
+    let superblock = theirs.disk.contents()[&StoreFile::Superblock].clone();
+    let other = changed(&ours, |files| _ = files.insert(StoreFile::Superblock, superblock));
     let file = log(&ours);
     refused_unchanged(other, &StoreError::OtherStore { file });
 }
@@ -53,7 +53,7 @@ fn a_log_that_is_gone_is_not_the_beginning_of_a_store() {
     let world = kept(5);
     let file = log(&world);
     refused_unchanged(changed(&world, |files| _ = files.remove(&file)), &StoreError::Damaged { file });
-    let without = changed(&world, |files| files.retain(|file, _| *file == File::Superblock));
+    let without = changed(&world, |files| files.retain(|file, _| *file == StoreFile::Superblock));
     refused_unchanged(without, &StoreError::Damaged { file });
 }
 
@@ -104,7 +104,7 @@ fn a_floor_that_is_lost_does_not_bring_back_the_log_before() {
     assert_eq!(first_byte(&open(&mut fork(&both)), 4), Some(byte));
     for floor in FLOORS {
         let mut lost = fork(&both);
-        overwrite(&mut lost, File::Superblock, floor, &[0; ALIGN]);
+        overwrite(&mut lost, StoreFile::Superblock, floor, &[0; ALIGN]);
         [0, BLOCKS].into_iter().for_each(|block| overwrite(&mut lost, last, block, &[0; ALIGN]));
         refused_unchanged(lost, &StoreError::Damaged { file: last });
     }
@@ -139,7 +139,7 @@ fn the_last_group_is_missed_when_both_copies_are_gone() {
     for mark in MARKS {
         let mut lost = changed(&world, |_| ());
         last(&mut lost);
-        overwrite(&mut lost, File::Superblock, mark, &[0; ALIGN]);
+        overwrite(&mut lost, StoreFile::Superblock, mark, &[0; ALIGN]);
         assert_eq!(refusal(&mut lost), Some(StoreError::Damaged { file }), "one mark is left");
     }
 }
@@ -149,7 +149,7 @@ fn one_bad_page_of_the_superblock_loses_nothing_and_all_of_them_everything_but_t
     for at in FLOORS.into_iter().chain(MARKS) {
         for bytes in [[0; ALIGN], [0xee; ALIGN]] {
             let mut world = kept(9);
-            overwrite(&mut world, File::Superblock, at, &bytes);
+            overwrite(&mut world, StoreFile::Superblock, at, &bytes);
             for round in 0..3 {
                 let store = open(&mut world);
                 assert_eq!(store.objects(), [1, 2, 3], "page {at}, round {round}");
@@ -157,7 +157,7 @@ fn one_bad_page_of_the_superblock_loses_nothing_and_all_of_them_everything_but_t
             }
         }
     }
-    let file = File::Superblock;
+    let file = StoreFile::Superblock;
     let world = kept(10);
     refused_unchanged(changed(&world, |files| _ = files.remove(&file)), &StoreError::Damaged { file });
     refused_unchanged(
@@ -193,7 +193,7 @@ fn a_floor_that_was_half_written_leaves_the_other_one() {
             }
         }
         close(&mut world, store);
-        [at].into_iter().chain(MARKS).for_each(|page| overwrite(&mut world, File::Superblock, page, &[0; ALIGN]));
+        [at].into_iter().chain(MARKS).for_each(|page| overwrite(&mut world, StoreFile::Superblock, page, &[0; ALIGN]));
         assert_eq!(first_byte(&open(&mut world), 4), Some(byte), "floor {at}");
     }
 }
@@ -202,7 +202,7 @@ fn a_floor_that_was_half_written_leaves_the_other_one() {
 fn other_versions_are_named_and_kept() {
     let world = kept(12);
     let file = log(&world);
-    let of_version = |version: u32, from: &World, files: &[File]| {
+    let of_version = |version: u32, from: &World, files: &[StoreFile]| {
         changed(from, |contents| {
             for file in files {
                 for page in contents.get_mut(file).expect("it is there").chunks_mut(ALIGN) {
@@ -213,12 +213,12 @@ fn other_versions_are_named_and_kept() {
         })
     };
     refused_unchanged(
-        of_version(3, &world, &[File::Superblock]),
-        &StoreError::Newer { file: File::Superblock, version: 3 },
+        of_version(3, &world, &[StoreFile::Superblock]),
+        &StoreError::Newer { file: StoreFile::Superblock, version: 3 },
     );
     refused_unchanged(of_version(1, &world, &[file]), &StoreError::Older { file, version: 1 });
     // As version 1 left its directories.
-    let without = changed(&world, |files| _ = files.remove(&File::Superblock));
+    let without = changed(&world, |files| _ = files.remove(&StoreFile::Superblock));
     refused_unchanged(of_version(1, &without, &[file]), &StoreError::Older { file, version: 1 });
 }
 
@@ -226,7 +226,7 @@ fn other_versions_are_named_and_kept() {
 fn a_store_that_was_interrupted_before_anything_was_durable_begins_anew() {
     let begun = kept(13).disk.contents();
     for left in (0..=PAGES * ALIGN).step_by(ALIGN) {
-        let superblock = |bytes: usize| Contents::from([(File::Superblock, vec![0; bytes])]);
+        let superblock = |bytes: usize| Contents::from([(StoreFile::Superblock, vec![0; bytes])]);
         let mut world = with(&world(13, &frames()), superblock(left));
         let store = open(&mut world);
         keep(&mut world, &store, 1, 1);
@@ -234,11 +234,11 @@ fn a_store_that_was_interrupted_before_anything_was_durable_begins_anew() {
         assert_eq!(open(&mut world).objects(), [1]);
     }
     // The superblock of a store that never named a log, and the first log half made.
-    let mut page = begun[&File::Superblock][..ALIGN].to_vec();
+    let mut page = begun[&StoreFile::Superblock][..ALIGN].to_vec();
     page[40..64].fill(0);
-    seal(File::Superblock, &mut page);
+    seal(StoreFile::Superblock, &mut page);
     page.resize(PAGES * ALIGN, 0);
-    let half = Contents::from([(File::Superblock, page), (File::Log(1), vec![0; 8 * ALIGN])]);
+    let half = Contents::from([(StoreFile::Superblock, page), (StoreFile::Log(1), vec![0; 8 * ALIGN])]);
     let mut world = with(&world(13, &frames()), half);
     let store = open(&mut world);
     assert_eq!(store.objects(), []);
@@ -248,12 +248,12 @@ fn a_store_that_was_interrupted_before_anything_was_durable_begins_anew() {
 /// A slab is made after the first log is named: a superblock that names none is not the one beside which it was made.
 #[test]
 fn slabs_without_a_log_are_no_new_store() {
-    let mut page = kept(13).disk.contents()[&File::Superblock].clone();
+    let mut page = kept(13).disk.contents()[&StoreFile::Superblock].clone();
     page[..ALIGN][40..64].fill(0);
-    seal(File::Superblock, &mut page[..ALIGN]);
+    seal(StoreFile::Superblock, &mut page[..ALIGN]);
     page[ALIGN..].fill(0);
-    let file = File::Slab(1);
-    let files = Contents::from([(File::Superblock, page), (file, vec![1; SMALL.slab_bytes as usize])]);
+    let file = StoreFile::Slab(1);
+    let files = Contents::from([(StoreFile::Superblock, page), (file, vec![1; SMALL.slab_bytes as usize])]);
     refused_unchanged(with(&world(13, &frames()), files), &StoreError::Damaged { file });
 }
 
@@ -325,7 +325,11 @@ fn log_went(marks: Option<terrace_tests::disk::Fault>) {
             }
         }
         let hit = |fault| {
-            world.disk.fired(0).iter().any(|fired| fired.fault == fault && fired.line.file == Some(File::Superblock))
+            world
+                .disk
+                .fired(0)
+                .iter()
+                .any(|fired| fired.fault == fault && fired.line.file == Some(StoreFile::Superblock))
         };
         let full = world.disk.fired(0).iter().any(|fired| fired.fault == Fault::Full);
         let hit = hit(Fault::Short) && hit(Fault::WriteLost) && marks.is_none_or(hit);
@@ -375,7 +379,7 @@ fn nothing_is_removed_by_name_after_the_log_is_gone() {
     world.disk.plan(vec![Planned { at: 0, fault: Fault::Error, on: Target::Slabs }]);
     let frame = world.frames.take(ALIGN).expect("room");
     world.run(store.put(frame, ALIGN)).expect("it ends").result.expect_err("no slab can be made");
-    let _ = world.run(store.tidy()).expect("it ends");
+    let _ = world.run(store.compact()).expect("it ends");
     let orders = world.disk.log();
     assert!(orders.contains("Create slab") && !orders.contains("Remove slab"), "{orders}");
     store.check().expect("sound");

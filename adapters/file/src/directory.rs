@@ -1,20 +1,21 @@
-//! A disk that is there: files of one directory, read and written through an engine.
+//! A disk over the files of one directory, accessed through an engine.
 //!
-//! Promises upward: as [`Disk`]; one directory has one `Directory` at a time, in this process and in others, whatever is done to
-//! its lock file; it keeps to the directory that it opened, whatever has that name later; no link is followed in it; tasks are run on the engine's threads, after what came has been told.
+//! Promises upward: as [`Disk`]; a directory has one `Directory` at a time, in this process and in others, even if its lock file
+//! is removed; the `Directory` stays on the directory that it opened, even if the path then names another; no symbolic link in it
+//! is followed; the engine's threads run tasks after they have delivered completions.
 //! Asks from below: an engine, `flock`, `fsync` of a directory.
 //!
-//! Invariant: a key in `waiting` is the token of one request that the engine has.
+//! Invariant: each key in `waiting` is the token of one request that the engine has.
 
 mod parents;
 
-use crate::disk::{Answer, Disk, File, Order, Reply};
-use crate::engine::{Ring, Threads};
-use crate::fault::{FileFault, Reason};
+use crate::disk::{Disk, DiskRequest, DiskResponse, ResponseSender, StoreFile};
+use crate::engine::{ThreadEngine, UringEngine};
+use crate::executor::{Driver, Executor};
+use crate::fault::{FileFault, FileFaultReason};
 use crate::frame::Frame;
-use crate::request::{Completion, Engine, Op, Request, Sink};
-use crate::slab::{Slab, check_own, check_stat, remove_in};
-use crate::task::{Driver, Tasks};
+use crate::request::{Completion, CompletionHandler, Engine, IoRequest, Op};
+use crate::slab_file::{SlabFile, check_stat, check_trusted, remove_in};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -26,143 +27,143 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use terrace_guard::Process;
 
-/// The file whose lock says that a directory is in use, as the lock of the directory itself does: file systems over a network
-/// lock files only. The file is never removed: another process may wait for its lock.
+/// The lock file, locked beside the directory itself: network file systems lock files only. It is never removed, because another
+/// process may wait for its lock.
 const LOCK: &str = "terrace.lock";
 
-/// Requests on their way at once: 64 of 64 KiB keep a disk of 7 GB/s and 0.5 ms busy.
-const DEPTH: u32 = 64;
+/// Requests in flight: 64 of 64 KiB keep a disk of 7 GB/s and 0.5 ms busy.
+const RING_DEPTH: u32 = 64;
 
-/// Threads where there is no ring: each waits for one request.
-const THREADS: usize = 16;
+/// Threads without io_uring: each waits for one request.
+const POOL_THREADS: usize = 16;
 
-/// Tasks run for so long before what they asked for goes to the disk: a tenth of what 64 requests keep it busy for.
-const TURN: Duration = Duration::from_micros(50);
+/// How long tasks run before their requests are submitted: a tenth of the time that 64 requests keep the disk busy.
+const TASK_TIME: Duration = Duration::from_micros(50);
 
-/// A directory is in use only when it still is after so long. Who had it may just have gone: copies that were under way end
-/// first, and a process that is being made has its parent's files until it runs its own program.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for a lock before the directory counts as in use. The last owner may be ending: its copies in flight end
+/// first, and a child that is being spawned has its parent's files until it executes its program.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Which engine.
+/// The kind of engine that performs a directory's I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// The ring where this user may have it, else threads.
+    /// io_uring if this user may use it, else threads.
     #[default]
     Best,
-    /// The ring.
-    Ring,
-    /// Threads.
+    /// io_uring.
+    IoUring,
+    /// A pool of threads.
     Threads,
 }
 
-/// A directory that is open.
+/// An open, locked directory of a store.
 pub struct Directory {
     path: PathBuf,
-    files: Mutex<HashMap<File, Arc<Slab>>>,
-    mail: Arc<Mail>,
-    /// Dropped before the locks: then nothing is written any more.
+    files: Mutex<HashMap<StoreFile, Arc<SlabFile>>>,
+    router: Arc<ResponseRouter>,
+    /// Dropped before the locks: then no more writes happen.
     engine: Arc<dyn Engine>,
-    /// Of the directory itself: files are found from here, and names are synced.
-    names: Locked,
-    _lock: Locked,
-    /// Whether a store has it.
+    /// The directory itself: files are opened relative to it, and it is synced.
+    directory: FileLock,
+    _lock: FileLock,
+    /// Whether a store has claimed it.
     claimed: AtomicBool,
     process: Process,
 }
 
-/// Where completions go.
-struct Mail {
-    waiting: Mutex<slab::Slab<Reply>>,
-    tasks: Tasks,
+/// Sends each completion to the response of its request.
+struct ResponseRouter {
+    waiting: Mutex<slab::Slab<ResponseSender>>,
+    tasks: Executor,
 }
 
-impl Mail {
-    fn waiting(&self) -> MutexGuard<'_, slab::Slab<Reply>> {
+impl ResponseRouter {
+    fn waiting(&self) -> MutexGuard<'_, slab::Slab<ResponseSender>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Sink for Mail {
+impl CompletionHandler for ResponseRouter {
     fn completed(&self, completion: Completion) {
         let reply = self.waiting().try_remove(completion.token as usize);
         if let Some(reply) = reply {
-            self.tasks.expect();
-            // Nobody waits any more: the memory goes back.
-            let _ = reply.send(Answer { result: completion.result, frame: completion.frame });
+            self.tasks.expect_run();
+            // Without a receiver the frame returns to its pool.
+            let _ = reply.send(DiskResponse { result: completion.result, frame: completion.frame });
         }
     }
 
-    fn settle(&self) -> bool {
-        self.tasks.run(TURN)
+    fn run_deferred(&self) -> bool {
+        self.tasks.run(TASK_TIME)
     }
 }
 
-/// A thread that runs tasks, where there is no directory whose engine does. Dropped, it ends.
-pub struct Worker {
-    _engine: Arc<Threads>,
+/// A thread that runs an executor's tasks where no directory's engine does. Ends when dropped.
+pub struct TaskRunner {
+    _engine: Arc<ThreadEngine>,
 }
 
-impl Worker {
-    /// Begins to run them.
+impl TaskRunner {
+    /// Spawns the thread.
     ///
     /// # Errors
-    /// The system's, for threads.
-    pub fn begin(tasks: &Tasks) -> Result<Self, FileFault> {
-        let mail = Arc::new(Mail { waiting: Mutex::default(), tasks: tasks.clone() });
-        let engine = Threads::new(1, mail)
+    /// The system's, when it has no more threads to give.
+    pub fn spawn(tasks: &Executor) -> Result<Self, FileFault> {
+        let router = Arc::new(ResponseRouter { waiting: Mutex::default(), tasks: tasks.clone() });
+        let engine = ThreadEngine::new(1, router)
             .map_err(|error| FileFault::new("start a thread", "the system", 0, error.raw_os_error().unwrap_or(0)))?;
         let engine = Arc::new(engine);
-        tasks.driven_by(Arc::downgrade(&engine) as Weak<dyn Driver>);
+        tasks.add_driver(Arc::downgrade(&engine) as Weak<dyn Driver>);
         Ok(Self { _engine: engine })
     }
 }
 
-impl fmt::Debug for Worker {
+impl fmt::Debug for TaskRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").finish_non_exhaustive()
+        f.debug_struct("TaskRunner").finish_non_exhaustive()
     }
 }
 
 impl Directory {
-    /// Opens a directory, which is made if it is not there. `tasks` are run by its engine from now on.
+    /// Opens a directory, creating it if necessary; its engine becomes a driver of `tasks`.
     ///
     /// # Errors
-    /// The system's; [`Reason::Busy`](crate::Reason::Busy) when another store has it; [`Reason::Untrusted`](crate::Reason::Untrusted)
-    /// when its lock file is a link, has another name, or is another user's: so in a directory that was copied by hard links,
-    /// or lies on a file system that shows every file as another user's.
-    pub fn open(path: &Path, kind: EngineKind, tasks: &Tasks) -> Result<Self, FileFault> {
+    /// [`FileFaultReason::Busy`] when another store has it; [`FileFaultReason::Untrusted`] when its lock file is a symbolic link,
+    /// has another hard link or is another user's, as in a copy by hard links, or on a file system that shows all files as
+    /// another user's; the system's.
+    pub fn open(path: &Path, kind: EngineKind, tasks: &Executor) -> Result<Self, FileFault> {
         let name = path.display().to_string();
         let fault = |call, code: Option<i32>| FileFault::new(call, &name, 0, code.unwrap_or(0));
-        parents::make(path, &parents::sync).map_err(|error| match error.kind() {
-            // Of that name there is something else.
+        parents::create(path, &parents::sync).map_err(|error| match error.kind() {
+            // The path names something other than a directory.
             std::io::ErrorKind::AlreadyExists => fault("create directory", Some(Errno::NOTDIR.raw_os_error())),
             _ => fault("create directory", error.raw_os_error()),
         })?;
-        let told =
+        let refused =
             |call| move |error: Errno| FileFault::new(call, &path.display().to_string(), 0, error.raw_os_error());
-        let names = Locked::new(parents::open(path).map_err(told("open"))?);
+        let names = FileLock::new(parents::open(path).map_err(refused("open"))?);
         // seeded: directory_lock: lock_directory(&names.0) => Ok(())
-        lock_directory(&names.0).map_err(told("lock"))?;
-        let lock = Locked::new(open_lock(&names.0, path)?);
-        take(&lock.0).map_err(told("lock"))?;
-        let mail = Arc::new(Mail { waiting: Mutex::default(), tasks: tasks.clone() });
-        let engine = engine(kind, &mail).map_err(|error| fault("engine", error.raw_os_error()))?;
-        tasks.driven_by(Arc::downgrade(&engine) as Weak<dyn Driver>);
+        lock_directory(&names.0).map_err(refused("lock"))?;
+        let lock = FileLock::new(open_lock(&names.0, path)?);
+        acquire_lock(&lock.0).map_err(refused("lock"))?;
+        let router = Arc::new(ResponseRouter { waiting: Mutex::default(), tasks: tasks.clone() });
+        let engine = engine(kind, &router).map_err(|error| fault("engine", error.raw_os_error()))?;
+        tasks.add_driver(Arc::downgrade(&engine) as Weak<dyn Driver>);
         Ok(Self {
             path: path.into(),
             files: Mutex::default(),
-            mail,
+            router,
             engine,
-            names,
+            directory: names,
             _lock: lock,
             claimed: AtomicBool::new(false),
             process: Process::current(),
         })
     }
 
-    /// Bytes that this user may still write there; 0 where the system does not say.
+    /// Bytes that this user may still write on the file system; 0 if unknown.
     pub fn free(&self) -> u64 {
-        rustix::fs::fstatvfs(&self.names.0).map_or(0, |told| told.f_bavail.saturating_mul(told.f_frsize))
+        rustix::fs::fstatvfs(&self.directory.0).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
     /// The engine's name, for people.
@@ -170,42 +171,42 @@ impl Directory {
         self.engine.name()
     }
 
-    fn slab(&self, file: File) -> Result<Arc<Slab>, FileFault> {
+    fn slab(&self, file: StoreFile) -> Result<Arc<SlabFile>, FileFault> {
         if let Some(slab) = self.files().get(&file) {
             return Ok(Arc::clone(slab));
         }
         let name = file.to_string();
-        let slab = Arc::new(Slab::open_in((self.names.0.as_fd(), Path::new(&name)), &self.path.join(&name))?);
+        let slab = Arc::new(SlabFile::open_in((self.directory.0.as_fd(), Path::new(&name)), &self.path.join(&name))?);
         Ok(Arc::clone(self.files().entry(file).or_insert(slab)))
     }
 
-    fn has_name(&self, file: File) -> Result<(), FileFault> {
-        self.slab(file)?.has_name((self.names.0.as_fd(), Path::new(&file.to_string())))
+    fn check_linked(&self, file: StoreFile) -> Result<(), FileFault> {
+        self.slab(file)?.check_linked((self.directory.0.as_fd(), Path::new(&file.to_string())))
     }
 
-    fn files(&self) -> MutexGuard<'_, HashMap<File, Arc<Slab>>> {
+    fn files(&self) -> MutexGuard<'_, HashMap<StoreFile, Arc<SlabFile>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn create(&self, file: File, bytes: u64) -> Result<(), FileFault> {
+    fn create(&self, file: StoreFile, bytes: u64) -> Result<(), FileFault> {
         let name = file.to_string();
-        let place = (self.names.0.as_fd(), Path::new(&name));
-        let slab = Slab::create_in(place, &self.path.join(&name), bytes)?;
+        let place = (self.directory.0.as_fd(), Path::new(&name));
+        let slab = SlabFile::create_in(place, &self.path.join(&name), bytes)?;
         self.files().insert(file, Arc::new(slab));
         Ok(())
     }
 
-    fn remove(&self, file: File) -> Result<(), FileFault> {
+    fn remove(&self, file: StoreFile) -> Result<(), FileFault> {
         self.files().remove(&file);
         let name = file.to_string();
-        match remove_in((self.names.0.as_fd(), Path::new(&name))) {
+        match remove_in((self.directory.0.as_fd(), Path::new(&name))) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(self.fault("remove", &self.path.join(name), error.raw_os_error())),
         }
     }
 
-    fn sync_names(&self) -> Result<(), FileFault> {
-        let synced = retry_on_intr(|| rustix::fs::fsync(&self.names.0));
+    fn sync_directory(&self) -> Result<(), FileFault> {
+        let synced = retry_on_intr(|| rustix::fs::fsync(&self.directory.0));
         synced.map_err(|error| self.fault("sync", &self.path, error.raw_os_error()))
     }
 
@@ -213,27 +214,33 @@ impl Directory {
         FileFault::new(call, &path.display().to_string(), 0, code)
     }
 
-    fn request(&self, op: Op, (file, offset, bytes): (File, u64, usize), frame: Option<Frame>, reply: Reply) {
+    fn request(
+        &self,
+        op: Op,
+        (file, offset, bytes): (StoreFile, u64, usize),
+        frame: Option<Frame>,
+        reply: ResponseSender,
+    ) {
         match self.slab(file) {
             Ok(slab) => {
-                let token = self.mail.waiting().insert(reply) as u64;
-                self.engine.submit(vec![Request { token, op, slab, offset, bytes, frame }]);
+                let token = self.router.waiting().insert(reply) as u64;
+                self.engine.submit(vec![IoRequest { token, op, slab, offset, bytes, frame }]);
             }
-            Err(fault) => _ = reply.send(Answer { result: Err(fault), frame }),
+            Err(fault) => _ = reply.send(DiskResponse { result: Err(fault), frame }),
         }
     }
 }
 
-/// A file that is locked until this is dropped. A forked child shares the lock and keeps the file open: so it is unlocked by hand.
-struct Locked(OwnedFd, Process);
+/// A locked file. A forked child shares the lock and keeps the file open, so dropping unlocks explicitly.
+struct FileLock(OwnedFd, Process);
 
-impl Locked {
+impl FileLock {
     fn new(file: OwnedFd) -> Self {
         Self(file, Process::current())
     }
 }
 
-impl Drop for Locked {
+impl Drop for FileLock {
     fn drop(&mut self) {
         if self.1.is_current() {
             let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
@@ -241,64 +248,64 @@ impl Drop for Locked {
     }
 }
 
-/// Locks the directory itself, where its file system can.
+/// Locks the directory itself, if its file system can.
 fn lock_directory(names: &OwnedFd) -> rustix::io::Result<()> {
-    match take(names) {
+    match acquire_lock(names) {
         Err(Errno::BADF | Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::ISDIR) => Ok(()),
         outcome => outcome,
     }
 }
 
-/// Opens the file that is locked: a regular one of ours, that was made here.
+/// Opens the lock file, or creates it; it must be a regular file of this user.
 fn open_lock(names: &OwnedFd, path: &Path) -> Result<OwnedFd, FileFault> {
     let path = path.join(LOCK);
-    let told = |error: Errno| FileFault::new("open", &path.display().to_string(), 0, error.raw_os_error());
-    // A pipe of that name is not waited for.
+    let refused = |error: Errno| FileFault::new("open", &path.display().to_string(), 0, error.raw_os_error());
+    // Do not wait for the writer of a pipe of that name.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let lock = retry_on_intr(|| rustix::fs::openat(names, LOCK, flags, Mode::RUSR | Mode::WUSR)).map_err(told)?;
-    check_own(&lock, &path)?;
+    let lock = retry_on_intr(|| rustix::fs::openat(names, LOCK, flags, Mode::RUSR | Mode::WUSR)).map_err(refused)?;
+    check_trusted(&lock, &path)?;
     Ok(lock)
 }
 
 /// Locks a file, until it is unlocked, or closed by this process and the children that it forked.
-fn take(lock: &OwnedFd) -> rustix::io::Result<()> {
+fn acquire_lock(lock: &OwnedFd) -> rustix::io::Result<()> {
     let begun = Instant::now();
     loop {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 200),
-            // Elsewhere this number says that the system has no more to give.
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_TIMEOUT => std::thread::sleep(LOCK_TIMEOUT / 200),
+            // `EWOULDBLOCK` equals `EAGAIN`, which other calls return when the system is out of resources.
             Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY),
             outcome => return outcome,
         }
     }
 }
 
-/// An engine that tells `mail`.
-fn engine(kind: EngineKind, mail: &Arc<Mail>) -> std::io::Result<Arc<dyn Engine>> {
-    let sink = || Arc::clone(mail) as Arc<dyn Sink>;
+/// An engine that delivers completions to `router`.
+fn engine(kind: EngineKind, router: &Arc<ResponseRouter>) -> std::io::Result<Arc<dyn Engine>> {
+    let sink = || Arc::clone(router) as Arc<dyn CompletionHandler>;
     if kind != EngineKind::Threads {
-        match Ring::new(DEPTH, sink()) {
+        match UringEngine::new(RING_DEPTH, sink()) {
             Ok(ring) => return Ok(Arc::new(ring)),
-            Err(error) if kind == EngineKind::Ring => return Err(error),
+            Err(error) if kind == EngineKind::IoUring => return Err(error),
             Err(_) => {}
         }
     }
-    Ok(Arc::new(Threads::new(THREADS, sink())?))
+    Ok(Arc::new(ThreadEngine::new(POOL_THREADS, sink())?))
 }
 
 impl Disk for Directory {
-    fn files(&self) -> Result<Vec<(File, u64)>, FileFault> {
+    fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault> {
         if !self.process.is_current() {
             return Err(FileFault::forked("list"));
         }
-        let told = |error: Errno| self.fault("list", &self.path, error.raw_os_error());
+        let refused = |error: Errno| self.fault("list", &self.path, error.raw_os_error());
         let mut files = Vec::new();
-        for entry in retry_on_intr(|| Dir::read_from(&self.names.0)).map_err(told)? {
-            let entry = entry.map_err(told)?;
-            if let Some(file) = entry.file_name().to_str().ok().and_then(File::named) {
-                let stat = rustix::fs::statat(&self.names.0, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
-                let stat = stat.map_err(told)?;
-                // The size of what is no file of ours means nothing.
+        for entry in retry_on_intr(|| Dir::read_from(&self.directory.0)).map_err(refused)? {
+            let entry = entry.map_err(refused)?;
+            if let Some(file) = entry.file_name().to_str().ok().and_then(StoreFile::from_name) {
+                let stat = rustix::fs::statat(&self.directory.0, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+                let stat = stat.map_err(refused)?;
+                // The size of an untrusted file means nothing.
                 // seeded: listed_own: check_stat(&stat, &self.path.join(file.to_string()))? => ()
                 check_stat(&stat, &self.path.join(file.to_string()))?;
                 files.push((file, u64::try_from(stat.st_size).unwrap_or(0)));
@@ -318,44 +325,44 @@ impl Disk for Directory {
 
     fn has_recovered(&self, fault: &FileFault, bytes: u64) -> bool {
         match fault.reason {
-            Reason::Full => self.free() >= bytes,
-            // Descriptors, for one.
-            Reason::Exhausted => rustix::io::fcntl_dupfd_cloexec(&self.names.0, 0).is_ok(),
+            FileFaultReason::Full => self.free() >= bytes,
+            // For example, out of descriptors.
+            FileFaultReason::Exhausted => rustix::io::fcntl_dupfd_cloexec(&self.directory.0, 0).is_ok(),
             _ => false,
         }
     }
 
-    fn submit(&self, order: Order, reply: Reply) {
+    fn submit(&self, request: DiskRequest, reply: ResponseSender) {
         if !self.process.is_current() {
-            return drop(reply.send(Answer::plain(Err(FileFault::forked("submit")))));
+            return drop(reply.send(DiskResponse::without_frame(Err(FileFault::forked("submit")))));
         }
-        if matches!(order, Order::Create { .. } | Order::Remove { .. } | Order::SyncNames) {
-            // These take long, here: who waits for what has ended is woken first.
-            crate::wait::wake();
+        if matches!(request, DiskRequest::Create { .. } | DiskRequest::Remove { .. } | DiskRequest::SyncDirectory) {
+            // These calls block this thread for long: unpark the threads whose results are there first.
+            crate::park::flush_wakes();
         }
-        let answer = match order {
-            Order::Read { file, offset, bytes, frame } => {
+        let response = match request {
+            DiskRequest::Read { file, offset, bytes, frame } => {
                 return self.request(Op::Read, (file, offset, bytes), Some(frame), reply);
             }
-            Order::Write { file, offset, bytes, frame } => {
-                // Written with each commit, and synced with each new log only.
-                // seeded: superblock_name: file == File::Superblock => false
-                if file == File::Superblock
-                    && let Err(fault) = self.has_name(file)
+            DiskRequest::Write { file, offset, bytes, frame } => {
+                // The superblock is written with each commit, but synced only with each new log.
+                // seeded: superblock_name: file == StoreFile::Superblock => false
+                if file == StoreFile::Superblock
+                    && let Err(fault) = self.check_linked(file)
                 {
-                    return drop(reply.send(Answer { result: Err(fault), frame: Some(frame) }));
+                    return drop(reply.send(DiskResponse { result: Err(fault), frame: Some(frame) }));
                 }
                 return self.request(Op::Write, (file, offset, bytes), Some(frame), reply);
             }
-            Order::Sync { file } => match self.has_name(file) {
+            DiskRequest::Sync { file } => match self.check_linked(file) {
                 Ok(()) => return self.request(Op::Sync, (file, 0, 0), None, reply),
                 Err(fault) => Err(fault),
             },
-            Order::Create { file, bytes } => self.create(file, bytes),
-            Order::Remove { file } => self.remove(file),
-            Order::SyncNames => self.sync_names(),
+            DiskRequest::Create { file, bytes } => self.create(file, bytes),
+            DiskRequest::Remove { file } => self.remove(file),
+            DiskRequest::SyncDirectory => self.sync_directory(),
         };
-        let _ = reply.send(Answer::plain(answer));
+        let _ = reply.send(DiskResponse::without_frame(response));
     }
 }
 

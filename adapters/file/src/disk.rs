@@ -1,10 +1,10 @@
-//! What the store asks of a disk: orders, each answered once, in any order.
+//! The interface between a store and its disk: requests, each answered by one response, in any order.
 //!
-//! Promises upward: [`Disk`] is all that the store knows of the world below it, so that a simulated disk can take its place.
-//! What a write has written survives a power cut only after a later [`Order::Sync`] of that file; that a file was made or
-//! removed, only after a later [`Order::SyncNames`].
+//! Promises upward: the store reaches storage through [`Disk`] alone, so that tests can simulate the disk.
+//! A write survives a power cut only after a later [`DiskRequest::Sync`] of its file; the creation or removal of a file, only
+//! after a later [`DiskRequest::SyncDirectory`].
 
-use crate::fault::{FileFault, Reason};
+use crate::fault::{FileFault, FileFaultReason};
 use crate::frame::Frame;
 use futures_channel::oneshot;
 use std::fmt;
@@ -12,21 +12,21 @@ use std::ops::Deref;
 use std::sync::Arc;
 use terrace_guard::calm;
 
-/// A file of the store's.
+/// The name of a store's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum File {
-    /// Which store it is, and how much is durable at least.
+pub enum StoreFile {
+    /// The identity of the store, and a lower bound of what is durable.
     Superblock,
-    /// Bytes of buffers.
+    /// Bytes of pieces.
     Slab(u32),
-    /// What is durable, and where it lies.
+    /// The records that say which pieces are durable, and where they lie.
     Log(u32),
 }
 
-/// The superblock's name.
+/// The superblock's file name.
 const SUPERBLOCK: &str = "terrace.superblock";
 
-impl fmt::Display for File {
+impl fmt::Display for StoreFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Superblock => f.write_str(SUPERBLOCK),
@@ -36,9 +36,9 @@ impl fmt::Display for File {
     }
 }
 
-impl File {
-    /// The file of that name, if it is one of the store's.
-    pub fn named(name: &str) -> Option<Self> {
+impl StoreFile {
+    /// Parses a file name; `None` if no store writes such a name.
+    pub fn from_name(name: &str) -> Option<Self> {
         if name == SUPERBLOCK {
             return Some(Self::Superblock);
         }
@@ -49,113 +49,125 @@ impl File {
             "log" => Self::Log(number),
             _ => return None,
         };
-        // Only as we write them: no signs, no capitals, no missing zeros.
+        // Only the canonical spelling: no sign, no capitals, all leading zeros.
         (file.to_string() == name).then_some(file)
     }
 }
 
-/// One thing to do.
+/// A request to a disk.
 #[derive(Debug)]
-pub enum Order {
-    /// Make a file of so many bytes, all of whose space is taken. Refused when it is there, or the disk is full. A disk that
-    /// fails, and a process that ends here, may leave a file of any size, at most this: it is not made again under this name.
+pub enum DiskRequest {
+    /// Creates a file of that size with all its space allocated.
+    ///
+    /// Fails if the file exists or the disk is full. A failure, or the death of the process meanwhile, may leave a file of that
+    /// size or less; the store does not create that name again.
     Create {
-        /// Which.
-        file: File,
-        /// Bytes, a multiple of a page.
+        /// The file to create.
+        file: StoreFile,
+        /// Its size, a multiple of a page.
         bytes: u64,
     },
-    /// Remove a file; one that is not there is removed already.
+    /// Removes a file; succeeds if there is none.
     Remove {
-        /// Which.
-        file: File,
+        /// The file to remove.
+        file: StoreFile,
     },
-    /// Let what was made and removed before survive a power cut.
-    SyncNames,
-    /// Fill the front of the frame.
+    /// Makes earlier creations and removals durable.
+    SyncDirectory,
+    /// Reads into the front of the frame.
     Read {
-        /// From which file.
-        file: File,
-        /// From which byte, a multiple of [`ALIGN`](crate::ALIGN).
+        /// The file to read.
+        file: StoreFile,
+        /// The first byte, a multiple of [`ALIGN`](crate::ALIGN).
         offset: u64,
-        /// How many bytes, a multiple of it too.
+        /// The number of bytes, a multiple of [`ALIGN`](crate::ALIGN).
         bytes: usize,
-        /// Where to.
+        /// The memory to read into.
         frame: Frame,
     },
-    /// Write the front of the frame.
+    /// Writes the front of the frame.
     Write {
-        /// To which file.
-        file: File,
-        /// To which byte, a multiple of [`ALIGN`](crate::ALIGN).
+        /// The file to write.
+        file: StoreFile,
+        /// The first byte, a multiple of [`ALIGN`](crate::ALIGN).
         offset: u64,
-        /// How many bytes, a multiple of it too.
+        /// The number of bytes, a multiple of [`ALIGN`](crate::ALIGN).
         bytes: usize,
-        /// From where.
+        /// The memory to write from.
         frame: Frame,
     },
-    /// Let what was written to the file before survive a power cut.
+    /// Makes earlier writes to the file durable.
     Sync {
-        /// Which.
-        file: File,
+        /// The file to sync.
+        file: StoreFile,
     },
 }
 
-/// What came of an order.
+/// The response to a [`DiskRequest`].
 #[derive(Debug)]
-pub struct Answer {
-    /// Bytes moved, which may be fewer than were asked for; 0 where none were to move.
+pub struct DiskResponse {
+    /// Bytes moved, possibly fewer than requested; 0 for a request that moves none.
     pub result: Result<usize, FileFault>,
-    /// The memory back.
+    /// The request's frame.
     pub frame: Option<Frame>,
 }
 
-impl Answer {
-    /// Of an order without memory.
-    pub fn plain(result: Result<(), FileFault>) -> Self {
+impl DiskResponse {
+    /// The response to a request without a frame.
+    pub fn without_frame(result: Result<(), FileFault>) -> Self {
         Self { result: result.map(|()| 0), frame: None }
     }
 }
 
-/// Where the answer goes. Dropped without one, also by a disk that panics, the asker learns that the disk is gone.
-pub type Reply = oneshot::Sender<Answer>;
+/// Takes the response.
+///
+/// A sender that is dropped without one, also by a disk that panics, fails the request: the disk is gone.
+pub type ResponseSender = oneshot::Sender<DiskResponse>;
 
-/// Does orders.
+/// Storage of named files, as the store needs it.
 pub trait Disk: Send + Sync + 'static {
-    /// The files that are there, with their sizes.
+    /// The files on the disk, with their sizes.
     ///
     /// # Errors
     /// The system's.
-    fn files(&self) -> Result<Vec<(File, u64)>, FileFault>;
+    fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault>;
 
-    /// A store begins to use it. False: another one does, whose files it would overwrite. Without, whoever makes the disk gives it
-    /// to one store only.
+    /// Claims the disk for a store.
+    ///
+    /// False if another store of this process has it, whose files this one would overwrite. The default always succeeds: the
+    /// maker of such a disk must give it to one store only.
     fn claim(&self) -> bool {
         true
     }
 
-    /// The store that claimed it is gone.
+    /// Ends the claim.
     fn release(&self) {}
 
-    /// Whether what made it refuse an order is gone, as far as that is seen at once: then the order is tried again before its time.
-    /// `bytes`: what an order takes at most.
+    /// Whether the cause of a fault is gone, as far as the disk sees at once.
+    ///
+    /// Then a retry makes sense before its time. `bytes`: the most that a request takes.
     fn has_recovered(&self, fault: &FileFault, bytes: u64) -> bool {
         let _ = (fault, bytes);
         false
     }
 
-    /// Takes an order. What it reads and writes may happen at any time until the answer, whether or not anybody still waits.
-    fn submit(&self, order: Order, reply: Reply);
+    /// Submits a request.
+    ///
+    /// Its frame may be read or written at any time until the response, also when no receiver is left.
+    fn submit(&self, request: DiskRequest, reply: ResponseSender);
 }
 
-/// A disk that one store has. Dropped, another may have it.
+/// A disk that a store has claimed, released on drop.
 pub(crate) struct Claimed(Arc<dyn Disk>);
 
 impl Claimed {
+    /// Claims a disk.
+    ///
     /// # Errors
-    /// [`Reason::Busy`]: another store of this process has it.
+    /// [`FileFaultReason::Busy`]: another store of this process has it.
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Result<Self, FileFault> {
-        let busy = FileFault { call: "claim", file: "the disk".into(), offset: 0, code: 0, reason: Reason::Busy };
+        let busy =
+            FileFault { call: "claim", file: "the disk".into(), offset: 0, code: 0, reason: FileFaultReason::Busy };
         // seeded: disk_claimed: disk.claim() => true
         if disk.claim() { Ok(Self(disk)) } else { Err(busy) }
     }
@@ -175,13 +187,14 @@ impl Drop for Claimed {
     }
 }
 
-/// Asks at once; the answer can be waited for.
-pub(crate) fn ask(disk: &dyn Disk, order: Order) -> impl Future<Output = Answer> + use<> {
-    let (reply, answer) = oneshot::channel();
-    // One that panics has answered already, or drops the reply: that is an answer too.
-    calm(|| disk.submit(order, reply));
-    let gone = || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: Reason::Closed };
-    async move { answer.await.unwrap_or_else(|_| Answer { result: Err(gone()), frame: None }) }
+/// Submits a request at once, and returns a future of its response.
+pub(crate) fn submit(disk: &dyn Disk, request: DiskRequest) -> impl Future<Output = DiskResponse> + use<> {
+    let (reply, response) = oneshot::channel();
+    // A disk that panics has responded already, or drops the sender, which is a response too.
+    calm(|| disk.submit(request, reply));
+    let gone =
+        || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: FileFaultReason::Closed };
+    async move { response.await.unwrap_or_else(|_| DiskResponse { result: Err(gone()), frame: None }) }
 }
 
 #[cfg(test)]
@@ -190,11 +203,11 @@ mod tests {
 
     #[test]
     fn only_names_as_we_write_them_are_ours() {
-        for file in [File::Superblock, File::Slab(0), File::Log(u32::MAX), File::Slab(0xabc)] {
-            assert_eq!(File::named(&file.to_string()), Some(file));
+        for file in [StoreFile::Superblock, StoreFile::Slab(0), StoreFile::Log(u32::MAX), StoreFile::Slab(0xabc)] {
+            assert_eq!(StoreFile::from_name(&file.to_string()), Some(file));
         }
         for name in ["terrace-1.slab", "terrace-0000000A.slab", "terrace-+0000001.log", "terrace-00000001.txt", "x"] {
-            assert_eq!(File::named(name), None, "{name}");
+            assert_eq!(StoreFile::from_name(name), None, "{name}");
         }
     }
 }

@@ -1,99 +1,101 @@
-//! What a file says when it refuses.
+//! The error of a call on a file.
 //!
-//! Promises upward: every failure names the call, the file, the place and the system's reason, and says what kind it is:
-//! whether anything can be done decides by that.
+//! Promises upward: each error names the call, the file, the offset and the system's code, and has a [`FileFaultReason`], on
+//! which alone decisions depend, such as to retry.
 
 use std::fmt;
 use std::io;
 
-/// What kind of failure a reason is: all that is decided by.
+/// The kind of a failure: decisions depend on it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// The disk, or the user's share of it, is full.
+pub enum FileFaultReason {
+    /// The disk or the user's quota is full.
     Full,
-    /// The file would be larger than the file system, or this process, may have one (`ulimit -f`).
+    /// The file would exceed the size limit of the file system or of this process (`ulimit -f`).
     TooLarge,
-    /// The device could not do it: the place is bad, or the device is.
+    /// The device failed, at this offset or altogether.
     Device,
-    /// The file ends there.
-    End,
-    /// What was read is not what was written.
+    /// The file ends before the requested range does.
+    UnexpectedEnd,
+    /// The bytes that were read are not those that were written.
     Corrupt,
-    /// Not for this user, or not on this file system.
+    /// The system denies the call: permissions, or a read-only file system.
     Denied,
-    /// This system cannot do that at all.
+    /// This system or file system does not implement the call.
     Unsupported,
-    /// Somebody else has it.
+    /// Another process, or another store of this one, uses the file or directory.
     Busy,
-    /// The system has no more descriptors, threads or memory to give.
+    /// The system is out of descriptors, threads or memory.
     Exhausted,
-    /// There is one already.
+    /// A file of that name exists.
     Exists,
-    /// There is none of that name, or the name is another file's now.
+    /// No file has that name, or the name is now another file's.
     Gone,
-    /// A link, no regular file, a file with other links (as a copy of a directory by hard links leaves them), or another user's
-    /// (as a file system shows them that is mounted for one user).
+    /// The file is not a regular file of this user with a single link.
+    ///
+    /// A symbolic link, a file with hard links (as in a copy of a directory by hard links), or another user's file (as on a file
+    /// system that is mounted for one user).
     Untrusted,
-    /// It is no directory, or a link that leads nowhere.
-    NoDirectory,
-    /// It is closed.
+    /// The path is not a directory, or is a symbolic link that leads nowhere.
+    NotADirectory,
+    /// The disk dropped the request without a response.
     Closed,
-    /// This is a forked child of the process that opened it.
+    /// The call was made in a forked child of the process that opened the file.
     Forked,
-    /// Anything else.
+    /// Any other failure.
     Other,
 }
 
-/// What errors call the reservation of a file's space.
+/// How errors name the allocation of a file's space.
 pub(crate) const RESERVE: &str = "fallocate";
 
-/// A refused call on a file.
+/// A failed call on a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFault {
-    /// What was called.
+    /// The name of the call.
     pub call: &'static str,
-    /// Which file, as errors name it.
+    /// The name of the file.
     pub file: String,
-    /// The first byte, where there is one.
+    /// The first byte of the range in the file; 0 where the call has no range.
     pub offset: u64,
-    /// The system's number; 0 when it has none.
+    /// The system's error code (`errno`); 0 without one.
     pub code: i32,
-    /// What kind it is.
-    pub reason: Reason,
+    /// The kind of the failure.
+    pub reason: FileFaultReason,
 }
 
-/// What kind a number of the system's is.
-pub(crate) fn reason(code: i32) -> Reason {
+/// The kind of a system error code.
+pub(crate) fn reason_of(code: i32) -> FileFaultReason {
     use rustix::io::Errno as E;
-    // Errors of the library's own have none; `Errno` has no place for 0.
+    // Errors of this library have no code, and `Errno` cannot represent 0.
     if code == 0 {
-        return Reason::Other;
+        return FileFaultReason::Other;
     }
     match E::from_raw_os_error(code) {
-        E::NOSPC | E::DQUOT => Reason::Full,
-        E::FBIG => Reason::TooLarge,
-        E::IO | E::NXIO | E::NODEV | E::STALE => Reason::Device,
-        E::ACCESS | E::PERM | E::ROFS => Reason::Denied,
-        E::NOSYS | E::OPNOTSUPP | E::INVAL => Reason::Unsupported,
-        E::BUSY => Reason::Busy,
-        E::AGAIN | E::MFILE | E::NFILE | E::NOMEM => Reason::Exhausted,
-        E::EXIST => Reason::Exists,
-        E::NOENT => Reason::Gone,
-        E::LOOP | E::ISDIR => Reason::Untrusted,
-        E::NOTDIR => Reason::NoDirectory,
-        _ => Reason::Other,
+        E::NOSPC | E::DQUOT => FileFaultReason::Full,
+        E::FBIG => FileFaultReason::TooLarge,
+        E::IO | E::NXIO | E::NODEV | E::STALE => FileFaultReason::Device,
+        E::ACCESS | E::PERM | E::ROFS => FileFaultReason::Denied,
+        E::NOSYS | E::OPNOTSUPP | E::INVAL => FileFaultReason::Unsupported,
+        E::BUSY => FileFaultReason::Busy,
+        E::AGAIN | E::MFILE | E::NFILE | E::NOMEM => FileFaultReason::Exhausted,
+        E::EXIST => FileFaultReason::Exists,
+        E::NOENT => FileFaultReason::Gone,
+        E::LOOP | E::ISDIR => FileFaultReason::Untrusted,
+        E::NOTDIR => FileFaultReason::NotADirectory,
+        _ => FileFaultReason::Other,
     }
 }
 
 impl FileFault {
-    /// A refusal in a child of the process that opened it.
+    /// The error of a call in a forked child of the process that opened the file.
     pub(crate) fn forked(call: &'static str) -> Self {
-        Self { call, file: "what the parent opened".into(), offset: 0, code: 0, reason: Reason::Forked }
+        Self { call, file: "what the parent opened".into(), offset: 0, code: 0, reason: FileFaultReason::Forked }
     }
 
-    /// A refusal with the system's number.
+    /// An error with the system's code.
     pub(crate) fn new(call: &'static str, file: &str, offset: u64, code: i32) -> Self {
-        Self { call, file: file.into(), offset, code, reason: reason(code) }
+        Self { call, file: file.into(), offset, code, reason: reason_of(code) }
     }
 }
 
@@ -101,34 +103,34 @@ impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { call, file, offset, code, reason } = self;
         let what = match reason {
-            Reason::Full => "the disk is full, or the quota is: free space, or lower the cap",
-            Reason::TooLarge => {
+            FileFaultReason::Full => "the disk is full, or the quota is: free space, or lower the cap",
+            FileFaultReason::TooLarge => {
                 "the file would be larger than this file system or the limit of this process allows: raise the limit \
                  (ulimit -f), or lower the cap"
             }
-            Reason::Device => "the device failed; look at the system's log",
-            Reason::End => "the file ends there",
-            Reason::Corrupt => "what was read is not what was written",
-            Reason::Denied => "not allowed: look at the rights and at how it is mounted",
-            Reason::Unsupported if *call == RESERVE => {
+            FileFaultReason::Device => "the device failed; look at the system's log",
+            FileFaultReason::UnexpectedEnd => "the file ends there",
+            FileFaultReason::Corrupt => "what was read is not what was written",
+            FileFaultReason::Denied => "not allowed: look at the rights and at how it is mounted",
+            FileFaultReason::Unsupported if *call == RESERVE => {
                 "this file system cannot reserve space: use a directory on ext4, xfs, btrfs or tmpfs"
             }
-            Reason::Unsupported => "not supported here",
-            Reason::Busy => "in use by another program",
-            Reason::Exists => "there is one already",
-            Reason::Gone => "there is no file of that name, or it is another one now",
-            Reason::Untrusted => {
+            FileFaultReason::Unsupported => "not supported here",
+            FileFaultReason::Busy => "in use by another program",
+            FileFaultReason::Exists => "there is one already",
+            FileFaultReason::Gone => "there is no file of that name, or it is another one now",
+            FileFaultReason::Untrusted => {
                 "not a regular file of this user with a single link: move a symbolic link, a pipe or a directory away; of a \
                  file with other links, use a copy of the directory without hard links, or remove the other links; for \
                  another user's, run as that user, or chown it"
             }
-            Reason::Exhausted => {
+            FileFaultReason::Exhausted => {
                 "the system has no more of that to give: descriptors, threads or memory; raise the limit (ulimit -n, -u)"
             }
-            Reason::NoDirectory => "not a directory: use another path",
-            Reason::Closed => "closed",
-            Reason::Forked => "not usable in a forked child: open a directory of its own in the child",
-            Reason::Other => "failed",
+            FileFaultReason::NotADirectory => "not a directory: use another path",
+            FileFaultReason::Closed => "closed",
+            FileFaultReason::Forked => "not usable in a forked child: open a directory of its own in the child",
+            FileFaultReason::Other => "failed",
         };
         write!(f, "{call} of {file} at {offset}: {what}")?;
         match code {
@@ -149,7 +151,7 @@ mod tests {
     fn what_the_system_has_no_more_of_is_not_in_use_by_another_program() {
         for error in [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
             let fault = FileFault::new("start a thread", "the system", 0, error.raw_os_error());
-            assert_eq!(fault.reason, Reason::Exhausted, "{fault}");
+            assert_eq!(fault.reason, FileFaultReason::Exhausted, "{fault}");
             assert!(fault.to_string().contains("ulimit -n"), "{fault}");
         }
     }
@@ -157,13 +159,14 @@ mod tests {
     #[test]
     fn a_file_that_may_not_be_so_large_is_no_full_disk() {
         let fault = FileFault::new(RESERVE, "a file", 0, Errno::FBIG.raw_os_error());
-        assert_eq!(fault.reason, Reason::TooLarge, "{fault}");
+        assert_eq!(fault.reason, FileFaultReason::TooLarge, "{fault}");
         assert!(fault.to_string().contains("ulimit -f"), "{fault}");
     }
 
     #[test]
     fn each_kind_of_untrusted_file_has_its_advice() {
-        let fault = FileFault { reason: Reason::Untrusted, ..FileFault::new("open", "a file", 0, 0) }.to_string();
+        let fault =
+            FileFault { reason: FileFaultReason::Untrusted, ..FileFault::new("open", "a file", 0, 0) }.to_string();
         for advice in ["move a symbolic link", "without hard links", "chown"] {
             assert!(fault.contains(advice), "{fault}");
         }

@@ -1,11 +1,11 @@
-//! The end of a task, as who began it sees it.
+//! The handle of a task, through which its spawner waits for the result.
 //!
-//! Promises upward: wakers of who waits are kept by [`Notify`], and by nothing else: the task itself has none, as its library
-//! aborts when one panics.
-//! Asks from below: somebody who runs tasks.
+//! Promises upward: [`Notify`] alone stores the wakers of waiters. The task of `async_task` stores none, because that library
+//! aborts the process when a waker panics.
+//! Asks from below: an executor that polls the task.
 
 use crate::notify::{Notified, Notify};
-use crate::wait::wait;
+use crate::park::block_on;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -13,96 +13,100 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use terrace_guard::Process;
 
-/// The end of a task. Dropped, the task goes on.
-#[must_use = "the task goes on, but nobody learns what came of it"]
-pub struct Join<T> {
+/// A future that resolves to the result of a task.
+///
+/// Dropped, it detaches the task, which runs to its end.
+#[must_use = "the task goes on, but its result is dropped"]
+pub struct JoinHandle<T> {
     task: Option<async_task::Task<()>>,
-    ended: Notified<Arc<Ended<T>>>,
-    /// Whether the task does not go on.
+    outcome: Notified<Arc<TaskOutcome<T>>>,
+    /// Whether dropping the handle cancels the task.
     cancels: bool,
     process: Process,
     in_child: Option<fn() -> T>,
 }
 
-/// What came of a task: its result, or what it panicked with.
-struct Ended<T> {
+/// The result of a task, or the payload of its panic.
+struct TaskOutcome<T> {
     outcome: Mutex<Option<std::thread::Result<T>>>,
-    told: Notify,
+    ended: Notify,
 }
 
-impl<T> Ended<T> {
+impl<T> TaskOutcome<T> {
     fn outcome(&self) -> MutexGuard<'_, Option<std::thread::Result<T>>> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> AsRef<Notify> for Ended<T> {
+impl<T> AsRef<Notify> for TaskOutcome<T> {
     fn as_ref(&self) -> &Notify {
-        &self.told
+        &self.ended
     }
 }
 
-/// Says what came of a task; dropped without a word, that the task was dropped.
-pub(crate) struct End<T>(Arc<Ended<T>>);
+/// Stores the outcome and notifies the waiter when dropped; without an outcome, stores that the task was dropped.
+pub(crate) struct OutcomeSender<T>(Arc<TaskOutcome<T>>);
 
-impl<T> End<T> {
-    pub(crate) fn tell(self, outcome: std::thread::Result<T>) {
+impl<T> OutcomeSender<T> {
+    pub(crate) fn send(self, outcome: std::thread::Result<T>) {
         *self.0.outcome() = Some(outcome);
     }
 }
 
-impl<T> Drop for End<T> {
+impl<T> Drop for OutcomeSender<T> {
     fn drop(&mut self) {
         self.0.outcome().get_or_insert_with(|| Err(Box::new("the task was dropped before its end")));
-        self.0.told.notify();
+        self.0.ended.notify();
     }
 }
 
-impl<T> Join<T> {
-    /// Of a task of that process, which is still to be begun: what makes its end known.
-    pub(crate) fn new(process: Process) -> (End<T>, Self) {
-        let ended = Arc::new(Ended { outcome: Mutex::new(None), told: Notify::new() });
+impl<T> JoinHandle<T> {
+    /// A handle, and the sender that the task must complete it with. `process` is the one whose task it is.
+    pub(crate) fn new(process: Process) -> (OutcomeSender<T>, Self) {
+        let ended = Arc::new(TaskOutcome { outcome: Mutex::new(None), ended: Notify::new() });
         let listens = Notified::new(Arc::clone(&ended));
-        (End(ended), Self { task: None, ended: listens, cancels: false, process, in_child: None })
+        (OutcomeSender(ended), Self { task: None, outcome: listens, cancels: false, process, in_child: None })
     }
 
-    /// The task has begun.
-    pub(crate) fn of(mut self, task: async_task::Task<()>) -> Self {
+    /// Attaches the spawned task to the handle.
+    pub(crate) fn with_task(mut self, task: async_task::Task<()>) -> Self {
         self.task = Some(task);
         self
     }
 
-    /// Waits on this thread.
+    /// Blocks this thread until the task has ended.
+    ///
+    /// On a thread that runs tasks, `await` the handle instead: the thread may wait for itself.
     ///
     /// # Panics
-    /// When the task did; in a forked child, where the task is the parent's and [`in_child`](Self::in_child) was not called. On a thread that runs tasks it may wait for itself: there, `await` it.
+    /// When the task panicked; in a forked child of the task's process, unless [`in_child`](Self::in_child) was called.
     pub fn wait(self) -> T {
-        wait(self, || false)
+        block_on(self, || false)
     }
 
-    /// What who waits is told in a forked child of the process whose task it is: no task goes on there.
-    pub fn in_child(mut self, told: fn() -> T) -> Self {
-        self.in_child = Some(told);
+    /// Sets the result that a forked child of the task's process gets: no task runs there.
+    pub fn in_child(mut self, value: fn() -> T) -> Self {
+        self.in_child = Some(value);
         self
     }
 
-    /// Dropped, the task is not polled again: what it holds is dropped, where tasks are run.
+    /// Cancels the task when the handle is dropped: the executor drops the future without another poll.
     pub fn cancel_on_drop(mut self) -> Self {
         self.cancels = true;
         self
     }
 }
 
-impl<T> Future for Join<T> {
+impl<T> Future for JoinHandle<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         if !self.process.is_current() {
-            // Nothing of what it waits for goes on here.
+            // The task is the parent's and makes no progress in the child.
             return Poll::Ready(self.in_child.expect("a task of a parent is not waited for in its forked child")());
         }
-        std::task::ready!(Pin::new(&mut self.ended).poll(context));
-        let outcome = self.ended.to().outcome().take();
+        std::task::ready!(Pin::new(&mut self.outcome).poll(context));
+        let outcome = self.outcome.to().outcome().take();
         match outcome.expect("a task is not polled after its end") {
             Ok(value) => Poll::Ready(value),
             Err(panic) => std::panic::resume_unwind(panic),
@@ -110,10 +114,10 @@ impl<T> Future for Join<T> {
     }
 }
 
-impl<T> Drop for Join<T> {
+impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         match self.task.take() {
-            // Its task is the parent's.
+            // In a forked child the task is the parent's: leave it untouched.
             Some(task) if !self.process.is_current() => std::mem::forget(task),
             Some(task) if self.cancels => drop(task),
             Some(task) => task.detach(),
@@ -122,8 +126,8 @@ impl<T> Drop for Join<T> {
     }
 }
 
-impl<T> fmt::Debug for Join<T> {
+impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Join").finish_non_exhaustive()
+        f.debug_struct("JoinHandle").finish_non_exhaustive()
     }
 }

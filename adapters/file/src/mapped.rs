@@ -1,48 +1,50 @@
-//! A file as memory that is only read: model weights, tables, anything large that is there already.
+//! A read-only file mapped into memory: model weights, tables, any large file that exists already.
 //!
-//! Promises upward: what is opened is a plain file, whole; nothing is copied, and nothing is read before it is used or asked for;
-//! its pages are the page cache's, which the system takes back without writing anything; a stream keeps few of them.
+//! Promises upward: a mapping covers a whole regular file; opening copies and reads nothing; its pages are the page cache's,
+//! which the system drops without writing; a stream keeps few of them.
 //! Asks from below: `mmap` (by memmap2), `madvise`, `fadvise`.
 //!
-//! A mapping shows what others do to its file, and a reader cannot keep them away: locks bind only those who ask for them. So
-//! [`Mapped::open`] takes files that the kernel itself keeps as they are, and [`Mapped::open_unchecked`], for all others, is
-//! unsafe and says what must be true. Where that cannot be known, read the file instead.
+//! A mapping shows changes to its file, and the reader cannot prevent them: file locks are advisory. So [`MappedFile::open`]
+//! takes only files that the kernel keeps from changing, and [`MappedFile::open_unchecked`], for all others, is unsafe and states
+//! what its caller must ensure. A caller that cannot ensure that must read the file instead.
 
-use crate::fault::{FileFault, Reason};
+use crate::fault::{FileFault, FileFaultReason};
 use memmap2::{Advice, MapIfSafeError, Mmap, MmapOptions, UncheckedAdvice};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
 
-/// How bytes will be used.
+/// How the caller will access a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Usage {
-    /// As the system guesses: some pages around each that is used.
+pub enum AccessPattern {
+    /// The system's default: some pages around each one that is used.
     Normal,
-    /// From the first to the last: much is read ahead.
+    /// From first to last: the system reads far ahead.
     Sequential,
-    /// Here and there: nothing is read ahead.
+    /// In no order: the system reads nothing ahead.
     Random,
-    /// Soon: reading begins now, and is not waited for.
-    Soon,
+    /// Soon: the system starts to read now, and the call does not wait.
+    WillNeed,
 }
 
-/// The bytes of a file, read-only, from a page's first address on. Dropped, they are unmapped.
+/// The bytes of a file, read-only and page-aligned. Dropped, it is unmapped.
 #[derive(Debug)]
-pub struct Mapped {
+pub struct MappedFile {
     map: Mmap,
     file: File,
     name: String,
 }
 
-impl Mapped {
-    /// Maps a whole file that nobody can change: one with fs-verity, or a memfd sealed against writes and shrinking. One system
-    /// call or two, and no I/O, whatever its size; a file without bytes is an empty slice.
+impl MappedFile {
+    /// Maps a whole immutable file: one with fs-verity, or a memfd sealed against writes and shrinking.
+    ///
+    /// Takes one or two system calls and no I/O, whatever the size; an empty file is an empty slice.
     ///
     /// # Errors
-    /// [`Reason::Denied`] for a file that may change; [`Reason::Unsupported`] for what is no plain file (a directory, a pipe, a
-    /// device), and where the file system cannot map; [`Reason::Full`] for more bytes than there are addresses; the system's.
+    /// [`FileFaultReason::Denied`] for a file that may change; [`FileFaultReason::Unsupported`] for one that is not regular (a
+    /// directory, a pipe, a device) or whose file system cannot map; [`FileFaultReason::Full`] for more bytes than there are
+    /// addresses; the system's.
     pub fn open(path: &Path) -> Result<Self, FileFault> {
         Self::with(path, |options, file| {
             let refused = |error: MapIfSafeError| match error.not_safe() {
@@ -53,46 +55,46 @@ impl Mapped {
         })
     }
 
-    /// Maps a whole file, as [`open`](Self::open), that may be any.
+    /// Maps any whole regular file.
     ///
     /// # Errors
-    /// As there.
+    /// As [`open`](Self::open), without the demand that the file be immutable.
     ///
     /// # Safety
-    /// As long as the mapping lives, nobody writes to the file or makes it shorter, in this process or another: a slice would
-    /// change under its reader. (Pages that are gone, or that cannot be read from the disk or the network, end the process with
-    /// `SIGBUS`.) To put another file in its place, or to remove it, is no change.
+    /// While the mapping lives, no process may write to the file or shorten it: a slice would change under its reader. (Access to
+    /// pages that are cut off, or that cannot be read from the disk or the network, ends the process with `SIGBUS`.) Renaming
+    /// another file over it, or removing it, changes nothing.
     ///
     /// # Example
     /// ```
     /// # let directory = tempfile::tempdir()?;
     /// # let path = directory.path().join("weights");
     /// std::fs::write(&path, [7; 10_000])?;
-    /// // SAFETY: nobody else knows the file.
-    /// let weights = unsafe { terrace_file::Mapped::open_unchecked(&path) }?;
+    /// // SAFETY: no other process knows the file.
+    /// let weights = unsafe { terrace_file::MappedFile::open_unchecked(&path) }?;
     /// assert_eq!(weights[9_999], 7);
     /// let sum: u64 = weights.stream(4096).flatten().map(|&byte| u64::from(byte)).sum();
     /// assert_eq!(sum, 70_000);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub unsafe fn open_unchecked(path: &Path) -> Result<Self, FileFault> {
-        // Private: some network file systems map in no other way.
-        // SAFETY: the caller promises that nobody changes the file.
+        // A private mapping: some network file systems have no other.
+        // SAFETY: the caller ensures that the file does not change.
         Self::with(path, |options, file| unsafe { options.map_copy_read_only(file) })
     }
 
     fn with(path: &Path, map: impl Fn(&MmapOptions, &File) -> std::io::Result<Mmap>) -> Result<Self, FileFault> {
         let name = path.display().to_string();
         let refused = |call, error: std::io::Error| FileFault::new(call, &name, 0, error.raw_os_error().unwrap_or(0));
-        // A pipe that nobody writes to would be waited for otherwise.
+        // Without `NONBLOCK`, opening a pipe waits for its writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| refused("open", error.into()))?;
         let stat = rustix::fs::fstat(&file).map_err(|error| refused("fstat", error.into()))?;
         let fault = |reason| FileFault { call: "mmap", file: name.clone(), offset: 0, code: 0, reason };
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
-            return Err(fault(Reason::Unsupported));
+            return Err(fault(FileFaultReason::Unsupported));
         }
-        let bytes = isize::try_from(stat.st_size).map_err(|_| fault(Reason::Full))? as usize;
+        let bytes = isize::try_from(stat.st_size).map_err(|_| fault(FileFaultReason::Full))? as usize;
         let file = File::from(file);
         match map(MmapOptions::new().len(bytes), &file) {
             Ok(map) => Ok(Self { map, file, name }),
@@ -100,50 +102,51 @@ impl Mapped {
         }
     }
 
-    /// Tells the system how a range of bytes will be used. What it makes of that is its affair; no byte changes.
+    /// Advises the system how a range will be accessed; a hint, which changes no byte.
     ///
     /// # Errors
-    /// [`Reason::End`] for a range that is not inside; the system's.
-    pub fn advise(&self, range: Range<usize>, usage: Usage) -> Result<(), FileFault> {
+    /// [`FileFaultReason::UnexpectedEnd`] for a range beyond the end; the system's.
+    pub fn advise(&self, range: Range<usize>, usage: AccessPattern) -> Result<(), FileFault> {
         if self.map.get(range.clone()).is_none() {
             let (file, offset) = (self.name.clone(), range.start as u64);
-            return Err(FileFault { call: "madvise", file, offset, code: 0, reason: Reason::End });
+            return Err(FileFault { call: "madvise", file, offset, code: 0, reason: FileFaultReason::UnexpectedEnd });
         }
         let advice = match usage {
-            Usage::Normal => Advice::Normal,
-            Usage::Sequential => Advice::Sequential,
-            Usage::Random => Advice::Random,
-            Usage::Soon => Advice::WillNeed,
+            AccessPattern::Normal => Advice::Normal,
+            AccessPattern::Sequential => Advice::Sequential,
+            AccessPattern::Random => Advice::Random,
+            AccessPattern::WillNeed => Advice::WillNeed,
         };
         let advised = self.map.advise_range(advice, range.start, range.len());
         let code = |error: std::io::Error| error.raw_os_error().unwrap_or(0);
         advised.map_err(|error| FileFault::new("madvise", &self.name, range.start as u64, code(error)))
     }
 
-    /// All bytes in order, so many at a time (0 counts as 1, the last may be fewer): the next ones are read ahead, and those
-    /// behind are given back, from this process and from the page cache, so that a file of any size takes the memory of three
-    /// steps. Slices of what was given back are read again when they are used.
-    pub fn stream(&self, step: usize) -> Stream<'_> {
-        Stream { mapped: self, step: step.max(1), at: 0 }
+    /// All bytes in order, in slices of `step` (0 counts as 1; the last may be shorter).
+    ///
+    /// The next slice is read ahead, and pages behind the current one are dropped from this process and from the page cache, so
+    /// that a file of any size takes the memory of three steps. A slice whose pages were dropped is read again on access.
+    pub fn stream(&self, step: usize) -> MappedStream<'_> {
+        MappedStream { mapped: self, step: step.max(1), at: 0 }
     }
 
-    /// As errors name it.
+    /// The file's name in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Has no more memory for a range until it is used again.
+    /// Drops the pages of a range until its next use.
     fn release(&self, range: Range<usize>) {
         let Ok(bytes) = u64::try_from(range.len()) else { return };
-        // SAFETY: nothing was ever written to the mapping: its pages come back from the file as they were.
+        // SAFETY: the mapping was never written: its dropped pages are read from the file again.
         let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len()) };
-        // Refused, they stay until the system needs the room.
+        // On failure the pages stay until the system needs their memory.
         let bytes = std::num::NonZeroU64::new(bytes);
         let _ = rustix::fs::fadvise(&self.file, range.start as u64, bytes, rustix::fs::Advice::DontNeed);
     }
 }
 
-impl Deref for Mapped {
+impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -151,24 +154,24 @@ impl Deref for Mapped {
     }
 }
 
-/// The bytes of a mapped file in order: see [`Mapped::stream`].
+/// The slices of a mapped file in order: see [`MappedFile::stream`].
 #[derive(Debug)]
-pub struct Stream<'a> {
-    mapped: &'a Mapped,
+pub struct MappedStream<'a> {
+    mapped: &'a MappedFile,
     step: usize,
-    /// Where the next ones begin.
+    /// Where the next slice begins.
     at: usize,
 }
 
-impl<'a> Iterator for Stream<'a> {
+impl<'a> Iterator for MappedStream<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let all: &'a [u8] = self.mapped;
         let end = |from: usize| from.saturating_add(self.step).min(all.len());
         let (from, to) = (self.at, end(self.at));
-        // Refused, it is only slower.
-        let _ = self.mapped.advise(to..end(to), Usage::Soon);
+        // On failure the stream is only slower.
+        let _ = self.mapped.advise(to..end(to), AccessPattern::WillNeed);
         self.mapped.release(from.saturating_sub(self.step)..from);
         self.at = to;
         (from < to).then(|| &all[from..to])

@@ -1,10 +1,10 @@
-//! Futures that wait until they are told, and what wakes them.
+//! Futures that wait for a notification, and the wakers that they registered.
 //!
-//! Promises upward: a waker is cloned, replaced, dropped and run with no lock held, so that it may do whatever it likes with what
-//! it waits for; a waker that panics keeps no other from being woken, and its panic goes no further; in a forked child a future ends
-//! at once, and a listener is dropped without a word.
+//! Promises upward: a waker is cloned, replaced, dropped and woken with no lock held, so that it may use the [`Notify`] that it
+//! waits for; a waker that panics keeps no other from being woken, and its panic is caught; in a forked child a future is ready
+//! at once, and dropping a [`Notified`] touches no lock.
 //!
-//! Invariant: `wakers` are of listeners that began to wait since the last notification.
+//! Invariant: each waker in `wakers` was registered after the last notification.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,56 +14,56 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use terrace_guard::{Process, calm};
 
-/// Tells all that listen.
+/// Notifies every listener at once.
 pub struct Notify {
-    list: Mutex<List>,
+    waiters: Mutex<Waiters>,
     process: Process,
 }
 
 #[derive(Default)]
-struct List {
+struct Waiters {
     /// Notifications so far.
-    told: u64,
-    /// The next listener's key.
+    notifications: u64,
+    /// The key of the next waker.
     next: u64,
     wakers: BTreeMap<u64, Waker>,
 }
 
 impl Notify {
-    /// Nobody listens yet.
+    /// A `Notify` without listeners.
     pub fn new() -> Self {
-        Self { list: Mutex::default(), process: Process::current() }
+        Self { waiters: Mutex::default(), process: Process::current() }
     }
 
-    /// Listens, to this or a later reference to it: the future ends with the first notification from now on.
+    /// A future that is ready once [`notify`](Self::notify) has been called after this call.
     pub fn listen(&self) -> Notified<&Self> {
         Notified::new(self)
     }
 
-    /// Tells all that listen now, and wakes those of them that were polled.
+    /// Notifies all current listeners: runs the waker of each that was polled.
     pub fn notify(&self) {
-        let mut list = self.list();
-        list.told += 1;
-        let wakers = std::mem::take(&mut list.wakers);
-        drop(list);
+        let mut waiters = self.waiters();
+        waiters.notifications += 1;
+        let wakers = std::mem::take(&mut waiters.wakers);
+        drop(waiters);
         wakers.into_values().for_each(|waker| calm(|| waker.wake()));
     }
 
-    /// Leaves a waker. What is not kept goes back, to be dropped by the caller: the one before it, or this one when the
-    /// notification has come (false).
-    fn leave(&self, since: u64, key: &mut Option<u64>, waker: Waker) -> (bool, Option<Waker>) {
-        let mut list = self.list();
-        if list.told != since {
+    /// Registers a waker; false if a notification came since. Caller must drop the returned waker without the lock: the one that
+    /// this one replaces, or this one if it is not registered.
+    fn register(&self, since: u64, key: &mut Option<u64>, waker: Waker) -> (bool, Option<Waker>) {
+        let mut waiters = self.waiters();
+        if waiters.notifications != since {
             return (false, Some(waker));
         }
-        let next = list.next;
+        let next = waiters.next;
         let key = *key.get_or_insert(next);
-        list.next += u64::from(key == next);
-        (true, list.wakers.insert(key, waker))
+        waiters.next += u64::from(key == next);
+        (true, waiters.wakers.insert(key, waker))
     }
 
-    fn list(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiters(&self) -> MutexGuard<'_, Waiters> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,23 +85,23 @@ impl fmt::Debug for Notify {
     }
 }
 
-/// Ends with the first notification since it was made. `R` leads to what notifies.
+/// Ready after the first notification since its creation. `R` is the reference to the [`Notify`].
 #[must_use = "futures do nothing unless polled"]
 pub struct Notified<R: Deref<Target: AsRef<Notify>>> {
     to: R,
-    /// Notifications before it.
+    /// Notifications before this future was made.
     since: u64,
-    /// Where its waker is, once it was polled.
+    /// The key of the registered waker; `None` before the first poll.
     key: Option<u64>,
 }
 
 impl<R: Deref<Target: AsRef<Notify>>> Notified<R> {
     pub(crate) fn new(to: R) -> Self {
-        let since = (*to).as_ref().list().told;
+        let since = (*to).as_ref().waiters().notifications;
         Self { to, since, key: None }
     }
 
-    /// What it listens to.
+    /// The reference to the notifier.
     pub(crate) fn to(&self) -> &R {
         &self.to
     }
@@ -111,13 +111,13 @@ impl<R: Deref<Target: AsRef<Notify>> + Unpin> Future for Notified<R> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // The lock may be a thread's that is not in this child; nobody tells here.
+        // In a forked child another thread of the parent may hold the lock for ever, and no thread notifies.
         if !(*self.to).as_ref().process.is_current() {
             return Poll::Ready(());
         }
         let waker = context.waker().clone();
         let Self { to, since, key } = &mut *self;
-        let (waits, spare) = (**to).as_ref().leave(*since, key, waker);
+        let (waits, spare) = (**to).as_ref().register(*since, key, waker);
         calm(|| drop(spare));
         if waits { Poll::Pending } else { Poll::Ready(()) }
     }
@@ -127,8 +127,8 @@ impl<R: Deref<Target: AsRef<Notify>>> Drop for Notified<R> {
     fn drop(&mut self) {
         let to = (*self.to).as_ref();
         if let Some(key) = self.key.filter(|_| to.process.is_current()) {
-            // Gone already after a notification: keys are never given twice.
-            let waker = to.list().wakers.remove(&key);
+            // `notify` may have removed the waker already; no key is used twice.
+            let waker = to.waiters().wakers.remove(&key);
             calm(|| drop(waker));
         }
     }

@@ -1,29 +1,29 @@
-//! What is asked of a disk, and what comes of it.
+//! The interface of an I/O engine: requests on slab files, and their completions.
 //!
-//! Promises upward: a frame belongs to the engine from [`Engine::submit`] until its [`Completion`]; every request has one.
+//! Promises upward: the engine owns a request's frame from [`Engine::submit`] to its [`Completion`]; each request has one.
 
+use crate::executor::Driver;
 use crate::fault::FileFault;
 use crate::frame::Frame;
-use crate::slab::Slab;
-use crate::task::Driver;
+use crate::slab_file::SlabFile;
 use std::sync::Arc;
 
-/// Bytes that the system moves at once, at most: it counts them in 32 bits, and stops a page short of 2^31.
-pub(crate) const MOST: usize = 0x7fff_f000;
+/// Most bytes of one request: Linux moves at most 2^31 less a page in a call.
+pub(crate) const MAX_IO_BYTES: usize = 0x7fff_f000;
 
-/// What to do with a file.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Fill the frame's first bytes from the file.
+    /// Reads from the file into the front of the frame.
     Read,
-    /// Write the frame's first bytes to the file.
+    /// Writes the front of the frame to the file.
     Write,
-    /// Let everything that was written to the file before survive a power cut.
+    /// Makes all earlier writes to the file durable.
     Sync,
 }
 
 impl Op {
-    /// As errors name it.
+    /// The name that errors have for it.
     pub(crate) fn call(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -33,74 +33,78 @@ impl Op {
     }
 }
 
-/// One thing to do.
+/// A request to an engine.
 #[derive(Debug)]
-pub struct Request {
-    /// Given back with the completion.
+pub struct IoRequest {
+    /// Returned with the completion.
     pub token: u64,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// Which file.
-    pub slab: Arc<Slab>,
-    /// First byte in the file; a multiple of the slab's alignment.
+    /// The file.
+    pub slab: Arc<SlabFile>,
+    /// First byte in the file; a multiple of the file's alignment.
     pub offset: u64,
-    /// Bytes; a multiple of the slab's alignment, at most the frame's.
+    /// Number of bytes; a multiple of the file's alignment, at most the frame's length.
     pub bytes: usize,
-    /// The memory. `None` for [`Op::Sync`].
+    /// The memory; `None` for [`Op::Sync`].
     pub frame: Option<Frame>,
 }
 
-impl Request {
-    /// Whether it stays inside its frame and is aligned: else it is refused before the system sees it, which may take what is
-    /// not aligned by way of the page cache.
-    pub(crate) fn is_sound(&self) -> bool {
+impl IoRequest {
+    /// Whether the request is aligned and stays within its frame. An engine rejects one that is not: the kernel might perform a
+    /// request that is not aligned through the page cache.
+    pub(crate) fn is_valid(&self) -> bool {
         let room = self.frame.as_ref().map_or(0, |frame| frame.len());
         let align = u64::from(self.slab.align());
         let aligned = self.offset.is_multiple_of(align) && (self.bytes as u64).is_multiple_of(align);
-        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MOST) && aligned)
+        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MAX_IO_BYTES) && aligned)
     }
 
-    /// The refusal in a forked child.
-    pub(crate) fn refuse_child(mut self) -> Completion {
+    /// Completes the request with the error of a forked child.
+    pub(crate) fn reject_forked(mut self) -> Completion {
         let fault = FileFault::forked(self.op.call());
         Completion { token: self.token, frame: self.frame.take(), result: Err(fault) }
     }
 
-    /// The refusal.
-    pub(crate) fn refuse(mut self) -> Completion {
+    /// Completes the request with the error of one that is not valid.
+    pub(crate) fn reject(mut self) -> Completion {
         let fault = self.slab.fault("request", self.offset, rustix::io::Errno::INVAL.raw_os_error());
         Completion { token: self.token, frame: self.frame.take(), result: Err(fault) }
     }
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub struct Completion {
-    /// As in the request.
+    /// The request's token.
     pub token: u64,
-    /// The memory back.
+    /// The request's frame.
     pub frame: Option<Frame>,
-    /// Bytes moved, which may be fewer than were asked for.
+    /// Bytes moved, possibly fewer than requested.
     pub result: Result<usize, FileFault>,
 }
 
-/// Told of completions, on a thread of the engine's or on the submitter's. It does not panic.
-pub trait Sink: Send + Sync + 'static {
-    /// A request is over.
+/// Receives completions, on a thread of the engine or on the submitting thread. Must not panic.
+pub trait CompletionHandler: Send + Sync + 'static {
+    /// Takes one completion.
     fn completed(&self, completion: Completion);
 
-    /// On a thread of the engine's, after completions were told there and after [`Driver::nudge`]: the disk works meanwhile,
-    /// so that what takes time belongs here. False: there is more to do; what was asked of the engine goes to the disk first.
-    fn settle(&self) -> bool {
+    /// Does work that was deferred, while the device works on.
+    ///
+    /// Called on a thread of the engine after a batch of completions, and after [`Driver::wake`]. False: work is left; the engine
+    /// submits what was requested, then calls again.
+    fn run_deferred(&self) -> bool {
         true
     }
 }
 
-/// Does requests, many at once, in any order. As a [`Driver`] it has [`Sink::settle`] called, and may be helped with requests.
+/// Performs requests, many at once, in any order.
+///
+/// As a [`Driver`] it has [`CompletionHandler::run_deferred`] called, and may let other threads perform requests.
 pub trait Engine: Driver {
-    /// Takes requests; each ends by one completion.
-    fn submit(&self, requests: Vec<Request>);
+    /// Submits requests; each has one completion.
+    fn submit(&self, requests: Vec<IoRequest>);
 
-    /// What it is, for people.
+    /// The engine's name, for people.
     fn name(&self) -> &'static str;
 }

@@ -1,30 +1,30 @@
-//! A thread of ours, waited for when its owner goes.
+//! A named thread that is joined when its owner is dropped.
 //!
-//! Promises upward: an owner that goes on the thread itself does not wait; nor does one in a forked child, where the thread is not.
-//! Also where the thread-locals of who drops it are gone.
+//! Promises upward: an owner that is dropped on the thread itself does not join it, nor does one in a forked child, where the
+//! thread does not exist. Dropping works after the thread-locals of the dropping thread are destroyed.
 
 use std::cell::Cell;
 use std::thread::{Builder, JoinHandle, ThreadId};
 use terrace_guard::{Process, calm};
 
 thread_local! {
-    /// Of a thread that was begun here.
+    /// The id of this thread, if [`WorkerThread::spawn`] began it.
     static OWN: Cell<Option<ThreadId>> = const { Cell::new(None) };
 }
 
-/// A thread. Dropped, its end is waited for: whoever drops it has told it to end.
+/// A thread that is joined on drop. Caller must have told the thread to end before dropping it.
 #[derive(Debug)]
-pub struct Thread {
+pub struct WorkerThread {
     handle: Option<JoinHandle<()>>,
     process: Process,
 }
 
-impl Thread {
-    /// Begins one.
+impl WorkerThread {
+    /// Spawns a thread that runs `work`.
     ///
     /// # Errors
-    /// The system's.
-    pub fn begin(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
+    /// The system's, when it has no more threads to give.
+    pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
         let work = move || {
             OWN.set(Some(std::thread::current().id()));
             work();
@@ -34,17 +34,19 @@ impl Thread {
     }
 }
 
-/// Whether the calling thread is one of ours: it may be what its caller waits for.
-pub fn is_ours() -> bool {
+/// Whether the calling thread was spawned here.
+///
+/// To wait on such a thread may be to wait for the thread itself.
+pub fn is_worker_thread() -> bool {
     OWN.get().is_some()
 }
 
-impl Drop for Thread {
+impl Drop for WorkerThread {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };
         match self.process.is_current() {
             false => std::mem::forget(handle),
-            // It ends by itself.
+            // The thread drops its own handle: it ends by itself.
             true if OWN.get() == Some(handle.thread().id()) => {}
             true => calm(|| _ = handle.join()),
         }

@@ -1,16 +1,16 @@
-//! The directory of a store belongs to one store, whatever is done to its lock file; nothing in it leads elsewhere.
+//! A directory belongs to one store at a time, even without its lock file, and no link in it is followed.
 #![cfg(target_os = "linux")]
 
-mod ground;
+mod common;
 
-use ground::{Ground, names, open, open_with, options};
+use common::{StoreFixture, names, open, open_with, options};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use terrace_file::{Directory, EngineKind, File, FileFault, Reason, StoreError, Tasks};
+use terrace_file::{Directory, EngineKind, Executor, FileFault, FileFaultReason, StoreError, StoreFile};
 
 fn try_directory(path: &Path) -> Result<(), FileFault> {
-    Directory::open(path, EngineKind::Best, &Tasks::new()).map(drop)
+    Directory::open(path, EngineKind::Best, &Executor::new()).map(drop)
 }
 
 fn refusal(path: &Path) -> Option<StoreError> {
@@ -28,25 +28,25 @@ fn a_lock_file_that_was_removed_lets_no_second_store_in() {
     first.keep(1, 1).expect("room");
     std::fs::remove_file(directory.path().join("terrace.lock")).expect("removed");
     let fault = try_directory(directory.path()).expect_err("it is in use");
-    assert_eq!(fault.reason, Reason::Busy, "{fault}");
+    assert_eq!(fault.reason, FileFaultReason::Busy, "{fault}");
     (2..6).for_each(|object| first.keep(object, object as u8).expect("durable"));
     drop(first);
     let again = open(directory.path());
     assert!((1..6).all(|object| again.holds(&again.part(object), object as u8)));
 }
 
-/// What another program may do to the superblock or to the log of a store that is open.
+/// Takes the superblock's or the log's name from an open store by `how`.
 fn lose(superblock: bool, path: &Path, how: impl FnOnce(&Path)) {
-    let ground = open(path);
-    ground.keep(1, 1).expect("room");
-    let logs = names(path).into_iter().filter(|file| matches!(file, File::Log(_)));
-    let file = if superblock { File::Superblock } else { logs.min().expect("there is a log") };
+    let fixture = open(path);
+    fixture.keep(1, 1).expect("room");
+    let logs = names(path).into_iter().filter(|file| matches!(file, StoreFile::Log(_)));
+    let file = if superblock { StoreFile::Superblock } else { logs.min().expect("there is a log") };
     how(&path.join(file.to_string()));
     for object in 2..6 {
-        assert_eq!(ground.keep(object, 2), Err(StoreError::LogGone { file }), "nothing is made durable any more");
+        assert_eq!(fixture.keep(object, 2), Err(StoreError::LogGone { file }), "nothing is made durable any more");
     }
-    assert!(ground.holds(&ground.part(1), 1), "what was durable is read");
-    assert!(ground.holds(&ground.put(7).expect("room"), 7), "and there is room for what is not durable");
+    assert!(fixture.holds(&fixture.part(1), 1), "what was durable is read");
+    assert!(fixture.holds(&fixture.put(7).expect("room"), 7), "and there is room for what is not durable");
 }
 
 #[test]
@@ -76,26 +76,26 @@ fn a_log_or_superblock_that_is_not_the_one_of_its_name_any_more_ends_durability(
     }
 }
 
-/// The log that lost its name has the group all the same: after its name is restored, the group counts.
+/// The log that lost its name holds the group: once the name is restored, the group counts.
 #[test]
 fn what_a_log_that_is_gone_may_name_keeps_its_room() {
-    for file in [File::Log(1), File::Superblock] {
+    for file in [StoreFile::Log(1), StoreFile::Superblock] {
         let directory = tempfile::tempdir().expect("a directory");
-        let ground = open(directory.path());
-        ground.keep(1, 1).expect("room");
+        let fixture = open(directory.path());
+        fixture.keep(1, 1).expect("room");
         let at = directory.path().join(file.to_string());
         std::fs::rename(&at, at.with_extension("old")).expect("renamed");
-        assert_eq!(ground.keep(1, 2), Err(StoreError::LogGone { file }));
-        (0..10).for_each(|_| drop(ground.put(3).expect("room for what is not durable")));
-        drop(ground);
+        assert_eq!(fixture.keep(1, 2), Err(StoreError::LogGone { file }));
+        (0..10).for_each(|_| drop(fixture.put(3).expect("room for what is not durable")));
+        drop(fixture);
         std::fs::rename(at.with_extension("old"), &at).expect("restored");
-        let ground = open(directory.path());
-        let kept = ground.store.object(1).expect("it was durable").meta[0];
-        assert!([1, 2].contains(&kept) && ground.holds(&ground.part(1), kept), "{file}");
+        let fixture = open(directory.path());
+        let kept = fixture.store.object(1).expect("it was durable").meta[0];
+        assert!([1, 2].contains(&kept) && fixture.holds(&fixture.part(1), kept), "{file}");
     }
 }
 
-/// Puts something else in a file's place.
+/// Puts something else in the place of a file.
 type Way<'a> = &'a dyn Fn(&Path);
 
 #[test]
@@ -113,7 +113,7 @@ fn links_pipes_and_directories_are_not_opened() {
         for (what, how) in ways {
             let directory = tempfile::tempdir().expect("a directory");
             has_kept_one(directory.path());
-            // As large as what it stands for, so that its size is no reason.
+            // As large as the file it replaces, so that the size does not decide.
             let at = directory.path().join(which);
             std::fs::write(&victim, vec![b'v'; at.metadata().expect("it is there").len() as usize]).expect("written");
             std::fs::remove_file(&at).expect("removed");
@@ -121,7 +121,7 @@ fn links_pipes_and_directories_are_not_opened() {
             let before = names(directory.path());
             match refusal(directory.path()) {
                 Some(StoreError::Fault(fault)) => {
-                    assert_eq!(fault.reason, Reason::Untrusted, "{what}, {which}: {fault}")
+                    assert_eq!(fault.reason, FileFaultReason::Untrusted, "{what}, {which}: {fault}")
                 }
                 other => panic!("{what}, {which}: {other:?}"),
             }
@@ -137,29 +137,32 @@ fn links_pipes_and_directories_are_not_opened() {
 #[test]
 fn nothing_is_made_durable_in_a_file_that_has_got_another_link() {
     let directory = tempfile::tempdir().expect("a directory");
-    let ground = open(directory.path());
-    ground.keep(1, 1).expect("room");
-    let at = directory.path().join(File::Superblock.to_string());
+    let fixture = open(directory.path());
+    fixture.keep(1, 1).expect("room");
+    let at = directory.path().join(StoreFile::Superblock.to_string());
     std::fs::hard_link(&at, directory.path().join("other")).expect("a link");
-    let (log, another) = (directory.path().join(File::Log(1).to_string()), directory.path().join("another"));
+    let (log, another) = (directory.path().join(StoreFile::Log(1).to_string()), directory.path().join("another"));
     std::fs::hard_link(&log, &another).expect("a link");
-    let refused = ground.keep(2, 2);
-    assert!(matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == Reason::Untrusted), "{refused:?}");
+    let refused = fixture.keep(2, 2);
+    assert!(
+        matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == FileFaultReason::Untrusted),
+        "{refused:?}"
+    );
     let linked = std::fs::read(&log).expect("it is there");
     std::fs::remove_file(directory.path().join("other")).expect("removed");
-    ground.keep(3, 3).expect("the next log has one link");
+    fixture.keep(3, 3).expect("the next log has one link");
     assert!(!log.exists() && std::fs::read(&another).expect("it is there") == linked, "what has another name is kept");
-    drop(ground);
+    drop(fixture);
     let again = open(directory.path());
     assert!(again.holds(&again.part(3), 3));
 }
 
-/// As a child has them between its fork and the program that it runs: a disk that is full would stay so.
+/// As a child holds descriptors between its fork and its program: a disk that is full would stay so.
 #[test]
-fn what_is_removed_gives_its_space_back_though_somebody_has_it_open() {
+fn a_removed_file_frees_its_space_while_another_process_has_it_open() {
     let directory = tempfile::tempdir().expect("a directory");
     has_kept_one(directory.path());
-    let logs = names(directory.path()).into_iter().filter(|file| matches!(file, File::Log(_)));
+    let logs = names(directory.path()).into_iter().filter(|file| matches!(file, StoreFile::Log(_)));
     let held: Vec<_> = logs
         .map(|file| std::fs::File::open(directory.path().join(file.to_string())).expect("it is there"))
         .map(|file| (file.metadata().expect("told").blocks(), file))
@@ -176,18 +179,21 @@ fn what_is_removed_gives_its_space_back_though_somebody_has_it_open() {
 fn a_slab_that_is_a_link_is_neither_read_nor_written() {
     let (directory, outside) = [(); 2].map(|()| tempfile::tempdir().expect("a directory")).into();
     has_kept_one(directory.path());
-    // It is opened when it is read for the first time.
-    let ground: Ground = open(directory.path());
-    let slab = directory.path().join(File::Slab(1).to_string());
+    // The slab is opened at its first read.
+    let fixture: StoreFixture = open(directory.path());
+    let slab = directory.path().join(StoreFile::Slab(1).to_string());
     let moved = outside.path().join("slab");
     std::fs::copy(&slab, &moved).expect("copied");
     std::fs::remove_file(&slab).expect("removed");
     std::fs::hard_link(&moved, &slab).expect("a link");
     let before = std::fs::read(&moved).expect("it is there");
-    let refused = ground.store.get(&ground.part(1)).wait().map(drop);
-    assert!(matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == Reason::Untrusted), "{refused:?}");
-    let put = ground.put(3);
-    assert!(put.is_err() || ground.holds(&put.expect("elsewhere"), 3));
+    let refused = fixture.store.get(&fixture.part(1)).wait().map(drop);
+    assert!(
+        matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == FileFaultReason::Untrusted),
+        "{refused:?}"
+    );
+    let put = fixture.put(3);
+    assert!(put.is_err() || fixture.holds(&put.expect("elsewhere"), 3));
     assert!(std::fs::read(&moved).expect("it is there") == before, "another file was written");
 }
 
@@ -196,18 +202,18 @@ fn a_piece_in_a_slab_that_is_gone_says_so() {
     for left in [None, Some(0), Some(100)] {
         let directory = tempfile::tempdir().expect("a directory");
         has_kept_one(directory.path());
-        let slab = directory.path().join(File::Slab(1).to_string());
+        let slab = directory.path().join(StoreFile::Slab(1).to_string());
         match left {
             None => std::fs::remove_file(&slab).expect("removed"),
             Some(bytes) => std::fs::write(&slab, vec![9; bytes]).expect("cut"),
         }
         for _ in 0..2 {
-            let ground = open(directory.path());
-            let refused = ground.store.get(&ground.part(1)).wait().map(drop);
-            let gone = matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == Reason::Gone);
+            let fixture = open(directory.path());
+            let refused = fixture.store.get(&fixture.part(1)).wait().map(drop);
+            let gone = matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == FileFaultReason::Gone);
             assert!(gone, "{left:?}: {refused:?}");
             assert_eq!(slab.exists(), left.is_some(), "{left:?}: what is left of it is not removed");
-            ground.keep(2, 2).expect("there is room elsewhere");
+            fixture.keep(2, 2).expect("there is room elsewhere");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Both engines on real files: every byte, every request answered once, nothing left behind.
+//! Both engines on real files: they move every byte, complete every request once, and leave no thread behind.
 #![cfg(target_os = "linux")]
 
 use rustix::fs::{AtFlags, StatxFlags};
@@ -7,25 +7,26 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 use terrace_file::{
-    ALIGN, Completion, Driver, Engine, Frame, Frames, Op, Reason, Request, Ring, Sink, Slab, Tasks, Threads, perform,
+    ALIGN, Completion, CompletionHandler, Driver, Engine, Executor, FileFaultReason, Frame, FramePool, IoRequest, Op,
+    SlabFile, ThreadEngine, UringEngine, perform,
 };
 
-/// Completions, for a test to wait for.
+/// Collects completions for a test.
 #[derive(Default)]
-struct Inbox {
+struct CompletionQueue {
     done: Mutex<Vec<Completion>>,
     some: Condvar,
 }
 
-impl Sink for Inbox {
+impl CompletionHandler for CompletionQueue {
     fn completed(&self, completion: Completion) {
         self.done.lock().expect("no panic").push(completion);
         self.some.notify_one();
     }
 }
 
-impl Inbox {
-    /// Waits for so many.
+impl CompletionQueue {
+    /// Waits for `count` completions.
     fn take(&self, count: usize) -> Vec<Completion> {
         let mut done = self.done.lock().expect("no panic");
         while done.len() < count {
@@ -38,40 +39,40 @@ impl Inbox {
 }
 
 /// Makes an engine.
-type Make = fn(Arc<dyn Sink>) -> std::io::Result<Box<dyn Engine>>;
+type Make = fn(Arc<dyn CompletionHandler>) -> std::io::Result<Box<dyn Engine>>;
 
-/// Runs a test on both engines; the ring only where this user may have one.
-fn both(test: impl Fn(&dyn Engine, &Inbox, &Path)) {
+/// Runs a test on both engines; skips io_uring if this user may not use it.
+fn both(test: impl Fn(&dyn Engine, &CompletionQueue, &Path)) {
     let engines: [Make; 2] = [
-        |sink| Ok(Box::new(Threads::new(3, sink)?)),
-        // Eight at once: more requests than that wait their turn.
-        |sink| Ok(Box::new(Ring::new(8, sink)?)),
+        |sink| Ok(Box::new(ThreadEngine::new(3, sink)?)),
+        // Eight in flight: further requests wait.
+        |sink| Ok(Box::new(UringEngine::new(8, sink)?)),
     ];
     for make in engines {
         let directory = tempfile::tempdir().expect("a directory");
-        let inbox = Arc::new(Inbox::default());
-        match make(Arc::clone(&inbox) as Arc<dyn Sink>) {
+        let completions = Arc::new(CompletionQueue::default());
+        match make(Arc::clone(&completions) as Arc<dyn CompletionHandler>) {
             Ok(engine) => {
                 println!("engine {}", engine.name());
-                test(&*engine, &inbox, directory.path());
+                test(&*engine, &completions, directory.path());
             }
             Err(error) => assert!(error.raw_os_error().is_some(), "{error}"),
         }
     }
 }
 
-fn slab(directory: &Path, bytes: u64) -> Arc<Slab> {
-    Arc::new(Slab::create(&directory.join("slab"), bytes).expect("a file"))
+fn slab(directory: &Path, bytes: u64) -> Arc<SlabFile> {
+    Arc::new(SlabFile::create(&directory.join("slab"), bytes).expect("a file"))
 }
 
-fn request(token: u64, op: Op, slab: &Arc<Slab>, offset: u64, bytes: usize, frame: Option<Frame>) -> Request {
-    Request { token, op, slab: Arc::clone(slab), offset, bytes, frame }
+fn request(token: u64, op: Op, slab: &Arc<SlabFile>, offset: u64, bytes: usize, frame: Option<Frame>) -> IoRequest {
+    IoRequest { token, op, slab: Arc::clone(slab), offset, bytes, frame }
 }
 
 #[test]
 fn what_was_written_is_read_and_every_request_is_answered_once() {
-    both(|engine, inbox, directory| {
-        let (slab, frames) = (slab(directory, 8 << 20), Frames::new(16 << 20).expect("memory"));
+    both(|engine, completions, directory| {
+        let (slab, frames) = (slab(directory, 8 << 20), FramePool::new(16 << 20).expect("memory"));
         const PIECE: usize = 64 << 10;
         let writes = (0..128u64).map(|at| {
             let mut frame = frames.take(PIECE).expect("room");
@@ -79,10 +80,10 @@ fn what_was_written_is_read_and_every_request_is_answered_once() {
             request(at, Op::Write, &slab, at * PIECE as u64, PIECE, Some(frame))
         });
         engine.submit(writes.collect());
-        let written = inbox.take(128);
+        let written = completions.take(128);
         assert_eq!(written.iter().map(|done| done.token).collect::<BTreeSet<_>>().len(), 128);
         engine.submit(vec![request(500, Op::Sync, &slab, 0, 0, None)]);
-        assert!(matches!(&inbox.take(1)[..], [Completion { token: 500, result: Ok(0), frame: None }]));
+        assert!(matches!(&completions.take(1)[..], [Completion { token: 500, result: Ok(0), frame: None }]));
         let reads = written.into_iter().map(|done| {
             assert_eq!(done.result, Ok(PIECE));
             let mut frame = done.frame.expect("the frame comes back");
@@ -90,7 +91,7 @@ fn what_was_written_is_read_and_every_request_is_answered_once() {
             request(done.token, Op::Read, &slab, done.token * PIECE as u64, PIECE, Some(frame))
         });
         engine.submit(reads.collect());
-        for done in inbox.take(128) {
+        for done in completions.take(128) {
             assert_eq!(done.result, Ok(PIECE));
             let frame = done.frame.expect("the frame comes back");
             assert!(frame.iter().all(|&byte| byte == done.token as u8 + 1), "piece {}", done.token);
@@ -101,8 +102,8 @@ fn what_was_written_is_read_and_every_request_is_answered_once() {
 
 #[test]
 fn reads_past_the_end_are_short_and_bad_requests_are_refused() {
-    both(|engine, inbox, directory| {
-        let (slab, frames) = (slab(directory, 64 << 10), Frames::new(1 << 20).expect("memory"));
+    both(|engine, completions, directory| {
+        let (slab, frames) = (slab(directory, 64 << 10), FramePool::new(1 << 20).expect("memory"));
         let frame = || Some(frames.take(32 << 10).expect("room"));
         engine.submit(vec![
             request(0, Op::Read, &slab, 48 << 10, 32 << 10, frame()),
@@ -110,12 +111,12 @@ fn reads_past_the_end_are_short_and_bad_requests_are_refused() {
             request(2, Op::Read, &slab, 0, (32 << 10) + ALIGN, frame()),
             request(3, Op::Write, &slab, 0, 512, None),
         ]);
-        let mut done = inbox.take(4);
+        let mut done = completions.take(4);
         done.sort_by_key(|done| done.token);
         assert_eq!((&done[0].result, &done[1].result), (&Ok(16 << 10), &Ok(0)), "up to the end, and beyond it");
         for refused in &done[2..] {
             let fault = refused.result.as_ref().expect_err("it leaves its frame, or has none");
-            assert_eq!((fault.call, fault.reason), ("request", Reason::Unsupported), "{fault}");
+            assert_eq!((fault.call, fault.reason), ("request", FileFaultReason::Unsupported), "{fault}");
         }
         let told = std::fs::read_dir(directory).expect("ours").next().expect("the slab's file").expect("a file");
         let told =
@@ -129,7 +130,7 @@ fn reads_past_the_end_are_short_and_bad_requests_are_refused() {
         }
         if slab.is_direct() {
             engine.submit(vec![request(4, Op::Read, &slab, 1, 32 << 10, frame())]);
-            let misaligned = inbox.take(1).remove(0).result.expect_err("direct I/O is aligned");
+            let misaligned = completions.take(1).remove(0).result.expect_err("direct I/O is aligned");
             assert_eq!((misaligned.call, misaligned.offset), ("request", 1), "{misaligned}");
         }
     });
@@ -137,33 +138,36 @@ fn reads_past_the_end_are_short_and_bad_requests_are_refused() {
 
 #[test]
 fn what_a_thread_kept_for_itself_is_done_when_it_leaves() {
-    let (directory, inbox, tasks) = (tempfile::tempdir().expect("a directory"), Arc::<Inbox>::default(), Tasks::new());
-    let engine = Arc::new(Threads::new(1, Arc::clone(&inbox) as Arc<dyn Sink>).expect("a thread"));
-    tasks.driven_by(Arc::downgrade(&engine) as Weak<dyn Driver>);
-    let (slab, frames) = (slab(directory.path(), 64 << 10), Frames::new(1 << 20).expect("memory"));
+    let (directory, completions, tasks) =
+        (tempfile::tempdir().expect("a directory"), Arc::<CompletionQueue>::default(), Executor::new());
+    let engine =
+        Arc::new(ThreadEngine::new(1, Arc::clone(&completions) as Arc<dyn CompletionHandler>).expect("a thread"));
+    tasks.add_driver(Arc::downgrade(&engine) as Weak<dyn Driver>);
+    let (slab, frames) = (slab(directory.path(), 64 << 10), FramePool::new(1 << 20).expect("memory"));
     tasks.block_on(|| {
         engine.submit(vec![request(7, Op::Read, &slab, 0, ALIGN, frames.take(ALIGN).ok())]);
         std::future::ready(())
     });
-    assert_eq!(inbox.take(1)[0].token, 7);
+    assert_eq!(completions.take(1)[0].token, 7);
 }
 
 #[test]
 fn dropping_an_engine_answers_what_was_asked_first() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (slab, frames) = (slab(directory.path(), 8 << 20), Frames::new(16 << 20).expect("memory"));
-    let makers: [Make; 2] = [|sink| Ok(Box::new(Threads::new(2, sink)?)), |sink| Ok(Box::new(Ring::new(4, sink)?))];
+    let (slab, frames) = (slab(directory.path(), 8 << 20), FramePool::new(16 << 20).expect("memory"));
+    let makers: [Make; 2] =
+        [|sink| Ok(Box::new(ThreadEngine::new(2, sink)?)), |sink| Ok(Box::new(UringEngine::new(4, sink)?))];
     for make in makers {
-        let inbox = Arc::new(Inbox::default());
-        let Ok(engine) = make(Arc::clone(&inbox) as Arc<dyn Sink>) else { continue };
+        let completions = Arc::new(CompletionQueue::default());
+        let Ok(engine) = make(Arc::clone(&completions) as Arc<dyn CompletionHandler>) else { continue };
         let frame = || Some(frames.take(64 << 10).expect("room"));
         engine.submit((0..100).map(|at| request(at, Op::Write, &slab, at << 16, 64 << 10, frame())).collect());
         drop(engine);
-        assert_eq!(inbox.done.lock().expect("no panic").len(), 100, "before its threads are gone");
+        assert_eq!(completions.done.lock().expect("no panic").len(), 100, "before its threads are gone");
     }
 }
 
-/// Threads of this process that engines made.
+/// Number of this process's threads that engines spawned.
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the system tells").filter_map(Result::ok);
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -172,7 +176,7 @@ fn threads() -> usize {
 
 #[test]
 fn an_idle_engine_takes_no_time_and_leaves_no_thread() {
-    // A process of its own: other tests have engines as well.
+    // In a process of its own, because other tests have engines too.
     const VARIABLE: &str = "TERRACE_TEST_IDLE_ENGINES";
     if std::env::var_os(VARIABLE).is_none() {
         let child = std::process::Command::new(std::env::current_exe().expect("our own path"))
@@ -183,22 +187,22 @@ fn an_idle_engine_takes_no_time_and_leaves_no_thread() {
         assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
         return;
     }
-    both(|engine, inbox, directory| {
-        let (slab, frames) = (slab(directory, 64 << 10), Frames::new(1 << 20).expect("memory"));
+    both(|engine, completions, directory| {
+        let (slab, frames) = (slab(directory, 64 << 10), FramePool::new(1 << 20).expect("memory"));
         let frame = Some(frames.take(64 << 10).expect("room"));
         engine.submit(vec![request(0, Op::Write, &slab, 0, 64 << 10, frame)]);
-        inbox.take(1);
+        completions.take(1);
         assert!(threads() > 0);
         let (before, begun) = (switches(), Instant::now());
         std::thread::sleep(Duration::from_millis(500));
-        // Not time, which a busy machine counts as it likes: a thread that sleeps is not put on and off the processor.
+        // Count context switches, not time, which a busy machine distorts: a thread that sleeps has none.
         let woken = switches() - before;
         assert!(woken <= 10, "{woken} switches in {:?}", begun.elapsed());
     });
     assert_eq!(threads(), 0);
 }
 
-/// How often threads of engines were put on the processor.
+/// Context switches of the engines' threads.
 fn switches() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the system tells").filter_map(Result::ok);
     let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
@@ -214,24 +218,30 @@ fn switches() -> u64 {
 fn files_that_cannot_be_are_errors_that_say_why_and_leave_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("slab");
-    let absent = Slab::create(&directory.path().join("absent/slab"), 4096).expect_err("no such directory");
+    let absent = SlabFile::create(&directory.path().join("absent/slab"), 4096).expect_err("no such directory");
     assert!(absent.to_string().contains("absent/slab"), "{absent}");
-    let full = Slab::create(&path, 1 << 60).expect_err("no disk has an exbibyte");
-    assert!(matches!(full.reason, Reason::Full | Reason::TooLarge | Reason::Unsupported | Reason::Other), "{full:?}");
+    let full = SlabFile::create(&path, 1 << 60).expect_err("no disk has an exbibyte");
+    assert!(
+        matches!(
+            full.reason,
+            FileFaultReason::Full | FileFaultReason::TooLarge | FileFaultReason::Unsupported | FileFaultReason::Other
+        ),
+        "{full:?}"
+    );
     assert!(!path.exists(), "nothing is left behind");
-    let first = Slab::create(&path, 1 << 20).expect("a file");
-    let twice = Slab::create(&path, 1 << 20).expect_err("it is there");
-    assert_eq!(twice.reason, Reason::Exists, "{twice}");
+    let first = SlabFile::create(&path, 1 << 20).expect("a file");
+    let twice = SlabFile::create(&path, 1 << 20).expect_err("it is there");
+    assert_eq!(twice.reason, FileFaultReason::Exists, "{twice}");
     drop(first);
-    let again = Slab::open(&path).expect("it is there");
+    let again = SlabFile::open(&path).expect("it is there");
     assert_eq!(again.bytes(), 1 << 20);
-    assert!(Slab::open(&directory.path().join("other")).is_err());
+    assert!(SlabFile::open(&directory.path().join("other")).is_err());
 }
 
 #[test]
 fn one_request_on_this_thread() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (slab, frames) = (slab(directory.path(), 1 << 20), Frames::new(1 << 20).expect("memory"));
+    let (slab, frames) = (slab(directory.path(), 1 << 20), FramePool::new(1 << 20).expect("memory"));
     let mut frame = frames.take(4096).expect("room");
     frame.fill(0xa5);
     let done = perform(request(7, Op::Write, &slab, 8192, 4096, Some(frame)));

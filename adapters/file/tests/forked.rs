@@ -1,35 +1,35 @@
-//! A forked child has what its parent opened, but none of its threads: nothing happens when it drops them, and calls say why not.
+//! A forked child has its parent's values but not its threads: dropping them does nothing, and calls fail with the reason.
 #![cfg(target_os = "linux")]
 
-mod ground;
+mod common;
 
-use ground::{Ground, PIECE, open_by, open_with, options};
+use common::{PIECE, StoreFixture, open_by, open_with, options};
 use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use terrace_file::{
-    Change, Completion, Directory, Disk, EngineKind, Frames, Join, Op, Put, Reason, Request, Sink, Slab, Store,
-    StoreError, Tasks, Threads,
+    Change, Completion, CompletionHandler, Directory, Disk, EngineKind, Executor, FileFaultReason, FramePool,
+    IoRequest, JoinHandle, Op, PutResult, SlabFile, Store, StoreError, ThreadEngine,
 };
-use terrace_file::{Engine, Ring};
+use terrace_file::{Engine, UringEngine};
 use terrace_tests::hung::in_child;
 
-/// Puts and commits that have not ended.
-type UnderWay = (Vec<Join<Put>>, Vec<Join<Result<(), StoreError>>>);
+/// Unfinished puts and commits.
+type UnderWay = (Vec<JoinHandle<PutResult>>, Vec<JoinHandle<Result<(), StoreError>>>);
 
-/// What may be under way when the process forks.
-fn under_way(ground: &Ground, state: &str) -> UnderWay {
+/// Starts what may be in flight when the process forks.
+fn under_way(fixture: &StoreFixture, state: &str) -> UnderWay {
     let put = |byte| {
-        let mut frame = ground.frames.take(PIECE).expect("room");
+        let mut frame = fixture.frames.take(PIECE).expect("room");
         frame[..PIECE].fill(byte);
-        ground.store.put(frame, PIECE)
+        fixture.store.put(frame, PIECE)
     };
     match state {
         "puts" => ((0..50).map(put).collect(), Vec::new()),
         "commits" => {
-            let piece = ground.put(7).expect("room");
+            let piece = fixture.put(7).expect("room");
             let change = |object| Change::Piece { object, part: 0, piece: Arc::clone(&piece) };
-            (Vec::new(), (10..20).map(|object| ground.store.commit(vec![change(object)])).collect())
+            (Vec::new(), (10..20).map(|object| fixture.store.commit(vec![change(object)])).collect())
         }
         _ => (Vec::new(), Vec::new()),
     }
@@ -37,52 +37,52 @@ fn under_way(ground: &Ground, state: &str) -> UnderWay {
 
 #[test]
 fn a_forked_child_drops_a_store_and_nothing_happens() {
-    for kind in [EngineKind::Ring, EngineKind::Threads] {
+    for kind in [EngineKind::IoUring, EngineKind::Threads] {
         for state in ["idle", "puts", "commits"] {
             let directory = tempfile::tempdir().expect("a directory");
-            let Some(ground) = open_by(directory.path(), kind) else { continue };
-            ground.keep(1, 1).expect("room");
-            let (frame, part) = (ground.frames.take(PIECE).expect("room"), ground.part(1));
-            let joins = under_way(&ground, state);
-            let values = (joins, frame, part, ground);
-            let ((puts, commits), frame, part, ground) = in_child(values, drop);
+            let Some(fixture) = open_by(directory.path(), kind) else { continue };
+            fixture.keep(1, 1).expect("room");
+            let (frame, part) = (fixture.frames.take(PIECE).expect("room"), fixture.part(1));
+            let joins = under_way(&fixture, state);
+            let values = (joins, frame, part, fixture);
+            let ((puts, commits), frame, part, fixture) = in_child(values, drop);
             drop((frame, part));
             assert!(puts.into_iter().all(|put| put.wait().result.is_ok()), "the parent goes on");
             commits.into_iter().for_each(|commit| commit.wait().expect("the parent goes on"));
-            ground.keep(2, 2).expect("the parent goes on");
-            drop(ground);
-            let ground = open_with(directory.path(), kind, options()).expect("it opens again");
-            assert!(ground.holds(&ground.part(1), 1) && ground.holds(&ground.part(2), 2));
+            fixture.keep(2, 2).expect("the parent goes on");
+            drop(fixture);
+            let fixture = open_with(directory.path(), kind, options()).expect("it opens again");
+            assert!(fixture.holds(&fixture.part(1), 1) && fixture.holds(&fixture.part(2), 2));
         }
     }
 }
 
 fn is_forked<T>(told: Result<T, StoreError>) -> bool {
-    matches!(told, Err(StoreError::Fault(fault)) if fault.reason == Reason::Forked)
+    matches!(told, Err(StoreError::Fault(fault)) if fault.reason == FileFaultReason::Forked)
 }
 
 #[test]
 fn every_call_on_a_store_says_that_this_is_a_forked_child() {
-    for kind in [EngineKind::Ring, EngineKind::Threads] {
+    for kind in [EngineKind::IoUring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
-        let Some(ground) = open_by(directory.path(), kind) else { continue };
-        ground.keep(1, 1).expect("room");
-        let values = (ground.frames.take(PIECE).expect("room"), ground.part(1), ground.store.tidy(), ground);
-        let values = in_child(values, |(frame, part, pending, ground)| {
-            let Ground { store, frames, disk } = ground;
+        let Some(fixture) = open_by(directory.path(), kind) else { continue };
+        fixture.keep(1, 1).expect("room");
+        let values = (fixture.frames.take(PIECE).expect("room"), fixture.part(1), fixture.store.compact(), fixture);
+        let values = in_child(values, |(frame, part, pending, fixture)| {
+            let StoreFixture { store, frames, disk } = fixture;
             assert!(is_forked(pending.wait()), "begun by the parent");
             assert!(is_forked(store.put(frame, PIECE).wait().result) && is_forked(store.get(&part).wait()));
             assert!(
-                is_forked(store.commit(vec![Change::Remove { object: 1 }]).wait()) && is_forked(store.tidy().wait())
+                is_forked(store.commit(vec![Change::Remove { object: 1 }]).wait()) && is_forked(store.compact().wait())
             );
             assert!(store.objects().is_empty() && store.object(1).is_none() && store.check().is_err());
             assert_eq!((store.stats().disk, frames.usage().0), (0, 0));
             assert!(frames.take(1).is_err());
-            assert_eq!(disk.files().err().map(|fault| fault.reason), Some(Reason::Forked));
-            let tasks = Tasks::new();
+            assert_eq!(disk.files().err().map(|fault| fault.reason), Some(FileFaultReason::Forked));
+            let tasks = Executor::new();
             let other = Store::open(disk, &tasks, &frames, options());
             assert!(tasks.run(std::time::Duration::MAX) && other.wait().is_err(), "with what the parent opened");
-            // What is its own works.
+            // A directory of the child's own works.
             let own = tempfile::tempdir().expect("a directory");
             open_with(own.path(), kind, options()).expect("it opens").keep(1, 1).expect("room");
         });
@@ -91,11 +91,11 @@ fn every_call_on_a_store_says_that_this_is_a_forked_child() {
 }
 
 #[test]
-fn a_forked_child_that_lives_on_keeps_nobody_out_of_the_directory() {
-    for kind in [EngineKind::Ring, EngineKind::Threads] {
+fn a_forked_child_that_lives_on_does_not_lock_the_directory() {
+    for kind in [EngineKind::IoUring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
-        let Some(ground) = open_by(directory.path(), kind) else { continue };
-        ground.keep(1, 1).expect("room");
+        let Some(fixture) = open_by(directory.path(), kind) else { continue };
+        fixture.keep(1, 1).expect("room");
         let (mut ended, end) = std::io::pipe().expect("a pipe");
         // SAFETY: the child takes no lock that another thread of the parent may hold, and ends below.
         let child = match unsafe { libc::fork() } {
@@ -104,16 +104,16 @@ fn a_forked_child_that_lives_on_keeps_nobody_out_of_the_directory() {
                 // SAFETY: ends the child if it hangs.
                 unsafe { libc::alarm(60) };
                 let _ = ended.read(&mut [0]);
-                // SAFETY: ends this process, and runs nothing of the parent's.
+                // SAFETY: ends this process without running the parent's destructors.
                 unsafe { libc::_exit(0) }
             }
             child => child,
         };
-        drop(ground);
+        drop(fixture);
         let again = open_with(directory.path(), kind, options()).expect("the child has it not");
         assert!(again.holds(&again.part(1), 1));
         drop(end);
-        // SAFETY: our own child; no status is asked for.
+        // SAFETY: waits for our own child, and reads no status.
         assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
     }
 }
@@ -125,18 +125,18 @@ fn where_nothing_may_be_looked_at_a_directory_is_denied() {
         std::env::set_current_dir(above.path()).expect("it is there");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o000);
         std::fs::set_permissions(above.path(), mode).expect("it is ours");
-        // SAFETY: this child is one thread, and ends as that user. Refused: it is no superuser's already.
+        // SAFETY: the child has one thread, and ends as that user. The call fails for a user who is no superuser.
         unsafe { libc::setresuid(65534, 65534, 65534) };
         for path in ["store", ".", "a/b", "../x/.."] {
-            let opened = Directory::open(Path::new(path), EngineKind::Threads, &Tasks::new());
-            assert_eq!(opened.map(drop).map_err(|fault| fault.reason), Err(Reason::Denied), "{path}");
+            let opened = Directory::open(Path::new(path), EngineKind::Threads, &Executor::new());
+            assert_eq!(opened.map(drop).map_err(|fault| fault.reason), Err(FileFaultReason::Denied), "{path}");
         }
     });
 }
 
 struct Told(mpsc::Sender<Completion>);
 
-impl Sink for Told {
+impl CompletionHandler for Told {
     fn completed(&self, completion: Completion) {
         let _ = self.0.send(completion);
     }
@@ -145,24 +145,24 @@ impl Sink for Told {
 #[test]
 fn an_engine_answers_in_a_forked_child_and_is_dropped_there() {
     let directory = tempfile::tempdir().expect("a directory");
-    let slab = Arc::new(Slab::create(&directory.path().join("slab"), 1 << 20).expect("a file"));
+    let slab = Arc::new(SlabFile::create(&directory.path().join("slab"), 1 << 20).expect("a file"));
     let (told, tell) = mpsc::channel();
     let sink = || Arc::new(Told(told.clone()));
-    let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Threads::new(3, sink()).expect("threads"))];
-    engines.extend(Ring::new(4, sink()).ok().map(|ring| Box::new(ring) as Box<dyn Engine>));
-    let frames = Frames::new(2 << 20).expect("memory");
+    let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(ThreadEngine::new(3, sink()).expect("threads"))];
+    engines.extend(UringEngine::new(4, sink()).ok().map(|ring| Box::new(ring) as Box<dyn Engine>));
+    let frames = FramePool::new(2 << 20).expect("memory");
     for engine in engines {
         let request = |token| {
             let frame = Some(frames.take(4096).expect("room"));
-            Request { token, op: Op::Write, slab: Arc::clone(&slab), offset: 0, bytes: 4096, frame }
+            IoRequest { token, op: Op::Write, slab: Arc::clone(&slab), offset: 0, bytes: 4096, frame }
         };
         engine.submit(vec![request(1)]);
         let (engine, _, tell) = in_child((engine, vec![request(2)], &tell), |(engine, requests, tell)| {
-            engine.nudge();
+            engine.wake();
             engine.submit(requests);
-            // The parent's may have been answered before.
+            // The parent's request may have completed before the fork.
             let refused = tell.try_iter().find(|completion| completion.token == 2).expect("it is answered");
-            assert_eq!(refused.result.expect_err("not here").reason, Reason::Forked);
+            assert_eq!(refused.result.expect_err("not here").reason, FileFaultReason::Forked);
             drop(engine);
         });
         assert_eq!(tell.recv().expect("answered").result.expect("written"), 4096);

@@ -1,10 +1,10 @@
-//! Frames of all sizes beside each other: what the system says they take.
+//! The resident memory of frames of all sizes beside each other.
 
 use std::fs;
-use terrace_file::{Frame, Frames};
+use terrace_file::{Frame, FramePool};
 use terrace_tests::Random;
 
-/// Bytes of memory that this process has.
+/// Resident bytes of this process.
 fn resident() -> usize {
     let statm = fs::read_to_string("/proc/self/statm").expect("Linux says");
     let pages: usize = statm.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a number");
@@ -14,12 +14,12 @@ fn resident() -> usize {
 #[test]
 fn frames_of_all_sizes_stay_within_what_the_pool_was_given() {
     const CAP: usize = 64 << 20;
-    let (frames, mut rng) = (Frames::spread(CAP).expect("addresses"), Random::new(7));
+    let (frames, mut rng) = (FramePool::sparse(CAP).expect("addresses"), Random::new(7));
     let mut held: Vec<(Frame, u8)> = Vec::new();
     let before = resident();
     let (mut worst, mut refused_at) = (0, CAP);
     for step in 0..12_000u64 {
-        // Sizes between 1 byte and 4 MiB, as many of each order; a phase grows, the next shrinks.
+        // Sizes from 1 byte to 4 MiB, evenly over powers of two; phases grow and shrink in turns.
         let bytes = 1 << (rng.below(23) as usize);
         let bytes = 1 + rng.below(bytes as u64) as usize;
         let grows = rng.below(100) < if step / 1000 % 2 == 0 { 60 } else { 40 };

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{IoSliceMut, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use terrace_file::{FileFault, Mapped, Reason, Usage};
+use terrace_file::{AccessPattern, FileFault, FileFaultReason, MappedFile};
 
 const PAGE: usize = 4096;
 
@@ -16,9 +16,9 @@ fn write(directory: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
     path
 }
 
-fn open(path: &Path) -> Result<Mapped, FileFault> {
-    // SAFETY: the file lies in a directory of the test's own, which writes to it no more.
-    unsafe { Mapped::open_unchecked(path) }
+fn open(path: &Path) -> Result<MappedFile, FileFault> {
+    // SAFETY: the file lies in a directory of the test's own, which no longer writes to it.
+    unsafe { MappedFile::open_unchecked(path) }
 }
 
 fn counted(bytes: usize) -> Vec<u8> {
@@ -38,7 +38,7 @@ fn all_bytes_are_there_at_a_pages_address_whatever_becomes_of_the_name() {
     }
 }
 
-/// More than the machine has memory: nothing is read, nothing is reserved.
+/// More than the machine's memory: mapping reads and reserves nothing.
 #[test]
 fn a_huge_file_maps_at_once() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -60,10 +60,10 @@ fn what_is_no_plain_file_is_refused_with_the_reason() {
     let pipe = directory.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).expect("a pipe");
     for (path, call, reason) in [
-        (missing.as_path(), "open", Reason::Gone),
-        (directory.path(), "mmap", Reason::Unsupported),
-        (&pipe, "mmap", Reason::Unsupported),
-        (Path::new("/dev/null"), "mmap", Reason::Unsupported),
+        (missing.as_path(), "open", FileFaultReason::Gone),
+        (directory.path(), "mmap", FileFaultReason::Unsupported),
+        (&pipe, "mmap", FileFaultReason::Unsupported),
+        (Path::new("/dev/null"), "mmap", FileFaultReason::Unsupported),
     ] {
         let refused = open(path).expect_err("it is no plain file");
         assert_eq!((refused.call, refused.reason), (call, reason), "{refused}");
@@ -75,37 +75,37 @@ fn what_is_no_plain_file_is_refused_with_the_reason() {
 fn without_a_promise_only_what_cannot_change_is_mapped() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = write(&directory, &counted(PAGE));
-    let refused = Mapped::open(&path).expect_err("anybody may write to it");
-    assert_eq!(refused.reason, Reason::Denied, "{refused}");
+    let refused = MappedFile::open(&path).expect_err("any process may write to it");
+    assert_eq!(refused.reason, FileFaultReason::Denied, "{refused}");
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut memory = File::from(rustix::fs::memfd_create(c"weights", flags).expect("a memfd"));
     memory.write_all(&counted(3 * PAGE)).expect("written");
     let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
     rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK).expect("sealed");
-    assert_eq!(Mapped::open(&path).expect_err("it may be written to").reason, Reason::Denied);
+    assert_eq!(MappedFile::open(&path).expect_err("it may be written to").reason, FileFaultReason::Denied);
     rustix::fs::fcntl_add_seals(&memory, SealFlags::WRITE).expect("sealed");
-    assert_eq!(Mapped::open(&path).expect("it maps")[..], counted(3 * PAGE));
+    assert_eq!(MappedFile::open(&path).expect("it maps")[..], counted(3 * PAGE));
 }
 
 #[test]
 fn advice_changes_no_byte_and_is_for_ranges_inside() {
     let directory = tempfile::tempdir().expect("a directory");
     let mapped = open(&write(&directory, &counted(10 * PAGE + 5))).expect("it maps");
-    for usage in [Usage::Normal, Usage::Sequential, Usage::Random, Usage::Soon] {
+    for usage in [AccessPattern::Normal, AccessPattern::Sequential, AccessPattern::Random, AccessPattern::WillNeed] {
         for range in [0..0, 0..mapped.len(), 17..5000, mapped.len()..mapped.len()] {
             mapped.advise(range.clone(), usage).unwrap_or_else(|error| panic!("{usage:?} of {range:?}: {error}"));
         }
         #[expect(clippy::reversed_empty_ranges)]
         for range in [0..mapped.len() + 1, 9..8, usize::MAX..usize::MAX] {
             let refused = mapped.advise(range.clone(), usage).expect_err("not inside");
-            assert_eq!((refused.reason, refused.offset), (Reason::End, range.start as u64));
+            assert_eq!((refused.reason, refused.offset), (FileFaultReason::UnexpectedEnd, range.start as u64));
         }
     }
     assert_eq!(mapped[..], counted(10 * PAGE + 5));
 }
 
-/// What the system says of a mapping: two letters for each advice that holds.
-fn flags(mapped: &Mapped) -> String {
+/// The kernel's flags of a mapping: two letters for each advice that holds.
+fn flags(mapped: &MappedFile) -> String {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux says");
     let start = format!("{:x}-", mapped.as_ptr().addr());
     let from = maps.lines().skip_while(|line| !line.starts_with(&start));
@@ -121,13 +121,13 @@ fn advice_reaches_the_system() {
         let flags = flags(&mapped);
         ["sr", "rr"].map(|advice| flags.split_whitespace().any(|flag| flag == advice))
     };
-    assert_eq!(advised(Usage::Sequential), [true, false]);
-    assert_eq!(advised(Usage::Random), [false, true]);
-    assert_eq!(advised(Usage::Normal), [false, false]);
+    assert_eq!(advised(AccessPattern::Sequential), [true, false]);
+    assert_eq!(advised(AccessPattern::Random), [false, true]);
+    assert_eq!(advised(AccessPattern::Normal), [false, false]);
 }
 
-/// KiB of a mapping that are in this process's memory.
-fn resident(mapped: &Mapped) -> u64 {
+/// KiB of a mapping that are resident in this process.
+fn resident(mapped: &MappedFile) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
     let start = format!("{:x}-", mapped.as_ptr() as usize);
     let mut lines = maps.lines().skip_while(|line| !line.starts_with(&start));
@@ -162,7 +162,8 @@ fn a_stream_has_every_byte_and_keeps_few() {
     }
 }
 
-/// What the page cache has at the start of a file, if the file system can say: it reads only what is there already.
+/// Whether the page cache holds the start of a file, if the file system can tell: a read that may not wait finds only cached
+/// bytes.
 fn is_cached(file: &File) -> Result<bool, rustix::io::Errno> {
     let mut page = [0; PAGE];
     match rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut page)], 0, rustix::io::ReadWriteFlags::NOWAIT) {

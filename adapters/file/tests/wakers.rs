@@ -1,16 +1,16 @@
-//! Wakers that use what they wake, own it, or panic: no lock is held when one is cloned, replaced, run or dropped, and a panic of
-//! one keeps nobody else waiting.
+//! Wakers that use or own what wakes them, or panic: they are cloned, replaced, run and dropped with no lock held, and the panic
+//! of one does not keep others from being woken.
 #![cfg(target_os = "linux")]
 
-mod ground;
+mod common;
 
-use ground::{PIECE, open_by, open_with, options};
+use common::{PIECE, open_by, open_with, options};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
-use terrace_file::{EngineKind, Frames};
+use terrace_file::{EngineKind, FramePool};
 use terrace_tests::hung::bounded;
 use terrace_tests::waker::{Call, waker};
 
@@ -18,13 +18,13 @@ fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
-/// A pool of which all is taken, and who waits for all of it.
+/// Bytes of a pool that the test takes whole, so that others wait.
 const ALL: usize = 2 << 20;
 
 #[test]
-fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
+fn wakers_of_waiters_for_a_frame_may_take_and_return_frames() {
     bounded(|| {
-        let frames = Frames::new(ALL).expect("memory");
+        let frames = FramePool::new(ALL).expect("memory");
         let acts = Arc::new([const { AtomicUsize::new(0) }; 3]);
         let (pool, count) = (frames.clone(), Arc::clone(&acts));
         let waker = || {
@@ -32,7 +32,7 @@ fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
             waker(move |act| {
                 count[act as usize].fetch_add(1, Ordering::Relaxed);
                 let (used, all) = pool.usage();
-                // Given back at once: that wakes others.
+                // This frame returns at once, which wakes other waiters.
                 assert!(used <= all && pool.take(1).is_ok() == (used < all));
             })
         };
@@ -40,7 +40,7 @@ fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
         let mut waits: Vec<_> = (0..3).map(|_| Box::pin(frames.wait(ALL))).collect();
         for wait in &mut waits {
             assert!(poll(wait, &waker()).is_pending());
-            // In place of the first one, which is dropped.
+            // Replaces the first waker, which is dropped.
             assert!(poll(wait, &waker()).is_pending());
         }
         drop(waits.pop());
@@ -56,7 +56,7 @@ fn wakers_of_who_waits_for_a_frame_may_take_and_give_back_frames() {
 fn a_waker_that_panics_is_the_only_one_that_is_not_woken() {
     for bad in [Call::Wake, Call::Drop] {
         bounded(move || {
-            let frames = Frames::new(ALL).expect("memory");
+            let frames = FramePool::new(ALL).expect("memory");
             let held = frames.take(ALL).expect("all of it");
             let woken = Arc::new(AtomicUsize::new(0));
             let mut waits: Vec<_> = (0..5).map(|_| Box::pin(frames.wait(ALL))).collect();
@@ -66,7 +66,7 @@ fn a_waker_that_panics_is_the_only_one_that_is_not_woken() {
                 let waker = waker(move |act| match act {
                     Call::Wake if bad == Call::Wake && at % 2 == 0 => panic!("in a waker, on purpose"),
                     Call::Wake => _ = woken.fetch_add(1, Ordering::Relaxed),
-                    // The last one, which was left with the pool.
+                    // The last waker, which the pool stores.
                     Call::Drop if bad == Call::Drop && at == 4 && armed.fetch_add(1, Ordering::Relaxed) == 1 => {
                         panic!("in a waker, on purpose")
                     }
@@ -86,7 +86,7 @@ fn a_waker_that_panics_is_the_only_one_that_is_not_woken() {
     }
 }
 
-/// Owns something until it is woken.
+/// Owns a value until it is woken.
 struct Owner<T>(Mutex<Option<T>>, mpsc::Sender<()>);
 
 impl<T: Send> Wake for Owner<T> {
@@ -98,28 +98,28 @@ impl<T: Send> Wake for Owner<T> {
 
 #[test]
 fn a_waker_of_a_stores_future_may_own_the_store() {
-    for kind in [EngineKind::Ring, EngineKind::Threads] {
+    for kind in [EngineKind::IoUring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
-        let Some(ground) = open_by(directory.path(), kind) else { continue };
-        let frame = ground.frames.take(PIECE).expect("room");
-        let mut put = ground.store.put(frame, PIECE);
+        let Some(fixture) = open_by(directory.path(), kind) else { continue };
+        let frame = fixture.frames.take(PIECE).expect("room");
+        let mut put = fixture.store.put(frame, PIECE);
         let (woken, wake) = mpsc::channel();
-        let waker = Waker::from(Arc::new(Owner(Mutex::new(Some(ground)), woken)));
+        let waker = Waker::from(Arc::new(Owner(Mutex::new(Some(fixture)), woken)));
         if poll(&mut put, &waker).is_pending() {
             wake.recv().expect("it ends");
         }
         drop(waker);
         drop(put);
-        // What the waker had is gone: another has the directory.
+        // The waker has dropped its store: another store can have the directory.
         open_with(directory.path(), kind, options()).expect("it opens again").keep(1, 1).expect("room");
     }
 }
 
 #[test]
 fn a_waker_that_panics_at_the_end_of_a_task_takes_neither_the_task_nor_its_thread_along() {
-    for kind in [EngineKind::Ring, EngineKind::Threads] {
+    for kind in [EngineKind::IoUring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
-        let Some(ground) = open_by(directory.path(), kind) else { continue };
+        let Some(fixture) = open_by(directory.path(), kind) else { continue };
         let (woken, wake) = mpsc::channel();
         for _ in 0..40 {
             let woken = woken.clone();
@@ -129,7 +129,7 @@ fn a_waker_that_panics_at_the_end_of_a_task_takes_neither_the_task_nor_its_threa
                     panic!("in a waker, on purpose");
                 }
             });
-            let mut put = ground.store.put(ground.frames.take(PIECE).expect("room"), PIECE);
+            let mut put = fixture.store.put(fixture.frames.take(PIECE).expect("room"), PIECE);
             let mut polled = poll(&mut put, &waker);
             if polled.is_pending() {
                 wake.recv().expect("it is woken all the same");
@@ -137,6 +137,6 @@ fn a_waker_that_panics_at_the_end_of_a_task_takes_neither_the_task_nor_its_threa
             }
             assert!(matches!(polled, Poll::Ready(put) if put.result.is_ok()));
         }
-        ground.keep(1, 1).expect("all threads are there");
+        fixture.keep(1, 1).expect("all threads are there");
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use terrace_file::{Change, Directory, EngineKind, Frames, Store, StoreError, StoreOptions, Tasks};
+use terrace_file::{Change, Directory, EngineKind, Executor, FramePool, Store, StoreError, StoreOptions};
 use terrace_tests::Random;
 use terrace_tests::disk::number;
 use terrace_tiers::{Error, Manager};
@@ -217,9 +217,9 @@ fn damaged_directories_are_read_as_they_were_last_or_refused() {
 /// A store with one object that a manager would take for the buffer "a" of 1 MiB in one chunk, with one part of 4 KiB.
 fn forged(path: &Path, bytes: u64, chunk: u32, part: u32) -> Result<Manager, Error> {
     {
-        let tasks = Tasks::new();
+        let tasks = Executor::new();
         let disk = Arc::new(Directory::open(path, EngineKind::Threads, &tasks).expect("it is free"));
-        let frames = Frames::new(4 << 20).expect("memory");
+        let frames = FramePool::new(4 << 20).expect("memory");
         let store = Store::open(disk, &tasks, &frames, StoreOptions::new(64 << 20)).wait().expect("it opens");
         let piece = store.put(frames.take(PAGE).expect("room"), PAGE).wait().result.expect("room");
         let mut meta = vec![1, 0, 0, 0];

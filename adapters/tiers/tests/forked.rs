@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tempfile::TempDir;
-use terrace_file::{Directory, EngineKind, Join, StoreOptions, Tasks};
+use terrace_file::{Directory, EngineKind, Executor, JoinHandle, StoreOptions};
 use terrace_tests::hung::in_child;
 use terrace_tiers::manager::Options;
 use terrace_tiers::{Buffer, Error, Manager};
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 
 fn build(directory: &TempDir, kind: EngineKind) -> Option<Manager> {
     let builder = Manager::builder().memory(8 * MIB).directory_of(directory.path(), 128 * MIB).engine(kind);
-    builder.build().map_err(|error| assert!(kind == EngineKind::Ring, "{error}")).ok()
+    builder.build().map_err(|error| assert!(kind == EngineKind::IoUring, "{error}")).ok()
 }
 
 /// A manager with a durable buffer, where this user may have the engine.
@@ -28,10 +28,10 @@ fn world(kind: EngineKind) -> Option<(TempDir, Manager, Buffer)> {
     Some((directory, manager, buffer))
 }
 
-const ENGINES: [EngineKind; 2] = [EngineKind::Ring, EngineKind::Threads];
+const ENGINES: [EngineKind; 2] = [EngineKind::IoUring, EngineKind::Threads];
 
 /// Copies to files and from there, which go on for as long as nobody takes the results.
-fn copies(manager: &Manager) -> (Vec<Buffer>, Vec<Join<Result<(), Error>>>) {
+fn copies(manager: &Manager) -> (Vec<Buffer>, Vec<JoinHandle<Result<(), Error>>>) {
     let all: Vec<_> = (0..12).map(|_| manager.allocate(2 * MIB).expect("room")).collect();
     let joins =
         all.iter().flat_map(|buffer| [buffer.write_async(0, vec![1; 1 << 20]), manager.promote_async(buffer, 0)]);
@@ -100,7 +100,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 /// Runs tasks until a future has ended.
-fn drive<F: Future>(tasks: &Tasks, future: F) -> F::Output {
+fn drive<F: Future>(tasks: &Executor, future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     loop {
         if let Poll::Ready(ended) = poll(future.as_mut()) {
@@ -114,8 +114,8 @@ fn drive<F: Future>(tasks: &Tasks, future: F) -> F::Output {
 /// Of leases that evict each other's buffers one is taken at a time: the child has a future that waits for the parent's.
 #[test]
 fn a_lease_that_waits_for_its_turn_ends_in_a_forked_child() {
-    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Tasks::new());
-    let files = Directory::open(directory.path(), EngineKind::Threads, &Tasks::new()).expect("it opens");
+    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+    let files = Directory::open(directory.path(), EngineKind::Threads, &Executor::new()).expect("it opens");
     let builder = Manager::builder().memory(MIB).pinned_cap(4 * MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
     let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
     let manager = drive(&tasks, built).expect("it is built");

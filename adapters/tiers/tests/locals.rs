@@ -25,7 +25,7 @@ thread_local! {
 
 fn build(directory: &std::path::Path, kind: EngineKind) -> Option<Manager> {
     let builder = Manager::builder().memory(4 * MIB).directory_of(directory, 64 * MIB).engine(kind);
-    builder.build().map_err(|error| assert!(kind == EngineKind::Ring, "{error}")).ok()
+    builder.build().map_err(|error| assert!(kind == EngineKind::IoUring, "{error}")).ok()
 }
 
 /// All kinds of calls, and the end of everything.
@@ -62,7 +62,7 @@ fn at_the_end_of_a_thread(kind: EngineKind, before: bool) {
         LAST.with_borrow_mut(|last| last.0 = Some(Box::new(work)));
     });
     thread.join().expect("no panic");
-    let Ok(used) = tell.recv() else { return assert!(kind == EngineKind::Ring, "nothing was used") };
+    let Ok(used) = tell.recv() else { return assert!(kind == EngineKind::IoUring, "nothing was used") };
     assert_eq!(used, Ok(()));
     let manager = build(directory.path(), kind).expect("the last one is gone");
     let buffer = manager.open("a").expect("durable");
@@ -71,7 +71,7 @@ fn at_the_end_of_a_thread(kind: EngineKind, before: bool) {
 
 #[test]
 fn a_manager_is_used_and_dropped_in_destructors_of_thread_locals() {
-    for kind in [EngineKind::Ring, EngineKind::Threads] {
+    for kind in [EngineKind::IoUring, EngineKind::Threads] {
         for before in [true, false] {
             at_the_end_of_a_thread(kind, before);
         }

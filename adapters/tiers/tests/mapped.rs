@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::path::{Path, PathBuf};
-use terrace_tiers::manager::Mapped;
+use terrace_tiers::manager::MappedFile;
 use terrace_tiers::{Buffer, Error, Manager};
 
 const MIB: usize = 1 << 20;
@@ -24,7 +24,7 @@ fn file(directory: &Path, bytes: usize) -> PathBuf {
 
 fn map(manager: &Manager, path: &Path) -> Buffer {
     // SAFETY: the file lies in a directory of the test's own, which writes to it no more.
-    manager.map_file(unsafe { Mapped::open_unchecked(path) }.expect("it maps"))
+    manager.map_file(unsafe { MappedFile::open_unchecked(path) }.expect("it maps"))
 }
 
 /// Whether the process has the file mapped.

@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use terrace_device::Device;
-use terrace_file::{Directory, Disk, EngineKind, File, FileFault, Join, Order, Reply, StoreOptions, Tasks};
+use terrace_file::{
+    Directory, Disk, DiskRequest, EngineKind, Executor, FileFault, JoinHandle, ResponseSender, StoreFile, StoreOptions,
+};
 use terrace_tests::hung::bounded;
 use terrace_tiers::ledger::Hint;
 use terrace_tiers::manager::Builder;
@@ -16,9 +18,9 @@ use terrace_tiers::{Buffer, Error, Manager, Options};
 const MIB: u64 = 1 << 20;
 
 /// A manager whose tasks run when the test lets them, above 64 MiB of files.
-fn by_hand(builder: Builder) -> (TempDir, Tasks, Manager) {
-    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Tasks::new());
-    let files = Directory::open(directory.path(), EngineKind::Best, &Tasks::new()).expect("it opens");
+fn by_hand(builder: Builder) -> (TempDir, Executor, Manager) {
+    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+    let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
     let builder = builder.disk(Arc::new(files), StoreOptions::new(64 * MIB)).tasks(&tasks).upkeep(Duration::ZERO);
     let manager = drive(&tasks, builder.build_async().expect("it begins")).expect("it is built");
     (directory, tasks, manager)
@@ -54,7 +56,7 @@ fn who_asks_no_more_is_in_nobodys_way() {
 }
 
 /// Runs tasks until a future has ended.
-fn drive<F: Future>(tasks: &Tasks, future: F) -> F::Output {
+fn drive<F: Future>(tasks: &Executor, future: F) -> F::Output {
     drive_by(future, || _ = tasks.run(Duration::MAX))
 }
 
@@ -129,7 +131,7 @@ fn a_buffer_that_is_freed_before_its_copy_begins_is_no_fault_of_the_tier() {
 }
 
 /// Asks for a MiB; what is in memory is about to be copied.
-fn begin_to_evict(tasks: &Tasks, manager: &Manager) -> Join<Result<Buffer, Error>> {
+fn begin_to_evict(tasks: &Executor, manager: &Manager) -> JoinHandle<Result<Buffer, Error>> {
     let asked = manager.allocate_async(MIB, Options::default());
     while manager.tiers()[1].view.used == 0 {
         assert!(tasks.run_one(0), "room is made");
@@ -174,7 +176,7 @@ fn a_buffer_that_is_written_in_files_or_being_made_is_removed_afterwards() {
 }
 
 /// 2 MiB of a device above 8 MiB of memory.
-fn with_a_device() -> (TempDir, Tasks, Manager) {
+fn with_a_device() -> (TempDir, Executor, Manager) {
     by_hand(Manager::builder().device_of(&Device::host(), 2 * MIB).memory(8 * MIB))
 }
 
@@ -258,11 +260,11 @@ fn a_lease_that_is_not_polled_holds_nobody_up() {
 struct Panics(Directory, Arc<AtomicBool>);
 
 impl Disk for Panics {
-    fn files(&self) -> Result<Vec<(File, u64)>, FileFault> {
+    fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault> {
         self.0.files()
     }
 
-    fn submit(&self, order: Order, reply: Reply) {
+    fn submit(&self, order: DiskRequest, reply: ResponseSender) {
         assert!(!self.1.load(Ordering::Relaxed), "in a disk, on purpose");
         self.0.submit(order, reply);
     }
@@ -270,8 +272,8 @@ impl Disk for Panics {
 
 #[test]
 fn a_disk_that_panics_is_one_that_refuses() {
-    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Tasks::new());
-    let files = Directory::open(directory.path(), EngineKind::Best, &Tasks::new()).expect("it opens");
+    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+    let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
     let panics = Arc::new(AtomicBool::new(false));
     let disk = Arc::new(Panics(files, Arc::clone(&panics)));
     let builder = Manager::builder().memory(4 * MIB).disk(disk, StoreOptions::new(64 * MIB));
@@ -299,7 +301,7 @@ fn a_disk_that_panics_is_one_that_refuses() {
 #[test]
 fn a_disk_whose_tasks_were_not_given_is_driven_all_the_same() {
     let directory = tempfile::tempdir().expect("a directory");
-    let files = Directory::open(directory.path(), EngineKind::Best, &Tasks::new()).expect("it opens");
+    let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
     let builder = Manager::builder().memory(4 * MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
     bounded(move || {
         let manager = builder.build().expect("it is built");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tempfile::TempDir;
-use terrace_file::{Directory, EngineKind, StoreOptions, Tasks};
+use terrace_file::{Directory, EngineKind, Executor, StoreOptions};
 use terrace_tests::hung::bounded;
 use terrace_tests::waker::{Call, waker};
 use terrace_tiers::manager::Options;
@@ -15,9 +15,9 @@ use terrace_tiers::{Buffer, Manager};
 const MIB: u64 = 1 << 20;
 
 /// A manager whose tasks run when the test lets them, and a buffer of it that has a name.
-fn by_hand() -> (TempDir, Tasks, Manager, Buffer) {
-    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Tasks::new());
-    let files = Directory::open(directory.path(), EngineKind::Best, &Tasks::new()).expect("it opens");
+fn by_hand() -> (TempDir, Executor, Manager, Buffer) {
+    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+    let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
     let builder = Manager::builder().memory(8 * MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
     let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
     let manager = drive(&tasks, built).expect("it is built");
@@ -27,7 +27,7 @@ fn by_hand() -> (TempDir, Tasks, Manager, Buffer) {
     (directory, tasks, manager, buffer)
 }
 
-fn drive<F: Future>(tasks: &Tasks, future: F) -> F::Output {
+fn drive<F: Future>(tasks: &Executor, future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     loop {
         if let Poll::Ready(ended) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -39,7 +39,7 @@ fn drive<F: Future>(tasks: &Tasks, future: F) -> F::Output {
 }
 
 /// Has a lease waited for that a copy stands in the way of, which began beside a reader; `waker` is replaced, and woken.
-fn wait_for_a_copy(by_hand: &(TempDir, Tasks, Manager, Buffer), waker: impl Fn() -> Waker) {
+fn wait_for_a_copy(by_hand: &(TempDir, Executor, Manager, Buffer), waker: impl Fn() -> Waker) {
     let (_, tasks, manager, buffer) = by_hand;
     let lease = drive(tasks, buffer.lease_best_async()).expect("memory");
     let synced = manager.sync_async(buffer);
@@ -120,10 +120,10 @@ fn a_waker_of_a_lease_that_panics_strands_nobody() {
 
 #[test]
 fn a_waker_may_own_the_manager_and_the_buffer_that_it_waits_for() {
-    for kind in [EngineKind::Ring, EngineKind::Threads] {
+    for kind in [EngineKind::IoUring, EngineKind::Threads] {
         let directory = tempfile::tempdir().expect("a directory");
         let build = || Manager::builder().memory(8 * MIB).directory_of(directory.path(), 64 * MIB).engine(kind).build();
-        let Some(manager) = build().map_err(|error| assert!(kind == EngineKind::Ring, "{error}")).ok() else {
+        let Some(manager) = build().map_err(|error| assert!(kind == EngineKind::IoUring, "{error}")).ok() else {
             continue;
         };
         let buffer = manager.allocate_named("a", MIB).expect("room");

@@ -10,7 +10,7 @@ use super::names::{Change, Names, apply};
 use super::{Marks, Planned, SimDisk, State};
 use crate::Random;
 use std::collections::{BTreeMap, BTreeSet};
-use terrace_file::{ALIGN, File, Order};
+use terrace_file::{ALIGN, DiskRequest, StoreFile};
 
 /// What [`every_cut`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,10 +102,10 @@ fn happens(mood: Mood, dice: &mut dyn Dice) -> bool {
 
 impl State {
     /// Names that are there, and whether each file's size is sure.
-    fn names_left(&self, mood: Mood, dice: &mut dyn Dice, lost: &mut u64) -> Vec<(File, usize, bool)> {
+    fn names_left(&self, mood: Mood, dice: &mut dyn Dice, lost: &mut u64) -> Vec<(StoreFile, usize, bool)> {
         let mut names = self.names.durable.clone();
         let removes = self.queue.iter().filter_map(|queued| match queued.order {
-            Order::Remove { file } => Some(Change { file, to: None, answered: self.index, promised: false }),
+            DiskRequest::Remove { file } => Some(Change { file, to: None, answered: self.index, promised: false }),
             _ => None,
         });
         let changes: Vec<Change> = self.names.pending.iter().copied().chain(removes).collect();
@@ -121,13 +121,13 @@ impl State {
         names.iter().map(|(file, inode)| (*file, *inode, sure(file, inode))).collect()
     }
 
-    fn promised(&self, file: File, inode: usize) -> bool {
+    fn promised(&self, file: StoreFile, inode: usize) -> bool {
         self.names.pending.iter().any(|change| change.promised && (change.file, change.to) == (file, Some(inode)))
     }
 
-    fn writes_under_way(&self, file: File) -> Vec<Pending> {
+    fn writes_under_way(&self, file: StoreFile) -> Vec<Pending> {
         let writes = self.queue.iter().filter_map(|queued| match &queued.order {
-            Order::Write { file: of, offset, bytes, frame } if *of == file => {
+            DiskRequest::Write { file: of, offset, bytes, frame } if *of == file => {
                 let (first, bytes) = (*offset as usize / SECTOR, frame[..*bytes].to_vec());
                 Some(Pending { first, bytes, answered: self.index, promised: false, way: Way::Right })
             }
@@ -137,10 +137,15 @@ impl State {
         writes.filter(|write| write.first * SECTOR + write.bytes.len() <= bytes).collect()
     }
 
-    fn creates_under_way(&self, there: &BTreeMap<File, usize>, mood: Mood, dice: &mut dyn Dice) -> Vec<(File, usize)> {
+    fn creates_under_way(
+        &self,
+        there: &BTreeMap<StoreFile, usize>,
+        mood: Mood,
+        dice: &mut dyn Dice,
+    ) -> Vec<(StoreFile, usize)> {
         let mut made = Vec::new();
         for queued in &self.queue {
-            if let Order::Create { file, bytes } = queued.order
+            if let DiskRequest::Create { file, bytes } = queued.order
                 && !there.contains_key(&file)
                 && happens(mood, dice)
             {
@@ -152,7 +157,7 @@ impl State {
 }
 
 /// Whether a name is as the first of these changes, or a later one of the same name, made it.
-fn kept(names: &BTreeMap<File, usize>, changes: &[Change]) -> bool {
+fn kept(names: &BTreeMap<StoreFile, usize>, changes: &[Change]) -> bool {
     let file = changes[0].file;
     changes.iter().any(|change| change.file == file && names.get(&file).copied() == change.to)
 }

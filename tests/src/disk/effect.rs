@@ -9,7 +9,7 @@ use super::image::{Image, SECTOR, Way};
 use super::log::{Kind, Line};
 use super::names::Inode;
 use super::{Queued, State};
-use terrace_file::{ALIGN, Answer, File, FileFault, Frame, Order, Reason, Reply};
+use terrace_file::{ALIGN, DiskRequest, DiskResponse, FileFault, FileFaultReason, Frame, ResponseSender, StoreFile};
 
 /// Longest time that a slow order takes, or that the disk is gone, in orders.
 const LONG: u64 = 40;
@@ -28,15 +28,15 @@ fn refusal(line: &Line, code: i32) -> FileFault {
         Kind::List => "list",
         Kind::Read => "read",
         Kind::Write => "write",
-        Kind::SyncNames | Kind::Sync => "sync",
+        Kind::SyncDirectory | Kind::Sync => "sync",
     };
     let reason = match code {
-        EIO => Reason::Device,
-        ENOSPC => Reason::Full,
-        EEXIST => Reason::Exists,
-        ENOENT => Reason::Gone,
-        EINVAL => Reason::Unsupported,
-        _ => Reason::Other,
+        EIO => FileFaultReason::Device,
+        ENOSPC => FileFaultReason::Full,
+        EEXIST => FileFaultReason::Exists,
+        ENOENT => FileFaultReason::Gone,
+        EINVAL => FileFaultReason::Unsupported,
+        _ => FileFaultReason::Other,
     };
     let file = line.file.map_or("the directory".into(), |file| file.to_string());
     FileFault { call, file, offset: line.offset, code, reason }
@@ -44,7 +44,7 @@ fn refusal(line: &Line, code: i32) -> FileFault {
 
 /// The disk is not there.
 pub(super) fn missing(call: &'static str, file: String) -> FileFault {
-    FileFault { call, file, offset: 0, code: EIO, reason: Reason::Device }
+    FileFault { call, file, offset: 0, code: EIO, reason: FileFaultReason::Device }
 }
 
 /// What an order moved, or its error.
@@ -52,7 +52,11 @@ type Moved = Result<usize, i32>;
 
 impl State {
     /// Does an order and says what to answer; `None` when it is slow and goes back into the queue.
-    pub(super) fn complete(&mut self, mut queued: Queued, dice: &mut dyn Dice) -> Option<(Reply, Answer)> {
+    pub(super) fn complete(
+        &mut self,
+        mut queued: Queued,
+        dice: &mut dyn Dice,
+    ) -> Option<(ResponseSender, DiskResponse)> {
         let mut line = Line::of(self.index, &queued.order);
         line.fault = self.fault_for(&line, queued.slowed);
         if let Some(fault) = line.fault {
@@ -73,7 +77,7 @@ impl State {
         self.log.line(line);
         self.index += 1;
         self.watch();
-        Some((queued.reply, Answer { result: moved.map_err(|code| refusal(&line, code)), frame }))
+        Some((queued.reply, DiskResponse { result: moved.map_err(|code| refusal(&line, code)), frame }))
     }
 
     /// What goes wrong with this order.
@@ -110,7 +114,7 @@ impl State {
     pub(super) fn perform(
         &mut self,
         line: &Line,
-        order: Order,
+        order: DiskRequest,
         until: u64,
         dice: &mut dyn Dice,
     ) -> (Moved, Option<Frame>) {
@@ -118,17 +122,19 @@ impl State {
             self.rot_anywhere(dice);
         }
         let plain = match order {
-            Order::Create { file, bytes } => self.create(line, file, bytes, dice),
-            Order::Remove { file } => self.remove(line, file, dice),
-            Order::SyncNames => self.sync_names(line, until),
-            Order::Sync { file } => self.sync(line, file, until, dice),
-            Order::Read { mut frame, bytes, .. } => return (self.read(line, &mut frame, bytes, dice), Some(frame)),
-            Order::Write { frame, bytes, .. } => return (self.write(line, &frame, bytes, dice), Some(frame)),
+            DiskRequest::Create { file, bytes } => self.create(line, file, bytes, dice),
+            DiskRequest::Remove { file } => self.remove(line, file, dice),
+            DiskRequest::SyncDirectory => self.sync_names(line, until),
+            DiskRequest::Sync { file } => self.sync(line, file, until, dice),
+            DiskRequest::Read { mut frame, bytes, .. } => {
+                return (self.read(line, &mut frame, bytes, dice), Some(frame));
+            }
+            DiskRequest::Write { frame, bytes, .. } => return (self.write(line, &frame, bytes, dice), Some(frame)),
         };
         (plain.map(|()| 0), None)
     }
 
-    fn create(&mut self, line: &Line, file: File, bytes: u64, dice: &mut dyn Dice) -> Result<(), i32> {
+    fn create(&mut self, line: &Line, file: StoreFile, bytes: u64, dice: &mut dyn Dice) -> Result<(), i32> {
         if self.names.now.contains_key(&file) {
             return Err(EEXIST);
         }
@@ -151,12 +157,12 @@ impl State {
         Ok(())
     }
 
-    fn make(&mut self, line: &Line, file: File, bytes: u64) {
+    fn make(&mut self, line: &Line, file: StoreFile, bytes: u64) {
         self.images.push(Image::new(bytes as usize));
         self.names.set(file, Some(self.images.len() - 1), line.index);
     }
 
-    fn remove(&mut self, line: &Line, file: File, dice: &mut dyn Dice) -> Result<(), i32> {
+    fn remove(&mut self, line: &Line, file: StoreFile, dice: &mut dyn Dice) -> Result<(), i32> {
         if line.fault == Some(Fault::Gone) {
             return Err(EIO);
         }
@@ -177,7 +183,7 @@ impl State {
         Ok(())
     }
 
-    fn sync(&mut self, line: &Line, file: File, until: u64, dice: &mut dyn Dice) -> Result<(), i32> {
+    fn sync(&mut self, line: &Line, file: StoreFile, until: u64, dice: &mut dyn Dice) -> Result<(), i32> {
         let image = self.image(line, file)?;
         match line.fault {
             Some(Fault::Gone) => return Err(EIO),
@@ -191,7 +197,7 @@ impl State {
         Ok(())
     }
 
-    fn image(&mut self, line: &Line, file: File) -> Result<&mut Image, i32> {
+    fn image(&mut self, line: &Line, file: StoreFile) -> Result<&mut Image, i32> {
         match self.names.now.get(&file) {
             Some(&inode) => Ok(&mut self.images[inode]),
             None => {
@@ -235,7 +241,7 @@ impl State {
             frame[dice.below(moved as u64) as usize] ^= 1 << dice.below(8);
         }
         match line.file {
-            Some(File::Slab(_)) => self.marks.damaged_slab_reads += u64::from(damaged),
+            Some(StoreFile::Slab(_)) => self.marks.damaged_slab_reads += u64::from(damaged),
             _ => self.marks.damaged_log_reads += u64::from(damaged),
         }
         Ok(moved)

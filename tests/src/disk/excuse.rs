@@ -4,7 +4,7 @@
 //! nothing else but what a sync that failed earlier may have dropped.
 
 use super::{Fault, Fired, Kind, Marks, SimDisk};
-use terrace_file::{File, StoreError, StoreOptions, StoreStats};
+use terrace_file::{StoreError, StoreFile, StoreOptions, StoreStats};
 
 /// What the disk had done when an operation began.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ fn just(explained: bool, why: &'static str) -> Just {
 
 /// Whether no slab can be made.
 pub fn is_full(stats: Option<StoreStats>, options: &StoreOptions) -> bool {
-    stats.is_some_and(|stats| stats.disk + stats.kept + options.slab_bytes > stats.cap)
+    stats.is_some_and(|stats| stats.disk + stats.reserved + options.slab_bytes > stats.cap)
 }
 
 impl Window {
@@ -76,7 +76,8 @@ impl Window {
     /// A read is tried twice: one fault is no excuse, unless it lasts.
     pub fn get(&self, disk: &SimDisk) -> Just {
         let faults = self.faults(disk);
-        let slab = |fired: &&Fired| matches!(fired.line.file, Some(File::Slab(_))) && fired.line.kind == Kind::Read;
+        let slab =
+            |fired: &&Fired| matches!(fired.line.file, Some(StoreFile::Slab(_))) && fired.line.kind == Kind::Read;
         let reads = faults.iter().filter(slab).count();
         just(reads > 1 || self.read_damage(disk), "what was read was as it was written, and one read failed at most")
     }
@@ -88,7 +89,7 @@ impl Window {
             return Ok(());
         }
         let earlier = disk.fired(oldest.min(self.fired));
-        let dropped = earlier.iter().any(|fired| matches!(fired.line.kind, Kind::Sync | Kind::SyncNames));
+        let dropped = earlier.iter().any(|fired| matches!(fired.line.kind, Kind::Sync | Kind::SyncDirectory));
         let fired = !self.faults(disk).is_empty() || self.disk_was_full(disk);
         just(
             fired || (dropped && oldest != usize::MAX) || self.read_damage(disk),
@@ -117,7 +118,7 @@ impl Window {
     /// Whether a log may have lost something that was durable: both copies of a block are bad, or two faults that told nothing
     /// hit logs, or a name went that was durable. Reads that failed are no excuse: what they hide is still there.
     pub fn log_may_be_lost(&self, disk: &SimDisk) -> bool {
-        let log = |fired: &&Fired| matches!(fired.line.file, Some(File::Log(_) | File::Superblock));
+        let log = |fired: &&Fired| matches!(fired.line.file, Some(StoreFile::Log(_) | StoreFile::Superblock));
         let silent = |fired: &&Fired| fired.fault == Fault::FlipRead || fired.fault.lies();
         let hits = self.faults(disk).iter().filter(log).filter(silent).count();
         self.lost || disk.marks().names_lost > 0 || disk.log_is_lost() || hits + usize::from(self.damaged) > 1

@@ -4,7 +4,7 @@
 
 use super::log::{Kind, Line};
 use crate::Random;
-use terrace_file::File;
+use terrace_file::StoreFile;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,7 +52,7 @@ impl Fault {
     /// Whether it can happen to such an order.
     pub fn fits(self, kind: Kind) -> bool {
         let (read, write) = (kind == Kind::Read, kind == Kind::Write);
-        let sync = matches!(kind, Kind::Sync | Kind::SyncNames);
+        let sync = matches!(kind, Kind::Sync | Kind::SyncDirectory);
         match self {
             Self::Full => kind == Kind::Create,
             Self::Error => !sync,
@@ -82,11 +82,11 @@ pub enum Target {
 }
 
 impl Target {
-    fn hits(self, file: Option<File>) -> bool {
+    fn hits(self, file: Option<StoreFile>) -> bool {
         match (self, file) {
             (Self::Any, _)
-            | (Self::Slabs, Some(File::Slab(_)))
-            | (Self::Logs, Some(File::Log(_) | File::Superblock)) => true,
+            | (Self::Slabs, Some(StoreFile::Slab(_)))
+            | (Self::Logs, Some(StoreFile::Log(_) | StoreFile::Superblock)) => true,
             (Self::Slabs | Self::Logs, _) => false,
         }
     }

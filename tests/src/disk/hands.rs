@@ -6,7 +6,7 @@
 use super::{Contents, Odometer, SimDisk, World};
 use crate::Random;
 use std::sync::Arc;
-use terrace_file::{ALIGN, Change, Disk, File, Frames, Order, Store, StoreError, StoreOptions};
+use terrace_file::{ALIGN, Change, Disk, DiskRequest, FramePool, Store, StoreError, StoreFile, StoreOptions};
 
 /// Logs of 8 blocks; the first has the snapshot.
 pub const SMALL: StoreOptions = StoreOptions { cap: (512 + 64) << 10, slab_bytes: 64 << 10, log_bytes: 64 << 10 };
@@ -30,12 +30,12 @@ pub const RECORDS: usize = 64;
 ///
 /// # Panics
 /// When the system has no memory.
-pub fn frames() -> Frames {
-    Frames::new(4 << 20).expect("a mapping")
+pub fn frames() -> FramePool {
+    FramePool::new(4 << 20).expect("a mapping")
 }
 
 /// An empty disk with room for two such stores.
-pub fn world(seed: u64, frames: &Frames) -> World {
+pub fn world(seed: u64, frames: &FramePool) -> World {
     World::new(SimDisk::new(2 * SMALL.cap), frames.clone(), Random::new(seed))
 }
 
@@ -88,9 +88,10 @@ pub fn first_byte(store: &Store, object: u64) -> Option<u8> {
 ///
 /// # Panics
 /// When there is none.
-pub fn log(world: &World) -> File {
+pub fn log(world: &World) -> StoreFile {
     let contents = world.disk.contents();
-    let written = contents.iter().filter(|(file, bytes)| matches!(file, File::Log(_)) && bytes.iter().any(|&b| b != 0));
+    let written =
+        contents.iter().filter(|(file, bytes)| matches!(file, StoreFile::Log(_)) && bytes.iter().any(|&b| b != 0));
     *written.map(|(file, _)| file).max().expect("there is a log")
 }
 
@@ -98,7 +99,7 @@ pub fn log(world: &World) -> File {
 ///
 /// # Panics
 /// When there is no such page.
-pub fn block(world: &World, file: File, at: u64) -> Vec<u8> {
+pub fn block(world: &World, file: StoreFile, at: u64) -> Vec<u8> {
     world.disk.contents()[&file][at as usize * ALIGN..][..ALIGN].to_vec()
 }
 
@@ -106,11 +107,11 @@ pub fn block(world: &World, file: File, at: u64) -> Vec<u8> {
 ///
 /// # Panics
 /// When there is no such page.
-pub fn overwrite(world: &mut World, file: File, at: u64, bytes: &[u8]) {
+pub fn overwrite(world: &mut World, file: StoreFile, at: u64, bytes: &[u8]) {
     let mut frame = world.frames.take(ALIGN).expect("room");
     frame[..ALIGN].copy_from_slice(bytes);
-    let order = Order::Write { file, offset: at * ALIGN as u64, bytes: ALIGN, frame };
-    for order in [order, Order::Sync { file }] {
+    let order = DiskRequest::Write { file, offset: at * ALIGN as u64, bytes: ALIGN, frame };
+    for order in [order, DiskRequest::Sync { file }] {
         world.ask(order).expect("answered").result.expect("done");
     }
 }
@@ -119,8 +120,8 @@ pub fn overwrite(world: &mut World, file: File, at: u64, bytes: &[u8]) {
 ///
 /// # Panics
 /// When that fails.
-pub fn remove(world: &mut World, file: File) {
-    for order in [Order::Remove { file }, Order::SyncNames] {
+pub fn remove(world: &mut World, file: StoreFile) {
+    for order in [DiskRequest::Remove { file }, DiskRequest::SyncDirectory] {
         world.ask(order).expect("answered").result.expect("done");
     }
 }
@@ -136,10 +137,10 @@ pub fn with(world: &World, contents: Contents) -> World {
 }
 
 /// Puts the right checksum into a block of a log, or a page of a superblock.
-pub fn seal(file: File, bytes: &mut [u8]) {
+pub fn seal(file: StoreFile, bytes: &mut [u8]) {
     let crc = match file {
-        File::Superblock => 12..16,
-        File::Log(_) | File::Slab(_) => 44..48,
+        StoreFile::Superblock => 12..16,
+        StoreFile::Log(_) | StoreFile::Slab(_) => 44..48,
     };
     let sum = crc32fast::hash(&[&bytes[..crc.start], &bytes[crc.end..]].concat());
     bytes[crc].copy_from_slice(&sum.to_le_bytes());

@@ -3,15 +3,15 @@
 use super::fault::Fault;
 use std::collections::VecDeque;
 use std::fmt;
-use terrace_file::{File, Order};
+use terrace_file::{DiskRequest, StoreFile};
 
 /// What kind of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "as `Order`; `List` is no order, but may fail")]
+#[expect(missing_docs, reason = "as `DiskRequest`; `List` is no order, but may fail")]
 pub enum Kind {
     Create,
     Remove,
-    SyncNames,
+    SyncDirectory,
     Read,
     Write,
     Sync,
@@ -26,7 +26,7 @@ pub struct Line {
     /// What.
     pub kind: Kind,
     /// Of which file.
-    pub file: Option<File>,
+    pub file: Option<StoreFile>,
     /// From which byte.
     pub offset: u64,
     /// How many bytes.
@@ -38,14 +38,14 @@ pub struct Line {
 }
 
 impl Line {
-    pub(super) fn of(index: u64, order: &Order) -> Self {
+    pub(super) fn of(index: u64, order: &DiskRequest) -> Self {
         let (kind, file, offset, bytes) = match *order {
-            Order::Create { file, bytes } => (Kind::Create, Some(file), 0, bytes),
-            Order::Remove { file } => (Kind::Remove, Some(file), 0, 0),
-            Order::SyncNames => (Kind::SyncNames, None, 0, 0),
-            Order::Read { file, offset, bytes, .. } => (Kind::Read, Some(file), offset, bytes as u64),
-            Order::Write { file, offset, bytes, .. } => (Kind::Write, Some(file), offset, bytes as u64),
-            Order::Sync { file } => (Kind::Sync, Some(file), 0, 0),
+            DiskRequest::Create { file, bytes } => (Kind::Create, Some(file), 0, bytes),
+            DiskRequest::Remove { file } => (Kind::Remove, Some(file), 0, 0),
+            DiskRequest::SyncDirectory => (Kind::SyncDirectory, None, 0, 0),
+            DiskRequest::Read { file, offset, bytes, .. } => (Kind::Read, Some(file), offset, bytes as u64),
+            DiskRequest::Write { file, offset, bytes, .. } => (Kind::Write, Some(file), offset, bytes as u64),
+            DiskRequest::Sync { file } => (Kind::Sync, Some(file), 0, 0),
         };
         Self { index, kind, file, offset, bytes, fault: None, answer: None }
     }
@@ -55,9 +55,9 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:5} {:?}", self.index, self.kind)?;
         match self.file {
-            Some(File::Superblock) => write!(f, " superblock")?,
-            Some(File::Slab(number)) => write!(f, " slab {number}")?,
-            Some(File::Log(number)) => write!(f, " log {number}")?,
+            Some(StoreFile::Superblock) => write!(f, " superblock")?,
+            Some(StoreFile::Slab(number)) => write!(f, " slab {number}")?,
+            Some(StoreFile::Log(number)) => write!(f, " log {number}")?,
             None => {}
         }
         if self.bytes > 0 {

@@ -51,7 +51,7 @@ use names::Names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_file::{Disk, File, FileFault, Order, Reply};
+use terrace_file::{Disk, DiskRequest, FileFault, ResponseSender, StoreFile};
 
 /// Sectors of a block of a log.
 const PER_BLOCK: usize = terrace_file::ALIGN / SECTOR;
@@ -106,8 +106,8 @@ struct State {
 /// An order that is under way.
 #[derive(Debug)]
 struct Queued {
-    order: Order,
-    reply: Reply,
+    order: DiskRequest,
+    reply: ResponseSender,
     /// Orders completed when it came.
     submitted: u64,
     /// It waits while others complete, until so many have.
@@ -223,7 +223,7 @@ impl SimDisk {
     }
 
     /// Whether the sectors of that place hold what was written.
-    pub fn is_sound(&self, file: File, offset: u64, bytes: usize) -> bool {
+    pub fn is_sound(&self, file: StoreFile, offset: u64, bytes: usize) -> bool {
         let state = self.state();
         state.names.now.get(&file).is_some_and(|&inode| {
             let from = offset as usize / SECTOR;
@@ -235,11 +235,11 @@ impl SimDisk {
     /// floor of the superblock is.
     pub fn log_is_lost(&self) -> bool {
         let state = self.state();
-        let superblock = state.names.now.get(&File::Superblock).map(|&inode| pages(&state.images[inode]));
+        let superblock = state.names.now.get(&StoreFile::Superblock).map(|&inode| pages(&state.images[inode]));
         if superblock.is_some_and(|bad| hands::FLOORS.iter().all(|floor| bad.contains(&(*floor as usize)))) {
             return true;
         }
-        let logs = state.names.now.iter().filter(|(file, _)| matches!(file, File::Log(_)));
+        let logs = state.names.now.iter().filter(|(file, _)| matches!(file, StoreFile::Log(_)));
         logs.into_iter().any(|(_, &inode)| {
             let image = &state.images[inode];
             let half = image.sectors() / PER_BLOCK / 2;
@@ -251,7 +251,7 @@ impl SimDisk {
     /// Whether some log, or the superblock, has a sector that is not as written.
     pub fn log_is_damaged(&self) -> bool {
         let state = self.state();
-        let mut logs = state.names.now.iter().filter(|(file, _)| !matches!(file, File::Slab(_)));
+        let mut logs = state.names.now.iter().filter(|(file, _)| !matches!(file, StoreFile::Slab(_)));
         logs.any(|(_, &inode)| !state.images[inode].damaged.is_empty())
     }
 
@@ -282,7 +282,7 @@ impl SimDisk {
 }
 
 impl Disk for SimDisk {
-    fn files(&self) -> Result<Vec<(File, u64)>, FileFault> {
+    fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault> {
         let mut state = self.state();
         if state.off || state.index < state.gone_until {
             state.fail_list();
@@ -291,7 +291,7 @@ impl Disk for SimDisk {
         Ok(state.names.now.iter().map(|(&file, &inode)| (file, state.images[inode].now.len() as u64)).collect())
     }
 
-    fn submit(&self, order: Order, reply: Reply) {
+    fn submit(&self, order: DiskRequest, reply: ResponseSender) {
         let mut state = self.state();
         if !state.off {
             let submitted = state.index;
@@ -333,7 +333,7 @@ fn pages(image: &Image) -> BTreeSet<usize> {
 }
 
 /// The files of a disk, for tests that compare.
-pub type Contents = BTreeMap<File, Vec<u8>>;
+pub type Contents = BTreeMap<StoreFile, Vec<u8>>;
 
 impl SimDisk {
     /// What is read of every file.

@@ -4,7 +4,7 @@
 //! names stand in the file system's journal, which does not forget them as pages of data are forgotten.
 
 use std::collections::BTreeMap;
-use terrace_file::File;
+use terrace_file::StoreFile;
 
 /// A file's contents, by number: a name made anew has new contents.
 pub(super) type Inode = usize;
@@ -12,7 +12,7 @@ pub(super) type Inode = usize;
 /// A name that changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    pub(super) file: File,
+    pub(super) file: StoreFile,
     /// What it names now.
     pub(super) to: Option<Inode>,
     pub(super) answered: u64,
@@ -23,14 +23,14 @@ pub(super) struct Change {
 /// The directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    pub(super) now: BTreeMap<File, Inode>,
-    pub(super) durable: BTreeMap<File, Inode>,
+    pub(super) now: BTreeMap<StoreFile, Inode>,
+    pub(super) durable: BTreeMap<StoreFile, Inode>,
     /// Changed since, in the order of the answers.
     pub(super) pending: Vec<Change>,
 }
 
 impl Names {
-    pub(super) fn set(&mut self, file: File, to: Option<Inode>, answered: u64) {
+    pub(super) fn set(&mut self, file: StoreFile, to: Option<Inode>, answered: u64) {
         apply(&mut self.now, file, to);
         self.pending.push(Change { file, to, answered, promised: false });
     }
@@ -53,7 +53,7 @@ impl Names {
 }
 
 /// Sets or removes a name.
-pub(super) fn apply(names: &mut BTreeMap<File, Inode>, file: File, to: Option<Inode>) {
+pub(super) fn apply(names: &mut BTreeMap<StoreFile, Inode>, file: StoreFile, to: Option<Inode>) {
     match to {
         Some(inode) => names.insert(file, inode),
         None => names.remove(&file),

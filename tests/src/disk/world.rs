@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use terrace_file::{Answer, Disk, Frames, Join, Order, Tasks};
+use terrace_file::{Disk, DiskRequest, DiskResponse, Executor, FramePool, JoinHandle};
 
 /// Steps after which something is held for endless: an operation takes tens, a slow order 40.
 const ENDLESS: u64 = 200_000;
@@ -20,11 +20,11 @@ const ENDLESS: u64 = 200_000;
 #[derive(Debug)]
 pub struct World {
     /// What goes on by itself.
-    pub tasks: Tasks,
+    pub tasks: Executor,
     /// The disk.
     pub disk: Arc<SimDisk>,
     /// Memory for I/O.
-    pub frames: Frames,
+    pub frames: FramePool,
     /// What decides everything.
     pub random: Random,
 }
@@ -49,8 +49,8 @@ impl fmt::Display for Stuck {
 
 impl World {
     /// Over a disk.
-    pub fn new(disk: SimDisk, frames: Frames, random: Random) -> Self {
-        Self { tasks: Tasks::new(), disk: Arc::new(disk), frames, random }
+    pub fn new(disk: SimDisk, frames: FramePool, random: Random) -> Self {
+        Self { tasks: Executor::new(), disk: Arc::new(disk), frames, random }
     }
 
     /// Runs one ready task or completes one order. False when there is neither.
@@ -68,7 +68,7 @@ impl World {
     ///
     /// # Errors
     /// That it never is.
-    pub fn run<T>(&mut self, mut join: Join<T>) -> Result<T, Stuck> {
+    pub fn run<T>(&mut self, mut join: JoinHandle<T>) -> Result<T, Stuck> {
         for _ in 0..ENDLESS {
             if let Some(value) = ready(&mut join) {
                 return Ok(value);
@@ -82,14 +82,14 @@ impl World {
     }
 
     /// Gives an order; the answer comes while the world is driven.
-    pub fn submit(&self, order: Order) -> oneshot::Receiver<Answer> {
+    pub fn submit(&self, order: DiskRequest) -> oneshot::Receiver<DiskResponse> {
         let (reply, answer) = oneshot::channel();
         self.disk.submit(order, reply);
         answer
     }
 
     /// Gives an order and drives until it is answered, which fails when the disk is off.
-    pub fn ask(&mut self, order: Order) -> Option<Answer> {
+    pub fn ask(&mut self, order: DiskRequest) -> Option<DiskResponse> {
         let mut answer = self.submit(order);
         loop {
             match answer.try_recv() {
@@ -119,7 +119,7 @@ impl World {
 }
 
 /// The result, if it is there.
-pub fn ready<T>(join: &mut Join<T>) -> Option<T> {
+pub fn ready<T>(join: &mut JoinHandle<T>) -> Option<T> {
     match Pin::new(join).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,

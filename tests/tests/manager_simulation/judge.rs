@@ -70,7 +70,7 @@ impl Session<'_> {
             return just(full, "the store is full", "there is room, or room for another slab");
         }
         // A sync that failed may have dropped what is missed only now.
-        let dropped = earlier.iter().any(|fired| matches!(fired.line.kind, Kind::Sync | Kind::SyncNames));
+        let dropped = earlier.iter().any(|fired| matches!(fired.line.kind, Kind::Sync | Kind::SyncDirectory));
         let told = window.many_steps(disk);
         told.map(|()| "a fault").or_else(|why| just(dropped || self.aged, "an earlier sync, or an older log", why))
     }

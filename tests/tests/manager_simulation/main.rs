@@ -23,7 +23,7 @@ mod session;
 mod tally;
 
 use tally::Tally;
-use terrace_file::Frames;
+use terrace_file::FramePool;
 use terrace_tests::disk::{Trace, run_seeds};
 
 /// Seeds of a usual run: 20 seconds with the dev profile.
@@ -33,8 +33,8 @@ const SEEDS: u64 = 2000;
 const SHARE: u64 = 2;
 
 /// The world's own frames, of which the manager takes none.
-fn frames() -> Frames {
-    Frames::new(1).expect("a mapping")
+fn frames() -> FramePool {
+    FramePool::new(1).expect("a mapping")
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use crate::reopen::CHUNK;
 use crate::session::{LEAST, Session, Setup};
 use crate::tally::Tally;
-use terrace_file::{Frames, StoreOptions};
+use terrace_file::{FramePool, StoreOptions};
 use terrace_tests::Random;
 use terrace_tests::disk::{SimDisk, Trace, Verdict, Window, World, some_faults};
 use terrace_tiers::ledger::{Hint, Share};
@@ -39,7 +39,7 @@ fn setup(random: &mut Random) -> Setup {
 }
 
 /// Runs a seed.
-pub fn run(seed: u64, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verdict {
+pub fn run(seed: u64, frames: &FramePool, tally: &mut Tally, trace: &Trace) -> Verdict {
     let mut random = Random::new(seed);
     let setup = setup(&mut random);
     // Sometimes less than the store may take.

@@ -7,7 +7,7 @@ use crate::session::{PLENTY, Session, Setup, TICKS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use terrace_file::{Disk, Join, StoreError};
+use terrace_file::{Disk, JoinHandle, StoreError};
 use terrace_tests::disk::{SimDisk, Verdict, Window, World, ready};
 use terrace_tiers::{Buffer, Error, Manager};
 
@@ -144,7 +144,7 @@ impl Session<'_> {
         window
     }
 
-    fn build(&self) -> Verdict<Join<Result<Manager, Error>>> {
+    fn build(&self) -> Verdict<JoinHandle<Result<Manager, Error>>> {
         let Setup { memory, options, pinned, tenants } = self.setup.clone();
         let shared = Arc::clone(&self.world.disk) as Arc<dyn Disk>;
         let builder = Manager::builder().memory(memory).disk(shared, options).tasks(&self.world.tasks);
@@ -197,7 +197,7 @@ impl Session<'_> {
     }
 
     /// Drives until it is there.
-    fn drive<T>(&mut self, mut join: Join<T>) -> Verdict<T> {
+    fn drive<T>(&mut self, mut join: JoinHandle<T>) -> Verdict<T> {
         loop {
             if let Some(value) = ready(&mut join) {
                 return Ok(value);

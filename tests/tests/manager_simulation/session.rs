@@ -7,7 +7,7 @@ use crate::model::{Expected, Fate, Sync};
 use crate::tally::Tally;
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet};
-use terrace_file::{Join, StoreOptions};
+use terrace_file::{JoinHandle, StoreOptions};
 use terrace_tests::disk::{Trace, Verdict, Window, World, ready};
 use terrace_tiers::ledger::Share;
 use terrace_tiers::{Buffer, Error, Manager};
@@ -49,14 +49,14 @@ pub struct Flight {
 pub type Leased = (Vec<u8>, Vec<u8>);
 
 pub enum Job {
-    Allocate { join: Join<Result<Buffer, Error>>, name: Option<String>, bytes: usize, wait: bool },
-    Write(Join<Result<(), Error>>),
-    Read { join: Join<Result<Vec<u8>, Error>>, offset: usize, from: usize },
-    Lease { join: Join<Result<Leased, Error>>, release: Option<oneshot::Sender<()>>, from: usize },
-    LeaseMut { join: Join<Result<(), Error>>, release: Option<oneshot::Sender<()>> },
-    Sync(Join<Result<(), Error>>, usize),
-    Wish(Join<Result<(), Error>>),
-    Remove(Join<Result<(), Error>>),
+    Allocate { join: JoinHandle<Result<Buffer, Error>>, name: Option<String>, bytes: usize, wait: bool },
+    Write(JoinHandle<Result<(), Error>>),
+    Read { join: JoinHandle<Result<Vec<u8>, Error>>, offset: usize, from: usize },
+    Lease { join: JoinHandle<Result<Leased, Error>>, release: Option<oneshot::Sender<()>>, from: usize },
+    LeaseMut { join: JoinHandle<Result<(), Error>>, release: Option<oneshot::Sender<()>> },
+    Sync(JoinHandle<Result<(), Error>>, usize),
+    Wish(JoinHandle<Result<(), Error>>),
+    Remove(JoinHandle<Result<(), Error>>),
 }
 
 impl Job {

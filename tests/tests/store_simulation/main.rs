@@ -23,7 +23,7 @@ mod session;
 mod tally;
 
 use tally::Tally;
-use terrace_file::Frames;
+use terrace_file::FramePool;
 use terrace_tests::disk::run_seeds;
 
 /// Seeds of a usual run: some seconds with the dev profile.
@@ -32,8 +32,8 @@ const SEEDS: u64 = 1000;
 /// Room for frames: two of 256 KiB for the log, and some of 16 KiB for what is under way.
 const FRAMES: usize = 4 << 20;
 
-fn frames() -> Frames {
-    Frames::new(FRAMES).expect("a mapping")
+fn frames() -> FramePool {
+    FramePool::new(FRAMES).expect("a mapping")
 }
 
 #[test]

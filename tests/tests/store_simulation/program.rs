@@ -6,7 +6,7 @@ use crate::model::{Edit, Meta};
 use crate::reopen::After;
 use crate::session::{Held, Session};
 use crate::tally::Tally;
-use terrace_file::{ALIGN, Frames, StoreOptions};
+use terrace_file::{ALIGN, FramePool, StoreOptions};
 use terrace_tests::Random;
 use terrace_tests::disk::{SimDisk, Trace, Verdict, World, some_faults};
 
@@ -34,7 +34,7 @@ fn options(random: &mut Random) -> StoreOptions {
 }
 
 /// Runs a seed.
-pub fn run(seed: u64, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verdict {
+pub fn run(seed: u64, frames: &FramePool, tally: &mut Tally, trace: &Trace) -> Verdict {
     let mut random = Random::new(seed);
     let options = options(&mut random);
     // Sometimes less than the store may take.

@@ -7,7 +7,7 @@ use crate::model::{Content, Meta, Seen};
 use crate::session::{Held, Session};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use terrace_file::{Disk, Join, Store, StoreError, StoreOptions};
+use terrace_file::{Disk, JoinHandle, Store, StoreError, StoreOptions};
 use terrace_tests::disk::{SimDisk, Verdict, Window, World, ready};
 
 /// Starts that may fail one after the other, as each needs a fault of its own: more than a seed has.
@@ -169,7 +169,7 @@ impl Session<'_> {
     }
 
     /// Drives until it is there, or until `stop`.
-    fn drive<T>(&mut self, mut join: Join<T>) -> Verdict<T> {
+    fn drive<T>(&mut self, mut join: JoinHandle<T>) -> Verdict<T> {
         loop {
             if let Some(value) = ready(&mut join) {
                 return Ok(value);

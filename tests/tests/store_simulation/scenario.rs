@@ -8,7 +8,7 @@ use crate::model::{Edit, Meta, Model};
 use crate::session::{Held, Session};
 use crate::tally::Tally;
 use std::sync::Arc;
-use terrace_file::{Frames, StoreOptions};
+use terrace_file::{FramePool, StoreOptions};
 use terrace_tests::Random;
 use terrace_tests::disk::{Cuts, Fault, Planned, SimDisk, Target, Trace, Verdict, World, every_cut};
 
@@ -20,7 +20,7 @@ pub const OPTIONS: StoreOptions = StoreOptions { cap: 320 << 10, slab_bytes: 64 
 const BOUND: u64 = 128;
 
 /// A session on a disk of twice the cap.
-fn session<'a>(seed: u64, frames: &Frames, tally: &'a mut Tally, trace: &'a Trace) -> Session<'a> {
+fn session<'a>(seed: u64, frames: &FramePool, tally: &'a mut Tally, trace: &'a Trace) -> Session<'a> {
     let disk = SimDisk::new(2 * OPTIONS.cap);
     let world = World::new(disk, frames.clone(), Random::new(seed));
     over(world, Model::default(), tally, trace)
@@ -50,7 +50,7 @@ fn over<'a>(world: World, model: Model, tally: &'a mut Tally, trace: &'a Trace) 
 }
 
 /// The scenario with one fault; then a power cut. Which fault fired, if it was at that order.
-pub fn with_fault(seed: u64, planned: Planned, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verdict<bool> {
+pub fn with_fault(seed: u64, planned: Planned, frames: &FramePool, tally: &mut Tally, trace: &Trace) -> Verdict<bool> {
     let mut session = session(seed, frames, tally, trace);
     session.world.disk.plan(vec![planned]);
     let exact = |disk: &SimDisk| {
@@ -68,7 +68,7 @@ pub fn with_fault(seed: u64, planned: Planned, frames: &Frames, tally: &mut Tall
 }
 
 /// The scenario until so many orders have completed; then every power cut. `None` when it ends before.
-pub fn with_cuts(seed: u64, stop: u64, frames: &Frames, tally: &mut Tally, trace: &Trace) -> Verdict<Option<Cuts>> {
+pub fn with_cuts(seed: u64, stop: u64, frames: &FramePool, tally: &mut Tally, trace: &Trace) -> Verdict<Option<Cuts>> {
     let mut session = session(seed, frames, tally, trace);
     session.stop = stop;
     if !session.stopped()? {

@@ -8,7 +8,7 @@ use crate::model::{Content, Edit, Meta, Model, Outcome};
 use crate::tally::Tally;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use terrace_file::{Change, Frame, Join, Piece, Put, Store, StoreError, StoreOptions};
+use terrace_file::{Change, Frame, JoinHandle, Piece, PutResult, Store, StoreError, StoreOptions};
 use terrace_tests::disk::{Trace, Verdict, Window, World, ready};
 
 /// Steps after which operations are held for endless: those under way together take some hundred, a slow order 40 more.
@@ -32,10 +32,10 @@ pub struct Flight {
 }
 
 enum Job {
-    Put(Join<Put>, Content),
-    Get(Join<Result<Frame, StoreError>>, Content, Weak<Piece>),
-    Commit(Join<Result<(), StoreError>>, usize, usize),
-    Tidy(Join<Result<(), StoreError>>),
+    Put(JoinHandle<PutResult>, Content),
+    Get(JoinHandle<Result<Frame, StoreError>>, Content, Weak<Piece>),
+    Commit(JoinHandle<Result<(), StoreError>>, usize, usize),
+    Tidy(JoinHandle<Result<(), StoreError>>),
 }
 
 pub struct Session<'a> {
@@ -97,7 +97,7 @@ impl Session<'_> {
 
     pub fn begin_tidy(&mut self) {
         let window = self.note(|| "tidy".into());
-        let join = self.store().tidy();
+        let join = self.store().compact();
         self.flights.push(Flight { job: Job::Tidy(join), window });
     }
 
@@ -218,7 +218,7 @@ impl Session<'_> {
         if let Some(store) = &self.store {
             store.check().map_err(|broken| format!("check: {broken}"))?;
             let (used, stats) = (self.world.disk.used(), store.stats());
-            if used > stats.disk + stats.kept {
+            if used > stats.disk + stats.reserved {
                 return Err(format!("{used} bytes of files, and of these it knows: {stats:?}"));
             }
         }

@@ -91,7 +91,7 @@ const DEVICE_TESTS: &str = "wrapped what_was copies_within unified pinned_memory
     transfers_m transfers_a threads_share managed";
 /// Without an engine's lanes, whose threads look for work all the time.
 const LATE: &str = "calls:: memory_that nothing_is turns:: owned::a_copy owned::a_pinned";
-const FILE_TESTS: &str = "frame:: task:: extent:: a_whole_block";
+const FILE_TESTS: &str = "frame:: executor:: extent:: a_whole_block";
 
 /// All. What takes more than two minutes of one core is long.
 pub const RUNS: &[Run] = &[

@@ -1,35 +1,35 @@
-//! Durable puts, what a store takes while nothing is asked, and how fast it opens.
+//! Durable puts, the cost of an idle store, and how fast a store opens.
 
-use crate::{Error, Ground, cpu};
+use crate::{Error, StoreFixture, cpu};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use terrace_file::{Change, EngineKind, Join, Put};
+use terrace_file::{Change, EngineKind, JoinHandle, PutResult};
 
 const PIECE: usize = 64 << 10;
 
 /// Pieces in a group.
 const GROUP: u64 = 64;
 
-/// Groups, and single puts, that are timed.
+/// Number of groups, and of single puts, that are timed.
 const TIMES: u64 = 20;
 
-/// Durable puts of 64 KiB, one by one and in groups.
-pub fn puts(ground: &Ground) -> Result<(), Error> {
+/// Times durable puts of 64 KiB, one by one and in groups.
+pub fn puts(fixture: &StoreFixture) -> Result<(), Error> {
     let one = |object: u64| -> Result<Change, Error> {
-        let piece = ground.store.put(ground.frames.take(PIECE)?, PIECE).wait().result?;
+        let piece = fixture.store.put(fixture.frames.take(PIECE)?, PIECE).wait().result?;
         Ok(Change::Piece { object, part: 0, piece })
     };
     let (mut single, mut grouped) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..TIMES {
         let begun = Instant::now();
-        ground.store.commit(vec![one(0)?]).wait()?;
+        fixture.store.commit(vec![one(0)?]).wait()?;
         single += begun.elapsed();
         // Each is a commit of its own, as of 64 callers.
         let begun = Instant::now();
-        let puts = (0..GROUP).map(|_| Ok(ground.store.put(ground.frames.take(PIECE)?, PIECE)));
+        let puts = (0..GROUP).map(|_| Ok(fixture.store.put(fixture.frames.take(PIECE)?, PIECE)));
         let puts = puts.collect::<Result<Vec<_>, Error>>()?;
-        let commit = |(object, put): (u64, Join<Put>)| -> Result<_, Error> {
-            Ok(ground.store.commit(vec![Change::Piece { object, part: 0, piece: put.wait().result? }]))
+        let commit = |(object, put): (u64, JoinHandle<PutResult>)| -> Result<_, Error> {
+            Ok(fixture.store.commit(vec![Change::Piece { object, part: 0, piece: put.wait().result? }]))
         };
         let commits = (0..).zip(puts).map(commit).collect::<Result<Vec<_>, Error>>()?;
         commits.into_iter().try_for_each(|commit| commit.wait())?;
@@ -46,49 +46,49 @@ pub fn puts(ground: &Ground) -> Result<(), Error> {
     Ok(())
 }
 
-/// Processor time in five idle seconds; what the page cache grew by while 4 GiB were moved.
-pub fn idle_and_cache(ground: &Ground) -> Result<(), Error> {
+/// Processor time in five idle seconds; growth of the page cache while 4 GiB are moved.
+pub fn idle_and_cache(fixture: &StoreFixture) -> Result<(), Error> {
     let before = cpu();
     std::thread::sleep(Duration::from_secs(5));
     println!("idle: {:.4} CPU-s in 5 s", cpu() - before);
     let cached = page_cache();
     for _ in 0..2 {
-        let pieces = ground.put(1 << 20, 1, 8);
-        ground.get(&pieces, 1, 8);
+        let pieces = fixture.put(1 << 20, 1, 8);
+        fixture.get(&pieces, 1, 8);
     }
     let grown = page_cache().saturating_sub(cached);
     println!("page cache after 4 GiB moved: {:.3} % of them", grown as f64 / f64::from(1u32 << 22) * 100.0);
     Ok(())
 }
 
-/// KiB.
+/// KiB in the page cache.
 fn page_cache() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Cached:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// A store of a million entries, opened.
+/// Times opening a store of a million entries.
 pub fn reopen(path: &Path) -> Result<(), Error> {
     const ENTRIES: u32 = 1 << 20;
     const EACH: u32 = 1 << 14;
     let cap = 12 << 30;
-    let ground = Ground::open(path, EngineKind::Best, cap)?;
+    let fixture = StoreFixture::open(path, EngineKind::Best, cap)?;
     for object in 0..u64::from(ENTRIES / EACH) {
         let mut changes = Vec::new();
         let puts: Vec<_> =
-            (0..EACH).map(|_| Ok(ground.store.put(ground.frames.take(4096)?, 4096))).collect::<Result<_, Error>>()?;
+            (0..EACH).map(|_| Ok(fixture.store.put(fixture.frames.take(4096)?, 4096))).collect::<Result<_, Error>>()?;
         for (part, put) in (0..).zip(puts) {
             changes.push(Change::Piece { object, part, piece: put.wait().result? });
         }
-        ground.store.commit(changes).wait()?;
+        fixture.store.commit(changes).wait()?;
     }
-    drop(ground);
+    drop(fixture);
     for _ in 0..3 {
         let begun = Instant::now();
-        let ground = Ground::open(path, EngineKind::Best, cap)?;
+        let fixture = StoreFixture::open(path, EngineKind::Best, cap)?;
         let took = begun.elapsed();
-        println!("{ENTRIES} entries opened in {:.2} s, {} objects", took.as_secs_f64(), ground.store.objects().len());
+        println!("{ENTRIES} entries opened in {:.2} s, {} objects", took.as_secs_f64(), fixture.store.objects().len());
     }
     Ok(())
 }

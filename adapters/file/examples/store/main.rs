@@ -1,14 +1,14 @@
-//! The store beside raw loops on the same disk, in one run.
+//! Benchmarks the store beside raw loops on the same disk, in one run.
 //!
 //! `cargo run --release -p terrace-file --example store [DIRECTORY [WORD...]]`: the parts whose names have one of the words
 //! (`ring 64`, `threads 4096`, `ring durable`, `idle`, `reopen`, and so on), or all.
 //!
-//! A gigabyte, put and got whole in pieces of 64 KiB and of 4 MiB, five rounds in which every way has its turn. The raw loops
-//! are io_uring on one thread, with up to 64 and 16 requests under way, and pread and pwrite on 16 threads. The store is asked
-//! for as much by one caller, and by four with 64 and 32 under way together, of which 16 at once go to the disk. One ratio is
-//! over the best raw loop; the other over one that takes a checksum of its bytes too: a disk of a virtual machine is a thread
-//! of the host's that copies, and slower when its bytes are looked at. Then durable puts, processor time when idle, the page
-//! cache, and opening a store of a million entries.
+//! Each round puts and gets a gigabyte in pieces of 64 KiB and of 4 MiB; there are five rounds, which alternate between all ways.
+//! The raw loops are io_uring on one thread, with up to 64 and 16 requests in flight, and pread and pwrite on 16 threads. The
+//! store serves one caller, and four with 64 and 32 requests in flight together, of which it submits 16 at once. One ratio is to
+//! the best raw loop, the other to one that also takes a checksum of its bytes: on a virtual machine a thread of the host copies
+//! the disk's bytes, and slows down when the guest reads them. Then come durable puts, processor time when idle, the page cache,
+//! and opening a store of a million entries.
 
 mod durable;
 mod raw;
@@ -21,29 +21,29 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use terrace_file::{Directory, Disk, EngineKind, Frames, Piece, Store, StoreOptions, Tasks};
+use terrace_file::{Directory, Disk, EngineKind, Executor, FramePool, Piece, Store, StoreOptions};
 
 const ROUNDS: usize = 5;
 
 type Error = Box<dyn std::error::Error>;
 
-/// A store on its disk. The disk last: the store's tasks run on its threads.
-struct Ground {
+/// A store on its disk. The disk is dropped last: its threads run the store's tasks.
+struct StoreFixture {
     store: Store,
-    frames: Frames,
-    tasks: Tasks,
+    frames: FramePool,
+    tasks: Executor,
     _disk: Arc<Directory>,
 }
 
-impl Ground {
+impl StoreFixture {
     fn open(path: &Path, kind: EngineKind, cap: u64) -> Result<Self, Error> {
-        let (tasks, frames) = (Tasks::new(), Frames::new(384 << 20)?);
+        let (tasks, frames) = (Executor::new(), FramePool::new(384 << 20)?);
         let disk = Arc::new(Directory::open(path, kind, &tasks)?);
         let store = Store::open(Arc::clone(&disk) as Arc<dyn Disk>, &tasks, &frames, StoreOptions::new(cap)).wait()?;
         Ok(Self { store, frames, tasks, _disk: disk })
     }
 
-    /// Puts a gigabyte from `threads` threads, each with `depth` puts under way.
+    /// Puts a gigabyte on `threads` threads, each with `depth` puts in flight.
     fn put(&self, bytes: usize, threads: usize, depth: usize) -> Vec<Arc<Piece>> {
         let (next, pieces) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()));
         each(threads, || {
@@ -66,14 +66,14 @@ impl Ground {
         pieces.into_inner().expect("no panic").into_values().collect()
     }
 
-    /// Gets pieces on `threads` threads, each with `depth` gets under way.
+    /// Gets pieces on `threads` threads, each with `depth` gets in flight.
     fn get(&self, pieces: &[Arc<Piece>], threads: usize, depth: usize) {
         let next = AtomicUsize::new(0);
         let begin = || Some(self.store.get(pieces.get(next.fetch_add(1, Ordering::Relaxed))?));
         each(threads, || self.window(depth, begin, |got| drop(got.expect("right bytes"))));
     }
 
-    /// Keeps `depth` of what `begin` begins under way until it begins nothing more; they end in any order, as in the raw loops.
+    /// Keeps `depth` futures of `begin` in flight until it returns none; they end in any order, as in the raw loops.
     fn window<F: Future>(&self, depth: usize, begin: impl Fn() -> Option<F>, end: impl Fn(F::Output)) {
         self.tasks.block_on(|| async {
             let mut under_way = FuturesUnordered::new();
@@ -104,20 +104,21 @@ fn main() -> Result<(), Error> {
     let wanted = |part: String| words.is_empty() || words.iter().any(|word| part.contains(word));
     let home = tempfile::tempdir_in(directory)?;
     let raw = Raw::new(home.path())?;
-    for (name, kind, sides) in
-        [("ring", EngineKind::Ring, [RING_64K, RING_4M]), ("threads", EngineKind::Threads, [THREADS_64K, THREADS_4M])]
-    {
-        let ground = Ground::open(&home.path().join(name), kind, 3 << 30)?;
+    for (name, kind, sides) in [
+        ("ring", EngineKind::IoUring, [RING_64K, RING_4M]),
+        ("threads", EngineKind::Threads, [THREADS_64K, THREADS_4M]),
+    ] {
+        let fixture = StoreFixture::open(&home.path().join(name), kind, 3 << 30)?;
         for sides in sides {
             if wanted(format!("{name} {}", sides.bytes >> 10)) {
-                engine(&ground, &raw, name, sides)?;
+                engine(&fixture, &raw, name, sides)?;
             }
         }
         if wanted(format!("{name} durable")) {
-            durable::puts(&ground)?;
+            durable::puts(&fixture)?;
         }
-        if wanted("idle".into()) && kind == EngineKind::Ring {
-            durable::idle_and_cache(&ground)?;
+        if wanted("idle".into()) && kind == EngineKind::IoUring {
+            durable::idle_and_cache(&fixture)?;
         }
     }
     match wanted("reopen".into()) {
@@ -126,13 +127,13 @@ fn main() -> Result<(), Error> {
     }
 }
 
-/// What is compared: pieces of so many bytes.
+/// A comparison at one size of pieces.
 #[derive(Clone, Copy)]
 struct Sides {
     bytes: usize,
-    /// Requests of raw loops on a ring; of one with threads, none: each thread has one.
+    /// Requests in flight of the raw ring loops; empty for threads, which have one each.
     depths: &'static [usize],
-    /// Threads that ask the store, and what each has under way.
+    /// Threads that call the store, and requests in flight of each.
     callers: usize,
     own: usize,
 }
@@ -145,8 +146,8 @@ const THREADS_4M: Sides = Sides { bytes: 4 << 20, depths: &[], callers: 4, own: 
 /// Seconds, and processor seconds, of each round of one way.
 type Times = Vec<(f64, f64)>;
 
-/// One engine at one size.
-fn engine(ground: &Ground, raw: &Raw, name: &str, sides: Sides) -> Result<(), Error> {
+/// Compares one engine at one size.
+fn engine(fixture: &StoreFixture, raw: &Raw, name: &str, sides: Sides) -> Result<(), Error> {
     let Sides { bytes, depths, callers, own } = sides;
     let most = depths.last().copied();
     // For puts and for gets: raw, raw with checksums, the store.
@@ -155,7 +156,7 @@ fn engine(ground: &Ground, raw: &Raw, name: &str, sides: Sides) -> Result<(), Er
         let timed = |times: &mut Times, work: &mut dyn FnMut() -> Result<(), Error>| {
             let (begun, before) = (Instant::now(), cpu());
             work()?;
-            // The first round touches everything once.
+            // The first round only warms up.
             if round > 0 {
                 times.push((begun.elapsed().as_secs_f64(), cpu() - before));
             }
@@ -173,8 +174,8 @@ fn engine(ground: &Ground, raw: &Raw, name: &str, sides: Sides) -> Result<(), Er
             timed(checked, &mut || one(most, true))?;
             timed(store, &mut || {
                 match write {
-                    true => pieces = ground.put(bytes, callers, own),
-                    false => ground.get(&pieces, callers, own),
+                    true => pieces = fixture.put(bytes, callers, own),
+                    false => fixture.get(&pieces, callers, own),
                 }
                 Ok(())
             })?;
@@ -202,7 +203,7 @@ fn speed(times: &Times) -> (f64, f64) {
     (gib / sorted[ROUNDS / 2], times.iter().map(|time| time.1).sum::<f64>() / ROUNDS as f64 / gib)
 }
 
-/// Seconds of processor time of this process so far.
+/// Processor seconds of this process so far.
 fn cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

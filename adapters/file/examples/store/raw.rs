@@ -1,13 +1,13 @@
-//! Reads and writes without a store: what the disk can do, and what it can do for somebody who looks at the bytes.
+//! Raw reads and writes: what the disk can do alone, and with checksums of the bytes.
 
 use crate::Error;
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_file::{Frame, Frames, Slab};
+use terrace_file::{Frame, FramePool, SlabFile};
 
-/// Bytes that are moved.
+/// Bytes to move.
 pub const FILE: u64 = 1 << 30;
 
 /// Threads of the loop with threads.
@@ -17,13 +17,13 @@ pub const THREADS: usize = 16;
 #[derive(Clone, Copy)]
 pub struct Work {
     pub write: bool,
-    /// Whether it takes the checksum of what it writes, or has read.
+    /// Whether it takes a checksum of each piece.
     pub checked: bool,
     pub bytes: usize,
 }
 
 impl Work {
-    /// Before a write, and after a read.
+    /// Takes the checksum, before a write or after a read.
     fn look(self, frame: &Frame) {
         if self.checked {
             std::hint::black_box(crc32fast::hash(frame));
@@ -33,18 +33,18 @@ impl Work {
 
 /// A file, and memory to move.
 pub struct Raw {
-    slab: Slab,
-    frames: Frames,
+    slab: SlabFile,
+    frames: FramePool,
 }
 
 impl Raw {
     pub fn new(path: &Path) -> Result<Self, Error> {
-        let raw = Self { slab: Slab::create(&path.join("raw"), FILE)?, frames: Frames::new(256 << 20)? };
+        let raw = Self { slab: SlabFile::create(&path.join("raw"), FILE)?, frames: FramePool::new(256 << 20)? };
         println!("{}: direct {}, alignment {}", raw.slab.name(), raw.slab.is_direct(), raw.slab.align());
         Ok(raw)
     }
 
-    /// On one thread, with `depth` requests on a ring.
+    /// Runs the loop on one thread, with `depth` requests on a ring.
     pub fn ring(&self, work: Work, depth: usize) -> Result<(), Error> {
         let bytes = work.bytes;
         let mut ring = IoUring::new(64)?;
@@ -63,7 +63,7 @@ impl Raw {
                     }
                     false => opcode::Read::new(file, frame.as_mut_ptr(), bytes as u32).offset(offset).build(),
                 };
-                // SAFETY: the frame stays until the completion.
+                // SAFETY: the frame lives until the completion.
                 unsafe { ring.submission().push(&entry.user_data(at as u64)) }?;
                 next += 1;
             }
@@ -81,7 +81,7 @@ impl Raw {
         Ok(())
     }
 
-    /// On threads, with a call each.
+    /// Runs the loop on threads, with one call each.
     pub fn threads(&self, work: Work) -> Result<(), Error> {
         let bytes = work.bytes;
         let (next, pieces) = (AtomicU64::new(0), FILE / bytes as u64);

@@ -1,6 +1,6 @@
-//! The directory of a store, made with those that it is in.
+//! Creates the directory of a store together with its parents.
 //!
-//! Promises upward: the name of each directory that was made, or found, survives a power cut; a sync that fails is told.
+//! Promises upward: the name of each directory that was created or found is durable; a sync that fails is an error.
 //! Asks from below: `fsync` of a directory.
 
 use rustix::fd::OwnedFd;
@@ -9,14 +9,14 @@ use rustix::io::{Errno, retry_on_intr};
 use std::io::{ErrorKind, Result};
 use std::path::Path;
 
-/// Makes a directory and those above it, and syncs the name of each, also of one that another program has just made.
-pub(super) fn make(path: &Path, sync: &dyn Fn(&Path) -> rustix::io::Result<()>) -> Result<()> {
+/// Creates a directory and its missing parents, and syncs the parent of each, even if another program has just created it.
+pub(super) fn create(path: &Path, sync: &dyn Fn(&Path) -> rustix::io::Result<()>) -> Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Where this user may not look, what is above would tell no more.
+    // If this user may not look into the path, its parents tell no more.
     if !path.try_exists()? || !path.is_dir() {
-        // What has nothing above it cannot be made.
+        // The root, or a path that has no parent, cannot be created.
         if above != path {
-            make(above, sync)?;
+            create(above, sync)?;
         }
         match std::fs::create_dir(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -25,13 +25,13 @@ pub(super) fn make(path: &Path, sync: &dyn Fn(&Path) -> rustix::io::Result<()>) 
     }
     // seeded: parent_sync: sync(above) => Ok(())
     match sync(above) {
-        // This user may not look there, or the file system has no such sync, or no names to write: nothing is to be done here.
+        // This user may not open the parent, or its file system has no such sync or is read-only: it needs no sync from here.
         Err(Errno::ACCESS | Errno::INVAL | Errno::ROFS) => Ok(()),
         outcome => Ok(outcome?),
     }
 }
 
-/// Lets the names in a directory survive a power cut.
+/// Makes the names in a directory durable.
 pub(super) fn sync(path: &Path) -> rustix::io::Result<()> {
     let directory = open(path)?;
     // unseeded: parent_fsync: what it does is seen after a power cut only
@@ -58,10 +58,10 @@ mod tests {
             synced.borrow_mut().push((above.to_path_buf(), names));
             super::sync(above)
         };
-        make(&root.join("a/b"), &sync).expect("made");
+        create(&root.join("a/b"), &sync).expect("made");
         let all = synced.take();
         assert_eq!(all[1..], [(root.to_path_buf(), 1), (root.join("a"), 1)]);
-        make(&root.join("a/b"), &sync).expect("it is there");
+        create(&root.join("a/b"), &sync).expect("it is there");
         assert_eq!(synced.take(), [(root.join("a"), 1)], "another program may have made it");
     }
 
@@ -77,7 +77,7 @@ mod tests {
         ] {
             let path = directory.path().join(code.raw_os_error().to_string());
             for what in ["made", "found"] {
-                let refused = make(&path, &|above| if above == directory.path() { Err(code) } else { Ok(()) });
+                let refused = create(&path, &|above| if above == directory.path() { Err(code) } else { Ok(()) });
                 assert!(path.is_dir());
                 assert_eq!(refused.is_err(), told, "{what}, {code:?}: {refused:?}");
             }

@@ -1,7 +1,7 @@
-//! Ways to do requests: by the system's ring, or by threads.
+//! I/O engines: io_uring, and a pool of threads.
 
 mod ring;
 mod threads;
 
-pub use ring::Ring;
-pub use threads::{Threads, perform};
+pub use ring::UringEngine;
+pub use threads::{ThreadEngine, perform};

@@ -1,10 +1,10 @@
-//! Requests on threads of their own: one call of the system for each, waited for. For systems that refuse the ring.
+//! An engine over a pool of threads, each in one blocking call at a time: for systems without io_uring.
 //!
-//! Promises upward: as [`Engine`] says; threads sleep while nothing is asked, and are gone when it is dropped.
+//! Promises upward: as [`Engine`]; threads sleep while no request is queued, and have ended once the engine is dropped.
 
-use crate::request::{Completion, Engine, Op, Request, Sink};
-use crate::task::{Driver, drives, driving};
-use crate::thread::Thread;
+use crate::executor::{Driver, is_driving, while_driving};
+use crate::request::{Completion, CompletionHandler, Engine, IoRequest, Op};
+use crate::thread::WorkerThread;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,96 +12,96 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use terrace_guard::Process;
 
 thread_local! {
-    /// What this thread does before it sleeps: a request of one that it [`drives`].
-    static OWN: RefCell<Option<(Arc<Shared>, Request)>> = const { RefCell::new(None) };
+    /// The request that this thread performs itself before it blocks, if it [`is_driving`] the engine.
+    static LOCAL: RefCell<Option<(Arc<PoolShared>, IoRequest)>> = const { RefCell::new(None) };
 }
 
-/// A pool of threads.
-pub struct Threads {
-    shared: Arc<Shared>,
-    /// Waited for when it is dropped.
-    threads: Vec<Thread>,
+/// A pool of threads that perform requests.
+pub struct ThreadEngine {
+    shared: Arc<PoolShared>,
+    /// Joined when they are dropped.
+    threads: Vec<WorkerThread>,
     process: Process,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    queue: Mutex<PoolQueue>,
     work: Condvar,
-    sink: Arc<dyn Sink>,
+    sink: Arc<dyn CompletionHandler>,
 }
 
-struct State {
-    queue: VecDeque<Request>,
-    /// Whether somebody wants the sink to settle.
-    nudged: bool,
+struct PoolQueue {
+    requests: VecDeque<IoRequest>,
+    /// Whether the sink's deferred work shall run.
+    run_requested: bool,
     closing: bool,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl PoolShared {
+    fn queue(&self) -> MutexGuard<'_, PoolQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No other engine's while this one is there.
-    fn number(&self) -> usize {
+    /// Unique while the engine lives.
+    fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Does requests until there are none and the pool closes.
+    /// Performs requests until the pool closes and none is left.
     fn run(&self) {
         while let Some(request) = self.next() {
-            // A sink that panics must not take the thread with it.
-            let told = AssertUnwindSafe(|| {
+            // A sink that panics does not end the thread.
+            let performed = AssertUnwindSafe(|| {
                 request.into_iter().for_each(|request| self.sink.completed(perform(request)));
-                driving(self.number(), || self.sink.settle())
+                while_driving(self.id(), || self.sink.run_deferred())
             });
-            if !catch_unwind(told).unwrap_or(true) {
-                // Another thread settles while this one does what it took for itself.
-                self.nudge();
+            if !catch_unwind(performed).unwrap_or(true) {
+                // Another thread runs the deferred work while this one performs the request that it kept.
+                self.wake();
             }
         }
     }
 
-    /// What a thread of the pool does next: a request, or (`Some(None)`) only settle. `None`: it ends.
-    fn next(&self) -> Option<Option<Request>> {
-        if let Some((_, own)) = take_own() {
+    /// What a thread of the pool does next: a request, or only deferred work (`Some(None)`), or end (`None`).
+    fn next(&self) -> Option<Option<IoRequest>> {
+        if let Some((_, own)) = take_local() {
             return Some(Some(own));
         }
-        let mut state = self.state();
+        let mut queue = self.queue();
         loop {
-            if std::mem::take(&mut state.nudged) {
+            if std::mem::take(&mut queue.run_requested) {
                 return Some(None);
             }
-            match state.queue.pop_front() {
+            match queue.requests.pop_front() {
                 Some(request) => return Some(Some(request)),
-                None if state.closing => return None,
-                None => state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None if queue.closing => return None,
+                None => queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }
 
-    fn nudge(&self) {
-        self.state().nudged = true;
+    fn wake(&self) {
+        self.queue().run_requested = true;
         self.work.notify_one();
     }
 }
 
-/// What this thread kept for itself.
-fn take_own() -> Option<(Arc<Shared>, Request)> {
-    OWN.try_with(RefCell::take).ok().flatten()
+/// The request that this thread kept for itself.
+fn take_local() -> Option<(Arc<PoolShared>, IoRequest)> {
+    LOCAL.try_with(RefCell::take).ok().flatten()
 }
 
-/// Does a request on this thread.
-pub fn perform(mut request: Request) -> Completion {
-    if !request.is_sound() {
-        return request.refuse();
+/// Performs a request on this thread, and returns its completion.
+pub fn perform(mut request: IoRequest) -> Completion {
+    if !request.is_valid() {
+        return request.reject();
     }
-    // Network file systems and FUSE let signals in.
+    // Signals interrupt calls on network file systems and FUSE.
     let moved = rustix::io::retry_on_intr(|| match (request.op, &mut request.frame) {
         (Op::Read, Some(frame)) => rustix::io::pread(&*request.slab, &mut frame[..request.bytes], request.offset),
         (Op::Write, Some(frame)) => rustix::io::pwrite(&*request.slab, &frame[..request.bytes], request.offset),
         (Op::Sync, _) => rustix::fs::fdatasync(&*request.slab).map(|()| 0),
-        // Refused above.
+        // Rejected above.
         (Op::Read | Op::Write, None) => Err(rustix::io::Errno::INVAL),
     });
     let fault = |error: rustix::io::Errno| request.slab.fault(request.op.call(), request.offset, error.raw_os_error());
@@ -109,65 +109,66 @@ pub fn perform(mut request: Request) -> Completion {
     Completion { token: request.token, result, frame: request.frame.take() }
 }
 
-impl Threads {
-    /// A pool of `threads` threads, at least one.
+impl ThreadEngine {
+    /// An engine of `threads` threads, at least one.
     ///
     /// # Errors
-    /// The system's, for threads; none is left then.
-    pub fn new(threads: usize, sink: Arc<dyn Sink>) -> std::io::Result<Self> {
-        let state = Mutex::new(State { queue: VecDeque::new(), nudged: false, closing: false });
-        let shared = Arc::new(Shared { state, work: Condvar::new(), sink });
-        // Should a thread be refused, dropping the pool ends those before.
+    /// The system's, when it has no more threads to give; those already spawned end.
+    pub fn new(threads: usize, sink: Arc<dyn CompletionHandler>) -> std::io::Result<Self> {
+        let queue = Mutex::new(PoolQueue { requests: VecDeque::new(), run_requested: false, closing: false });
+        let shared = Arc::new(PoolShared { queue, work: Condvar::new(), sink });
+        // If the system refuses a thread, dropping the pool ends those before it.
         let mut pool = Self { shared, threads: Vec::new(), process: Process::current() };
         for _ in 0..threads.max(1) {
             let shared = Arc::clone(&pool.shared);
-            pool.threads.push(Thread::begin("terrace-file", move || shared.run())?);
+            pool.threads.push(WorkerThread::spawn("terrace-file", move || shared.run())?);
         }
         Ok(pool)
     }
 }
 
-impl Driver for Threads {
-    fn helped(&self) -> Option<usize> {
-        Some(self.shared.number())
+impl Driver for ThreadEngine {
+    fn engine_id(&self) -> Option<usize> {
+        Some(self.shared.id())
     }
 
-    fn help(&self) -> bool {
+    fn perform_one(&self) -> bool {
         let others = || {
-            let mut state = self.shared.state();
-            // Not a sync: it takes long, and who waits may wait for something else. A thread was woken for it.
-            let at = state.queue.iter().position(|request| request.op != Op::Sync)?;
-            Some((Arc::clone(&self.shared), state.queue.remove(at)?))
+            let mut queue = self.shared.queue();
+            // Not a sync: a sync takes long, and the future of this thread may wait for something else. A pool thread was woken
+            // for it.
+            let at = queue.requests.iter().position(|request| request.op != Op::Sync)?;
+            Some((Arc::clone(&self.shared), queue.requests.remove(at)?))
         };
-        let request = take_own().or_else(others);
+        let request = take_local().or_else(others);
         request.map(|(shared, request)| shared.sink.completed(perform(request))).is_some()
     }
 
-    fn leave(&self) {
-        if let Some((shared, request)) = take_own() {
-            shared.state().queue.push_back(request);
+    fn stop_helping(&self) {
+        if let Some((shared, request)) = take_local() {
+            shared.queue().requests.push_back(request);
             shared.work.notify_one();
         }
     }
 
-    fn nudge(&self) {
+    fn wake(&self) {
         if self.process.is_current() {
-            self.shared.nudge();
+            self.shared.wake();
         }
     }
 }
 
-impl Engine for Threads {
-    fn submit(&self, requests: Vec<Request>) {
+impl Engine for ThreadEngine {
+    fn submit(&self, requests: Vec<IoRequest>) {
         if !self.process.is_current() {
-            return requests.into_iter().for_each(|request| self.shared.sink.completed(request.refuse_child()));
+            return requests.into_iter().for_each(|request| self.shared.sink.completed(request.reject_forked()));
         }
-        // One stays here: nobody is woken for it. Not a sync, which takes long and may be another's.
+        // This thread keeps one request and wakes no thread for it. Not a sync: a sync takes long, and others may wait for it.
         let short = requests.first().is_some_and(|request| request.op != Op::Sync);
         let mut requests = requests.into_iter();
-        if short && drives(self.shared.number()) {
-            // Not where this thread is about to end, and its thread-locals are gone.
-            let _ = OWN.try_with(|own| {
+        if short && is_driving(self.shared.id()) {
+            // Not if this thread is ending and its thread-locals are destroyed.
+            let _ = LOCAL.try_with(|own| {
                 let mut own = own.borrow_mut();
                 if own.is_none() {
                     *own = requests.next().map(|request| (Arc::clone(&self.shared), request));
@@ -176,7 +177,7 @@ impl Engine for Threads {
         }
         let others = requests.len();
         if others > 0 {
-            self.shared.state().queue.extend(requests);
+            self.shared.queue().requests.extend(requests);
             (0..others).for_each(|_| self.shared.work.notify_one());
         }
     }
@@ -186,10 +187,10 @@ impl Engine for Threads {
     }
 }
 
-impl Drop for Threads {
+impl Drop for ThreadEngine {
     fn drop(&mut self) {
         if self.process.is_current() {
-            self.shared.state().closing = true;
+            self.shared.queue().closing = true;
             self.shared.work.notify_all();
         }
     }

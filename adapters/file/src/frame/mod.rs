@@ -1,15 +1,14 @@
-//! Memory that files are read into and written from, and that buffers lie in: used again and again, since first touches of fresh
-//! memory cost more than the I/O itself.
+//! A pool of memory for I/O and for buffers, reused because the first touches of fresh memory cost more than the I/O.
 //!
-//! Promises upward: a [`Frame`] is its holder's alone; together frames never take more memory than the pool was given, free
-//! memory between them included; a frame that goes back keeps its pages until they are wanted elsewhere.
-//! Asks from below: the pages of one mapping, dealt out by the core's arena.
+//! Promises upward: the bytes of a [`Frame`] are its holder's alone; frames and the free memory between them never exceed the
+//! pool's size; a frame that is returned keeps its pages until they are needed at another address.
+//! Asks from below: the pages of one mapping, which the core's arena allocates from.
 
 mod pages;
 
 use crate::notify::Notify;
 use memmap2::MmapMut;
-use pages::Pages;
+use pages::{HUGE_PAGE, PageSource};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -21,60 +20,57 @@ use terrace_core::{
 };
 use terrace_guard::Process;
 
-/// Alignment of frames for I/O: what every disk takes.
+/// The alignment of frames for I/O, enough for every disk.
 pub const ALIGN: usize = 4096;
 
-/// Bytes that [`Frames::take_packed`] deals out at least, and in multiples of: a cache line.
-pub const LINE: usize = 64;
+/// The granule of [`FramePool::take_packed`]: a cache line.
+pub const CACHE_LINE: usize = 64;
 
-/// A huge page of the system's.
-const HUGE: u64 = 2 << 20;
+/// Addresses of a sparse pool, as a multiple of its memory, for each of the arena's two areas. If block sizes differ by a factor
+/// of at most 2^k, addresses of `1 + k/2` times the live bytes are always enough (Robson 1971): 4 for 64 KiB beside 4 MiB. Beyond
+/// that, pages move.
+const ADDRESS_FACTOR: u64 = 4;
 
-/// Addresses of a spread pool, as a multiple of its memory, for each of its two areas. With blocks that differ in size by 2^k at
-/// most, addresses of `1 + k/2` times what is live are always enough (Robson 1971): 4 for 64 KiB beside 4 MiB. Beyond that pages
-/// move.
-const SPREAD: u64 = 4;
-
-/// A spread pool goes back to the system by such pages: small ones leave little unused between buffers.
+/// The page of a sparse pool: small, so that little memory is lost between buffers.
 const SMALL_PAGE: u64 = 64 << 10;
 
-/// Above so many huge pages a spread pool is made of them: what is unused at the ends of buffers is little then, too.
-const MANY: u64 = 4096;
+/// From this many huge pages on, a sparse pool has huge pages: what is lost at the ends of buffers is little then, too.
+const HUGE_PAGES_FROM: u64 = 4096;
 
-/// Frames of one mapping. Clones are the same.
+/// A pool of frames in one mapping. Clones share it.
 #[derive(Clone)]
-pub struct Frames {
-    shared: Arc<Shared>,
+pub struct FramePool {
+    shared: Arc<FramePoolShared>,
 }
 
-struct Shared {
+struct FramePoolShared {
     bytes: usize,
     /// First byte of the mapping, which lives as long as the arena.
     start: NonNull<u8>,
-    arena: Mutex<PlainArena<Pages, Records>>,
-    /// Wakes those who wait for a frame when one comes back, and when the kernel keeps one for ever.
-    back: Notify,
-    /// Whether the kernel kept a frame for ever.
-    lost: AtomicBool,
+    arena: Mutex<PlainArena<PageSource, FrameRecords>>,
+    /// Notified when a frame is returned, and when one is leaked.
+    returned: Notify,
+    /// Whether a frame was leaked to the kernel.
+    leaked: AtomicBool,
     process: Process,
 }
 
-// SAFETY: the pointer names a mapping that belongs to the arena; what is dealt out is one frame's alone.
-unsafe impl Send for Shared {}
-// SAFETY: as above; the arena is under a lock.
-unsafe impl Sync for Shared {}
+// SAFETY: the arena owns the mapping that the pointer names, and each byte of it belongs to one frame.
+unsafe impl Send for FramePoolShared {}
+// SAFETY: as above; a lock guards the arena.
+unsafe impl Sync for FramePoolShared {}
 
-/// Slots in a mapping of their own, of which only what is used takes memory.
+/// Slots in a mapping of their own, whose untouched pages take no memory.
 fn slots(count: u64) -> std::io::Result<SlotBytes<MmapMut>> {
-    // Slots have 30 bits for sure.
+    // Slots are indexed with 30 bits.
     let bytes = SlotBytes::<MmapMut>::bytes(count.min(1 << 30) as usize);
     Ok(SlotBytes::new(MmapMut::map_anon(bytes)?))
 }
 
-/// Where the arena's records are.
-struct Records;
+/// The arena's storage for its records.
+struct FrameRecords;
 
-impl Store for Records {
+impl Store for FrameRecords {
     type Slots = SlotBytes<MmapMut>;
     type Index = GoodFit;
     type Bins = Box<[Bin]>;
@@ -83,41 +79,42 @@ impl Store for Records {
     type Waiting = &'static mut [Waiting];
 }
 
-impl Frames {
-    /// Room for frames of `bytes` bytes together, rounded up to 2 MiB, for I/O: their addresses lie side by side. Nothing is
-    /// touched yet.
+impl FramePool {
+    /// A pool of `bytes` bytes, rounded up to 2 MiB, for I/O: addresses are dense. Touches no memory.
     ///
     /// # Errors
-    /// The system's, as for memory.
+    /// The system's, for memory.
     pub fn new(bytes: usize) -> std::io::Result<Self> {
-        let bytes = whole(bytes)?;
-        // A frame is at least a page of the system's; small ones have no area of their own.
-        Self::made(bytes, bytes, HUGE, [8, bytes / ALIGN as u64 + 8])
+        let bytes = round_up(bytes)?;
+        // The smallest frame is a page of the system's, so small frames have no area of their own.
+        Self::build(bytes, bytes, HUGE_PAGE, [8, bytes / ALIGN as u64 + 8])
     }
 
-    /// The same for frames of all sizes that stay for long: there are more addresses than memory, and pages that are free between
-    /// frames go where one needs them.
+    /// A pool of `bytes` bytes for long-lived frames of all sizes.
+    ///
+    /// It has more addresses than memory: free pages between frames move where a frame needs them.
     ///
     /// # Errors
+    /// The system's, for memory.
     /// The system's, as for memory.
-    pub fn spread(bytes: usize) -> std::io::Result<Self> {
-        let bytes = whole(bytes)?;
-        let page = if bytes >= MANY * HUGE { HUGE } else { SMALL_PAGE };
-        let slots = bytes / LINE as u64 + 64;
-        let mut space = bytes.saturating_mul(SPREAD);
-        // A limit of addresses is no reason to fail.
+    pub fn sparse(bytes: usize) -> std::io::Result<Self> {
+        let bytes = round_up(bytes)?;
+        let page = if bytes >= HUGE_PAGES_FROM * HUGE_PAGE { HUGE_PAGE } else { SMALL_PAGE };
+        let slots = bytes / CACHE_LINE as u64 + 64;
+        let mut space = bytes.saturating_mul(ADDRESS_FACTOR);
+        // A limit of addresses (`ulimit -v`) is no failure: take fewer.
         loop {
-            match Self::made(bytes, space, page, [slots, slots.min(bytes / ALIGN as u64 * 2 + 64)]) {
+            match Self::build(bytes, space, page, [slots, slots.min(bytes / ALIGN as u64 * 2 + 64)]) {
                 Err(_) if space > bytes => space = (space / 2).max(bytes),
                 made => return made,
             }
         }
     }
 
-    /// `slots`: for small frames, and for others.
-    fn made(bytes: u64, space: u64, page: u64, slots: [u64; 2]) -> std::io::Result<Self> {
+    /// `slots`: the number of slots for small frames, and for others.
+    fn build(bytes: u64, space: u64, page: u64, slots: [u64; 2]) -> std::io::Result<Self> {
         // The arena numbers granules with 32 bits.
-        let granule = (LINE as u64).max((space >> 32).next_power_of_two() << 1);
+        let granule = (CACHE_LINE as u64).max((space >> 32).next_power_of_two() << 1);
         let settings = Settings {
             granule,
             small: if slots[0] > 8 { ALIGN as u64 - 1 } else { 0 },
@@ -129,7 +126,7 @@ impl Frames {
             space,
             ..Settings::growing()
         };
-        let parts = Parts::<Records> {
+        let parts = Parts::<FrameRecords> {
             slots: [self::slots(slots[0])?, self::slots(slots[1])?],
             index: [GoodFit::new(), GoodFit::new()],
             bins: Box::new([Bin::EMPTY; 4]),
@@ -137,39 +134,44 @@ impl Frames {
             segments: &mut [],
             waiting: [&mut [], &mut []],
         };
-        let mut arena = Arena::new(Pages::new(bytes, page), NoFence, parts, settings).map_err(std::io::Error::other)?;
-        let start = arena.source_mut().start().ok_or_else(short)?;
-        let shared = Shared {
+        let mut arena =
+            Arena::new(PageSource::new(bytes, page), NoFence, parts, settings).map_err(std::io::Error::other)?;
+        let start = arena.source_mut().start().ok_or_else(out_of_memory)?;
+        let shared = FramePoolShared {
             bytes: bytes as usize,
             start,
             arena: Mutex::new(arena),
-            back: Notify::new(),
-            lost: AtomicBool::new(false),
+            returned: Notify::new(),
+            leaked: AtomicBool::new(false),
             process: Process::current(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// A frame for I/O of at least `bytes` bytes (rounded up to [`ALIGN`]); what it holds is left from its last holder.
+    /// A frame for I/O of at least `bytes` bytes, rounded up to [`ALIGN`].
+    ///
+    /// It holds the bytes of its last holder.
     ///
     /// # Errors
-    /// That there is no room: frames must come back first. It says what was asked and what the largest would be.
-    /// [`Cause::SourceFailed`] in a forked child.
+    /// The pool has no room until frames are returned: the error tells the size that was asked for and the largest that would
+    /// fit. [`Cause::SourceFailed`] in a forked child.
     pub fn take(&self, bytes: usize) -> Result<Frame, AllocError> {
-        self.dealt(bytes, ALIGN)
+        self.allocate_frame(bytes, ALIGN)
     }
 
-    /// The same, not for I/O: rounded up to [`LINE`], and aligned to it; from [`ALIGN`] bytes on, to that. Small ones share pages.
+    /// A frame that is not for I/O, in multiples of [`CACHE_LINE`].
+    ///
+    /// Aligned to [`CACHE_LINE`], or to [`ALIGN`] from that many bytes on. Small frames share pages.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     pub fn take_packed(&self, bytes: usize) -> Result<Frame, AllocError> {
-        self.dealt(bytes, LINE)
+        self.allocate_frame(bytes, CACHE_LINE)
     }
 
-    fn dealt(&self, bytes: usize, step: usize) -> Result<Frame, AllocError> {
+    fn allocate_frame(&self, bytes: usize, step: usize) -> Result<Frame, AllocError> {
         let short = |cause| AllocError::new(cause, bytes as u64);
-        // The lock may be a thread's that is not in this child.
+        // In a forked child another thread of the parent may hold the lock for ever.
         self.shared.is_own().ok_or(short(Cause::SourceFailed))?;
         let len = bytes.max(1).checked_next_multiple_of(step).ok_or(short(Cause::TooLarge))?;
         let align = if bytes < ALIGN { step } else { ALIGN };
@@ -179,11 +181,11 @@ impl Frames {
         Ok(Frame { start, len, block, shared: Arc::clone(&self.shared) })
     }
 
-    /// The same, when there is room: others must give frames back first.
+    /// A frame as from [`take`](Self::take), once the pool has room.
     ///
     /// # Errors
-    /// Bytes of room in all, when that is less than was asked for; none in a forked child, nor where there is no room now and
-    /// the kernel keeps a frame for ever.
+    /// The size of the pool, if that is less than `bytes`; 0 in a forked child, and when a frame is leaked and the pool has no
+    /// room.
     pub async fn wait(&self, bytes: usize) -> Result<Frame, usize> {
         self.shared.is_own().ok_or(0usize)?;
         if bytes > self.shared.bytes {
@@ -193,12 +195,12 @@ impl Frames {
             if let Ok(frame) = self.take(bytes) {
                 return Ok(frame);
             }
-            // Listened for before looking again, so that nothing is missed.
-            let back = self.shared.back.listen();
+            // Listen before the second try: a frame that is returned between the two is not missed.
+            let back = self.shared.returned.listen();
             if let Ok(frame) = self.take(bytes) {
                 return Ok(frame);
             }
-            if self.shared.lost.load(Ordering::Acquire) {
+            if self.shared.leaked.load(Ordering::Acquire) {
                 return Err(0);
             }
             back.await;
@@ -206,40 +208,43 @@ impl Frames {
         }
     }
 
-    /// Bytes that frames hold now, and room for them in all.
+    /// Bytes that frames hold now, and the size of the pool.
     pub fn usage(&self) -> (usize, usize) {
         let used = self.shared.is_own().map_or(0, |()| self.shared.arena().stats().in_use as usize);
         (used, self.shared.bytes)
     }
 
-    /// Bytes of memory that frames hold or held: those of pages that were touched and did not go back to the system.
+    /// Bytes of memory under frames and former frames: of pages that were touched and are not trimmed.
     pub fn resident(&self) -> usize {
         self.shared.is_own().map_or(0, |()| self.shared.arena().reserved() as usize)
     }
 
-    /// Gives pages that no frame has a part of back to the system. Returns their bytes.
+    /// Returns pages without a frame to the system; the result is their bytes.
     pub fn trim(&self) -> usize {
         self.shared.is_own().map_or(0, |()| self.shared.arena().trim() as usize)
     }
 }
 
-fn short() -> std::io::Error {
+fn out_of_memory() -> std::io::Error {
     std::io::ErrorKind::OutOfMemory.into()
 }
 
-/// In whole huge pages.
-fn whole(bytes: usize) -> std::io::Result<u64> {
-    (bytes.max(1) as u64).checked_next_multiple_of(HUGE).filter(|bytes| *bytes <= 1 << 46).ok_or_else(short)
+/// Rounds up to huge pages.
+fn round_up(bytes: usize) -> std::io::Result<u64> {
+    (bytes.max(1) as u64)
+        .checked_next_multiple_of(HUGE_PAGE)
+        .filter(|bytes| *bytes <= 1 << 46)
+        .ok_or_else(out_of_memory)
 }
 
-impl fmt::Debug for Frames {
+impl fmt::Debug for FramePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frames").field("usage", &self.usage()).finish()
+        f.debug_struct("FramePool").field("usage", &self.usage()).finish()
     }
 }
 
-impl Shared {
-    fn arena(&self) -> MutexGuard<'_, PlainArena<Pages, Records>> {
+impl FramePoolShared {
+    fn arena(&self) -> MutexGuard<'_, PlainArena<PageSource, FrameRecords>> {
         self.arena.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -249,31 +254,33 @@ impl Shared {
     }
 }
 
-/// Bytes for I/O. Dropped, they go back to their pool.
+/// Bytes from a [`FramePool`]. Dropped, they return to it.
 pub struct Frame {
     start: NonNull<u8>,
-    /// Bytes, a multiple of [`ALIGN`]; of [`LINE`] where it is packed.
+    /// Length, a multiple of [`ALIGN`], or of [`CACHE_LINE`] in a packed frame.
     len: usize,
     block: Block,
-    shared: Arc<Shared>,
+    shared: Arc<FramePoolShared>,
 }
 
-// SAFETY: a frame's bytes are its holder's alone, wherever that is.
+// SAFETY: a frame's bytes are its holder's alone, on any thread.
 unsafe impl Send for Frame {}
-// SAFETY: shared frames are only read.
+// SAFETY: a shared frame is only read.
 unsafe impl Sync for Frame {}
 
 impl Frame {
-    /// Its first byte: for the system, and for who keeps the frame and hands its bytes out under a rule of its own.
+    /// The first byte of the frame.
+    ///
+    /// For system calls, and for a holder that shares out the bytes under its own rules.
     pub fn pointer(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// Leaves it to the kernel, which may read or write it for ever. Nobody waits for it any more.
-    pub(crate) fn forsake(self) {
-        self.shared.lost.store(true, Ordering::Release);
-        self.shared.back.notify();
-        // With it the mapping stays.
+    /// Leaves the frame to the kernel, which may access it for ever. Waiters that only this frame could serve fail.
+    pub(crate) fn leak(self) {
+        self.shared.leaked.store(true, Ordering::Release);
+        self.shared.returned.notify();
+        // The frame's reference keeps the mapping alive.
         std::mem::forget(self);
     }
 }
@@ -282,14 +289,14 @@ impl Deref for Frame {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the arena dealt these bytes to this frame alone; the mapping is zero or what was written.
+        // SAFETY: the arena allocated these bytes to this frame alone; the mapping is initialised, with zeros at first.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed for writing.
+        // SAFETY: as above, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -299,10 +306,10 @@ impl Drop for Frame {
         if self.shared.is_own().is_none() {
             return;
         }
-        // Refused only for a name that is not live, and this one is.
+        // Fails only for a block that is not live.
         let _ = self.shared.arena().free(self.block, Owner(0));
-        // All: what came back may do for several, or for none but the last.
-        self.shared.back.notify();
+        // All waiters: this room may serve several of them, or only the last.
+        self.shared.returned.notify();
     }
 }
 

@@ -1,9 +1,8 @@
-//! Pages of one mapping of the system's, as a source for the arena: addresses are had once, memory comes and goes under them.
+//! The pages of one mapping, as a source for the arena: addresses are reserved once, memory is added and removed under them.
 //!
-//! Promises upward: no more pages are out than the pool was given; one that is taken away is the system's again.
+//! Promises upward: mapped pages never exceed the capacity; memory of an unmapped page is the system's.
 //! Asks from below: `mmap` and `madvise`.
 
-use super::HUGE;
 #[cfg(not(miri))]
 use rustix::mm::{Advice, madvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -11,14 +10,17 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_core::{Region, Source, SourceError, Usage};
 
-pub(super) struct Pages {
+/// Bytes of a huge page.
+pub(super) const HUGE_PAGE: u64 = 2 << 20;
+
+pub(super) struct PageSource {
     /// Bytes of a page.
     page: u64,
     mapping: Option<Mapping>,
     usage: Usage,
 }
 
-/// Addresses, whole.
+/// The whole mapping.
 struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -26,32 +28,32 @@ struct Mapping {
     base: NonNull<u8>,
 }
 
-// SAFETY: the pointers name a mapping that belongs to the source alone; it is used for advice only.
-unsafe impl Send for Pages {}
+// SAFETY: the source alone owns the mapping; the pointers serve for advice only.
+unsafe impl Send for PageSource {}
 
-impl Pages {
-    /// So many bytes of memory at most, in pages of so many.
+impl PageSource {
+    /// A source of at most `capacity` bytes of memory, in pages of `page` bytes.
     pub(super) fn new(capacity: u64, page: u64) -> Self {
         Self { page, mapping: None, usage: Usage { capacity, ..Usage::default() } }
     }
 
-    /// The first byte, once addresses were had.
+    /// The first byte, once addresses are reserved.
     pub(super) fn start(&self) -> Option<NonNull<u8>> {
         self.mapping.as_ref().map(|mapping| mapping.base)
     }
 
-    /// What the system says to a stretch of a region.
+    /// Advises the system about a part of the region.
     #[cfg(not(miri))]
     fn advise(&self, offset: u64, bytes: u64, advice: Advice) -> Result<(), SourceError> {
         let mapping = self.mapping.as_ref().ok_or(SourceError::Unsupported)?;
-        // SAFETY: the arena names stretches of the region that it was lent, which lies in the mapping.
+        // SAFETY: the part lies in the region, and the region in the mapping.
         let start = unsafe { mapping.base.add(offset as usize) };
-        // SAFETY: as above; no frame has a part of it.
+        // SAFETY: as above; the arena advises only on pages without a frame.
         let advised = unsafe { madvise(start.as_ptr().cast(), bytes as usize, advice) };
         advised.map_err(|error| SourceError::Failed { code: error.raw_os_error() })
     }
 
-    /// Gives the memory of a stretch back. Miri knows no advice: there it stays.
+    /// Returns memory to the system. Miri knows no advice: there the memory stays.
     fn give_back(&self, offset: u64, bytes: u64) -> Result<(), SourceError> {
         #[cfg(not(miri))]
         self.advise(offset, bytes, Advice::LinuxDontNeed)?;
@@ -60,7 +62,7 @@ impl Pages {
     }
 }
 
-impl Source for Pages {
+impl Source for PageSource {
     fn take(&mut self, _bytes: u64) -> Result<Region, SourceError> {
         Err(SourceError::Unsupported)
     }
@@ -75,21 +77,22 @@ impl Source for Pages {
 
     fn reserve(&mut self, bytes: u64) -> Result<Region, SourceError> {
         let failed = |error: rustix::io::Errno| SourceError::Failed { code: error.raw_os_error() };
-        let whole = usize::try_from(bytes + HUGE).map_err(|_| SourceError::OutOfMemory { available: 0 })?;
+        let whole = usize::try_from(bytes + HUGE_PAGE).map_err(|_| SourceError::OutOfMemory { available: 0 })?;
         // Miri knows plain mappings only.
         let kind = if cfg!(miri) { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place of the system's choice.
+        // SAFETY: a new mapping at an address of the system's choice.
         let start = unsafe { mmap_anonymous(null_mut(), whole, access, kind) }.map_err(failed)?;
-        meet();
+        meet_under_sanitizer();
         let start = NonNull::new(start.cast::<u8>()).ok_or(SourceError::OutOfMemory { available: 0 })?;
-        let skip = start.as_ptr().align_offset(HUGE as usize);
-        // SAFETY: the mapping has a huge page more than is lent.
+        let skip = start.as_ptr().align_offset(HUGE_PAGE as usize);
+        // SAFETY: the mapping is a huge page longer than the region.
         let base = unsafe { start.add(skip) };
         self.mapping = Some(Mapping { start, bytes: whole, base });
-        // A huge page under a small one would be more than was counted. Refused: the system does as it always does.
+        // Under small pages a huge page would take memory that is not counted. On failure the system keeps its default.
         #[cfg(not(miri))]
-        let _ = self.advise(0, bytes, if self.page == HUGE { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage });
+        let _ =
+            self.advise(0, bytes, if self.page == HUGE_PAGE { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage });
         Ok(Region { id: 0, base: base.addr().get() as u64, bytes })
     }
 
@@ -111,7 +114,7 @@ impl Source for Pages {
         Ok(())
     }
 
-    /// The memory goes back; there is fresh memory at the other place when it is touched.
+    /// Returns the memory of the old place; the new place gets fresh memory when it is touched.
     fn shift(&mut self, _region: Region, from: u64, _to: u64, bytes: u64) -> Result<(), SourceError> {
         Self::give_back(self, from, bytes)?;
         self.usage.calls += 1;
@@ -123,9 +126,9 @@ impl Source for Pages {
     }
 }
 
-/// The kernel ends one mapping before it gives its address to the next. ThreadSanitizer does not see these system calls, so under
-/// it the threads meet here too.
-fn meet() {
+/// Orders the end of one mapping before the next mapping at its address, as the kernel does: ThreadSanitizer does not see the
+/// kernel's order.
+fn meet_under_sanitizer() {
     static MET: AtomicUsize = AtomicUsize::new(0);
     if cfg!(terrace_sanitizer) {
         MET.fetch_add(1, Ordering::AcqRel);
@@ -134,8 +137,8 @@ fn meet() {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        meet();
-        // SAFETY: mapped by `reserve`; the arena is gone, and with it all who had a part of it.
+        meet_under_sanitizer();
+        // SAFETY: `reserve` mapped it; the arena is gone, and with it every frame in the mapping.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn frames_are_aligned_apart_and_bounded() {
-    let frames = Frames::new(4 << 20).expect("a mapping");
+    let frames = FramePool::new(4 << 20).expect("a mapping");
     let mut held: Vec<Frame> = (1..=40).map(|i| frames.take(i * 1000).expect("there is room")).collect();
     for (i, frame) in held.iter_mut().enumerate() {
         assert_eq!((frame.as_ptr() as usize % ALIGN, frame.len() % ALIGN), (0, 0));
@@ -26,19 +26,19 @@ fn frames_are_aligned_apart_and_bounded() {
 
 #[test]
 fn a_frame_outlives_its_pool() {
-    let mut frame = Frames::new(1).expect("a mapping").take(1).expect("a page");
+    let mut frame = FramePool::new(1).expect("a mapping").take(1).expect("a page");
     frame.fill(7);
     assert_eq!(frame[ALIGN - 1], 7);
 }
 
 #[test]
-fn nobody_waits_for_a_frame_that_the_kernel_keeps() {
-    let frames = Frames::new(2 << 20).expect("a mapping");
+fn a_waiter_fails_when_the_frame_it_needs_is_leaked() {
+    let frames = FramePool::new(2 << 20).expect("a mapping");
     let kept = frames.take(4096).expect("there is room");
     let mut waits = Box::pin(frames.wait(2 << 20));
     let mut poll = || futures_lite::future::block_on(futures_lite::future::poll_once(&mut waits));
     assert!(poll().is_none(), "a frame may still come back");
-    kept.forsake();
+    kept.leak();
     assert_eq!(poll().map(|got| got.map(drop)), Some(Err(0)));
     assert_eq!(frames.usage().0, 4096, "it is never dealt out again");
     let rest = futures_lite::future::block_on(frames.wait(1 << 20)).expect("there is room beside it");
@@ -47,7 +47,7 @@ fn nobody_waits_for_a_frame_that_the_kernel_keeps() {
 
 #[test]
 fn no_number_of_bytes_is_too_large_to_be_refused() {
-    let frames = Frames::new(4 << 20).expect("a mapping");
+    let frames = FramePool::new(4 << 20).expect("a mapping");
     for bytes in [usize::MAX, usize::MAX - 4094, usize::MAX - 4095, usize::MAX / 2, (4 << 20) + 1] {
         let refused = frames.take(bytes).expect_err("more than there is");
         assert!(refused.asked >= bytes as u64, "{refused}");

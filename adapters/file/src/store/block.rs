@@ -1,54 +1,65 @@
-//! The form of a log: blocks of records. Version 2; all numbers are little-endian.
+//! The format of a log: blocks of records. Version 2; all numbers are little-endian.
 //!
 //! ```text
 //! file     block 0 .. block n-1 | the same blocks again (mirror)
 //! block    magic 8 | version 4 | generation 4 | 0 4 | flags 4 | sequence 8 | acked 8 | length 4 | crc 4 | identity 16 | records
 //! ```
 //!
-//! Promises upward: a block that was not written whole, or that belongs to another store, another file or another place, is not
-//! taken for one of this log's.
+//! Promises upward: decoding rejects a block that is torn, or is of another store, another log or another place.
 //!
-//! A block's sequence is its place in the file. Blocks form groups, each ended by [`LAST`]: a group counts whole or not at all.
-//! No log is written on after a restart, so what a power cut left behind the end of one is never mixed with what came later.
+//! A block's sequence is its index in the file. Blocks form groups, each ended by [`GROUP_END`]: recovery applies a group whole
+//! or not at all. After a restart no log is appended to, so a torn tail never mixes with later blocks.
 
 use super::error::StoreError;
-use super::record::{In, LARGEST, Out, Record};
-use crate::disk::File;
+use super::record::{ByteReader, ByteWriter, LogRecord, MAX_RECORD_BYTES};
+use crate::disk::StoreFile;
 use crate::fault::FileFault;
 use rustix::rand::GetRandomFlags;
 
-/// Bytes of a block: what disks write at once.
+/// Bytes of a block, which disks write at once.
 pub(super) const BLOCK: usize = 4096;
 
-/// Bytes in front of a block's records.
+/// Bytes of a block's header.
 const HEADER: usize = 64;
 
-/// Bytes of records in a block.
-const ROOM: usize = BLOCK - HEADER;
+/// Bytes for records in a block.
+const PAYLOAD: usize = BLOCK - HEADER;
 
 /// The first bytes of every block.
 pub(super) const MAGIC: [u8; 8] = *b"terrace\x1a";
 
-/// The version of this form and of the superblock's. In version 1 there was no superblock, and blocks had no identity.
+/// The version of the format of logs and superblock. Version 1 had no superblock, and no identity in blocks.
 pub(super) const VERSION: u32 = 2;
 
-/// A flag: the group ends here.
-const LAST: u32 = 1;
+/// A flag: the block is the last of its group.
+const GROUP_END: u32 = 1;
 
-/// Where the checksum stands.
+/// Where the header holds the checksum.
 const CRC: std::ops::Range<usize> = 44..48;
 
-/// Blocks that records of so many bytes take, at most: a block is left when the next record does not fit into it.
-pub(super) fn blocks_for(bytes: u64) -> u64 {
-    bytes / (ROOM - LARGEST + 1) as u64 + 1
+/// Bytes of each of a log's two frames: up to 64 blocks are written at once.
+pub(super) const FRAME: usize = 64 * BLOCK;
+
+/// A store's files take at least this multiple of the bytes of its records: the log has room for twice the records, in two
+/// copies, and as much is reserved for the next log.
+pub(super) const SPACE_AMPLIFICATION: u64 = 8;
+
+/// Bytes of the file of a log of so many blocks.
+pub(super) fn file_bytes(blocks: u64) -> u64 {
+    blocks.saturating_mul(2 * BLOCK as u64)
 }
 
-/// A store's identity: 128 random bits, so that no two stores have the same.
+/// The most blocks that records of so many bytes need: a record that does not fit into a block begins the next one.
+pub(super) fn blocks_for(bytes: u64) -> u64 {
+    bytes / (PAYLOAD - MAX_RECORD_BYTES + 1) as u64 + 1
+}
+
+/// A store's identity: 128 random bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity(pub [u8; 16]);
 
 impl Identity {
-    /// A new one.
+    /// A new identity.
     ///
     /// # Errors
     /// The system's.
@@ -60,33 +71,33 @@ impl Identity {
     }
 }
 
-/// What a block says of itself.
+/// A block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct BlockHeader {
     pub identity: Identity,
     pub generation: u32,
     pub sequence: u64,
-    /// Blocks in front of which all are known to be durable.
+    /// Number of the log's first blocks that were durable when this one was written.
     pub acked: u64,
-    /// Whether its group ends here.
+    /// Whether the block is the last of its group.
     pub last: bool,
 }
 
-/// Records, put into blocks.
+/// Collects records into blocks.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
-    /// Whole blocks, headers still empty.
+pub(super) struct BlockWriter {
+    /// Whole blocks with empty headers.
     bytes: Vec<u8>,
-    /// Bytes of records in each.
+    /// Bytes of records in each block.
     lengths: Vec<u32>,
 }
 
-impl Writer {
-    /// Adds a record.
-    pub(super) fn push(&mut self, record: &Record<'_>) {
-        let room = self.lengths.last().map_or(0, |used| ROOM - *used as usize);
+impl BlockWriter {
+    /// Appends a record.
+    pub(super) fn push(&mut self, record: &LogRecord<'_>) {
+        let room = self.lengths.last().map_or(0, |used| PAYLOAD - *used as usize);
         if record.length() > room {
-            self.block();
+            self.start_block();
         }
         let at = self.bytes.len() - BLOCK + HEADER;
         if let Some(used) = self.lengths.last_mut() {
@@ -95,12 +106,12 @@ impl Writer {
         }
     }
 
-    fn block(&mut self) {
+    fn start_block(&mut self) {
         self.bytes.resize(self.bytes.len() + BLOCK, 0);
         self.lengths.push(0);
     }
 
-    /// Blocks so far; a group has at least one.
+    /// Number of blocks so far; a group has at least one.
     pub(super) fn blocks(&self) -> u64 {
         self.lengths.len().max(1) as u64
     }
@@ -110,28 +121,28 @@ impl Writer {
         self.lengths.iter().map(|length| u64::from(*length)).sum()
     }
 
-    /// The blocks of the group, the first of which is `first` says.
-    pub(super) fn finish(mut self, first: Header) -> Vec<u8> {
+    /// The finished blocks of a group, numbered on from the header `first`.
+    pub(super) fn finish(mut self, first: BlockHeader) -> Vec<u8> {
         if self.lengths.is_empty() {
-            self.block();
+            self.start_block();
         }
         let count = self.lengths.len();
         for (i, (block, length)) in self.bytes.chunks_mut(BLOCK).zip(&self.lengths).enumerate() {
-            let header = Header { sequence: first.sequence + i as u64, last: i + 1 == count, ..first };
-            header.seal(block, *length);
+            let header = BlockHeader { sequence: first.sequence + i as u64, last: i + 1 == count, ..first };
+            header.encode(block, *length);
         }
         self.bytes
     }
 }
 
-impl Header {
-    fn seal(&self, block: &mut [u8], length: u32) {
-        let mut out = Out { bytes: block, at: 0 };
+impl BlockHeader {
+    fn encode(&self, block: &mut [u8], length: u32) {
+        let mut out = ByteWriter { bytes: block, at: 0 };
         out.put(&MAGIC);
         out.put(&VERSION.to_le_bytes());
         out.put(&self.generation.to_le_bytes());
         out.put(&[0; 4]);
-        out.put(&(if self.last { LAST } else { 0 }).to_le_bytes());
+        out.put(&(if self.last { GROUP_END } else { 0 }).to_le_bytes());
         out.put(&self.sequence.to_le_bytes());
         out.put(&self.acked.to_le_bytes());
         out.put(&length.to_le_bytes());
@@ -141,9 +152,9 @@ impl Header {
         block[CRC].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads a block: its header and its records. `None` for what is not a whole block.
-    pub(super) fn open(block: &[u8]) -> Option<(Self, &[u8])> {
-        let mut input = In { bytes: block };
+    /// Decodes a block into its header and records. `None` unless the block is whole.
+    pub(super) fn decode(block: &[u8]) -> Option<(Self, &[u8])> {
+        let mut input = ByteReader { bytes: block };
         let magic: [u8; 8] = input.take()?;
         let [version, generation, _, flags] = [input.u32()?, input.u32()?, input.u32()?, input.u32()?];
         let (sequence, acked, length, crc) = (input.u64()?, input.u64()?, input.u32()?, input.u32()?);
@@ -153,16 +164,16 @@ impl Header {
         // seeded: block_crc: crc == checksum(block, CRC) => true
         let sound = magic == MAGIC && version == VERSION && crc == checksum(block, CRC);
         let records = block.get(HEADER..HEADER + length as usize).filter(|_| sound)?;
-        Some((Self { identity, generation, sequence, acked, last: flags & LAST != 0 }, records))
+        Some((Self { identity, generation, sequence, acked, last: flags & GROUP_END != 0 }, records))
     }
 }
 
-/// Refuses a first block, or a page of a superblock, that is another program's or another version's. Nothing but zeros is neither.
+/// Rejects a first block, or a page of a superblock, of another program or version; zeros are accepted.
 ///
 /// # Errors
 /// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`].
-pub(super) fn recognise(file: File, magic: [u8; 8], block: &[u8]) -> Result<(), StoreError> {
-    let mut input = In { bytes: block };
+pub(super) fn check_format(file: StoreFile, magic: [u8; 8], block: &[u8]) -> Result<(), StoreError> {
+    let mut input = ByteReader { bytes: block };
     let (first, version) = (input.take::<8>().unwrap_or_default(), input.u32().unwrap_or(0));
     match first {
         [0, 0, 0, 0, 0, 0, 0, 0] => Ok(()),
@@ -176,7 +187,7 @@ pub(super) fn recognise(file: File, magic: [u8; 8], block: &[u8]) -> Result<(), 
     }
 }
 
-/// Of the whole block but the checksum itself, which stands at `crc`.
+/// The checksum of a block or page, of all its bytes but those at `crc`.
 pub(super) fn checksum(block: &[u8], crc: std::ops::Range<usize>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&block[..crc.start]);
@@ -186,31 +197,38 @@ pub(super) fn checksum(block: &[u8], crc: std::ops::Range<usize>) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Entry, META};
+    use super::super::record::{MAX_META_BYTES, PieceEntry};
     use super::*;
 
-    fn records() -> Vec<Record<'static>> {
+    fn records() -> Vec<LogRecord<'static>> {
         let piece = |part| {
-            Record::Piece(Entry { object: 1 << 40, part, slab: 7, page: 3, bytes: 65_536, crc: part.wrapping_mul(99) })
+            LogRecord::Piece(PieceEntry {
+                object: 1 << 40,
+                part,
+                slab: 7,
+                page: 3,
+                bytes: 65_536,
+                crc: part.wrapping_mul(99),
+            })
         };
-        let meta = Record::Meta { object: 5, meta: &[9; META] };
-        (0..300).map(piece).chain([meta, Record::Gone { object: u64::MAX }]).collect()
+        let meta = LogRecord::Meta { object: 5, meta: &[9; MAX_META_BYTES] };
+        (0..300).map(piece).chain([meta, LogRecord::Removed { object: u64::MAX }]).collect()
     }
 
     #[test]
     fn records_come_back_as_they_were_put() {
-        let mut writer = Writer::default();
+        let mut writer = BlockWriter::default();
         records().iter().for_each(|record| writer.push(record));
         let blocks = writer.blocks();
-        let first = Header { identity: Identity([3; 16]), generation: 2, sequence: 10, acked: 9, last: false };
+        let first = BlockHeader { identity: Identity([3; 16]), generation: 2, sequence: 10, acked: 9, last: false };
         let bytes = writer.finish(first);
         assert_eq!(bytes.len() as u64, blocks * BLOCK as u64);
         let mut back = Vec::new();
         for (i, block) in bytes.chunks(BLOCK).enumerate() {
-            let (header, mut records) = Header::open(block).expect("whole");
+            let (header, mut records) = BlockHeader::decode(block).expect("whole");
             let last = i as u64 + 1 == blocks;
-            assert_eq!(header, Header { sequence: 10 + i as u64, last, ..first });
-            while let Some(record) = Record::decode(&mut records) {
+            assert_eq!(header, BlockHeader { sequence: 10 + i as u64, last, ..first });
+            while let Some(record) = LogRecord::decode(&mut records) {
                 back.push(record);
             }
             assert!(records.is_empty());
@@ -220,13 +238,13 @@ mod tests {
 
     #[test]
     fn records_take_no_more_blocks_than_is_foreseen() {
-        // As much as can be is left over: after two of these, the largest does not fit.
-        let (half, largest) = ([7; 995], [7; META]);
+        // The worst case of unused space: after two records of this length, the largest does not fit.
+        let (half, largest) = ([7; 995], [7; MAX_META_BYTES]);
         for meta in [&half[..], &largest[..], &[]] {
-            let (mut writer, mut bytes) = (Writer::default(), 0);
+            let (mut writer, mut bytes) = (BlockWriter::default(), 0);
             for object in 0..2000 {
                 let meta = if object % 4 == 3 { &largest } else { meta };
-                let record = Record::Meta { object, meta };
+                let record = LogRecord::Meta { object, meta };
                 writer.push(&record);
                 bytes += record.length() as u64;
                 assert!(writer.blocks() <= blocks_for(bytes), "{} blocks of {bytes} bytes", writer.blocks());
@@ -236,22 +254,27 @@ mod tests {
 
     #[test]
     fn a_block_with_any_bit_flipped_is_none() {
-        let mut writer = Writer::default();
+        let mut writer = BlockWriter::default();
         records().iter().take(3).for_each(|record| writer.push(record));
-        let block =
-            writer.finish(Header { identity: Identity([3; 16]), generation: 1, sequence: 0, acked: 0, last: false });
-        assert!(Header::open(&block).is_some());
+        let block = writer.finish(BlockHeader {
+            identity: Identity([3; 16]),
+            generation: 1,
+            sequence: 0,
+            acked: 0,
+            last: false,
+        });
+        assert!(BlockHeader::decode(&block).is_some());
         for bit in 0..BLOCK * 8 {
             let mut block = block.clone();
             block[bit / 8] ^= 1 << (bit % 8);
-            assert!(Header::open(&block).is_none(), "bit {bit}");
+            assert!(BlockHeader::decode(&block).is_none(), "bit {bit}");
         }
     }
 
-    /// A mirror may be read where the first copy is bad, so every block must say what it is.
+    /// Recovery reads the mirror where the first copy is bad, so every block must identify itself.
     #[test]
     fn a_whole_block_of_another_kind_or_version_is_none() {
-        let block = Writer::default().finish(Header {
+        let block = BlockWriter::default().finish(BlockHeader {
             identity: Identity([3; 16]),
             generation: 1,
             sequence: 0,
@@ -263,16 +286,16 @@ mod tests {
             other[at] += 1;
             let crc = checksum(&other, CRC);
             other[CRC].copy_from_slice(&crc.to_le_bytes());
-            assert!(Header::open(&other).is_none(), "byte {at}");
+            assert!(BlockHeader::decode(&other).is_none(), "byte {at}");
         }
     }
 
     #[test]
     fn other_programs_and_other_versions_are_told_apart() {
-        let file = File::Log(1);
-        let of_version = |version: u32| recognise(file, MAGIC, &[&MAGIC[..], &version.to_le_bytes()].concat());
-        assert_eq!(recognise(file, MAGIC, &[0; BLOCK]), Ok(()));
-        assert_eq!(recognise(file, MAGIC, b"\x7fELF\x02\x01\x01\x00........"), Err(StoreError::Foreign { file }));
+        let file = StoreFile::Log(1);
+        let of_version = |version: u32| check_format(file, MAGIC, &[&MAGIC[..], &version.to_le_bytes()].concat());
+        assert_eq!(check_format(file, MAGIC, &[0; BLOCK]), Ok(()));
+        assert_eq!(check_format(file, MAGIC, b"\x7fELF\x02\x01\x01\x00........"), Err(StoreError::Foreign { file }));
         assert_eq!(of_version(VERSION), Ok(()));
         assert_eq!(of_version(VERSION + 1), Err(StoreError::Newer { file, version: VERSION + 1 }));
         assert_eq!(of_version(1), Err(StoreError::Older { file, version: 1 }));

@@ -1,108 +1,101 @@
-//! Commits: groups of changes become durable together.
+//! Commits: groups of changes that become durable together.
 //!
 //! ```text
-//!   commit ──► pending ──► whoever has the log takes all that wait:  pieces durable ──► log durable ──► map ──► told
+//!   commit ──► pending ──► the holder of the log takes all that wait:  pieces durable ──► log durable ──► map ──► results
 //! ```
 //!
-//! Promises upward: one flush of the log for all that waited; a commit that cannot be made does not take the others with it;
-//! pieces are durable before any log names them.
+//! Promises upward: all commits that wait share one flush of the log; a commit that fails does not fail the others; pieces are
+//! durable before a log names them.
 //! Asks from below: a log, and slabs that can be synced.
 
-use super::Shared;
 use super::error::StoreError;
-use super::extent::Safety;
+use super::extent::Durability;
 use super::log::Log;
-use super::map::{Change, Touched};
-use crate::disk::File;
+use super::map::{Change, Updates};
+use super::shared::{PendingCommit, StoreShared};
+use crate::disk::StoreFile;
 use futures_channel::oneshot;
 use std::collections::BTreeSet;
 
-/// Changes that wait for the log, and who waits for them.
-#[derive(Debug)]
-pub(super) struct Pending {
-    changes: Vec<Change>,
-    told: oneshot::Sender<Result<(), StoreError>>,
-}
-
-/// How often pieces are made durable: where they are, and once more elsewhere.
+/// How often pieces are made durable: in place, and once more after a move.
 const ROUNDS: usize = 2;
 
-impl Shared {
+impl StoreShared {
     /// Makes changes durable, all or none.
     pub(super) async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
-        // seeded: change_admitted: changes.iter().try_for_each(|change| change.admit(&self.space))? => ()
-        changes.iter().try_for_each(|change| change.admit(&self.space))?;
-        let (told, outcome) = oneshot::channel();
-        self.pending().push(Pending { changes, told });
+        // seeded: change_admitted: changes.iter().try_for_each(|change| change.check(&self.space))? => ()
+        changes.iter().try_for_each(|change| change.check(&self.space))?;
+        let (reply, outcome) = oneshot::channel();
+        self.pending().push(PendingCommit { changes, reply });
         let mut log = self.log.lock().await;
         let group = std::mem::take(&mut *self.pending());
-        // Nothing is left when another took this commit with its own.
+        // The group is empty if another commit took this one with its own.
         if let Some(log) = log.as_mut().filter(|_| !group.is_empty()) {
             self.commit_all(log, group).await;
         }
         drop(log);
-        // Always told: by whoever had the log first after it was pending.
+        // The first holder of the log after the push above has sent a result.
         outcome.await.unwrap_or(Err(StoreError::BadOptions("a commit was lost")))
     }
 
-    /// All at once; when that fails, each by itself.
-    async fn commit_all(&self, log: &mut Log, group: Vec<Pending>) {
+    /// Commits a group at once; if that fails, each commit by itself.
+    async fn commit_all(&self, log: &mut Log, group: Vec<PendingCommit>) {
         let all: Vec<Change> = group.iter().flat_map(|pending| &pending.changes).cloned().collect();
         match self.commit_group(log, &all).await {
             Err(_) if group.len() > 1 => {
-                for Pending { changes, told } in group {
-                    let _ = told.send(self.commit_group(log, &changes).await);
+                for PendingCommit { changes, reply } in group {
+                    let _ = reply.send(self.commit_group(log, &changes).await);
                 }
             }
-            outcome => group.into_iter().for_each(|pending| _ = pending.told.send(outcome.clone())),
+            outcome => group.into_iter().for_each(|pending| _ = pending.reply.send(outcome.clone())),
         }
     }
 
-    /// Makes changes durable while nobody else does.
+    /// Makes changes durable. Caller must hold the log.
     pub(super) async fn commit_group(&self, log: &mut Log, group: &[Change]) -> Result<(), StoreError> {
-        // seeded: log_gone_for_good: self.gone.get() => None::<&File>
+        // seeded: log_gone_for_good: self.gone.get() => None::<&StoreFile>
         if let Some(&file) = self.gone.get() {
             return Err(StoreError::LogGone { file });
         }
-        self.settle(group).await?;
-        let (touched, bytes) = self.foresee(group);
-        self.provide(log, bytes).await?;
+        self.make_pieces_durable(group).await?;
+        let (touched, bytes) = self.preview(group);
+        self.grow_reserve(log, bytes).await?;
         self.record(log, group, &touched).await?;
-        let replaced = self.map().absorb(touched);
-        // Without the lock: pieces that nobody else has give their room back.
+        let replaced = self.map().apply(touched);
+        // Outside the map's lock: dropping the last reference to a piece frees its extent.
         drop(replaced);
         Ok(())
     }
 
-    /// What a group makes of the objects that it touches, and the bytes of all records then.
-    fn foresee(&self, group: &[Change]) -> (Touched, u64) {
+    /// The objects after a group, and the bytes of a snapshot's records then.
+    fn preview(&self, group: &[Change]) -> (Updates, u64) {
         let map = self.map();
         let touched = map.after(group.iter());
         let bytes = map.bytes_after(&touched);
         (touched, bytes)
     }
 
-    /// Makes the pieces of a group durable: where they are, or elsewhere when that place is not to be trusted.
-    async fn settle(&self, group: &[Change]) -> Result<(), StoreError> {
+    /// Makes the pieces of a group durable, after moving those in suspect slabs elsewhere.
+    async fn make_pieces_durable(&self, group: &[Change]) -> Result<(), StoreError> {
         let pieces = || group.iter().filter_map(Change::piece);
         let mut last = Ok(());
         for _ in 0..ROUNDS {
             for piece in pieces() {
-                if let Safety::Suspect(_) = piece.safety() {
-                    piece.follow(&self.copy(piece).await?);
+                if let Durability::Suspect(_) = piece.durability() {
+                    piece.relocate_to(&self.copy(piece).await?);
                 }
             }
             let (mut slabs, mut names, mut done) = (BTreeSet::new(), false, Ok(()));
             for piece in pieces() {
-                match piece.safety() {
-                    Safety::Durable => {}
-                    Safety::Sync(slab, unnamed) => {
+                match piece.durability() {
+                    Durability::Durable => {}
+                    Durability::NeedsSync(slab, unnamed) => {
                         slabs.insert(slab);
                         names |= unnamed;
                     }
-                    // Another's sync has failed since.
-                    // unseeded: suspect_refused: no sync is under way beside that of who holds the log
-                    Safety::Suspect(slab) => done = Err(StoreError::unsynced(File::Slab(slab))),
+                    // A sync of that slab has failed meanwhile.
+                    // unseeded: suspect_refused: no sync is under way beside that of the holder of the log
+                    Durability::Suspect(slab) => done = Err(StoreError::unsynced(StoreFile::Slab(slab))),
                 }
             }
             last = self.sync_slabs(slabs, names).await.and(done);
@@ -113,24 +106,24 @@ impl Shared {
         last
     }
 
-    /// Syncs slabs, all at once, and names.
+    /// Syncs slabs in parallel, then the directory if `names`.
     async fn sync_slabs(&self, slabs: BTreeSet<u32>, names: bool) -> Result<(), StoreError> {
         let mut under_way = Vec::new();
         for slab in slabs {
-            let reach = self.space.sync_begins(slab);
-            // seeded: slab_sync: under_way.push((slab, reach, self.sync(File::Slab(slab)))) => ()
-            under_way.push((slab, reach, self.sync(File::Slab(slab))));
+            let reach = self.space.begin_sync(slab);
+            // seeded: slab_sync: under_way.push((slab, reach, self.sync(StoreFile::Slab(slab)))) => ()
+            under_way.push((slab, reach, self.sync(StoreFile::Slab(slab))));
         }
         let mut outcome = Ok(());
         for (slab, reach, sync) in under_way {
             let synced = sync.await;
-            self.space.sync_ended(slab, reach, synced.is_ok());
+            self.space.end_sync(slab, reach, synced.is_ok());
             // seeded: slab_sync_outcome: outcome.and(synced) => outcome
             outcome = outcome.and(synced);
         }
         // seeded: slab_name_sync: names => false
         if names {
-            outcome = outcome.and(self.sync_names().await);
+            outcome = outcome.and(self.sync_directory().await);
         }
         outcome
     }

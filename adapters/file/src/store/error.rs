@@ -1,115 +1,122 @@
-//! What a store says when it refuses.
+//! Why a store refuses a call.
 
-use crate::disk::File;
-use crate::fault::{FileFault, Reason};
+use crate::disk::StoreFile;
+use crate::fault::{FileFault, FileFaultReason};
 use std::fmt;
 
-/// Why a store could not do something. What was durable before still is.
+/// Why a store refused a call. What was durable stays durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
-    /// There is no room: drop pieces, or raise the cap.
+    /// The store has no room: drop pieces, or raise the cap.
     Full {
-        /// Bytes that were asked for.
+        /// Bytes requested.
         asked: u64,
-        /// Bytes of the largest stretch that is free.
+        /// Bytes of the largest free extent.
         largest: u64,
-        /// Bytes that the store may take.
+        /// The most bytes that the store may take.
         cap: u64,
     },
-    /// The disk refused.
+    /// The disk failed.
     Fault(FileFault),
-    /// A file is not what the store wrote, or it is gone: restore it, or use another directory.
+    /// A file is missing or is not as the store wrote it: restore it, or use another directory.
     Damaged {
-        /// Which.
-        file: File,
+        /// The file.
+        file: StoreFile,
     },
-    /// A file has a name of the store's, and was written by another program: nothing was touched.
+    /// Another program wrote a file with one of the store's names; the store changed nothing.
     Foreign {
-        /// Which.
-        file: File,
+        /// The file.
+        file: StoreFile,
     },
-    /// A file was written by an earlier version, whose form this one does not read: nothing was touched.
+    /// An earlier version wrote a file in a format that this one does not read; the store changed nothing.
     Older {
-        /// Which.
-        file: File,
-        /// The version of its form.
+        /// The file.
+        file: StoreFile,
+        /// The version of its format.
         version: u32,
     },
-    /// A log belongs to another store than the directory does: nothing was touched.
+    /// A log belongs to another store than the superblock does; the store changed nothing.
     OtherStore {
-        /// Which.
-        file: File,
+        /// The log.
+        file: StoreFile,
     },
-    /// Another program removed, renamed, replaced or cut the log, or the superblock, while the store was open. What was durable
-    /// before stands in the file that is gone; nothing is made durable any more.
+    /// Another program removed, renamed, replaced or cut the log or the superblock of an open store.
+    ///
+    /// The lost file holds what was durable; nothing becomes durable any more.
     LogGone {
-        /// Which.
-        file: File,
+        /// The file.
+        file: StoreFile,
     },
-    /// A file has a number that the store cannot have reached, or cannot go on from.
+    /// A file has a number that the store cannot have reached, or that leaves no next number.
     BadNumber {
-        /// Which.
-        file: File,
+        /// The file.
+        file: StoreFile,
     },
-    /// A file was written by a later version: nothing was touched.
+    /// A later version wrote a file; the store changed nothing.
     Newer {
-        /// Which.
-        file: File,
-        /// The version of its form.
+        /// The file.
+        file: StoreFile,
+        /// The version of its format.
         version: u32,
     },
-    /// What is durable does not fit under the cap.
+    /// What is durable exceeds the cap.
     CapTooSmall {
         /// Bytes that it takes on the disk.
         needs: u64,
-        /// Bytes that the store may take.
+        /// The most bytes that the store may take.
         cap: u64,
     },
-    /// An option that cannot be.
+    /// An option is out of range.
     BadOptions(&'static str),
-    /// The piece was put into another store, or into this one before it was opened anew.
+    /// The piece was put into another store, or into this one before it was reopened.
     OtherPiece,
-    /// Names are at most so long.
+    /// The meta data is too long.
     MetaTooLong {
-        /// Bytes of it.
+        /// Its length.
         bytes: usize,
-        /// At most.
+        /// The greatest length.
         most: usize,
     },
-    /// More memory than there are frames for.
+    /// A piece is larger than a slab, a frame or the frame pool permits, or is empty.
     TooLarge {
-        /// Bytes that were asked for.
+        /// Bytes requested.
         asked: usize,
-        /// At most.
+        /// The most bytes.
         most: usize,
     },
 }
 
 impl StoreError {
-    /// What was read is not what was written.
-    pub(super) fn corrupt(file: File, offset: u64) -> Self {
+    /// The bytes that were read are not those that were written.
+    pub(super) fn corrupt(file: StoreFile, offset: u64) -> Self {
         Self::lost(file, offset, true)
     }
 
-    /// What a log names is not in that file, or the file is not there.
-    pub(super) fn lost(file: File, offset: u64, there: bool) -> Self {
-        let (file, reason) = (file.to_string(), if there { Reason::Corrupt } else { Reason::Gone });
+    /// The file does not hold the piece that a log names, or (not `there`) does not exist.
+    pub(super) fn lost(file: StoreFile, offset: u64, there: bool) -> Self {
+        let (file, reason) = (file.to_string(), if there { FileFaultReason::Corrupt } else { FileFaultReason::Gone });
         Self::Fault(FileFault { call: "read", file, offset, code: 0, reason })
     }
 
-    /// A sync failed, and what it should have made durable is not to be trusted.
-    pub(super) fn unsynced(file: File) -> Self {
-        Self::Fault(FileFault { call: "sync", file: file.to_string(), offset: 0, code: 0, reason: Reason::Device })
+    /// A sync failed: the writes that it covered may be lost.
+    pub(super) fn unsynced(file: StoreFile) -> Self {
+        Self::Fault(FileFault {
+            call: "sync",
+            file: file.to_string(),
+            offset: 0,
+            code: 0,
+            reason: FileFaultReason::Device,
+        })
     }
 
-    /// In a child of the process that opened the store.
+    /// The error of a call in a forked child of the process that opened the store.
     pub(super) fn forked() -> Self {
         Self::Fault(FileFault::forked("store"))
     }
 
-    /// The disk moved fewer bytes than were asked for, again.
-    pub(super) fn short(call: &'static str, file: File, offset: u64) -> Self {
-        Self::Fault(FileFault { call, file: file.to_string(), offset, code: 0, reason: Reason::End })
+    /// The disk moved fewer bytes than requested, again.
+    pub(super) fn short(call: &'static str, file: StoreFile, offset: u64) -> Self {
+        Self::Fault(FileFault { call, file: file.to_string(), offset, code: 0, reason: FileFaultReason::UnexpectedEnd })
     }
 }
 

@@ -1,63 +1,73 @@
-//! Extents: stretches of slabs.
+//! Extents: allocated ranges of slabs.
 //!
-//! Promises upward: an extent is its holder's alone, and goes back when it is dropped.
+//! Promises upward: an extent belongs to its holder alone, and is freed on drop.
 
 use super::space::Space;
-use crate::disk::File;
+use crate::disk::StoreFile;
 use crate::frame::ALIGN;
 use std::sync::Arc;
 use terrace_core::{Allocator, Block, Owner};
 
-/// A stretch of a slab, its holder's alone. Dropped, it goes back.
+/// An allocated range of a slab, freed on drop.
 #[derive(Debug)]
 pub(super) struct Extent {
     space: Arc<Space>,
     slab: u32,
     block: Block,
-    /// Which write of the slab's it was; 0 for what was durable when the store was opened.
+    /// The number of the slab's write that filled it; 0 if it was durable when the store was opened.
     stamp: u64,
-    /// It does not go back.
+    /// Whether the range stays allocated on drop.
     poisoned: bool,
 }
 
-/// Whether a piece survives a power cut.
+/// What an extent still needs to survive a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Safety {
-    /// It does.
+pub(super) enum Durability {
+    /// Nothing.
     Durable,
-    /// Once this slab is synced; `true`: and the directory.
-    Sync(u32, bool),
-    /// Never, in this slab: it must be written elsewhere.
+    /// A sync of this slab; if true, also of the directory.
+    NeedsSync(u32, bool),
+    /// Another slab: a sync of this one failed.
     Suspect(u32),
 }
 
 impl Extent {
-    pub(super) fn new(space: &Arc<Space>, slab: u32, block: Block) -> Self {
+    /// Allocates `bytes`, rounded up to pages; `None` if no open slab has that room.
+    pub(super) fn allocate(space: &Arc<Space>, bytes: u64) -> Option<Self> {
+        space.allocate(bytes).map(|(slab, block)| Self::new(space, slab, block))
+    }
+
+    /// Allocates the range that a log names; `None` without such a slab, or if the range overlaps an allocated one.
+    pub(super) fn claim(space: &Arc<Space>, slab: u32, offset: u64, bytes: u64) -> Option<Self> {
+        space.claim(slab, offset, bytes).map(|block| Self::new(space, slab, block))
+    }
+
+    fn new(space: &Arc<Space>, slab: u32, block: Block) -> Self {
         Self { space: Arc::clone(space), slab, block, stamp: 0, poisoned: false }
     }
 
-    /// Whether it is a stretch of that space's slabs.
+    /// Whether it is an extent of that space.
     pub(super) fn is_in(&self, space: &Arc<Space>) -> bool {
         Arc::ptr_eq(&self.space, space)
     }
 
-    /// The file it is in.
-    pub(super) fn file(&self) -> File {
-        File::Slab(self.slab)
+    /// The slab's file.
+    pub(super) fn file(&self) -> StoreFile {
+        StoreFile::Slab(self.slab)
     }
 
-    /// Its slab's number.
+    /// The slab's number.
     pub(super) fn slab(&self) -> u32 {
         self.slab
     }
 
-    /// Its first byte in the file.
+    /// The first byte in the file.
     pub(super) fn offset(&self) -> u64 {
         self.block.address - ALIGN as u64
     }
 
-    /// It was written.
-    pub(super) fn written(&mut self) {
+    /// Records that a write has filled it.
+    pub(super) fn mark_written(&mut self) {
         let mut state = self.space.state();
         if let Some(area) = state.areas.get_mut(&self.slab) {
             area.written += 1;
@@ -65,22 +75,22 @@ impl Extent {
         }
     }
 
-    /// What must be done for it to be durable.
-    pub(super) fn safety(&self) -> Safety {
+    /// What it still needs to survive a power cut.
+    pub(super) fn durability(&self) -> Durability {
         let state = self.space.state();
-        let Some(area) = state.areas.get(&self.slab) else { return Safety::Suspect(self.slab) };
-        // Once durable, always.
+        let Some(area) = state.areas.get(&self.slab) else { return Durability::Suspect(self.slab) };
+        // A durable extent stays durable.
         // seeded: sync_covers: self.stamp <= area.synced => true
-        // seeded: slab_named: area.named => true
-        match self.stamp == 0 || (self.stamp <= area.synced && area.named) {
-            true => Safety::Durable,
+        // seeded: slab_named: area.name_durable => true
+        match self.stamp == 0 || (self.stamp <= area.synced && area.name_durable) {
+            true => Durability::Durable,
             // seeded: slab_suspect: area.suspect => false
-            false if area.suspect => Safety::Suspect(self.slab),
-            false => Safety::Sync(self.slab, !area.named),
+            false if area.suspect => Durability::Suspect(self.slab),
+            false => Durability::NeedsSync(self.slab, !area.name_durable),
         }
     }
 
-    /// Never used again until the store is opened anew: the device failed here.
+    /// Keeps the range allocated until the store is opened again: the device failed here.
     pub(super) fn poison(mut self) {
         // seeded: poison: self.poisoned = true => ()
         self.poisoned = true;
@@ -94,7 +104,7 @@ impl Drop for Extent {
         }
         let mut state = self.space.state();
         if let Some(area) = state.areas.get_mut(&self.slab) {
-            // Refused only for a name that is not live, and this one is.
+            // Fails only for a block that is not live.
             let _ = area.range.free(self.block, Owner(0));
         }
     }
@@ -108,10 +118,10 @@ mod tests {
     fn a_poisoned_extent_keeps_its_room_and_not_the_space() {
         let space = Arc::new(Space::new(1 << 20));
         space.add(1, 2 * ALIGN as u64, true).expect("a slab of two pages");
-        let extent = || space.reserve(ALIGN as u64).expect("room");
+        let extent = || Extent::allocate(&space, ALIGN as u64).expect("room");
         let kept = extent();
         extent().poison();
-        assert!(space.reserve(ALIGN as u64).is_none(), "one page is held, the other is poisoned");
+        assert!(Extent::allocate(&space, ALIGN as u64).is_none(), "one page is held, the other is poisoned");
         drop(kept);
         assert_eq!((space.usage()[1], Arc::strong_count(&space)), (ALIGN as u64, 1));
     }

@@ -1,61 +1,63 @@
-//! What is durable: objects, and where their parts lie.
+//! The durable objects, and changes to them.
 //!
-//! Promises upward: a group's changes are worked out beside the map and then put in at once.
+//! Promises upward: the map applies the changes of a group all at once, after they are durable.
 
-use super::block::Writer;
+use super::block::BlockWriter;
 use super::error::StoreError;
 use super::piece::Piece;
-use super::record::{META, Record};
+use super::record::{LogRecord, MAX_META_BYTES, MAX_PARTS};
 use super::space::Space;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A durable object: what its owner says of it, and its parts.
+/// A durable object: meta data and parts.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
-    /// What its owner says of it.
+    /// The owner's meta data.
     pub meta: Arc<[u8]>,
-    /// Its parts, by number: those that were committed.
+    /// The committed parts by number.
     pub parts: BTreeMap<u32, Arc<Piece>>,
 }
 
-/// A change to what is durable.
+/// A change of a commit.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A new object in place of any that had this number: without parts so far.
+    /// Creates an object without parts, in place of any object with this number.
     Meta {
-        /// Its number.
+        /// The object's number.
         object: u64,
-        /// What its owner says of it, at most [`META`] bytes.
+        /// The meta data, at most [`MAX_META_BYTES`] bytes.
         meta: Vec<u8>,
     },
-    /// A part of an object, in place of what was there. Of an object that there is not: one without meta data.
+    /// Sets a part of an object, in place of the part's earlier bytes.
+    ///
+    /// Creates the object, without meta data, if it does not exist.
     Piece {
-        /// Its number.
+        /// The object's number.
         object: u64,
-        /// Which part, below [`PARTS`].
+        /// The part's number, below [`MAX_PARTS`].
         part: u32,
-        /// The bytes, which may be other parts as well: they are there once.
+        /// The bytes. A piece may be several parts; it is stored once.
         piece: Arc<Piece>,
     },
-    /// The object goes.
+    /// Removes an object.
     Remove {
-        /// Its number.
+        /// The object's number.
         object: u64,
     },
 }
 
 impl Change {
-    /// Whether a store with this space takes it.
+    /// Checks that a store with this space may commit the change.
     ///
     /// # Errors
     /// [`StoreError::MetaTooLong`], [`StoreError::BadOptions`], [`StoreError::OtherPiece`].
-    pub(super) fn admit(&self, space: &Arc<Space>) -> Result<(), StoreError> {
+    pub(super) fn check(&self, space: &Arc<Space>) -> Result<(), StoreError> {
         match self {
-            Self::Meta { meta, .. } if meta.len() > META => {
-                Err(StoreError::MetaTooLong { bytes: meta.len(), most: META })
+            Self::Meta { meta, .. } if meta.len() > MAX_META_BYTES => {
+                Err(StoreError::MetaTooLong { bytes: meta.len(), most: MAX_META_BYTES })
             }
-            Self::Piece { part, .. } if *part >= PARTS => {
+            Self::Piece { part, .. } if *part >= MAX_PARTS => {
                 Err(StoreError::BadOptions("an object has 2^24 parts at most"))
             }
             // seeded: piece_of_another_kept: !piece.is_in(space) => false
@@ -64,7 +66,7 @@ impl Change {
         }
     }
 
-    /// The piece that it makes durable.
+    /// The piece that the change makes durable.
     pub(super) fn piece(&self) -> Option<&Arc<Piece>> {
         match self {
             Self::Piece { piece, .. } => Some(piece),
@@ -78,34 +80,31 @@ impl Change {
         }
     }
 
-    /// Puts it on a log.
-    pub(super) fn record(&self, writer: &mut Writer) {
+    /// Appends the change's record.
+    pub(super) fn record(&self, writer: &mut BlockWriter) {
         match self {
-            Self::Meta { object, meta } => writer.push(&Record::Meta { object: *object, meta }),
-            Self::Piece { object, part, piece } => writer.push(&Record::Piece(piece.entry(*object, *part))),
-            Self::Remove { object } => writer.push(&Record::Gone { object: *object }),
+            Self::Meta { object, meta } => writer.push(&LogRecord::Meta { object: *object, meta }),
+            Self::Piece { object, part, piece } => writer.push(&LogRecord::Piece(piece.entry(*object, *part))),
+            Self::Remove { object } => writer.push(&LogRecord::Removed { object: *object }),
         }
     }
 }
 
-/// Parts that an object may have: 2^24; of 4 MiB each they are 64 TiB.
-pub const PARTS: u32 = 1 << 24;
-
-/// Objects as they will be; `None`: gone.
-pub(super) type Touched = BTreeMap<u64, Option<Object>>;
+/// Objects after a group of changes; `None`: removed.
+pub(super) type Updates = BTreeMap<u64, Option<Object>>;
 
 /// All durable objects.
 #[derive(Debug, Default)]
-pub(super) struct Map {
+pub(super) struct ObjectMap {
     pub objects: BTreeMap<u64, Object>,
-    /// Bytes of the records that say all of them.
+    /// Bytes of a snapshot's records.
     pub bytes: u64,
 }
 
-impl Map {
-    /// The objects that changes touch, as they are after them.
-    pub(super) fn after<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Touched {
-        let mut touched = Touched::new();
+impl ObjectMap {
+    /// The changed objects as they will be after the changes.
+    pub(super) fn after<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Updates {
+        let mut touched = Updates::new();
         for change in changes {
             let id = change.object();
             let object = touched.entry(id).or_insert_with(|| self.objects.get(&id).cloned());
@@ -120,14 +119,14 @@ impl Map {
         touched
     }
 
-    /// Bytes of the records that say all objects, with these as they will be.
-    pub(super) fn bytes_after(&self, touched: &Touched) -> u64 {
+    /// Bytes of a snapshot's records after the updates.
+    pub(super) fn bytes_after(&self, touched: &Updates) -> u64 {
         let bytes = |object: Option<&Object>| object.map_or(0, Object::bytes);
         touched.iter().fold(self.bytes, |sum, (id, object)| sum - bytes(self.objects.get(id)) + bytes(object.as_ref()))
     }
 
-    /// Puts them in; what they replace is given back, to be dropped without locks.
-    pub(super) fn absorb(&mut self, touched: Touched) -> Vec<Option<Object>> {
+    /// Applies updates, and returns the replaced objects. Caller must drop those without the map's lock.
+    pub(super) fn apply(&mut self, touched: Updates) -> Vec<Option<Object>> {
         self.bytes = self.bytes_after(&touched);
         let put = |(id, object): (u64, Option<Object>)| match object {
             Some(object) => self.objects.insert(id, object),
@@ -136,9 +135,9 @@ impl Map {
         touched.into_iter().map(put).collect()
     }
 
-    /// Everything, as a log that begins anew says it; `touched` in place of what is in the map.
-    pub(super) fn snapshot(&self, touched: &Touched) -> Writer {
-        let mut writer = Writer::default();
+    /// The records of all objects after the updates: the first group of a new log.
+    pub(super) fn snapshot(&self, touched: &Updates) -> BlockWriter {
+        let mut writer = BlockWriter::default();
         let kept = self.objects.iter().filter(|(id, _)| !touched.contains_key(id));
         let new = touched.iter().filter_map(|(id, object)| Some((id, object.as_ref()?)));
         for (id, object) in kept.chain(new) {
@@ -149,13 +148,13 @@ impl Map {
 }
 
 impl Object {
-    /// All that is said of it.
-    fn records(&self, object: u64) -> impl Iterator<Item = Record<'_>> {
-        let pieces = self.parts.iter().map(move |(part, piece)| Record::Piece(piece.entry(object, *part)));
-        std::iter::once(Record::Meta { object, meta: &self.meta }).chain(pieces)
+    /// The records of the object in a snapshot.
+    fn records(&self, object: u64) -> impl Iterator<Item = LogRecord<'_>> {
+        let pieces = self.parts.iter().map(move |(part, piece)| LogRecord::Piece(piece.entry(object, *part)));
+        std::iter::once(LogRecord::Meta { object, meta: &self.meta }).chain(pieces)
     }
 
-    /// Bytes of that.
+    /// Bytes of those records.
     pub(super) fn bytes(&self) -> u64 {
         self.records(0).map(|record| record.length() as u64).sum()
     }

@@ -1,177 +1,111 @@
-//! The store: pieces in slabs, and a log that says which of them are durable.
+//! The store: checksummed pieces in slab files, and a log that says which of them are durable.
 //!
 //! ```text
-//!   put ──► piece: bytes + checksum in an extent of a slab, where nobody has anything       (gone after a restart)
-//!   commit ──► slabs synced ──► records on the log, two copies ──► log synced ──► map       (there after a power cut)
+//!   put ──► piece: bytes + checksum in a free extent of a slab                              (gone after a restart)
+//!   commit ──► slabs synced ──► records in the log, two copies ──► log synced ──► map       (survives a power cut)
 //!
-//!   directory   terrace.superblock      [ identity, and how much of which log is durable at least ]
-//!               terrace-00000001.slab   [ piece | free | piece ... ]        all space taken when it is made
-//!               terrace-00000001.log    [ snapshot | group | group ... | same again ]
+//!   directory   terrace.superblock      [ identity; which log is durable, and how far at least ]
+//!               terrace-00000001.slab   [ piece | free | piece ... ]        all space allocated at creation
+//!               terrace-00000001.log    [ snapshot | group | group ... | mirror of the same ]
 //! ```
 //!
-//! Promises upward: what is read is what was put, or an error; what was committed is there after a power cut, whole; nothing is
-//! ever overwritten in place; files together never take more than the cap.
-//! Asks from below: a [`Disk`], [`Tasks`] that somebody runs, [`Frames`].
+//! Promises upward: a read returns what was put, or an error; what was committed survives a power cut, whole; no write
+//! overwrites in place; the files together never exceed the cap.
+//! Asks from below: a [`Disk`], an [`Executor`] whose tasks are run, a [`FramePool`].
 //!
-//! | file | what it is |
+//! | file, lowest first | what it is |
 //! | --- | --- |
-//! | `space`, `extent` | slabs, stretches of them, and what a sync has covered |
-//! | `piece` | bytes in an extent: put, get, copy |
-//! | `superblock` | which store this is, and what is durable at least |
-//! | `block`, `record` | the form of a log |
-//! | `log` | groups at the log's end; the next log |
-//! | `map` | what is durable |
-//! | `commit` | many commits, one flush |
-//! | `read`, `open` | a log read back |
-//! | `tidy` | empty and thin slabs |
+//! | `error` | why a store refuses a call |
+//! | `record`, `block` | the format of a log: records, and the blocks that hold them |
+//! | `space`, `extent` | free space in slabs, allocated extents, and what a sync has covered |
+//! | `superblock` | the store's identity, and a lower bound of what is durable |
+//! | `read` | a log read back after a restart |
+//! | `options` | limits of a store |
+//! | `piece` | bytes in an extent, with their checksum |
+//! | `map` | the durable objects, and changes to them |
+//! | `log` | the state of the log that is being written |
+//! | `shared` | what all operations share |
+//! | `files` | files created, synced and removed |
+//! | `log_writer`, `piece_io` | groups appended to the log, and the next log; pieces written, read and copied |
+//! | `commit` | many commits in one flush |
+//! | `compact` | slabs emptied and removed |
+//! | `open` | recovery |
 
 mod block;
 mod commit;
+mod compact;
 mod error;
 mod extent;
+mod files;
 mod log;
+mod log_writer;
 mod map;
 mod open;
+mod options;
 mod piece;
+mod piece_io;
 mod read;
 mod record;
+mod shared;
 mod space;
 mod superblock;
-mod tidy;
 
 pub use error::StoreError;
-pub use map::{Change, Object, PARTS};
-pub use piece::{Piece, Put};
-pub use record::META;
+pub use map::{Change, Object};
+pub use options::StoreOptions;
+pub use piece::Piece;
+pub use piece_io::PutResult;
+pub use record::{MAX_META_BYTES, MAX_PARTS};
 
-use crate::disk::{Claimed, Disk, File};
+use crate::disk::{Claimed, Disk};
+use crate::executor::Executor;
 use crate::fault::FileFault;
-use crate::frame::{ALIGN, Frame, Frames};
-use crate::join::Join;
-use crate::task::Tasks;
-use commit::Pending;
-use log::Log;
-use map::Map;
-use space::Space;
+use crate::frame::{Frame, FramePool};
+use crate::join::JoinHandle;
+use shared::StoreShared;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 use terrace_guard::Kept;
-
-/// Bytes of the largest step by which a log grows: sums of a few logs stay far below 2^64.
-const LOG: u64 = 1 << 40;
-
-/// How much a store may take, and in what files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreOptions {
-    /// Bytes that all files together may take.
-    pub cap: u64,
-    /// Bytes of a slab: no piece is larger, nor larger than 2 GiB less a page.
-    pub slab_bytes: u64,
-    /// Bytes of a log, or of a step by which it grows: it has room for twice what is to be said of all durable objects (29
-    /// bytes for a piece; 11 and the meta data for an object), in two copies. The same again is kept for the next one, in a file
-    /// of its own where the disk has room for it.
-    pub log_bytes: u64,
-}
-
-impl StoreOptions {
-    /// For so many bytes on the disk: slabs of a sixty-fourth (1 MiB to 1 GiB), logs of a 256th (256 KiB to 1 GiB).
-    pub fn new(cap: u64) -> Self {
-        let page = ALIGN as u64;
-        let slab_bytes = (cap / 64).clamp(1 << 20, 1 << 30) / page * page;
-        Self { cap, slab_bytes, log_bytes: (cap / 256).clamp(256 << 10, 1 << 30) / page * page }
-    }
-
-    /// Bytes of a slab, two logs and the superblock: no cap is smaller.
-    pub fn least_cap(&self) -> u64 {
-        self.slab_bytes.saturating_add(self.log_bytes.saturating_mul(2)).saturating_add(superblock::BYTES)
-    }
-
-    /// # Errors
-    /// [`StoreError::BadOptions`].
-    fn check(&self) -> Result<(), StoreError> {
-        let page = ALIGN as u64;
-        let bad = |what| Err(StoreError::BadOptions(what));
-        match self {
-            _ if self.slab_bytes == 0 || self.slab_bytes > u64::from(u32::MAX) => bad("slabs have 1 page to 4 GiB"),
-            _ if !(self.slab_bytes | self.log_bytes).is_multiple_of(page) => bad("slabs and logs are whole pages"),
-            // seeded: log_step: self.log_bytes > LOG => false
-            _ if self.log_bytes < 8 * page || self.log_bytes > LOG => bad("a log grows by 8 pages to 1 TiB"),
-            _ if self.cap < self.least_cap() => bad("the cap has room for a slab, two logs and 64 KiB at least"),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// How full a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Bytes that its files take.
+    /// Bytes of the store's files.
     pub disk: u64,
-    /// Bytes that are kept free besides, for logs to come.
-    pub kept: u64,
-    /// Bytes that pieces take, rounded to pages.
+    /// Bytes beyond them that are reserved for the next logs.
+    pub reserved: u64,
+    /// Bytes of live pieces, rounded up to pages.
     pub live: u64,
-    /// Bytes that its files may take.
+    /// The most bytes that the files may take.
     pub cap: u64,
-    /// Objects that are durable.
+    /// Number of durable objects.
     pub objects: usize,
 }
 
-/// A store. Clones are the same. What was begun ends, whether or not somebody waits for it. In a forked child it is refused with
-/// [`Reason::Forked`](crate::Reason::Forked), has no objects, and is dropped without a word.
+/// A store of pieces and objects on a [`Disk`]. Clones share it.
+///
+/// An operation that has begun runs to its end, whether or not its handle is kept. In a forked child every operation fails with
+/// [`FileFaultReason::Forked`](crate::FileFaultReason::Forked), and the store has no objects.
 #[derive(Clone)]
 pub struct Store {
-    shared: Kept<Arc<Shared>>,
-    tasks: Tasks,
-}
-
-struct Shared {
-    disk: Claimed,
-    frames: Frames,
-    /// Bytes of the largest frame that a get can wait for: the log keeps two.
-    largest: usize,
-    options: StoreOptions,
-    space: Arc<Space>,
-    /// Held by who makes a slab, or by whom files are more for a while than they will be. Taken after `log`.
-    growing: async_lock::Mutex<()>,
-    map: Mutex<Map>,
-    /// Held by who writes the log. `None` only before the store is open.
-    log: async_lock::Mutex<Option<Log>>,
-    pending: Mutex<Vec<Pending>>,
-    /// The file that lost its name, the log or the superblock.
-    gone: OnceLock<File>,
-}
-
-impl Shared {
-    fn new(disk: Claimed, frames: Frames, options: StoreOptions, space: Arc<Space>, map: Map) -> Self {
-        let (growing, log) = (async_lock::Mutex::new(()), async_lock::Mutex::new(None));
-        let largest = frames.usage().1.saturating_sub(2 * log::FRAME);
-        let (map, pending, gone) = (Mutex::new(map), Mutex::default(), OnceLock::new());
-        Self { disk, frames, largest, options, space, growing, map, log, pending, gone }
-    }
-
-    fn map(&self) -> MutexGuard<'_, Map> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Vec<Pending>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    shared: Kept<Arc<StoreShared>>,
+    tasks: Executor,
 }
 
 impl Store {
-    /// Opens what is on the disk, or begins anew. Other files are not touched.
+    /// Opens the store on a disk, or creates one. Files with other names are not touched.
     ///
     /// # Errors
     /// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::OtherStore`],
-    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: nothing was changed. [`StoreError::CapTooSmall`]: everything is still there, and nothing was
-    /// changed unless free room is too scattered to move pieces to. [`StoreError::BadOptions`]; the disk's.
+    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: the store changed nothing. [`StoreError::CapTooSmall`]: everything is
+    /// still there, and the store changed nothing unless free space is too scattered to move pieces. [`StoreError::BadOptions`];
+    /// the disk's.
     pub fn open(
         disk: Arc<dyn Disk>,
-        tasks: &Tasks,
-        frames: &Frames,
+        tasks: &Executor,
+        frames: &FramePool,
         options: StoreOptions,
-    ) -> Join<Result<Self, StoreError>> {
+    ) -> JoinHandle<Result<Self, StoreError>> {
         let (own, frames) = (tasks.clone(), frames.clone());
         let opened = tasks.spawn(async move {
             let shared = open::open(Claimed::new(disk)?, frames, options).await?;
@@ -180,21 +114,23 @@ impl Store {
         opened.in_child(|| Err(StoreError::forked()))
     }
 
-    /// Writes the front of a frame. It is there until the piece is dropped, and durable only when it is committed.
+    /// Writes the first `bytes` bytes of a frame as a piece.
+    ///
+    /// The piece exists until it is dropped, and is durable only once committed.
     ///
     /// # Errors
-    /// [`StoreError::Full`], [`StoreError::TooLarge`]; the disk's, when another place did not do either.
-    pub fn put(&self, frame: Frame, bytes: usize) -> Join<Put> {
+    /// [`StoreError::Full`], [`StoreError::TooLarge`]; the disk's, after a second extent failed too.
+    pub fn put(&self, frame: Frame, bytes: usize) -> JoinHandle<PutResult> {
         let shared = Arc::clone(&self.shared);
         let put = self.tasks.spawn(async move { shared.put(frame, bytes).await });
-        put.in_child(|| Put { result: Err(StoreError::forked()), frame: None })
+        put.in_child(|| PutResult { result: Err(StoreError::forked()), frame: None })
     }
 
-    /// Reads a piece, into the front of a frame. Waits while there is no frame: give others back.
+    /// Reads a piece into the front of a frame. Waits while the pool has no frame: return others.
     ///
     /// # Errors
-    /// That what is there is not what was put, twice; the disk's.
-    pub fn get(&self, piece: &Arc<Piece>) -> Join<Result<Frame, StoreError>> {
+    /// The checksum does not match at the second read either; the disk's.
+    pub fn get(&self, piece: &Arc<Piece>) -> JoinHandle<Result<Frame, StoreError>> {
         let (shared, piece) = (Arc::clone(&self.shared), Arc::clone(piece));
         let got = self.tasks.spawn(async move { shared.get(&piece).await });
         got.in_child(|| Err(StoreError::forked()))
@@ -203,32 +139,32 @@ impl Store {
     /// Makes changes durable, all or none of them. Commits that wait together share their flushes.
     ///
     /// # Errors
-    /// What stood in the way: nothing of it is in the map then; after a power cut, all of it may be, or nothing.
-    /// [`StoreError::LogGone`] is final: no later commit succeeds. For
-    /// [`StoreError::Full`], nothing: the next log, with more objects and parts to say, would pass the cap.
-    pub fn commit(&self, changes: Vec<Change>) -> Join<Result<(), StoreError>> {
+    /// The cause of the failure. The store then has none of the changes; after a power cut it may have all of them or none.
+    /// [`StoreError::LogGone`] is final: every later commit fails. [`StoreError::Full`]: no room for the next log, which must hold more
+    /// objects and parts.
+    pub fn commit(&self, changes: Vec<Change>) -> JoinHandle<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
         let committed = self.tasks.spawn(async move { shared.commit(changes).await });
         committed.in_child(|| Err(StoreError::forked()))
     }
 
-    /// Gives back what it can: removes empty slabs but one, and empties a thin one. One step of maintenance.
+    /// One step of maintenance: removes empty slabs but one, and moves the pieces out of one sparse slab.
     ///
     /// # Errors
-    /// The disk's; nothing is lost.
-    pub fn tidy(&self) -> Join<Result<(), StoreError>> {
+    /// The disk's; no piece is lost.
+    pub fn compact(&self) -> JoinHandle<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
-        let tidied = self.tasks.spawn(async move {
+        let compacted = self.tasks.spawn(async move {
             let mut log = shared.log.lock().await;
             match log.as_mut() {
-                Some(log) => shared.tidy(log).await,
+                Some(log) => shared.compact(log).await,
                 None => Ok(()),
             }
         });
-        tidied.in_child(|| Err(StoreError::forked()))
+        compacted.in_child(|| Err(StoreError::forked()))
     }
 
-    /// Numbers of the objects that are durable.
+    /// Numbers of the durable objects.
     pub fn objects(&self) -> Vec<u64> {
         if self.shared.is_own() { self.shared.map().objects.keys().copied().collect() } else { Vec::new() }
     }
@@ -238,24 +174,24 @@ impl Store {
         if self.shared.is_own() { self.shared.map().objects.get(&object).cloned() } else { None }
     }
 
-    /// Whether what made the disk refuse is gone, as far as that is seen at once.
+    /// Whether the cause of a fault is gone, as far as the disk sees at once.
     pub fn has_recovered(&self, fault: &FileFault) -> bool {
         self.shared.is_own() && self.shared.disk.has_recovered(fault, self.shared.options.slab_bytes)
     }
 
-    /// How full it is.
+    /// How full the store is.
     pub fn stats(&self) -> StoreStats {
         if !self.shared.is_own() {
-            return StoreStats { disk: 0, kept: 0, live: 0, cap: self.shared.options.cap, objects: 0 };
+            return StoreStats { disk: 0, reserved: 0, live: 0, cap: self.shared.options.cap, objects: 0 };
         }
-        let ([disk, live, kept, cap], objects) = (self.shared.space.usage(), self.shared.map().objects.len());
-        StoreStats { disk, kept, live, cap, objects }
+        let ([disk, live, reserved, cap], objects) = (self.shared.space.usage(), self.shared.map().objects.len());
+        StoreStats { disk, reserved, live, cap, objects }
     }
 
-    /// Checks what must always hold.
+    /// Checks the store's invariants.
     ///
     /// # Errors
-    /// The clause that is broken.
+    /// The invariant that is broken.
     pub fn check(&self) -> Result<(), String> {
         if !self.shared.is_own() {
             return Err(StoreError::forked().to_string());

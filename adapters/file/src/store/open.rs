@@ -1,143 +1,154 @@
-//! Opening a store: what is durable is found, what is not is room.
+//! Recovery: finds what is durable on the disk; all other space is free.
 //!
-//! Promises upward: nothing is changed before it is known that the files are this store's, and that nothing durable is missing;
-//! what was found is written to a new log, with two good copies, before the old ones go.
+//! Promises upward: recovery changes nothing before it knows that the files are this store's and that nothing durable is missing;
+//! it writes what it found to a new log, in two copies, before it removes the old ones.
 //! Asks from below: the superblock ([`superblock`]), the logs ([`read`](super::read)).
 
-use super::block::BLOCK;
+use super::block::{BLOCK, FRAME, SPACE_AMPLIFICATION, file_bytes};
 use super::error::StoreError;
-use super::log::{FILES, FRAME, Log, file_bytes};
-use super::map::{Map, Object, Touched};
+use super::extent::Extent;
+use super::log::Log;
+use super::map::{Object, ObjectMap, Updates};
+use super::options::StoreOptions;
 use super::piece::Piece;
-use super::read::{self, Contents, First, Known};
-use super::record::Entry;
-use super::space::{LAST, Space};
-use super::superblock::{self, Evidence, Superblock};
-use super::{Shared, StoreOptions};
-use crate::disk::{Claimed, Disk, File, Order, ask};
-use crate::frame::{ALIGN, Frame, Frames};
+use super::read::{self, FirstBlock, LogContents, LogInfo};
+use super::record::PieceEntry;
+use super::shared::StoreShared;
+use super::space::{MAX_FILE_NUMBER, Space};
+use super::superblock::{self, DurableBound, Superblock};
+use crate::disk::{Claimed, Disk, DiskRequest, StoreFile, submit};
+use crate::frame::{ALIGN, Frame, FramePool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A file's number may be so far above those that a store is known to have used: attempts that fail use numbers too.
-const REACH: u32 = 1 << 30;
+/// How far a file's number may exceed those that the store is known to have used: failed attempts use numbers too.
+const MAX_NUMBER_GAP: u32 = 1 << 30;
 
-/// Bytes of all files at most: what is counted besides, a few logs of 2^40 bytes and slabs of 2^32, stays below 2^64.
-const MOST: u64 = u64::MAX - (1 << 48);
+/// The most bytes of all files: added to a few logs of 2^40 bytes and slabs of 2^32 the sum stays below 2^64.
+const MAX_FILE_BYTES: u64 = u64::MAX - (1 << 48);
 
-/// Files by kind, with their sizes.
-struct Found {
+/// The store's files by kind, with their sizes.
+struct StoreFiles {
     superblock: Option<u64>,
     slabs: Vec<(u32, u64)>,
     /// The latest first.
     logs: Vec<(u32, u64)>,
 }
 
-impl Found {
+impl StoreFiles {
+    /// Checks that no file's number is out of reach of the last log, or of the last slab in use.
+    ///
     /// # Errors
-    /// [`StoreError::BadNumber`] for a file that is not within reach of the last log, or of the last slab that is in use.
+    /// [`StoreError::BadNumber`].
     fn check_numbers(&self, log: u32, slab: u32) -> Result<(), StoreError> {
-        let far = |(number, known): (u32, u32)| number >= LAST || number.saturating_sub(known) > REACH;
-        let log = self.logs.iter().map(|(number, _)| *number).find(|number| far((*number, log))).map(File::Log);
-        let slab = self.slabs.iter().map(|(number, _)| *number).find(|number| far((*number, slab))).map(File::Slab);
+        let far =
+            |(number, known): (u32, u32)| number >= MAX_FILE_NUMBER || number.saturating_sub(known) > MAX_NUMBER_GAP;
+        let log = self.logs.iter().map(|(number, _)| *number).find(|number| far((*number, log))).map(StoreFile::Log);
+        let slab =
+            self.slabs.iter().map(|(number, _)| *number).find(|number| far((*number, slab))).map(StoreFile::Slab);
         log.or(slab).map_or(Ok(()), |file| Err(StoreError::BadNumber { file }))
     }
 
-    /// Bytes of all of them.
+    /// Bytes of all files.
     fn bytes(&self) -> u64 {
         let files = self.logs.iter().chain(&self.slabs).map(|(_, bytes)| *bytes);
         files.chain(self.superblock).fold(0, u64::saturating_add)
     }
 
-    /// A file that only a store has.
-    fn first(&self) -> Option<File> {
-        let log = self.logs.first().map(|(log, _)| File::Log(*log));
-        log.or(self.slabs.first().map(|(slab, _)| File::Slab(*slab)))
+    /// A log or a slab, if there is one.
+    fn first(&self) -> Option<StoreFile> {
+        let log = self.logs.first().map(|(log, _)| StoreFile::Log(*log));
+        log.or(self.slabs.first().map(|(slab, _)| StoreFile::Slab(*slab)))
     }
 }
 
-/// Opens what is there, or begins anew.
-pub(super) async fn open(disk: Claimed, frames: Frames, options: StoreOptions) -> Result<Shared, StoreError> {
+/// Opens the store on a disk, or creates one.
+pub(super) async fn open(disk: Claimed, frames: FramePool, options: StoreOptions) -> Result<StoreShared, StoreError> {
     // seeded: options: options.check()? => ()
     options.check()?;
-    let found = find(&*disk)?;
+    let found = list_files(&*disk)?;
     let log_frame = || async { frames.wait(FRAME).await.map_err(|most| StoreError::TooLarge { asked: FRAME, most }) };
     let mut log_frames = [Some(log_frame().await?), Some(log_frame().await?)];
     let superblock = identify(&*disk, &found, &mut log_frames).await?;
     let (generation, contents) = latest(&*disk, &found, &superblock, options.cap, &mut log_frames).await?;
-    // seeded: sizes_summed: found.bytes() > MOST => false
-    if found.bytes() > MOST {
+    // seeded: sizes_summed: found.bytes() > MAX_FILE_BYTES => false
+    if found.bytes() > MAX_FILE_BYTES {
         return Err(StoreError::CapTooSmall { needs: found.bytes(), cap: options.cap });
     }
     let named = contents.slabs();
-    found.check_numbers(generation.max(superblock.evidence.generation), named.last().copied().unwrap_or(0))?;
+    found.check_numbers(generation.max(superblock.bound.generation), named.last().copied().unwrap_or(0))?;
     let space = Arc::new(Space::new(options.cap));
     space.count(superblock::BYTES);
     let unneeded = add_slabs(&found, &named, &space, &options)?;
     let log_files = |earlier: bool| {
         let others = found.logs.iter().filter(move |(log, _)| *log != generation && (*log < generation) == earlier);
-        others.map(|(log, bytes)| (File::Log(*log), *bytes))
+        others.map(|(log, bytes)| (StoreFile::Log(*log), *bytes))
     };
     let mut log = Log {
         superblock,
         generation,
-        latest: found.logs.first().map_or(0, |(latest, _)| *latest).max(superblock.evidence.generation),
+        latest: found.logs.first().map_or(0, |(latest, _)| *latest).max(superblock.bound.generation),
         blocks: contents.blocks,
-        ahead: 0,
+        next_blocks: 0,
         next: contents.next,
-        whole: contents.whole,
-        // Never written on: what a killed program wrote may be in some cache only, and one that was not synced is
-        // not made durable by a later sync that says so. The next log says everything anew.
-        broken: true,
-        limbo: Vec::new(),
-        anchor: None,
+        complete: contents.complete,
+        // Never append to a recovered log: what a killed program wrote may be in a cache only, and a later sync need not make it
+        // durable, though it succeeds. The next log begins with a snapshot of everything.
+        sealed: true,
+        in_doubt: Vec::new(),
+        predecessor: None,
         spare: None,
-        // Not the earlier logs, nor slabs that they may name: until the new one is durable, a power cut may bring one of them back.
+        // Not the earlier logs, nor slabs that they may name: until the new log is durable, a power cut may bring one of them
+        // back.
         garbage: log_files(false).collect(),
         frames: log_frames,
     };
-    // This one has lost its end when the power went before its size was durable: as much is counted as is given back with it.
+    // If a power cut left this log's file too short, count the bytes that its removal will subtract.
     let counted = |(of, bytes): &(u32, u64)| if *of == generation { log.bytes() } else { *bytes };
     found.logs.iter().for_each(|file| space.count(counted(file)));
-    let map = map(contents, &space);
+    let map = build_map(contents, &space);
     let bytes = map.bytes;
-    let shared = Shared::new(disk, frames, options, space, map);
-    log.ahead = shared.blocks_for(bytes);
-    shared.space.keep_free(log.reserve(log.ahead));
+    let shared = StoreShared::new(disk, frames, options, space, map);
+    log.next_blocks = shared.blocks_for(bytes);
+    shared.space.set_reserve(log.reserve(log.next_blocks));
     // seeded: fit_first: shared.check_fit(&log)? => ()
     shared.check_fit(&log)?;
-    // Until a log is named: what was found may be in some cache only.
-    // seeded: superblock_begun: superblock.evidence.generation == 0 => found.superblock.is_none()
-    if superblock.evidence.generation == 0 {
-        begin(&shared, &found, &mut log).await?;
+    // Until the superblock names a log: what was found may be in a cache only.
+    // seeded: superblock_begun: superblock.bound.generation == 0 => found.superblock.is_none()
+    if superblock.bound.generation == 0 {
+        create_superblock(&shared, &found, &mut log).await?;
     }
-    shared.record(&mut log, &[], &Touched::new()).await?;
+    shared.record(&mut log, &[], &Updates::new()).await?;
     log.garbage.extend(log_files(true).chain(unneeded));
     shared.sweep(&mut log).await;
     shared.fit(&mut log).await?;
-    shared.lay_by(&mut log).await;
+    shared.make_spare_if_room(&mut log).await;
     *shared.log.lock().await = Some(log);
     Ok(shared)
 }
 
-fn find(disk: &dyn Disk) -> Result<Found, StoreError> {
-    let mut found = Found { superblock: None, slabs: Vec::new(), logs: Vec::new() };
+fn list_files(disk: &dyn Disk) -> Result<StoreFiles, StoreError> {
+    let mut found = StoreFiles { superblock: None, slabs: Vec::new(), logs: Vec::new() };
     for (file, bytes) in disk.files()? {
         match file {
-            File::Superblock => found.superblock = Some(bytes),
-            File::Slab(slab) => found.slabs.push((slab, bytes)),
-            File::Log(log) => found.logs.push((log, bytes)),
+            StoreFile::Superblock => found.superblock = Some(bytes),
+            StoreFile::Slab(slab) => found.slabs.push((slab, bytes)),
+            StoreFile::Log(log) => found.logs.push((log, bytes)),
         }
     }
     found.logs.sort_unstable_by(|a, b| b.cmp(a));
     Ok(found)
 }
 
-/// The store's superblock, or that of a new store where there is none of its files.
+/// The store's superblock, or a new one if the disk has none of a store's files.
 ///
 /// # Errors
-/// A log that is of another store, version or program, or that the superblock of is not there any more.
-async fn identify(disk: &dyn Disk, found: &Found, frames: &mut [Option<Frame>; 2]) -> Result<Superblock, StoreError> {
+/// A log is of another store, version or program; [`StoreError::Damaged`] when the superblock of existing files is missing.
+async fn identify(
+    disk: &dyn Disk,
+    found: &StoreFiles,
+    frames: &mut [Option<Frame>; 2],
+) -> Result<Superblock, StoreError> {
     let superblock = match found.superblock {
         Some(_) => superblock::read(disk, &mut frames[0]).await?,
         None => None,
@@ -145,50 +156,52 @@ async fn identify(disk: &dyn Disk, found: &Found, frames: &mut [Option<Frame>; 2
     let identity = superblock.map(|superblock| superblock.identity);
     for (generation, bytes) in &found.logs {
         let blocks = bytes / (2 * BLOCK as u64);
-        let known = Known { generation: *generation, identity, blocks, durable: 0, limit: 0 };
-        // Where there is a superblock the directory is ours, and so are all files with such names, whatever was written over them.
+        let known = LogInfo { generation: *generation, identity, blocks, durable: 0, limit: 0 };
+        // With a superblock the directory is ours, and so is each file with such a name, whatever overwrote it.
         // seeded: log_stranger: identity.is_none() => false
-        if read::first(disk, known, frames).await? == First::Foreign && identity.is_none() {
-            return Err(StoreError::Foreign { file: File::Log(*generation) });
+        if read::first(disk, known, frames).await? == FirstBlock::Foreign && identity.is_none() {
+            return Err(StoreError::Foreign { file: StoreFile::Log(*generation) });
         }
     }
     match (superblock, found.first()) {
-        // Only one that names a log has its size for sure.
+        // The size of the file is certain only once it names a log.
         // seeded: superblock_cut: found.superblock == Some(superblock::BYTES) => true
-        (Some(known), _) if known.evidence.generation == 0 || found.superblock == Some(superblock::BYTES) => Ok(known),
-        (Some(_), _) => Err(StoreError::Damaged { file: File::Superblock }),
-        // It is durable before any of these is made.
-        // seeded: superblock_gone: Err(StoreError::Damaged { file: File::Superblock }) => Superblock::new()
-        (None, Some(_)) => Err(StoreError::Damaged { file: File::Superblock }),
+        (Some(known), _) if known.bound.generation == 0 || found.superblock == Some(superblock::BYTES) => Ok(known),
+        (Some(_), _) => Err(StoreError::Damaged { file: StoreFile::Superblock }),
+        // The superblock is durable before the first log or slab is created.
+        // seeded: superblock_gone: Err(StoreError::Damaged { file: StoreFile::Superblock }) => Superblock::new()
+        (None, Some(_)) => Err(StoreError::Damaged { file: StoreFile::Superblock }),
         (None, None) => Superblock::new(),
     }
 }
 
-/// The latest log that is whole, and what it says; without any, nothing. What the superblock names is not missing.
+/// Reads the latest complete log: its generation and contents; an empty log if no log was ever complete.
+///
+/// # Errors
+/// [`StoreError::Damaged`] when the log that the superblock names is missing or short; those of [`read::read`].
 async fn latest(
     disk: &dyn Disk,
-    found: &Found,
+    found: &StoreFiles,
     superblock: &Superblock,
     cap: u64,
     frames: &mut [Option<Frame>; 2],
-) -> Result<(u32, Contents), StoreError> {
-    let evidence = superblock.evidence;
+) -> Result<(u32, LogContents), StoreError> {
+    let bound = superblock.bound;
     let identity = Some(superblock.identity);
-    // Logs of a store under this cap have no more bytes together. The named one, which is the last, is read in any case.
+    // A store under this cap has no more bytes of logs. The log that the superblock names, the last one, is read in any case.
     let mut left = cap;
-    // seeded: log_floor: *log >= evidence.generation => true
-    let counts = |(log, _): &&(u32, u64)| *log >= evidence.generation;
+    // seeded: log_floor: *log >= bound.generation => true
+    let counts = |(log, _): &&(u32, u64)| *log >= bound.generation;
     for (generation, bytes) in found.logs.iter().filter(counts) {
-        let named = *generation == evidence.generation;
-        let (blocks, durable) =
-            if named { (evidence.blocks, evidence.durable) } else { (bytes / (2 * BLOCK as u64), 0) };
-        let known = Known { generation: *generation, identity, blocks, durable, limit: cap / FILES };
+        let named = *generation == bound.generation;
+        let (blocks, durable) = if named { (bound.blocks, bound.durable) } else { (bytes / (2 * BLOCK as u64), 0) };
+        let known = LogInfo { generation: *generation, identity, blocks, durable, limit: cap / SPACE_AMPLIFICATION };
         // seeded: log_cut: *bytes < file_bytes(blocks) => false
         if *bytes < file_bytes(blocks) {
-            return Err(StoreError::Damaged { file: File::Log(*generation) });
+            return Err(StoreError::Damaged { file: StoreFile::Log(*generation) });
         }
-        // What does not begin as a log of ours is not read to its end: a hole may be larger than the disk.
-        let begun = matches!(read::first(disk, known, frames).await?, First::Sound);
+        // Do not read to the end a file that does not begin as a log of ours: a sparse file may be larger than the disk.
+        let begun = matches!(read::first(disk, known, frames).await?, FirstBlock::Sound);
         let most = if named { cap } else { left };
         // seeded: log_above_cap: *bytes > most => false
         if *bytes > most {
@@ -199,31 +212,31 @@ async fn latest(
         }
         left = left.saturating_sub(*bytes);
         let contents = read::read(disk, known, frames).await?;
-        // seeded: log_whole: contents.whole => true
-        if contents.whole {
+        // seeded: log_whole: contents.complete => true
+        if contents.complete {
             return Ok((*generation, contents));
         }
     }
     // seeded: log_gone: found.slabs.first() => None
-    match (evidence.generation, found.slabs.first()) {
-        (0, None) => Ok((0, Contents::default())),
-        // Slabs are made after the first log is named.
-        (0, Some((slab, _))) => Err(StoreError::Damaged { file: File::Slab(*slab) }),
-        (log, _) => Err(StoreError::Damaged { file: File::Log(log) }),
+    match (bound.generation, found.slabs.first()) {
+        (0, None) => Ok((0, LogContents::default())),
+        // The store creates slabs after the superblock names its first log.
+        (0, Some((slab, _))) => Err(StoreError::Damaged { file: StoreFile::Slab(*slab) }),
+        (log, _) => Err(StoreError::Damaged { file: StoreFile::Log(log) }),
     }
 }
 
-/// Adds the slabs that a log names, and one spare of the size that would be made next: what is free in a slab is known in memory.
-/// The other slabs, which hold nothing, are counted and returned.
+/// Adds the slabs that the log names, and one empty slab of the current size, because the free space of a slab takes memory.
+/// Counts and returns the other slabs, which hold nothing.
 ///
 /// # Errors
-/// [`StoreError::CapTooSmall`] for so many slabs that a page of each is more than the cap.
+/// [`StoreError::CapTooSmall`] when a page of each named slab exceeds the cap.
 fn add_slabs(
-    found: &Found,
+    found: &StoreFiles,
     named: &BTreeSet<u32>,
     space: &Space,
     options: &StoreOptions,
-) -> Result<Vec<(File, u64)>, StoreError> {
+) -> Result<Vec<(StoreFile, u64)>, StoreError> {
     let (page, cap, mut unneeded) = (ALIGN as u64, options.cap, Vec::new());
     let pages = found.slabs.iter().filter(|(slab, _)| named.contains(slab)).count() as u64 * page;
     // unseeded: named_slabs: those are refused below as well, after as many areas were made
@@ -234,7 +247,7 @@ fn add_slabs(
     let spare = found.slabs.iter().find(is_spare).map(|(slab, _)| *slab);
     for (slab, bytes) in &found.slabs {
         space.skip(*slab);
-        // A slab of less than a page was being made when the program was killed.
+        // Less than a page: the slab was being created when the program was killed.
         // seeded: slab_stump: *bytes >= page => true
         let whole = *bytes >= page;
         if whole && (named.contains(slab) || spare == Some(*slab)) {
@@ -242,47 +255,47 @@ fn add_slabs(
             continue;
         }
         space.count(*bytes);
-        // A stump that the log names was whole once, and may be restored.
+        // A slab that the log names was whole once, and may be restored.
         // seeded: stump_named: !named.contains(slab) => true
         if !named.contains(slab) {
-            unneeded.push((File::Slab(*slab), *bytes));
+            unneeded.push((StoreFile::Slab(*slab), *bytes));
         }
     }
     Ok(unneeded)
 }
 
-/// Makes the superblock of a new store, durably, before any other file.
-async fn begin(shared: &Shared, found: &Found, log: &mut Log) -> Result<(), StoreError> {
-    let file = File::Superblock;
-    // One whose making was interrupted may have any size.
+/// Makes the superblock of a new store durable, before any other file.
+async fn create_superblock(shared: &StoreShared, found: &StoreFiles, log: &mut Log) -> Result<(), StoreError> {
+    let file = StoreFile::Superblock;
+    // An interrupted creation may have left any size.
     if found.superblock.is_some_and(|bytes| bytes != superblock::BYTES) {
-        ask(&*shared.disk, Order::Remove { file }).await.result?;
+        submit(&*shared.disk, DiskRequest::Remove { file }).await.result?;
     }
     if found.superblock != Some(superblock::BYTES) {
-        ask(&*shared.disk, Order::Create { file, bytes: superblock::BYTES }).await.result?;
+        submit(&*shared.disk, DiskRequest::Create { file, bytes: superblock::BYTES }).await.result?;
     }
-    // Both floors: a write that was lost costs one of them.
+    // Both floors: a lost write costs one of them.
     for _ in 0..superblock::FLOORS {
-        log.superblock.raise(&*shared.disk, &mut log.frames[0], Evidence::default()).await?;
+        log.superblock.write_floor(&*shared.disk, &mut log.frames[0], DurableBound::default()).await?;
     }
-    // seeded: superblock_name_sync: shared.sync_names().await => Ok(())
-    shared.sync_names().await
+    // seeded: superblock_name_sync: shared.sync_directory().await => Ok(())
+    shared.sync_directory().await
 }
 
-/// Objects, with the room that their pieces take.
-fn map(contents: Contents, space: &Arc<Space>) -> Map {
-    let mut map = Map::default();
-    let mut entries: Vec<Entry> = contents.parts.into_values().collect();
-    let mut last: Option<(Entry, Arc<Piece>)> = None;
+/// Builds the objects, and claims the extents of their pieces.
+fn build_map(contents: LogContents, space: &Arc<Space>) -> ObjectMap {
+    let mut map = ObjectMap::default();
+    let mut entries: Vec<PieceEntry> = contents.parts.into_values().collect();
+    let mut last: Option<(PieceEntry, Arc<Piece>)> = None;
     for (id, meta) in contents.objects {
-        // Those that are empty are one.
+        // All empty meta data share one allocation.
         let meta = if meta.is_empty() { Arc::default() } else { meta.into() };
         map.objects.insert(id, Object { meta, parts: BTreeMap::new() });
     }
-    // From the last to the first in each slab, as the space wants them.
+    // From last to first in each slab, as `Space::claim` requires.
     entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.slab, entry.page, entry.bytes, entry.crc)));
     for entry in entries {
-        // A piece may be part of several objects, or several parts of one.
+        // One piece may be several parts of one or several objects.
         let known = last.filter(|(known, _)| known.is_same_piece(&entry));
         let piece = known.map_or_else(|| recover(&entry, space), |(_, piece)| piece);
         map.objects.entry(entry.object).or_default().parts.insert(entry.part, Arc::clone(&piece));
@@ -292,11 +305,11 @@ fn map(contents: Contents, space: &Arc<Space>) -> Map {
     map
 }
 
-/// The piece that a log names, with its room if that is nobody else's.
-fn recover(entry: &Entry, space: &Arc<Space>) -> Arc<Piece> {
-    let extent = space.claim(entry.slab, u64::from(entry.page) * ALIGN as u64, u64::from(entry.bytes));
+/// The piece that an entry names, with its extent unless another piece overlaps.
+fn recover(entry: &PieceEntry, space: &Arc<Space>) -> Arc<Piece> {
+    let extent = Extent::claim(space, entry.slab, u64::from(entry.page) * ALIGN as u64, u64::from(entry.bytes));
     if extent.is_none() {
-        // Its number names what is lost: no new slab may have it.
+        // No new slab may get the number of a lost one.
         space.skip(entry.slab);
     }
     let there = space.state().areas.contains_key(&entry.slab);

@@ -1,248 +1,109 @@
-//! Pieces: bytes in a slab, with their checksum.
+//! Pieces: bytes in an extent of a slab, with their checksum.
 //!
-//! Promises upward: a piece is written where nobody has anything, and read as it was written or not at all; a write that fails
-//! is tried elsewhere, a read that fails once more; a piece can be moved while others read it.
-//! Asks from below: room ([`Space`]), and a disk.
+//! Promises upward: a piece may be relocated while others read it: they read the extent that they found.
+//! Asks from below: extents.
 
-use super::Shared;
 use super::error::StoreError;
-use super::extent::{Extent, Safety};
-use super::record::Entry;
+use super::extent::{Durability, Extent};
+use super::record::PieceEntry;
 use super::space::Space;
-use crate::disk::{File, Order, ask};
-use crate::frame::{ALIGN, Frame};
-use crate::request::MOST;
+use crate::disk::StoreFile;
+use crate::frame::ALIGN;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often something is tried: once, and once more elsewhere or anew.
-const TRIES: usize = 2;
-
-/// Bytes in a store, as they were put. Dropped by all who have it, its room is free.
+/// Immutable bytes in a store. When the last reference is dropped, their space is free.
 #[derive(Debug)]
 pub struct Piece {
-    place: Mutex<Place>,
+    location: Mutex<Location>,
     bytes: u32,
-    crc: u32,
+    pub(super) crc: u32,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
-    /// Here.
+enum Location {
+    /// The extent that holds the bytes.
     Held(Arc<Extent>),
-    /// A log says it is here, but there is no such slab, or (`there`) this is not in it, or is another's.
+    /// A log names a range that no slab has: the slab is missing, or (`there`) is shorter, or another piece overlaps.
     Lost { space: Arc<Space>, slab: u32, page: u32, there: bool },
 }
 
 impl Piece {
-    /// Bytes of it.
+    /// Number of bytes.
     pub fn bytes(&self) -> usize {
         self.bytes as usize
     }
 
-    fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn location(&self) -> MutexGuard<'_, Location> {
+        self.location.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As a log says it; without an extent, where it cannot be, and whether its slab is there.
-    pub(super) fn recovered(entry: &Entry, extent: Result<Extent, bool>, space: &Arc<Space>) -> Self {
-        let lost = |there| Place::Lost { space: Arc::clone(space), slab: entry.slab, page: entry.page, there };
-        let place = extent.map_or_else(lost, |extent| Place::Held(Arc::new(extent)));
-        Self { place: Mutex::new(place), bytes: entry.bytes, crc: entry.crc }
+    /// A piece in an extent that holds its bytes.
+    pub(super) fn new(extent: Extent, bytes: u32, crc: u32) -> Self {
+        Self { location: Mutex::new(Location::Held(Arc::new(extent))), bytes, crc }
     }
 
-    /// Whether it was put into the store that has this space, or found there.
+    /// A piece that a log names; without its extent, whether the slab exists.
+    pub(super) fn recovered(entry: &PieceEntry, extent: Result<Extent, bool>, space: &Arc<Space>) -> Self {
+        let lost = |there| Location::Lost { space: Arc::clone(space), slab: entry.slab, page: entry.page, there };
+        let location = extent.map_or_else(lost, |extent| Location::Held(Arc::new(extent)));
+        Self { location: Mutex::new(location), bytes: entry.bytes, crc: entry.crc }
+    }
+
+    /// Whether the piece is in the store that has this space.
     pub(super) fn is_in(&self, space: &Arc<Space>) -> bool {
-        match &*self.place() {
-            Place::Held(extent) => extent.is_in(space),
-            Place::Lost { space: of, .. } => Arc::ptr_eq(of, space),
+        match &*self.location() {
+            Location::Held(extent) => extent.is_in(space),
+            Location::Lost { space: of, .. } => Arc::ptr_eq(of, space),
         }
     }
 
-    /// As a log should say it.
-    pub(super) fn entry(&self, object: u64, part: u32) -> Entry {
-        let (slab, page) = match &*self.place() {
-            Place::Held(extent) => (extent.slab(), (extent.offset() / ALIGN as u64) as u32),
-            Place::Lost { slab, page, .. } => (*slab, *page),
+    /// The entry of a log's record for this piece, as that part of that object.
+    pub(super) fn entry(&self, object: u64, part: u32) -> PieceEntry {
+        let (slab, page) = match &*self.location() {
+            Location::Held(extent) => (extent.slab(), (extent.offset() / ALIGN as u64) as u32),
+            Location::Lost { slab, page, .. } => (*slab, *page),
         };
-        Entry { object, part, slab, page, bytes: self.bytes, crc: self.crc }
+        PieceEntry { object, part, slab, page, bytes: self.bytes, crc: self.crc }
     }
 
-    /// What must be done for it to be durable; what is lost already cannot be lost.
-    pub(super) fn safety(&self) -> Safety {
-        match &*self.place() {
-            Place::Held(extent) => extent.safety(),
-            Place::Lost { .. } => Safety::Durable,
+    /// What the piece still needs to survive a power cut; a lost piece needs nothing.
+    pub(super) fn durability(&self) -> Durability {
+        match &*self.location() {
+            Location::Held(extent) => extent.durability(),
+            Location::Lost { .. } => Durability::Durable,
         }
     }
 
-    /// Its slab, if that is one of those, and where in it.
-    pub(super) fn place_in(&self, slabs: &BTreeSet<u32>) -> Option<(u32, u64)> {
-        match &*self.place() {
-            Place::Held(extent) if slabs.contains(&extent.slab()) => Some((extent.slab(), extent.offset())),
+    /// Its slab and offset, if the slab is one of `slabs`.
+    pub(super) fn location_in(&self, slabs: &BTreeSet<u32>) -> Option<(u32, u64)> {
+        match &*self.location() {
+            Location::Held(extent) if slabs.contains(&extent.slab()) => Some((extent.slab(), extent.offset())),
             _ => None,
         }
     }
 
-    /// Is where another with the same bytes is. Who reads it meanwhile reads it where it was.
-    pub(super) fn follow(&self, other: &Self) {
-        let new = other.place().clone();
-        let old = std::mem::replace(&mut *self.place(), new);
-        // After the lock: what it had goes back to the space, under the space's lock.
+    /// Takes over the location of a copy. Readers in flight keep the old extent.
+    pub(super) fn relocate_to(&self, other: &Self) {
+        let new = other.location().clone();
+        let old = std::mem::replace(&mut *self.location(), new);
+        // After the unlock: freeing the old extent locks the space.
         drop(old);
     }
 
-    /// Where it is.
-    fn extent(&self) -> Result<Arc<Extent>, StoreError> {
-        match &*self.place() {
-            Place::Held(extent) => Ok(Arc::clone(extent)),
-            Place::Lost { slab, page, there, .. } => {
+    /// The extent to read.
+    pub(super) fn extent(&self) -> Result<Arc<Extent>, StoreError> {
+        match &*self.location() {
+            Location::Held(extent) => Ok(Arc::clone(extent)),
+            Location::Lost { slab, page, there, .. } => {
                 // seeded: slab_gone: *there => true
-                Err(StoreError::lost(File::Slab(*slab), u64::from(*page) * ALIGN as u64, *there))
+                Err(StoreError::lost(StoreFile::Slab(*slab), u64::from(*page) * ALIGN as u64, *there))
             }
         }
     }
 
-    /// Bytes that are moved for it.
-    fn rounded(&self) -> usize {
+    /// Bytes of an access, in whole pages.
+    pub(super) fn rounded(&self) -> usize {
         self.bytes().next_multiple_of(ALIGN)
-    }
-}
-
-/// What came of a put.
-#[derive(Debug)]
-pub struct Put {
-    /// The piece, or why there is none.
-    pub result: Result<Arc<Piece>, StoreError>,
-    /// The memory back, unless the disk is gone.
-    pub frame: Option<Frame>,
-}
-
-impl Shared {
-    /// Writes the front of a frame. Not durable.
-    pub(super) async fn put(&self, mut frame: Frame, bytes: usize) -> Put {
-        // A packed frame may end inside a page.
-        let whole = frame.len() / ALIGN * ALIGN;
-        let most = whole.min(self.options.slab_bytes as usize).min(MOST);
-        // seeded: piece_size: bytes == 0 || bytes > most => false
-        if bytes == 0 || bytes > most {
-            return Put { result: Err(StoreError::TooLarge { asked: bytes, most }), frame: Some(frame) };
-        }
-        let rounded = bytes.next_multiple_of(ALIGN);
-        // What a frame's last holder left must not reach the disk.
-        // seeded: piece_tail: frame[bytes..rounded].fill(0) => ()
-        frame[bytes..rounded].fill(0);
-        let crc = crc32fast::hash(&frame[..bytes]);
-        match self.place(frame, rounded).await {
-            (Ok(extent), frame) => {
-                let place = Mutex::new(Place::Held(Arc::new(extent)));
-                Put { result: Ok(Arc::new(Piece { place, bytes: bytes as u32, crc })), frame }
-            }
-            (Err(error), frame) => Put { result: Err(error), frame },
-        }
-    }
-
-    /// Writes whole pages of a frame somewhere.
-    async fn place(&self, mut frame: Frame, bytes: usize) -> (Result<Extent, StoreError>, Option<Frame>) {
-        let mut last = None;
-        for _ in 0..TRIES {
-            let mut extent = match self.room(bytes as u64).await {
-                Ok(extent) => extent,
-                // That there is no other place is not why the first one failed.
-                Err(error) => return (Err(last.unwrap_or(error)), Some(frame)),
-            };
-            let (file, offset) = (extent.file(), extent.offset());
-            let answer = ask(&*self.disk, Order::Write { file, offset, bytes, frame }).await;
-            last = Some(match answer.result {
-                // seeded: piece_short_write: moved == bytes => true
-                Ok(moved) if moved == bytes => {
-                    extent.written();
-                    return (Ok(extent), answer.frame);
-                }
-                Ok(_) => StoreError::short("write", file, offset),
-                Err(fault) => fault.into(),
-            });
-            extent.poison();
-            match answer.frame {
-                Some(back) => frame = back,
-                None => break,
-            }
-        }
-        (Err(last.unwrap_or_else(|| self.space.full(bytes as u64))), None)
-    }
-
-    /// Room for so many bytes, in a slab that is there or in a new one.
-    pub(super) async fn room(&self, bytes: u64) -> Result<Extent, StoreError> {
-        if let Some(extent) = self.space.reserve(bytes) {
-            return Ok(extent);
-        }
-        // One makes a slab; the others look again then.
-        let _growing = self.growing.lock().await;
-        loop {
-            if let Some(extent) = self.space.reserve(bytes) {
-                return Ok(extent);
-            }
-            // Again: others, who found room without waiting, may have taken all that was made.
-            // seeded: stumps_retried: self.sweep_stumps().await => false
-            if bytes > self.options.slab_bytes || !(self.grow().await? || self.sweep_stumps().await) {
-                return Err(self.space.full(bytes));
-            }
-        }
-    }
-
-    /// Makes a slab. False: the cap is reached.
-    async fn grow(&self) -> Result<bool, StoreError> {
-        let bytes = self.options.slab_bytes;
-        let Some(slab) = self.space.plan(bytes) else { return Ok(false) };
-        match self.make(File::Slab(slab), bytes).await {
-            Ok(()) => self.space.planned(slab, bytes).map(|()| true),
-            Err(error) => {
-                self.space.uncount(bytes);
-                Err(error)
-            }
-        }
-    }
-
-    /// Reads a piece into a frame, and holds it against its checksum.
-    pub(super) async fn get(&self, piece: &Piece) -> Result<Frame, StoreError> {
-        let bytes = piece.rounded();
-        // seeded: piece_of_another_got: piece.is_in(&self.space) => true
-        if !piece.is_in(&self.space) {
-            return Err(StoreError::OtherPiece);
-        }
-        // A piece that is lost, or that there can never be a frame for, is not waited for.
-        let _here = piece.extent()?;
-        // seeded: piece_frame: bytes > self.largest => false
-        if bytes > self.largest {
-            return Err(StoreError::TooLarge { asked: bytes, most: self.largest });
-        }
-        let mut frame = self.frames.wait(bytes).await.map_err(|most| StoreError::TooLarge { asked: bytes, most })?;
-        let mut last = None;
-        for _ in 0..TRIES {
-            let extent = piece.extent()?;
-            let (file, offset) = (extent.file(), extent.offset());
-            let answer = ask(&*self.disk, Order::Read { file, offset, bytes, frame }).await;
-            let Some(back) = answer.frame else {
-                return Err(answer.result.err().map_or_else(|| StoreError::short("read", file, offset), Into::into));
-            };
-            frame = back;
-            last = Some(match answer.result {
-                // seeded: piece_short_read: moved < bytes => false
-                Ok(moved) if moved < bytes => StoreError::short("read", file, offset),
-                // seeded: piece_crc: crc32fast::hash(&frame[..piece.bytes()]) == piece.crc => true
-                Ok(_) if crc32fast::hash(&frame[..piece.bytes()]) == piece.crc => return Ok(frame),
-                Ok(_) => StoreError::corrupt(file, offset),
-                Err(fault) => fault.into(),
-            });
-        }
-        Err(last.unwrap_or_else(|| self.space.full(bytes as u64)))
-    }
-
-    /// Another piece with the same bytes, elsewhere.
-    pub(super) async fn copy(&self, piece: &Piece) -> Result<Piece, StoreError> {
-        let frame = self.get(piece).await?;
-        let (extent, _frame) = self.place(frame, piece.rounded()).await;
-        let place = Mutex::new(Place::Held(Arc::new(extent?)));
-        Ok(Piece { place, bytes: piece.bytes, crc: piece.crc })
     }
 }

@@ -1,136 +1,141 @@
-//! Reading a log: what it says, and whether it says all that it ever said.
+//! Reading a log after a restart: its contents, and whether it is all that was once durable.
 //!
-//! Promises upward: of each block, either copy does; a group that was not finished is left out; a hole in what was once durable
-//! is told, and is not taken for the end; memory is bounded by what a store under its cap can have said.
+//! Promises upward: either copy of a block suffices; an unfinished group is left out; a hole in what was once durable is an
+//! error, not the end of the log; memory is bounded by what a store under its cap can have written.
 //! Asks from below: a disk.
 
-use super::block::{BLOCK, Header, Identity, MAGIC, recognise};
+use super::block::{BLOCK, BlockHeader, FRAME, Identity, MAGIC, SPACE_AMPLIFICATION, check_format};
 use super::error::StoreError;
-use super::log::{FILES, FRAME};
-use super::map::PARTS;
-use super::record::{Entry, PIECE_BYTES, Record};
-use super::space::LAST;
-use crate::disk::{Disk, File, Order, ask};
+use super::record::{LogRecord, MAX_PARTS, PIECE_BYTES, PieceEntry};
+use super::space::MAX_FILE_NUMBER;
+use crate::disk::{Disk, DiskRequest, StoreFile, submit};
 use crate::frame::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a log says.
+/// The contents of a log.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
-    /// Meta data of each object.
+pub(super) struct LogContents {
+    /// Meta data by object.
     pub objects: BTreeMap<u64, Box<[u8]>>,
-    /// By object and part: a map for each object would cost several times as much.
-    pub parts: BTreeMap<(u64, u32), Entry>,
-    /// Bytes of the records that say all of them, with [`OBJECT_BYTES`] for each object.
+    /// Entries by object and part: a map for each object would take several times the memory.
+    pub parts: BTreeMap<(u64, u32), PieceEntry>,
+    /// Bytes of a snapshot's records, with [`OBJECT_BYTES`] for each object without its meta data.
     pub bytes: u64,
-    /// Whether its first group is whole: before, it says nothing.
-    pub whole: bool,
-    /// Blocks of whole groups.
+    /// Whether its first group is whole; if not, the log says nothing.
+    pub complete: bool,
+    /// Number of blocks of whole groups.
     pub next: u64,
-    /// Blocks that it has room for.
+    /// Blocks of one copy.
     pub blocks: u64,
 }
 
-/// Which log is read, and what is known of it.
+/// The log to read, and what is known of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct LogInfo {
     pub generation: u32,
-    /// Of the store that it should be of; `None` where that is not known.
+    /// The identity of the store; `None` if unknown.
     pub identity: Option<Identity>,
-    /// Blocks of a copy of it.
+    /// Blocks of one copy.
     pub blocks: u64,
-    /// Blocks of it that were durable once.
+    /// Blocks that were once durable.
     pub durable: u64,
-    /// Bytes of records that the objects of a store under this cap can have.
+    /// The most bytes of records that a store under this cap can have.
     pub limit: u64,
 }
 
 /// What the first block of a log shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum First {
-    /// A block of this log's.
+pub(super) enum FirstBlock {
+    /// A block of this log.
     Sound,
-    /// Nothing, or what was lost.
+    /// Zeros, or an unreadable or damaged block.
     Nothing,
-    /// What another program wrote, if it was not lost.
+    /// Bytes of another program, or damage.
     Foreign,
 }
 
-/// A log that is being read.
-struct Reader<'a> {
+/// Reads the blocks of a log.
+struct LogReader<'a> {
     disk: &'a dyn Disk,
-    file: File,
-    known: Known,
-    /// Blocks of the first copy, from `first` on, as many as could be read.
+    file: StoreFile,
+    known: LogInfo,
+    /// Holds `held` blocks of the first copy, from block `first` on.
     chunk: Option<Frame>,
     first: u64,
     held: u64,
-    /// For single blocks.
+    /// Holds single blocks.
     single: Option<Frame>,
 }
 
-/// A store under its cap never writes a group of more than so many times the bytes that its objects' records can have: a copy
-/// of its log has no more.
-const GROUP: u64 = 2;
+/// The greatest ratio of a group's records to the records of all objects, in a store under its cap: one copy of a log has room
+/// for no more.
+const GROUP_FACTOR: u64 = 2;
 
-/// An object without its meta data counts for so many bytes, though its record has 11. In memory it takes 91 (a node of 544 bytes
-/// has room for 11 and holds 7 as they come, with 13 of the nodes above), and 11 to 22 in the next log: less than
-/// [`FILES`] * 15 = 120. Files of a store take as much for it, as a block of 4096 bytes is foreseen for each 2998 of records:
-/// 8 * 11 * 4096 / 2998.
+/// Bytes that an object without its meta data counts for, though its record has 11. In memory it takes 91 (a node of 544 bytes
+/// has room for 11 objects and holds 7 in practice, plus 13 of the nodes above), and 11 to 22 in the next log: less
+/// than [`SPACE_AMPLIFICATION`] * 15 = 120. The store's files take as much for it, because each 2998 bytes of records have a
+/// block of 4096: 8 * 11 * 4096 / 2998.
 pub(super) const OBJECT_BYTES: u64 = 15;
 
 /// Blocks in a chunk.
-const CHUNK: u64 = (FRAME / BLOCK) as u64;
+const CHUNK_BLOCKS: u64 = (FRAME / BLOCK) as u64;
 
-/// Reads a log, with two frames that are given back.
+/// Reads a log with two frames, which are put back.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] when a group is missing that was durable, or a record makes no sense; the disk's.
+/// [`StoreError::Damaged`] when a group that was durable is missing, or a record is invalid; [`StoreError::CapTooSmall`] when the
+/// log holds more than a store under this cap; the disk's.
 pub(super) async fn read(
     disk: &dyn Disk,
-    known: Known,
+    known: LogInfo,
     frames: &mut [Option<Frame>; 2],
-) -> Result<Contents, StoreError> {
-    let mut reader = Reader::new(disk, known, frames);
+) -> Result<LogContents, StoreError> {
+    let mut reader = LogReader::new(disk, known, frames);
     let contents = reader.contents().await;
     *frames = [reader.chunk, reader.single];
     contents
 }
 
-/// Reads the first block of a log, from either copy.
+/// Classifies a log by its first block, from either copy.
 ///
 /// # Errors
 /// [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::OtherStore`].
-pub(super) async fn first(disk: &dyn Disk, known: Known, frames: &mut [Option<Frame>; 2]) -> Result<First, StoreError> {
-    let mut reader = Reader::new(disk, known, frames);
-    let first = reader.recognise().await;
+pub(super) async fn first(
+    disk: &dyn Disk,
+    known: LogInfo,
+    frames: &mut [Option<Frame>; 2],
+) -> Result<FirstBlock, StoreError> {
+    let mut reader = LogReader::new(disk, known, frames);
+    let first = reader.classify().await;
     *frames = [reader.chunk, reader.single];
     first
 }
 
-impl<'a> Reader<'a> {
-    fn new(disk: &'a dyn Disk, known: Known, frames: &mut [Option<Frame>; 2]) -> Self {
+impl<'a> LogReader<'a> {
+    fn new(disk: &'a dyn Disk, known: LogInfo, frames: &mut [Option<Frame>; 2]) -> Self {
         let (chunk, single) = (frames[0].take(), frames[1].take());
-        Self { disk, file: File::Log(known.generation), known, chunk, first: 0, held: 0, single }
+        Self { disk, file: StoreFile::Log(known.generation), known, chunk, first: 0, held: 0, single }
     }
 
-    async fn contents(&mut self) -> Result<Contents, StoreError> {
-        let mut contents = Contents { blocks: self.known.blocks, ..Contents::default() };
+    async fn contents(&mut self) -> Result<LogContents, StoreError> {
+        let mut contents = LogContents { blocks: self.known.blocks, ..LogContents::default() };
         let limit = self.known.limit;
-        let too_small = |bytes: u64| Err(StoreError::CapTooSmall { needs: bytes * FILES, cap: limit * FILES });
+        let too_small = |bytes: u64| {
+            Err(StoreError::CapTooSmall { needs: bytes * SPACE_AMPLIFICATION, cap: limit * SPACE_AMPLIFICATION })
+        };
         let (mut group, mut bytes, mut at) = (Vec::new(), 0, 0);
         while at < self.known.blocks {
             let Some((header, records)) = self.block(at).await? else { break };
             bytes += records.len() as u64;
             group.push(records);
             at += 1;
-            // seeded: group_limit: bytes > limit * GROUP => false
-            if bytes > limit * GROUP {
-                return too_small(bytes / GROUP + 1);
+            // seeded: group_limit: bytes > limit * GROUP_FACTOR => false
+            if bytes > limit * GROUP_FACTOR {
+                return too_small(bytes / GROUP_FACTOR + 1);
             }
             // seeded: group_whole: header.last => true
             if header.last {
-                // Each block goes as soon as it is applied.
+                // Free each block as soon as it is applied.
                 for block in std::mem::take(&mut group) {
                     // seeded: group_of_records: contents.apply(&block) => Some(_ = contents.apply(&block))
                     contents.apply(&block).ok_or(StoreError::Damaged { file: self.file })?;
@@ -139,14 +144,14 @@ impl<'a> Reader<'a> {
                         return too_small(contents.bytes);
                     }
                 }
-                (contents.next, contents.whole, bytes) = (at, true, 0);
+                (contents.next, contents.complete, bytes) = (at, true, 0);
             }
         }
         // seeded: log_short: contents.next < self.known.durable => false
         if contents.next < self.known.durable {
             return Err(StoreError::Damaged { file: self.file });
         }
-        // What follows must not say that anything from here on was durable once: then it was, and is lost.
+        // If a later block states that blocks from here on were durable, they are lost.
         for later in at..self.known.blocks {
             let later = self.first_copy(later).await;
             // seeded: log_hole: header.acked > contents.next => false
@@ -157,48 +162,48 @@ impl<'a> Reader<'a> {
         Ok(contents)
     }
 
-    /// What the first block shows. A first copy that cannot be read, or of which a bit has flipped, is not another's: the mirror tells.
-    async fn recognise(&mut self) -> Result<First, StoreError> {
+    /// Classifies the first block. A first copy that is unreadable or has a flipped bit is not foreign yet: the mirror decides.
+    async fn classify(&mut self) -> Result<FirstBlock, StoreError> {
         let mut judged = Ok(());
-        // The mirror after the first copy, so that what the first copy shows counts.
+        // The first copy first, so that its verdict prevails.
         for place in [0, self.known.blocks] {
             let (file, generation, expected) = (self.file, self.known.generation, self.known.identity);
             let Ok(block) = self.single(place).await else { continue };
-            match Header::open(block) {
+            match BlockHeader::decode(block) {
                 // seeded: log_identity: expected.is_some_and(|expected| expected != header.identity) => false
                 Some((header, _)) if expected.is_some_and(|expected| expected != header.identity) => {
                     return Err(StoreError::OtherStore { file });
                 }
                 Some((header, _)) if header.generation == generation && header.sequence == 0 => {
-                    return Ok(First::Sound);
+                    return Ok(FirstBlock::Sound);
                 }
-                _ => judged = judged.and(recognise(file, MAGIC, block)),
+                _ => judged = judged.and(check_format(file, MAGIC, block)),
             }
         }
         match judged {
-            Ok(()) => Ok(First::Nothing),
-            Err(StoreError::Foreign { .. }) => Ok(First::Foreign),
+            Ok(()) => Ok(FirstBlock::Nothing),
+            Err(StoreError::Foreign { .. }) => Ok(FirstBlock::Foreign),
             Err(other) => Err(other),
         }
     }
 
-    /// A block, from either copy. `None`: both copies were read, and are none.
+    /// Reads a block from either copy. `None` if both were read and neither is valid.
     ///
     /// # Errors
-    /// That a copy cannot be read, and the other is none: what cannot be read may well be there.
-    async fn block(&mut self, at: u64) -> Result<Option<(Header, Vec<u8>)>, StoreError> {
+    /// One copy is unreadable and the other not valid: the block may exist.
+    async fn block(&mut self, at: u64) -> Result<Option<(BlockHeader, Vec<u8>)>, StoreError> {
         let first = self.first_copy(at).await;
         if first.is_some() {
             return Ok(first);
         }
         let known = self.known;
         let mut refused = Ok(());
-        // The mirror, and then the first copy again: the disk may have read it wrong.
+        // The mirror, then the first copy again, which the disk may have misread.
         // seeded: mirror_read: at + known.blocks => at
         for place in [at + known.blocks, at] {
             match self.single(place).await {
                 Ok(block) => {
-                    let block = sound(block, &known, at);
+                    let block = validate(block, &known, at);
                     if block.is_some() {
                         return Ok(block);
                     }
@@ -210,37 +215,37 @@ impl<'a> Reader<'a> {
         refused.map(|()| None)
     }
 
-    async fn first_copy(&mut self, at: u64) -> Option<(Header, Vec<u8>)> {
+    async fn first_copy(&mut self, at: u64) -> Option<(BlockHeader, Vec<u8>)> {
         if !(self.first..self.first + self.held).contains(&at) {
             (self.first, self.held) = (at, 0);
-            let blocks = CHUNK.min(self.known.blocks - at);
-            self.held = self.fill(at, blocks).await.unwrap_or(0);
+            let blocks = CHUNK_BLOCKS.min(self.known.blocks - at);
+            self.held = self.fill_chunk(at, blocks).await.unwrap_or(0);
         }
         let frame = self.chunk.as_ref()?;
         let index = at.checked_sub(self.first).filter(|index| *index < self.held)? as usize;
-        sound(&frame[index * BLOCK..(index + 1) * BLOCK], &self.known, at)
+        validate(&frame[index * BLOCK..(index + 1) * BLOCK], &self.known, at)
     }
 
-    /// Fills the chunk; how many blocks are in it.
-    async fn fill(&mut self, at: u64, blocks: u64) -> Option<u64> {
+    /// Reads a chunk; returns its number of blocks.
+    async fn fill_chunk(&mut self, at: u64, blocks: u64) -> Option<u64> {
         let frame = self.chunk.take()?;
         let bytes = blocks as usize * BLOCK;
-        let order = Order::Read { file: self.file, offset: at * BLOCK as u64, bytes, frame };
-        let answer = ask(self.disk, order).await;
-        self.chunk = answer.frame;
+        let request = DiskRequest::Read { file: self.file, offset: at * BLOCK as u64, bytes, frame };
+        let response = submit(self.disk, request).await;
+        self.chunk = response.frame;
         // seeded: log_short_read: (moved / BLOCK) as u64 => blocks
-        answer.result.ok().map(|moved| (moved / BLOCK) as u64)
+        response.result.ok().map(|moved| (moved / BLOCK) as u64)
     }
 
-    /// One block at a place in the file; tried twice.
+    /// Reads the block at an index of the file, at most twice.
     async fn single(&mut self, place: u64) -> Result<&[u8], StoreError> {
         let (file, offset) = (self.file, place * BLOCK as u64);
         let mut refused = StoreError::short("read", file, offset);
         for _ in 0..2 {
             let Some(frame) = self.single.take() else { break };
-            let answer = ask(self.disk, Order::Read { file, offset, bytes: BLOCK, frame }).await;
-            self.single = answer.frame;
-            match answer.result {
+            let response = submit(self.disk, DiskRequest::Read { file, offset, bytes: BLOCK, frame }).await;
+            self.single = response.frame;
+            match response.result {
                 // seeded: block_short_read: moved == BLOCK => true
                 Ok(moved) if moved == BLOCK => return Ok(self.single.as_ref().map_or(&[], |frame| &frame[..BLOCK])),
                 Ok(_) => {}
@@ -251,9 +256,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A block that is this log's, at its place.
-fn sound(block: &[u8], known: &Known, at: u64) -> Option<(Header, Vec<u8>)> {
-    let (header, records) = Header::open(block)?;
+/// Decodes a block if it is this log's, at its place.
+fn validate(block: &[u8], known: &LogInfo, at: u64) -> Option<(BlockHeader, Vec<u8>)> {
+    let (header, records) = BlockHeader::decode(block)?;
     // seeded: block_generation: header.generation == known.generation => true
     let log = header.generation == known.generation;
     // seeded: block_identity: known.identity.is_none_or(|identity| identity == header.identity) => true
@@ -263,47 +268,47 @@ fn sound(block: &[u8], known: &Known, at: u64) -> Option<(Header, Vec<u8>)> {
     ours.then(|| (header, records.to_vec()))
 }
 
-impl Contents {
-    /// The slabs in which parts lie.
+impl LogContents {
+    /// The slabs that entries name.
     pub(super) fn slabs(&self) -> BTreeSet<u32> {
         self.parts.values().map(|entry| entry.slab).collect()
     }
 
-    /// Takes a block of a whole group. `None` when it does not consist of records.
+    /// Applies the records of one block; `None` if one is invalid.
     fn apply(&mut self, mut records: &[u8]) -> Option<()> {
         while !records.is_empty() {
-            match Record::decode(&mut records)? {
-                // seeded: part_number: entry.part >= PARTS => false
-                Record::Piece(entry) if entry.part >= PARTS => return None,
+            match LogRecord::decode(&mut records)? {
+                // seeded: part_number: entry.part >= MAX_PARTS => false
+                LogRecord::Piece(entry) if entry.part >= MAX_PARTS => return None,
                 // seeded: piece_of_nothing: entry.bytes == 0 => false
-                Record::Piece(entry) if entry.bytes == 0 => return None,
-                // seeded: slab_number: entry.slab >= LAST => false
-                Record::Piece(entry) if entry.slab >= LAST => return None,
-                Record::Piece(entry) => {
+                LogRecord::Piece(entry) if entry.bytes == 0 => return None,
+                // seeded: slab_number: entry.slab >= MAX_FILE_NUMBER => false
+                LogRecord::Piece(entry) if entry.slab >= MAX_FILE_NUMBER => return None,
+                LogRecord::Piece(entry) => {
                     if !self.objects.contains_key(&entry.object) {
-                        self.begin(entry.object, &[]);
+                        self.add_object(entry.object, &[]);
                     }
                     if self.parts.insert((entry.object, entry.part), entry).is_none() {
                         self.bytes += PIECE_BYTES;
                     }
                 }
-                Record::Meta { object, meta } => {
-                    self.forget(object);
-                    self.begin(object, meta);
+                LogRecord::Meta { object, meta } => {
+                    self.remove_object(object);
+                    self.add_object(object, meta);
                 }
-                Record::Gone { object } => self.forget(object),
+                LogRecord::Removed { object } => self.remove_object(object),
             }
         }
         Some(())
     }
 
-    /// An object without parts so far, where there is none.
-    fn begin(&mut self, object: u64, meta: &[u8]) {
+    /// Adds an object without parts. Caller must have removed any object of that number.
+    fn add_object(&mut self, object: u64, meta: &[u8]) {
         self.objects.insert(object, meta.into());
         self.bytes += OBJECT_BYTES + meta.len() as u64;
     }
 
-    fn forget(&mut self, object: u64) {
+    fn remove_object(&mut self, object: u64) {
         let Some(meta) = self.objects.remove(&object) else { return };
         self.bytes -= OBJECT_BYTES + meta.len() as u64;
         while let Some((&part, _)) = self.parts.range((object, 0)..=(object, u32::MAX)).next() {

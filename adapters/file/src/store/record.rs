@@ -1,37 +1,40 @@
-//! The form of records: what a log says of objects. All numbers are little-endian.
+//! The format of records: what a log says of objects. All numbers are little-endian.
 //!
 //! ```text
-//! piece  1 | object 8 | part 4 | slab 4 | page 4 | bytes 4 | crc 4
-//! meta   2 | object 8 | length 2 | bytes
-//! gone   3 | object 8
+//! piece    1 | object 8 | part 4 | slab 4 | page 4 | bytes 4 | crc 4
+//! meta     2 | object 8 | length 2 | bytes
+//! removed  3 | object 8
 //! ```
 //!
-//! Promises upward: what is no record is none, whatever bytes there are.
+//! Promises upward: decoding accepts any bytes, and rejects those that are no record.
 
-/// Bytes of an object's meta data, at most: with its header it must fit into a block.
-pub const META: usize = 1024;
+/// The most bytes of an object's meta data: its record must fit into a block.
+pub const MAX_META_BYTES: usize = 1024;
 
-/// Bytes of a record that names a piece, and of one that has meta data, without these.
+/// The most parts of an object: 2^24, which are 64 TiB in parts of 4 MiB.
+pub const MAX_PARTS: u32 = 1 << 24;
+
+/// Bytes of a piece's record; of a meta data record without the meta data.
 pub(super) const PIECE_BYTES: u64 = 1 + 8 + 5 * 4;
 pub(super) const META_BYTES: u64 = 1 + 8 + 2;
 
 /// Bytes of the largest record.
-pub(super) const LARGEST: usize = META_BYTES as usize + META;
+pub(super) const MAX_RECORD_BYTES: usize = META_BYTES as usize + MAX_META_BYTES;
 
-/// What is said of an object.
+/// A record of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Record<'a> {
-    /// A part of it lies here.
-    Piece(Entry),
-    /// What its owner says of it; whatever was said of an object of that number before is void.
+pub(super) enum LogRecord<'a> {
+    /// The place of a part's bytes.
+    Piece(PieceEntry),
+    /// A new object with this meta data; replaces any object of that number.
     Meta { object: u64, meta: &'a [u8] },
-    /// It is gone.
-    Gone { object: u64 },
+    /// The object is removed.
+    Removed { object: u64 },
 }
 
-/// Where a part of an object lies.
+/// Where a part of an object lies, and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct PieceEntry {
     pub object: u64,
     pub part: u32,
     pub slab: u32,
@@ -40,26 +43,26 @@ pub(super) struct Entry {
     pub crc: u32,
 }
 
-impl Entry {
-    /// Whether it names the same bytes.
+impl PieceEntry {
+    /// Whether both entries name the same piece.
     pub(super) fn is_same_piece(&self, other: &Self) -> bool {
         let Self { object, part, .. } = *self;
         *self == Self { object, part, ..*other }
     }
 }
 
-impl<'a> Record<'a> {
-    /// Bytes of it.
+impl<'a> LogRecord<'a> {
+    /// Bytes of the encoded record.
     pub(super) fn length(&self) -> usize {
         match self {
             Self::Piece(_) => PIECE_BYTES as usize,
             Self::Meta { meta, .. } => META_BYTES as usize + meta.len(),
-            Self::Gone { .. } => 1 + 8,
+            Self::Removed { .. } => 1 + 8,
         }
     }
 
     pub(super) fn encode(&self, bytes: &mut [u8]) {
-        let mut out = Out { bytes, at: 0 };
+        let mut out = ByteWriter { bytes, at: 0 };
         match self {
             Self::Piece(entry) => {
                 out.put(&[1]);
@@ -74,23 +77,23 @@ impl<'a> Record<'a> {
                 out.put(&(meta.len() as u16).to_le_bytes());
                 out.put(meta);
             }
-            Self::Gone { object } => {
+            Self::Removed { object } => {
                 out.put(&[3]);
                 out.put(&object.to_le_bytes());
             }
         }
     }
 
-    /// Takes the first record off. `None` where they end, or are not records.
+    /// Decodes the first record and advances past it. `None` at the end, or for bytes that are no record.
     pub(super) fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
-        let mut input = In { bytes };
+        let mut input = ByteReader { bytes };
         let [tag] = input.take()?;
         let object = input.u64()?;
         let record = match tag {
             1 => {
                 let [part, slab, page, bytes, crc] =
                     [input.u32()?, input.u32()?, input.u32()?, input.u32()?, input.u32()?];
-                Self::Piece(Entry { object, part, slab, page, bytes, crc })
+                Self::Piece(PieceEntry { object, part, slab, page, bytes, crc })
             }
             2 => {
                 let length = u16::from_le_bytes(input.take()?);
@@ -98,8 +101,8 @@ impl<'a> Record<'a> {
                 input.bytes = rest;
                 Self::Meta { object, meta }
             }
-            3 => Self::Gone { object },
-            // seeded: record_tag: return None => Self::Gone { object }
+            3 => Self::Removed { object },
+            // seeded: record_tag: return None => Self::Removed { object }
             _ => return None,
         };
         *bytes = input.bytes;
@@ -107,25 +110,25 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Bytes to write to, and how far they are written.
-pub(super) struct Out<'a> {
+/// Writes bytes one after the other.
+pub(super) struct ByteWriter<'a> {
     pub bytes: &'a mut [u8],
     pub at: usize,
 }
 
-impl Out<'_> {
+impl ByteWriter<'_> {
     pub(super) fn put(&mut self, bytes: &[u8]) {
         self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();
     }
 }
 
-/// Bytes that are read from the front.
-pub(super) struct In<'a> {
+/// Takes bytes from the front.
+pub(super) struct ByteReader<'a> {
     pub bytes: &'a [u8],
 }
 
-impl In<'_> {
+impl ByteReader<'_> {
     pub(super) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;

@@ -1,92 +1,91 @@
-//! Room for pieces: slabs, and the extents in them.
+//! Space for pieces: slabs, and the allocated extents in them.
 //!
-//! Promises upward: extents never overlap; slabs and logs together never take more than the cap; an extent goes back when its
-//! last holder drops it, and nothing is ever placed where somebody still reads; what a sync has covered is known.
+//! Promises upward: extents never overlap; slabs and logs together never exceed the cap; an extent is freed when its last holder
+//! drops it, so that no write lands where a read is in flight; the space knows which writes a sync has covered.
 //! Asks from below: the core's range allocator, one for each slab.
 
 use super::error::StoreError;
-use super::extent::Extent;
-use crate::disk::File;
+use crate::disk::StoreFile;
 use crate::frame::ALIGN;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use terrace_core::range::{RegionId, Use};
 use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Range, Request, Slot};
 use terrace_guard::Process;
 
-/// A page: extents begin and end at multiples of it.
+/// Alignment of extents.
 const PAGE: u64 = ALIGN as u64;
 
-/// Slots that are lent to a range when it has none left: 256 of 24 bytes are 6 KiB.
-const SLOTS: usize = 256;
+/// Slots that a range gets when it has none left: 256 of 24 bytes are 6 KiB.
+const SLOTS_STEP: usize = 256;
 
-/// Numbers of files stay below. A store that makes a slab of 1 MiB each second reaches it after a hundred years.
-pub(super) const LAST: u32 = 3 << 30;
+/// File numbers are smaller. A store that creates a slab of 1 MiB each second takes a hundred years to get there.
+pub(super) const MAX_FILE_NUMBER: u32 = 3 << 30;
 
-/// All the room there is.
+/// All slabs of a store, and the accounts of its files.
 #[derive(Debug)]
 pub(super) struct Space {
-    state: Mutex<State>,
-    /// In its forked children extents do not go back: the lock may be a thread's that is not there.
+    state: Mutex<SpaceState>,
+    /// In a forked child extents are not freed: another thread of the parent may hold the lock for ever.
     pub process: Process,
 }
 
 #[derive(Debug)]
-pub(super) struct State {
-    pub areas: BTreeMap<u32, Box<Area>>,
-    /// The number of the next slab: numbers are never used twice.
+pub(super) struct SpaceState {
+    pub areas: BTreeMap<u32, Box<SlabArea>>,
+    /// The number of the next slab; no number is used twice.
     next: u32,
-    /// Where there was room last.
+    /// The slab of the last allocation.
     hint: u32,
-    /// Bytes that slabs and logs may take together.
+    /// The most bytes that slabs and logs may take together.
     pub cap: u64,
-    /// Bytes that are kept free for logs to come: slabs do not take them.
+    /// Bytes that are reserved for the next logs: slabs may not take them.
     pub reserve: u64,
-    /// Bytes of the log that is being made: those are taken from what is kept free.
+    /// Bytes of the log that is being created, which come out of the reserve.
     making: u64,
-    /// Bytes of logs, of slabs that are being made, and of files that are to be removed.
+    /// Bytes of the superblock, of logs, of slabs that are being created, and of files that wait for removal.
     others: u64,
-    /// Bytes of the file that is laid by for the next log: a part of the reserve that is on the disk. `spare <= reserve`.
+    /// Bytes of the spare file of the next log, part of the reserve: `spare <= reserve`.
     spare: u64,
-    /// What may be left of files that could not be made, with the bytes that are counted for them in `others`.
-    stumps: Vec<(File, u64)>,
+    /// Files whose creation failed and which may exist, with the bytes that `others` counts for them.
+    partial_files: Vec<(StoreFile, u64)>,
 }
 
-/// One slab.
+/// The space of one slab.
 #[derive(Debug)]
-pub(super) struct Area {
+pub(super) struct SlabArea {
     pub range: Range<Vec<Slot>, GoodFit>,
-    /// All of it, as the range names it.
+    /// The whole slab, as a region of `range`.
     region: RegionId,
     pub bytes: u64,
-    /// Nothing is placed here any more: a sync of it failed, or it is being emptied.
+    /// Whether nothing is allocated here any more: a sync failed, or the slab is being emptied.
     pub retired: bool,
-    /// A sync of it failed, or of its name: what is not durable here never will be.
+    /// Whether a sync of the slab or of its name failed: what is not durable here yet never will be.
     pub suspect: bool,
-    /// Whether its name survives a power cut.
-    pub named: bool,
-    /// Writes answered so far. `synced <= written`.
+    /// Whether the slab's name survives a power cut.
+    pub name_durable: bool,
+    /// Completed writes. `synced <= written`.
     pub written: u64,
-    /// Those of them that survive a power cut.
+    /// Completed writes that survive a power cut.
     pub synced: u64,
 }
 
-impl Area {
-    fn new(bytes: u64, named: bool) -> Result<Self, AllocError> {
-        // As many as a small slab can have blocks: an area costs less memory than its slab has bytes.
-        let slots = SLOTS.min((bytes / PAGE) as usize + 2);
+impl SlabArea {
+    fn new(bytes: u64, name_durable: bool) -> Result<Self, AllocError> {
+        // At most as many slots as a small slab has blocks, so that the records take less memory than the slab has bytes.
+        let slots = SLOTS_STEP.min((bytes / PAGE) as usize + 2);
         let mut range = Range::new(vec![Slot::EMPTY; slots], PAGE, GoodFit::new())?;
-        // 0 is no address: offsets are counted from one page on.
+        // Address 0 is none: addresses are offsets plus a page.
         let region = range.add_region(PAGE, bytes)?;
-        Ok(Self { range, region, bytes, retired: false, suspect: false, named, written: 0, synced: 0 })
+        Ok(Self { range, region, bytes, retired: false, suspect: false, name_durable, written: 0, synced: 0 })
     }
 
-    /// Does something that may need more slots.
-    fn slotted<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T, AllocError>) -> Result<T, AllocError> {
+    /// Runs `attempt`, once more with more slots if it runs out of them.
+    fn with_slots<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T, AllocError>) -> Result<T, AllocError> {
         match attempt(self) {
             Err(error) if error.cause == Cause::OutOfSlots => {
                 let slots = self.range.slots_mut();
-                slots.resize(slots.len() + SLOTS, Slot::EMPTY);
+                slots.resize(slots.len() + SLOTS_STEP, Slot::EMPTY);
                 attempt(self)
             }
             outcome => outcome,
@@ -94,12 +93,12 @@ impl Area {
     }
 
     fn allocate(&mut self, bytes: u64) -> Option<Block> {
-        self.slotted(|area| area.range.allocate(Request::new(bytes))).ok()
+        self.with_slots(|area| area.range.allocate(Request::new(bytes))).ok()
     }
 
-    /// Below everything that is in use: pieces are claimed from the last to the first.
+    /// Takes a range below every allocated one: recovery claims pieces from last to first.
     fn claim(&mut self, address: u64, bytes: u64) -> Option<Block> {
-        self.slotted(|area| {
+        self.with_slots(|area| {
             let first = area.range.extents(area.region).next().filter(|extent| extent.use_ == Use::Free);
             let first = first.ok_or(AllocError::new(Cause::BadRequest, bytes))?;
             area.range.claim(&first, address, bytes)
@@ -107,7 +106,7 @@ impl Area {
         .ok()
     }
 
-    /// Bytes of it that pieces take.
+    /// Bytes of allocated extents.
     pub(super) fn in_use(&self) -> u64 {
         self.range.stats().in_use
     }
@@ -118,45 +117,44 @@ impl Area {
 }
 
 impl Space {
-    /// No slabs yet.
+    /// A space without slabs.
     pub(super) fn new(cap: u64) -> Self {
         let [reserve, making, others, spare] = [0; 4];
-        let (areas, stumps) = Default::default();
-        let state = State { areas, next: 1, hint: 0, cap, reserve, making, others, spare, stumps };
+        let (areas, partial_files) = Default::default();
+        let state = SpaceState { areas, next: 1, hint: 0, cap, reserve, making, others, spare, partial_files };
         Self { state: Mutex::new(state), process: Process::current() }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, SpaceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stretch of so many bytes, rounded up to pages, that nobody holds. `None`: a slab must be added first.
-    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Extent> {
+    /// Allocates `bytes`, rounded up to pages: the slab and the block. `None` if no open slab has that room.
+    pub(super) fn allocate(&self, bytes: u64) -> Option<(u32, Block)> {
         let bytes = bytes.next_multiple_of(PAGE);
         let mut state = self.state();
         let hint = state.hint;
-        let try_slab = |(slab, area): (&u32, &mut Box<Area>)| Some((*slab, area.allocate(bytes)?));
+        let try_slab = |(slab, area): (&u32, &mut Box<SlabArea>)| Some((*slab, area.allocate(bytes)?));
         let hinted = state.areas.get_mut(&hint).filter(|area| !area.retired);
         let found = hinted.and_then(|area| try_slab((&hint, area)));
         let found = found.or_else(|| state.areas.iter_mut().filter(|(_, area)| !area.retired).find_map(try_slab));
         let (slab, block) = found?;
         state.hint = slab;
-        drop(state);
-        Some(Extent::new(self, slab, block))
+        Some((slab, block))
     }
 
-    /// The stretch that a log names, below all that were claimed before. `None` where there is no such slab, or somebody holds a part of it.
-    pub(super) fn claim(self: &Arc<Self>, slab: u32, offset: u64, bytes: u64) -> Option<Extent> {
+    /// Allocates the range that a log names, below all that were claimed before. `None` without such a slab, or if the range
+    /// overlaps an allocated one.
+    pub(super) fn claim(&self, slab: u32, offset: u64, bytes: u64) -> Option<Block> {
         let bytes = bytes.next_multiple_of(PAGE);
-        let block = self.state().areas.get_mut(&slab)?.claim(offset.checked_add(PAGE)?, bytes)?;
-        Some(Extent::new(self, slab, block))
+        self.state().areas.get_mut(&slab)?.claim(offset.checked_add(PAGE)?, bytes)
     }
 
-    /// The number of a slab to be made, whose bytes are counted from now on. `None`: the cap is reached, or no number is left.
-    pub(super) fn plan(&self, bytes: u64) -> Option<u32> {
+    /// The number of a slab to create, whose bytes count from now on. `None` at the cap, or without a number left.
+    pub(super) fn plan_slab(&self, bytes: u64) -> Option<u32> {
         let mut state = self.state();
-        // seeded: slab_last: state.next >= LAST => false
-        if state.next >= LAST {
+        // seeded: slab_last: state.next >= MAX_FILE_NUMBER => false
+        if state.next >= MAX_FILE_NUMBER {
             return None;
         }
         // seeded: cap_of_slabs: state.used() + state.reserve.saturating_sub(state.making) + bytes > state.cap => state.used() > state.cap
@@ -168,49 +166,50 @@ impl Space {
         Some(state.next - 1)
     }
 
-    /// It was made.
+    /// Adds a planned slab once its file is created.
     ///
     /// # Errors
-    /// That its size is not one of a slab.
-    pub(super) fn planned(&self, slab: u32, bytes: u64) -> Result<(), StoreError> {
+    /// [`StoreError::Damaged`] for a size that no slab has.
+    pub(super) fn slab_created(&self, slab: u32, bytes: u64) -> Result<(), StoreError> {
         self.uncount(bytes);
         self.add(slab, bytes, false)
     }
 
-    /// A slab that was there when the store was opened (`named`), or that was made.
-    pub(super) fn add(&self, slab: u32, bytes: u64, named: bool) -> Result<(), StoreError> {
-        let area = Area::new(bytes / PAGE * PAGE, named).map_err(|_| StoreError::Damaged { file: File::Slab(slab) })?;
+    /// Adds a slab: one that recovery found (`name_durable`), or a new one.
+    pub(super) fn add(&self, slab: u32, bytes: u64, name_durable: bool) -> Result<(), StoreError> {
+        let area = SlabArea::new(bytes / PAGE * PAGE, name_durable)
+            .map_err(|_| StoreError::Damaged { file: StoreFile::Slab(slab) })?;
         self.skip(slab);
         let mut state = self.state();
         state.areas.insert(slab, Box::new(area));
         Ok(())
     }
 
-    /// Counts a log that is about to be made, from what is kept free.
-    pub(super) fn count_log(&self, bytes: u64) {
+    /// Counts a log whose creation begins, out of the reserve.
+    pub(super) fn begin_log(&self, bytes: u64) {
         let mut state = self.state();
         state.others += bytes;
         state.making = bytes;
     }
 
-    /// The log was not made: what is kept free for it still is.
-    pub(super) fn not_made(&self, bytes: u64) {
+    /// Returns the bytes of a log whose creation failed to the reserve.
+    pub(super) fn log_failed(&self, bytes: u64) {
         let mut state = self.state();
         state.others -= bytes;
         state.making = 0;
     }
 
-    /// The log is made, and those before it are removed: so much is kept free from now on.
-    pub(super) fn made(&self, reserve: u64) {
+    /// Ends the creation of a log, and sets the reserve for the next ones.
+    pub(super) fn log_created(&self, reserve: u64) {
         let mut state = self.state();
         (state.making, state.reserve) = (0, reserve);
     }
 
-    /// Keeps so much free for logs, and counts `beside` bytes of a file that is replaced. What was kept before.
+    /// Raises the reserve, and counts `beside` bytes of a file that is being replaced. Returns the reserve before.
     ///
     /// # Errors
-    /// [`StoreError::Full`]: nothing was changed.
-    pub(super) fn keep(&self, reserve: u64, beside: u64) -> Result<u64, StoreError> {
+    /// [`StoreError::Full`]; then nothing has changed.
+    pub(super) fn raise_reserve(&self, reserve: u64, beside: u64) -> Result<u64, StoreError> {
         let mut state = self.state();
         let asked = reserve.saturating_sub(state.reserve) + beside;
         let largest = state.cap.saturating_sub(state.used() + state.reserve);
@@ -222,82 +221,84 @@ impl Space {
         Ok(std::mem::replace(&mut state.reserve, reserve))
     }
 
+    /// Checks that the files may take so many more bytes.
+    ///
     /// # Errors
-    /// [`StoreError::Full`] when so many bytes more are above the cap.
-    pub(super) fn fits(&self, asked: u64) -> Result<(), StoreError> {
+    /// [`StoreError::Full`] if they would exceed the cap.
+    pub(super) fn check_room(&self, asked: u64) -> Result<(), StoreError> {
         let state = self.state();
         let largest = state.cap.saturating_sub(state.used());
         if asked > largest { Err(StoreError::Full { asked, largest, cap: state.cap }) } else { Ok(()) }
     }
 
-    /// Keeps so much free for logs, whether or not it is there.
-    pub(super) fn keep_free(&self, reserve: u64) {
+    /// Sets the reserve, whether or not the cap has that room.
+    pub(super) fn set_reserve(&self, reserve: u64) {
         self.state().reserve = reserve;
     }
 
-    /// A file for the next log was made, or (0) is used or gone.
-    pub(super) fn laid_by(&self, bytes: u64) {
+    /// Sets the size of the spare file; 0 when it is used or gone.
+    pub(super) fn set_spare(&self, bytes: u64) {
         self.state().spare = bytes;
     }
 
-    /// Counts a file no more: it was not made, or it is removed.
+    /// Subtracts the bytes of a file that was removed, or not created.
     pub(super) fn uncount(&self, bytes: u64) {
         self.state().others -= bytes;
     }
 
-    /// Counts a file of which something may be left though it could not be made.
-    pub(super) fn add_stump(&self, file: File, bytes: u64) {
+    /// Counts a file that may exist in part although its creation failed.
+    pub(super) fn add_partial_file(&self, file: StoreFile, bytes: u64) {
         let mut state = self.state();
         state.others += bytes;
-        state.stumps.push((file, bytes));
+        state.partial_files.push((file, bytes));
     }
 
-    /// Those files: they are to be removed, and counted until they are.
-    pub(super) fn take_stumps(&self) -> Vec<(File, u64)> {
-        std::mem::take(&mut self.state().stumps)
+    /// Takes the list of partial files, which count until they are removed.
+    pub(super) fn take_partial_files(&self) -> Vec<(StoreFile, u64)> {
+        std::mem::take(&mut self.state().partial_files)
     }
 
-    /// Those that could not be removed.
-    pub(super) fn keep_stumps(&self, left: Vec<(File, u64)>) {
-        self.state().stumps.extend(left);
+    /// Puts back partial files that could not be removed.
+    pub(super) fn put_back_partial_files(&self, left: Vec<(StoreFile, u64)>) {
+        self.state().partial_files.extend(left);
     }
 
-    /// Counts a file that was there.
+    /// Adds the bytes of an existing file.
     pub(super) fn count(&self, bytes: u64) {
         self.state().others += bytes;
     }
 
-    /// How far a sync that begins now will reach.
-    pub(super) fn sync_begins(&self, slab: u32) -> u64 {
+    /// The number of the last write that a sync which begins now covers.
+    pub(super) fn begin_sync(&self, slab: u32) -> u64 {
         self.state().areas.get(&slab).map_or(0, |area| area.written)
     }
 
-    /// A sync that reached so far has ended.
-    pub(super) fn sync_ended(&self, slab: u32, reach: u64, done: bool) {
+    /// Records the result of a sync that covers writes up to `reach`.
+    pub(super) fn end_sync(&self, slab: u32, reach: u64, done: bool) {
         if let Some(area) = self.state().areas.get_mut(&slab) {
             match done {
                 // seeded: sync_reach: reach => area.written
                 true => area.synced = area.synced.max(reach),
-                // What it should have made durable may be gone, and no later sync would say so.
+                // The writes may be lost, and a later sync would not report it.
                 // seeded: sync_failed: (area.retired, area.suspect) = (true, true) => ()
                 false => (area.retired, area.suspect) = (true, true),
             }
         }
     }
 
-    /// The slabs whose names do not survive a power cut yet.
+    /// Slabs whose names are not durable yet.
     pub(super) fn unnamed(&self) -> Vec<u32> {
         let state = self.state();
-        state.areas.iter().filter(|(_, area)| !area.named && !area.retired).map(|(slab, _)| *slab).collect()
+        state.areas.iter().filter(|(_, area)| !area.name_durable && !area.retired).map(|(slab, _)| *slab).collect()
     }
 
-    /// A sync of names has ended that these slabs were made before.
-    pub(super) fn names_ended(&self, slabs: &[u32], done: bool) {
+    /// Records the result of a sync of the directory for slabs that were created before it began.
+    pub(super) fn end_directory_sync(&self, slabs: &[u32], done: bool) {
         let mut state = self.state();
         for slab in slabs {
             if let Some(area) = state.areas.get_mut(slab) {
                 // seeded: names_failed_named: done => true
-                area.named |= done;
+                area.name_durable |= done;
                 area.retired |= !done;
                 // unseeded: names_failed: names stand in a journal, so on the simulated disk a sync of them that failed loses none
                 area.suspect |= !done;
@@ -305,7 +306,7 @@ impl Space {
         }
     }
 
-    /// Takes out slabs that hold nothing, all but `keep` of those that could be used again; their files must be removed.
+    /// Takes out all empty slabs but `keep` of those that may be allocated from. Caller must remove their files.
     pub(super) fn take_vacant(&self, keep: usize) -> Vec<(u32, u64)> {
         let mut state = self.state();
         let (mut kept, mut taken) = (0, Vec::new());
@@ -316,7 +317,7 @@ impl Space {
                 taken.push((*slab, area.bytes));
             }
         }
-        // Until its file is removed, its bytes are on the disk.
+        // Their bytes count until the files are removed.
         for (slab, bytes) in &taken {
             state.areas.remove(slab);
             state.others += bytes;
@@ -324,26 +325,26 @@ impl Space {
         taken
     }
 
-    /// Keeps a number from being used: a file has it.
+    /// Marks a number as used by a file.
     pub(super) fn skip(&self, slab: u32) {
         let mut state = self.state();
         state.next = state.next.max(slab.saturating_add(1));
     }
 
-    /// Whether more is taken than the cap allows, with what is kept free for the next log.
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether the files and the reserve exceed the cap.
+    pub(super) fn is_over_cap(&self) -> bool {
         let state = self.state();
         state.used() + state.reserve > state.cap
     }
 
-    /// Bytes on the disk, of them in use by pieces; bytes that are kept free besides, and the cap.
+    /// Bytes of the files, bytes of live extents, bytes reserved beyond the files, and the cap.
     pub(super) fn usage(&self) -> [u64; 4] {
         let state = self.state();
         let live = state.areas.values().map(|area| area.in_use()).sum();
         [state.used() + state.spare, live, state.reserve - state.spare, state.cap]
     }
 
-    /// The error for a piece that finds no room.
+    /// The error for a piece that no slab has room for.
     pub(super) fn full(&self, asked: u64) -> StoreError {
         let state = self.state();
         let open = state.areas.values().filter(|area| !area.retired);
@@ -351,7 +352,7 @@ impl Space {
         StoreError::Full { asked, largest, cap: state.cap }
     }
 
-    /// Checks every range.
+    /// Checks every range and the accounts.
     pub(super) fn check(&self) -> Result<(), String> {
         let state = self.state();
         for (slab, area) in &state.areas {
@@ -367,8 +368,8 @@ impl Space {
     }
 }
 
-impl State {
-    /// Bytes of all files, but the one that is laid by.
+impl SpaceState {
+    /// Bytes of all files but the spare one.
     pub(super) fn used(&self) -> u64 {
         self.others + self.areas.values().map(|area| area.bytes).sum::<u64>()
     }

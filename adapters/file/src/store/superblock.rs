@@ -1,55 +1,55 @@
-//! The superblock: which store a directory belongs to, and how much of which log is durable at least.
+//! The superblock: a store's identity, and a lower bound of what is durable.
 //!
 //! ```text
-//! file     floor | 0 .. | mark | mark | 0 .. | floor       16 pages; floors and marks are a page each, all of one form
+//! file     floor | 0 .. | mark | mark | 0 .. | floor       16 pages; floors and marks are pages of one format
 //! page     magic 8 | version 4 | crc 4 | identity 16 | count 8 | generation 4 | 0 4 | blocks 8 | durable 8 | 0
 //! ```
 //!
-//! A log alone cannot tell that its end was cut off, nor that a later log was deleted: the superblock can. A floor is written
-//! when a log's first group is durable, before the log is relied on; marks are written after each floor and each later group.
+//! A log alone cannot show that its end was cut off or a later log deleted; the superblock can. The store writes a floor when the
+//! first group of a log is durable, before it relies on the log, and marks after each floor and each later group.
 //!
 //! Promises upward: a store whose logs hold less than was once durable is [`StoreError::Damaged`], never an older state; one
 //! bad page loses nothing.
 //! Asks from below: a disk, a frame.
 //!
 //! Invariants:
-//! - floors are written in turns, and each is synced before the other is touched: one of them is sound after any power cut
-//! - marks are not synced: each says what was durable before it was written, and a lost mark only says less
-//! - each floor has a count of its own, also one that is told as failed: of two pages the later one counts
-//! - floors lie 56 KiB apart: a write that went astray hits one of them
-//! - the file is durable before any other file of the store is made
+//! - floors are written alternately, each synced before the other is written: after any power cut one of them is sound
+//! - marks are not synced: each states what was durable before its write, and a lost mark only states less
+//! - each floor has a count of its own, even if its write was reported as failed: of two pages the one with the greater count holds
+//! - floors lie 56 KiB apart, so that a misdirected write hits one of them
+//! - the file is durable before the store creates any other file
 
-use super::block::{BLOCK, Identity, VERSION, checksum, recognise};
+use super::block::{BLOCK, Identity, VERSION, check_format, checksum};
 use super::error::StoreError;
-use crate::disk::{Disk, File, Order, ask};
-use crate::fault::Reason;
+use crate::disk::{Disk, DiskRequest, StoreFile, submit};
+use crate::fault::FileFaultReason;
 use crate::frame::Frame;
 
 /// The first bytes of every page.
 const MAGIC: [u8; 8] = *b"terrace\x1b";
 
-/// Where floors and, after them, marks stand, in pages. Marks are written at once, so one follows the other.
-const AT: [usize; PAGES] = [0, 15, 7, 8];
+/// Page numbers of the floors, then of the marks. One write covers both marks, so they are neighbours.
+const POSITIONS: [usize; PAGES] = [0, 15, 7, 8];
 const PAGES: usize = 4;
 pub(super) const FLOORS: usize = 2;
 
 /// Bytes of the file: 64 KiB.
 pub(super) const BYTES: u64 = 16 * BLOCK as u64;
 
-/// Where the checksum stands.
+/// Where a page holds its checksum.
 const CRC: std::ops::Range<usize> = 12..16;
 
-/// How often a page is read: a bit may be read wrongly once.
+/// How often a page is read: a disk may misread once.
 const TRIES: usize = 2;
 
-/// What is known to be durable.
+/// A lower bound of what is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Evidence {
-    /// The log that everything durable stands in; 0 before there is one.
+pub(super) struct DurableBound {
+    /// The log that holds everything durable; 0 before there is one.
     pub generation: u32,
-    /// Blocks of a copy of that log.
+    /// Blocks of one copy of that log.
     pub blocks: u64,
-    /// Blocks of it that are durable at least.
+    /// How many of them are durable at least.
     pub durable: u64,
 }
 
@@ -57,27 +57,27 @@ pub(super) struct Evidence {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Superblock {
     pub identity: Identity,
-    /// What was found, or was written last.
-    pub evidence: Evidence,
-    /// Floors written so far, with those that were told as failed.
+    /// The bound that was read or written last.
+    pub bound: DurableBound,
+    /// Floors written so far, including those reported as failed.
     count: u64,
-    /// The floor that is written next: the other one is durable, or never was written.
+    /// The floor to write next: the other one is durable, or no floor was written.
     slot: usize,
-    /// A floor could not be written: it may name a log that was never relied on.
+    /// Whether the write of a floor failed: that floor may name a log on which the store does not rely.
     unsure: bool,
 }
 
-/// A page that is whole.
+/// A decoded page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Page {
+struct SuperblockPage {
     identity: Identity,
     count: u64,
-    evidence: Evidence,
+    bound: DurableBound,
 }
 
-impl Page {
-    fn seal(&self, bytes: &mut [u8]) {
-        let Evidence { generation, blocks, durable } = self.evidence;
+impl SuperblockPage {
+    fn encode(&self, bytes: &mut [u8]) {
+        let DurableBound { generation, blocks, durable } = self.bound;
         bytes.fill(0);
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -90,7 +90,7 @@ impl Page {
         bytes[CRC].copy_from_slice(&crc.to_le_bytes());
     }
 
-    fn open(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Option<Self> {
         fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
             bytes.get(at..at + N)?.try_into().ok()
         }
@@ -99,24 +99,24 @@ impl Page {
         // seeded: superblock_crc: crc == checksum(bytes, CRC) => true
         let sound = array(bytes, 0)? == MAGIC && version == VERSION && crc == checksum(bytes, CRC);
         let generation = u32::from_le_bytes(array(bytes, 40)?);
-        let evidence = Evidence { generation, blocks: number(48)?, durable: number(56)? };
-        sound.then_some(Self { identity: Identity(array(bytes, 16)?), count: number(32)?, evidence })
+        let bound = DurableBound { generation, blocks: number(48)?, durable: number(56)? };
+        sound.then_some(Self { identity: Identity(array(bytes, 16)?), count: number(32)?, bound })
     }
 }
 
-/// Reads the superblock, with a frame that is given back. `None`: no page is sound, and none is another program's or version's.
+/// Reads the superblock with a frame, which is put back. `None` if no page is sound and none is of another program or version.
 ///
 /// # Errors
-/// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`]; [`StoreError::Damaged`] when pages are of different
+/// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`]; [`StoreError::Damaged`] when pages name different
 /// stores; the disk's, when no page could be read.
 pub(super) async fn read(disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<Option<Superblock>, StoreError> {
     let (mut pages, mut refused) = ([None; PAGES], None);
     for (index, page) in pages.iter_mut().enumerate() {
         for _ in 0..TRIES {
             match read_page(disk, index, frame).await {
-                Ok(bytes) => match Page::open(bytes) {
+                Ok(bytes) => match SuperblockPage::decode(bytes) {
                     Some(sound) => *page = Some(sound),
-                    None => refused = recognise(File::Superblock, MAGIC, bytes).err().or(refused),
+                    None => refused = check_format(StoreFile::Superblock, MAGIC, bytes).err().or(refused),
                 },
                 Err(fault) => refused = refused.or(Some(fault)),
             }
@@ -129,110 +129,114 @@ pub(super) async fn read(disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<O
     let identity = first.identity;
     // seeded: superblock_mixed: pages.iter().flatten().any(|page| page.identity != identity) => false
     if pages.iter().flatten().any(|page| page.identity != identity) {
-        return Err(StoreError::Damaged { file: File::Superblock });
+        return Err(StoreError::Damaged { file: StoreFile::Superblock });
     }
-    Ok(Some(Superblock { evidence: evidence(&pages), ..slot(&pages, identity) }))
+    Ok(Some(Superblock { bound: latest_bound(&pages), ..next_slot(&pages, identity) }))
 }
 
-/// What the latest page says: the most, but where a floor that was told as failed was taken back.
-fn evidence(pages: &[Option<Page>; PAGES]) -> Evidence {
-    // seeded: superblock_latest: (page.count, page.evidence.generation, page.evidence.durable) => (0, page.evidence.generation, page.evidence.durable)
-    let latest = |page: &&Page| (page.count, page.evidence.generation, page.evidence.durable);
-    pages.iter().flatten().max_by_key(latest).map(|page| page.evidence).unwrap_or_default()
+/// The bound of the page with the greatest count; of several, the highest bound.
+fn latest_bound(pages: &[Option<SuperblockPage>; PAGES]) -> DurableBound {
+    // seeded: superblock_latest: (page.count, page.bound.generation, page.bound.durable) => (0, page.bound.generation, page.bound.durable)
+    let latest = |page: &&SuperblockPage| (page.count, page.bound.generation, page.bound.durable);
+    pages.iter().flatten().max_by_key(latest).map(|page| page.bound).unwrap_or_default()
 }
 
-/// Where the next floor is written: over the later one, whose sync may not have ended, or where none is sound.
-fn slot(pages: &[Option<Page>; PAGES], identity: Identity) -> Superblock {
+/// The next floor to write: the later one, whose sync may not have ended, or one that is not sound.
+fn next_slot(pages: &[Option<SuperblockPage>; PAGES], identity: Identity) -> Superblock {
     let count = |slot: usize| pages[slot].map(|page| page.count);
     let slot = match (count(0), count(1)) {
         (Some(first), Some(second)) => usize::from(second > first),
         (first, _) => usize::from(first.is_some()),
     };
     let count = pages.iter().flatten().map(|page| page.count).max().unwrap_or(0);
-    Superblock { identity, evidence: Evidence::default(), count, slot, unsure: false }
+    Superblock { identity, bound: DurableBound::default(), count, slot, unsure: false }
 }
 
 async fn read_page<'a>(disk: &dyn Disk, index: usize, frame: &'a mut Option<Frame>) -> Result<&'a [u8], StoreError> {
-    let (file, offset) = (File::Superblock, (AT[index] * BLOCK) as u64);
+    let (file, offset) = (StoreFile::Superblock, (POSITIONS[index] * BLOCK) as u64);
     let own = frame.take().ok_or(StoreError::short("read", file, offset))?;
-    let answer = ask(disk, Order::Read { file, offset, bytes: BLOCK, frame: own }).await;
-    *frame = answer.frame;
-    let moved = answer.result?;
-    // What was not read is not believed: a page that the file does not have is none.
+    let response = submit(disk, DiskRequest::Read { file, offset, bytes: BLOCK, frame: own }).await;
+    *frame = response.frame;
+    let moved = response.result?;
+    // A short read means that the file does not have the page.
     Ok(frame.as_ref().map_or(&[], |frame| &frame[..if moved == BLOCK { BLOCK } else { 0 }]))
 }
 
 impl Superblock {
-    /// That of a new store.
+    /// The superblock of a new store.
     ///
     /// # Errors
-    /// The system's, for random numbers.
+    /// The system's, for random bytes.
     pub(super) fn new() -> Result<Self, StoreError> {
-        Ok(Self { identity: Identity::random()?, evidence: Evidence::default(), count: 0, slot: 0, unsure: false })
+        Ok(Self { identity: Identity::random()?, bound: DurableBound::default(), count: 0, slot: 0, unsure: false })
     }
 
-    /// Makes it durable that this is known, in the floor whose turn it is; the marks repeat it.
+    /// Makes a bound durable: writes and syncs the next floor, then repeats it in the marks.
     ///
     /// # Errors
-    /// The disk's: the floor is written anew next time.
-    pub(super) async fn raise(
+    /// The disk's; the next call writes the same floor again.
+    pub(super) async fn write_floor(
         &mut self,
         disk: &dyn Disk,
         frame: &mut Option<Frame>,
-        evidence: Evidence,
+        bound: DurableBound,
     ) -> Result<(), StoreError> {
-        let damaged = StoreError::Damaged { file: File::Superblock };
+        let damaged = StoreError::Damaged { file: StoreFile::Superblock };
         self.count = self.count.checked_add(1).ok_or(damaged)?;
-        let next = Self { evidence, unsure: false, ..*self };
+        let next = Self { bound, unsure: false, ..*self };
         self.unsure = true;
         next.write(disk, frame, self.slot, 1).await?;
-        // seeded: superblock_sync: ask(disk, Order::Sync { file: File::Superblock }).await.result => Ok(0)
-        ask(disk, Order::Sync { file: File::Superblock }).await.result?;
+        // seeded: superblock_sync: submit(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result => Ok(0)
+        submit(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result?;
         // seeded: superblock_turns: 1 - self.slot => self.slot
         *self = Self { slot: 1 - self.slot, ..next };
-        // When this floor is lost, the marks still name the log, not the one before.
-        // seeded: superblock_floor_marks: self.note(disk, frame, evidence.durable).await => Ok(())
-        self.note(disk, frame, evidence.durable).await
+        // If this floor is lost, the marks still name its log, not the one before.
+        // seeded: superblock_floor_marks: self.write_marks(disk, frame, bound.durable).await => Ok(())
+        self.write_marks(disk, frame, bound.durable).await
     }
 
-    /// Before a log goes that the last floor may name, though it could not be written: has the floor and the marks say what is known.
-    /// A disk may lose one of the two writes and tell nothing, so both are durable before the log goes.
+    /// If the last floor's write failed, overwrites it and the marks with the current bound. Caller must do so before it removes
+    /// the log that the failed floor may name. The disk may lose one of the two writes silently, so both are synced.
     ///
     /// # Errors
-    /// As [`raise`](Self::raise); the log stays, and is asked about again.
-    pub(super) async fn assure(&mut self, disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<(), StoreError> {
+    /// As [`write_floor`](Self::write_floor); then the log must stay, and the caller must try again.
+    pub(super) async fn rewrite_if_unsure(
+        &mut self,
+        disk: &dyn Disk,
+        frame: &mut Option<Frame>,
+    ) -> Result<(), StoreError> {
         if !self.unsure {
             return Ok(());
         }
-        self.raise(disk, frame, self.evidence).await?;
+        self.write_floor(disk, frame, self.bound).await?;
         self.unsure = true;
         // seeded: superblock_assured_marks: self.write(disk, frame, FLOORS, PAGES - FLOORS).await? => ()
         self.write(disk, frame, FLOORS, PAGES - FLOORS).await?;
-        // seeded: superblock_assured_sync: ask(disk, Order::Sync { file: File::Superblock }).await.result => Ok(0)
-        ask(disk, Order::Sync { file: File::Superblock }).await.result?;
+        // seeded: superblock_assured_sync: submit(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result => Ok(0)
+        submit(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result?;
         self.unsure = false;
         Ok(())
     }
 
-    /// Notes that so many blocks of the log are durable. A note that cannot be written only says less.
+    /// Writes to the marks that so many blocks of the log are durable. A failed write only leaves a lower bound.
     ///
     /// # Errors
-    /// That the file is gone: without it, nothing that is durable is found.
-    pub(super) async fn note(
+    /// The superblock lost its name: a restart would not find what is durable.
+    pub(super) async fn write_marks(
         &mut self,
         disk: &dyn Disk,
         frame: &mut Option<Frame>,
         durable: u64,
     ) -> Result<(), StoreError> {
-        self.evidence.durable = durable;
+        self.bound.durable = durable;
         // seeded: superblock_marks: self.write(disk, frame, FLOORS, PAGES - FLOORS).await => Ok::<(), StoreError>(())
         match self.write(disk, frame, FLOORS, PAGES - FLOORS).await {
-            Err(StoreError::Fault(fault)) if fault.reason == Reason::Gone => Err(fault.into()),
+            Err(StoreError::Fault(fault)) if fault.reason == FileFaultReason::Gone => Err(fault.into()),
             _ => Ok(()),
         }
     }
 
-    /// Writes the same page so many times, from floor or mark `first` on.
+    /// Writes the page `times` times, from the floor or mark `first` on.
     async fn write(
         &self,
         disk: &dyn Disk,
@@ -240,13 +244,13 @@ impl Superblock {
         first: usize,
         times: usize,
     ) -> Result<(), StoreError> {
-        let (file, offset, bytes) = (File::Superblock, (AT[first] * BLOCK) as u64, times * BLOCK);
+        let (file, offset, bytes) = (StoreFile::Superblock, (POSITIONS[first] * BLOCK) as u64, times * BLOCK);
         let mut frame = own.take().ok_or(StoreError::short("write", file, offset))?;
-        let page = Page { identity: self.identity, count: self.count, evidence: self.evidence };
-        frame[..bytes].chunks_mut(BLOCK).for_each(|block| page.seal(block));
-        let answer = ask(disk, Order::Write { file, offset, bytes, frame }).await;
-        *own = answer.frame;
-        match answer.result? {
+        let page = SuperblockPage { identity: self.identity, count: self.count, bound: self.bound };
+        frame[..bytes].chunks_mut(BLOCK).for_each(|block| page.encode(block));
+        let response = submit(disk, DiskRequest::Write { file, offset, bytes, frame }).await;
+        *own = response.frame;
+        match response.result? {
             moved if moved == bytes => Ok(()),
             _ => Err(StoreError::short("write", file, offset)),
         }
@@ -257,20 +261,20 @@ impl Superblock {
 mod tests {
     use super::*;
 
-    fn page(count: u64, generation: u32) -> Page {
-        let evidence = Evidence { generation, blocks: 8, durable: 3 };
-        Page { identity: Identity([7; 16]), count, evidence }
+    fn page(count: u64, generation: u32) -> SuperblockPage {
+        let bound = DurableBound { generation, blocks: 8, durable: 3 };
+        SuperblockPage { identity: Identity([7; 16]), count, bound }
     }
 
     #[test]
     fn a_page_with_any_bit_flipped_is_none() {
         let mut bytes = [0; BLOCK];
-        page(5, 9).seal(&mut bytes);
-        assert_eq!(Page::open(&bytes), Some(page(5, 9)));
+        page(5, 9).encode(&mut bytes);
+        assert_eq!(SuperblockPage::decode(&bytes), Some(page(5, 9)));
         for bit in 0..BLOCK * 8 {
             let mut bytes = bytes;
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Page::open(&bytes), None, "bit {bit}");
+            assert_eq!(SuperblockPage::decode(&bytes), None, "bit {bit}");
         }
     }
 
@@ -278,7 +282,7 @@ mod tests {
     fn the_floor_that_is_overwritten_is_never_the_only_one_that_is_durable() {
         let next = |first: Option<u64>, second: Option<u64>| {
             let floor = |count: Option<u64>| count.map(|count| page(count, 1));
-            let found = slot(&[floor(first), floor(second), None, None], Identity([7; 16]));
+            let found = next_slot(&[floor(first), floor(second), None, None], Identity([7; 16]));
             (found.slot, found.count)
         };
         assert_eq!(next(Some(4), Some(5)), (1, 5), "the sync of the later one may not have ended");
@@ -289,8 +293,8 @@ mod tests {
 
     #[test]
     fn the_latest_page_counts_and_of_those_the_one_that_says_most() {
-        let more = Page { evidence: Evidence { durable: 5, ..page(9, 2).evidence }, ..page(9, 2) };
+        let more = SuperblockPage { bound: DurableBound { durable: 5, ..page(9, 2).bound }, ..page(9, 2) };
         let pages = [Some(page(1, 1)), Some(page(8, 3)), Some(more), Some(page(9, 2))];
-        assert_eq!(evidence(&pages), more.evidence, "the floor of log 3 was taken back");
+        assert_eq!(latest_bound(&pages), more.bound, "the floor of log 3 was taken back");
     }
 }

@@ -7,7 +7,7 @@
 
 use super::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_file::{Join, Notify, Tasks};
+use terrace_file::{Executor, JoinHandle, Notify};
 use terrace_guard::Process;
 
 /// Who is alone.
@@ -99,7 +99,7 @@ impl Seat {
     }
 
     /// Waits for the end of a task. When another took the place meanwhile, it is not alone any more.
-    pub(super) async fn during(&mut self, tasks: &Tasks, step: Join<Result<(), Error>>) -> Result<(), Error> {
+    pub(super) async fn during(&mut self, tasks: &Executor, step: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
         let step = match (self.number, self.going) {
             (Some(number), Going::MayStop) => {
                 let (alone, own) = (Arc::clone(&self.alone), tasks.clone());
@@ -150,7 +150,7 @@ mod tests {
 
     /// Whether another takes the place of one that has not been polled since its step has ended; and whether it knows.
     fn is_overtaken(going: Going) -> (bool, bool) {
-        let (alone, tasks) = (Arc::new(Alone::default()), Tasks::new());
+        let (alone, tasks) = (Arc::new(Alone::default()), Executor::new());
         let [mut first, mut second] = [going, Going::MayStop].map(|going| alone.seat(going));
         assert!(first.try_take() && !second.try_take());
         let mut during = Box::pin(first.during(&tasks, tasks.spawn(async { Ok(()) })));
@@ -169,7 +169,7 @@ mod tests {
     /// The word that a step has ended comes when its holder is at the next one.
     #[test]
     fn who_goes_on_keeps_the_place() {
-        let (alone, tasks) = (Arc::new(Alone::default()), Tasks::new());
+        let (alone, tasks) = (Arc::new(Alone::default()), Executor::new());
         let [mut first, mut second] = [(); 2].map(|()| alone.seat(Going::MayStop));
         assert!(first.try_take());
         let mut step = Box::pin(first.during(&tasks, tasks.spawn(async { Ok(()) })));

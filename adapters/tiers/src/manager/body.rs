@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_core::lease::Lease;
 use terrace_core::residence::Tier;
-use terrace_file::{Mapped, Notify, Piece};
+use terrace_file::{MappedFile, Notify, Piece};
 
 /// A buffer, whoever holds it.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Body {
     /// Bytes of memory that count for what describes it.
     pub description: u64,
     /// The file whose bytes they are: then no ledger knows it, and it has no copies.
-    pub mapped: Option<Box<Mapped>>,
+    pub mapped: Option<Box<MappedFile>>,
     pub lease: Lease,
     pub best: AtomicPtr<u8>,
     pub freed: AtomicBool,

@@ -14,7 +14,9 @@ use std::time::Duration;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 use terrace_device::Device;
-use terrace_file::{ALIGN, Directory, Disk, EngineKind, Frames, Join, Notify, Store, StoreOptions, Tasks, Worker};
+use terrace_file::{
+    ALIGN, Directory, Disk, EngineKind, Executor, FramePool, JoinHandle, Notify, Store, StoreOptions, TaskRunner,
+};
 use terrace_guard::{Kept, Process};
 
 /// What a program does with its buffers, mostly.
@@ -38,7 +40,7 @@ pub struct Builder {
     devices: Vec<(Device, Option<u64>)>,
     directories: Vec<Named>,
     disks: Vec<(Arc<dyn Disk>, StoreOptions)>,
-    tasks: Tasks,
+    tasks: Executor,
     /// Whether the user runs them.
     by_hand: bool,
     policy: Kind,
@@ -139,7 +141,7 @@ impl Builder {
     }
 
     /// Where tasks go. The caller runs them, or has given them to a [`Directory`].
-    pub fn tasks(mut self, tasks: &Tasks) -> Self {
+    pub fn tasks(mut self, tasks: &Executor) -> Self {
         (self.tasks, self.by_hand) = (tasks.clone(), true);
         self
     }
@@ -206,15 +208,15 @@ impl Builder {
     ///
     /// # Errors
     /// At once: [`Error::BadSetting`], and that a directory cannot be had. As the task's: as [`build`](Self::build).
-    pub fn build_async(mut self) -> Result<Join<Result<Manager, Error>>, Error> {
+    pub fn build_async(mut self) -> Result<JoinHandle<Result<Manager, Error>>, Error> {
         let chunk = self.chunk.unwrap_or(CHUNK);
         if chunk == 0 || !chunk.is_multiple_of(ALIGN) || i32::try_from(chunk).is_err() {
             return Err(Error::BadSetting("a chunk is a multiple of 4 KiB, below 2 GiB"));
         }
         let files = self.files()?;
         // Somebody must run tasks, also where there are no files, or those of a disk of one's own run others.
-        let lone = files.is_empty() || !(self.by_hand || self.tasks.is_driven());
-        let worker = if lone { Some(Worker::begin(&self.tasks)?) } else { None };
+        let lone = files.is_empty() || !(self.by_hand || self.tasks.has_driver());
+        let worker = if lone { Some(TaskRunner::spawn(&self.tasks)?) } else { None };
         let built = self.tasks.clone().spawn(self.make(chunk, files, worker));
         Ok(built.in_child(|| Err(Error::Forked)))
     }
@@ -272,16 +274,16 @@ impl Builder {
         if capacity > 0 {
             let (device, place) = match joint {
                 Some(gpu) => (format!("cpu and {}", gpu.name()), Place::Joint(gpu)),
-                None => ("cpu".into(), Place::Memory(frames(capacity, Frames::spread)?)),
+                None => ("cpu".into(), Place::Memory(frames(capacity, FramePool::sparse)?)),
             };
             made.push(Made { place, kind: Some(detect::TierKind::Cpu), device, capacity });
         }
         Ok(made)
     }
 
-    async fn make(self, chunk: usize, files: Vec<Files>, worker: Option<Worker>) -> Result<Manager, Error> {
+    async fn make(self, chunk: usize, files: Vec<Files>, worker: Option<TaskRunner>) -> Result<Manager, Error> {
         let stage = stage(chunk as u64);
-        let frames = frames(stage + LOG * files.len() as u64, Frames::new)?;
+        let frames = frames(stage + LOG * files.len() as u64, FramePool::new)?;
         let mut places = self.addressed()?;
         // Of one that was durable before.
         let mut most_of_chunk = stage;
@@ -333,7 +335,7 @@ fn stage(chunk: u64) -> u64 {
     (chunk * STAGE).min(STAGE_BYTES.max(2 * chunk))
 }
 
-fn frames(bytes: u64, made: fn(usize) -> std::io::Result<Frames>) -> Result<Frames, Error> {
+fn frames(bytes: u64, made: fn(usize) -> std::io::Result<FramePool>) -> Result<FramePool, Error> {
     let bytes = usize::try_from(bytes).map_err(|_| Error::BadSetting("more memory than there are addresses"))?;
     made(bytes).map_err(|error| Error::Memory(error.kind()))
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_core::residence::Tier;
 use terrace_device::Stream;
-use terrace_file::Join;
+use terrace_file::JoinHandle;
 
 /// The bytes of a buffer on a device, for work that reads them.
 #[derive(Debug)]
@@ -187,7 +187,7 @@ impl Buffer {
     }
 
     /// Begins to bring the bytes to a device.
-    fn to_device(&self, tiers: &[Tier]) -> Join<Result<(), Error>> {
+    fn to_device(&self, tiers: &[Tier]) -> JoinHandle<Result<(), Error>> {
         let (shared, body, tiers) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body), tiers.to_vec());
         self.shared.tasks.spawn(async move { shared.bring_to_device(&body, &tiers).await })
     }

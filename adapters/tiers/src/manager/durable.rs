@@ -14,7 +14,7 @@ use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use terrace_core::residence::Tier;
-use terrace_file::store::{META, PARTS};
+use terrace_file::store::{MAX_META_BYTES, MAX_PARTS};
 use terrace_file::{Change, Object, Store, StoreError};
 
 /// The version of the meta data.
@@ -24,7 +24,7 @@ const VERSION: u8 = 1;
 const HEADER: usize = 16;
 
 /// Bytes of a name, at most.
-pub const NAME: usize = META - HEADER;
+pub const NAME: usize = MAX_META_BYTES - HEADER;
 
 /// What to commit, the versions of chunks that are durable then, and how often the buffer was written before.
 type Saved = (Vec<Change>, Versions, u64);
@@ -57,7 +57,7 @@ impl Meta {
         let chunk = u32::from_le_bytes(*header[4..].first_chunk()?);
         let bytes = u64::from_le_bytes(*header[8..].first_chunk()?);
         let name = String::from_utf8(name.to_vec()).ok()?;
-        let sound = header[0] == VERSION && chunk > 0 && bytes > 0 && bytes.div_ceil(chunk.into()) <= PARTS.into();
+        let sound = header[0] == VERSION && chunk > 0 && bytes > 0 && bytes.div_ceil(chunk.into()) <= MAX_PARTS.into();
         sound.then_some(Self { tenant, bytes, chunk, name })
     }
 
@@ -333,7 +333,7 @@ impl Shared {
 
     async fn allocate_once(self: &Arc<Self>, bytes: u64, options: Options) -> Result<Arc<Body>, Error> {
         let Options { name, tenant, hint, wait } = options;
-        let largest = self.chunk as u64 * u64::from(PARTS);
+        let largest = self.chunk as u64 * u64::from(MAX_PARTS);
         if bytes > largest {
             return Err(Error::Refused(Refusal { why: Why::TooLarge, asked: bytes, largest }));
         }

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use terrace_device::{
     Capabilities, Device, DeviceBlock, DeviceBuffer, DeviceError, HostBuffer, HostSource, Stream, TransferEngine,
 };
-use terrace_file::{Join, Tasks};
+use terrace_file::{Executor, JoinHandle};
 
 /// Streams of a device's copies, in turns: what waits for the work of one buffer's user holds up one in so many others.
 const STREAMS: usize = 8;
@@ -105,7 +105,7 @@ impl Gpu {
     }
 
     /// Memory of the device; its bytes mean nothing.
-    pub(super) fn take(&self, bytes: u64, tasks: &Tasks) -> Result<Arc<There>, Error> {
+    pub(super) fn take(&self, bytes: u64, tasks: &Executor) -> Result<Arc<There>, Error> {
         let len = usize::try_from(bytes).map_err(|_| Error::Memory(ErrorKind::OutOfMemory))?;
         let stream = self.stream();
         // The machine's memory is another tier: it does not stand in for the device's.
@@ -127,7 +127,7 @@ pub(super) struct There {
     /// What is put on it comes before and after transfers, in order.
     pub stream: Stream,
     engine: TransferEngine,
-    tasks: Tasks,
+    tasks: Executor,
     /// `None` while a transfer has it, and when it is lost.
     buffer: Mutex<Option<DeviceBuffer<u8>>>,
     /// Why it is not to be had any more.
@@ -142,7 +142,7 @@ impl There {
     }
 
     /// Copies to it, from byte `at` on. Begun at once.
-    pub(super) fn upload<H: HostSource<u8>>(self: &Arc<Self>, at: usize, host: H) -> Join<Result<H, Error>> {
+    pub(super) fn upload<H: HostSource<u8>>(self: &Arc<Self>, at: usize, host: H) -> JoinHandle<Result<H, Error>> {
         let there = Arc::clone(self);
         self.tasks.spawn(async move {
             let mut place = there.buffer.lock().await;
@@ -161,7 +161,7 @@ impl There {
     }
 
     /// Copies from it, from byte `at` on. Begun at once.
-    pub(super) fn download<H: HostBuffer<u8>>(self: &Arc<Self>, at: usize, host: H) -> Join<Result<H, Error>> {
+    pub(super) fn download<H: HostBuffer<u8>>(self: &Arc<Self>, at: usize, host: H) -> JoinHandle<Result<H, Error>> {
         let there = Arc::clone(self);
         self.tasks.spawn(async move {
             let mut place = there.buffer.lock().await;

@@ -10,7 +10,7 @@ use crate::ledger::Event;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use terrace_file::{Join, is_in_task, is_ours};
+use terrace_file::{JoinHandle, is_in_task, is_worker_thread};
 use terrace_guard::Kept;
 
 /// Somebody outside who has a manager or a buffer. Dropped after the handle that it stands in.
@@ -26,7 +26,7 @@ impl Drop for User {
         let Some(shared) = self.shared.upgrade() else { return };
         let begun = Instant::now();
         // A task, or a callback on a thread of ours, that drops the last handle cannot wait for itself: then that thread ends all.
-        while !is_in_task() && !is_ours() && Arc::strong_count(&shared) > 1 && begun.elapsed() < PATIENCE {
+        while !is_in_task() && !is_worker_thread() && Arc::strong_count(&shared) > 1 && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_micros(50));
         }
     }
@@ -92,7 +92,7 @@ impl Buffer {
     }
 
     /// The same, into new memory.
-    pub fn read_async(&self, offset: u64, bytes: usize) -> Join<Result<Vec<u8>, Error>> {
+    pub fn read_async(&self, offset: u64, bytes: usize) -> JoinHandle<Result<Vec<u8>, Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
         let read = self.shared.tasks.spawn(async move {
             let body = &buffer.handle.body;
@@ -124,7 +124,7 @@ impl Buffer {
     }
 
     /// The same, with memory that is given. Begun at once, whether or not it is awaited.
-    pub fn write_async(&self, offset: u64, from: Vec<u8>) -> Join<Result<(), Error>> {
+    pub fn write_async(&self, offset: u64, from: Vec<u8>) -> JoinHandle<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
         let written = self.shared.tasks.spawn(async move { shared.write(&buffer.handle.body, offset, &from).await });
         written.in_child(|| Err(Error::Forked))

@@ -13,7 +13,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use terrace_core::residence::Tier;
-use terrace_file::Join;
+use terrace_file::JoinHandle;
 
 /// The bytes of a buffer, to read.
 pub struct Lease<'a> {
@@ -71,7 +71,7 @@ impl Buffer {
         &self,
         going: Going,
         attempt: impl Fn() -> Result<Option<T>, Error>,
-        bring: impl Fn() -> Join<Result<(), Error>>,
+        bring: impl Fn() -> JoinHandle<Result<(), Error>>,
     ) -> Result<T, Error> {
         self.shared.is_here()?;
         let (mut brought, mut alone) = (false, self.shared.leasing.seat(going));
@@ -98,7 +98,7 @@ impl Buffer {
     fn wait_for<F: Future<Output = ()> + Send + 'static>(
         &self,
         ends: impl FnOnce(Arc<Body>) -> F,
-    ) -> Join<Result<(), Error>> {
+    ) -> JoinHandle<Result<(), Error>> {
         let ends = ends(Arc::clone(&self.handle.body));
         self.shared.tasks.spawn(async move {
             ends.await;
@@ -119,7 +119,7 @@ impl Buffer {
     }
 
     /// Begins to bring the bytes into memory.
-    fn raise_up(&self) -> Join<Result<(), Error>> {
+    fn raise_up(&self) -> JoinHandle<Result<(), Error>> {
         let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
         self.shared.tasks.spawn(async move { shared.raise_up(&body).await })
     }

@@ -2,7 +2,7 @@
 //!
 //! Promises upward: a lease has the mapping's own address; nothing of it counts as memory of a tier or as pinned, since the system
 //! takes its pages back whenever it needs them; when the last handle goes it is unmapped.
-//! Asks from below: [`Mapped`], of which its maker has promised that the bytes stay as they are.
+//! Asks from below: [`MappedFile`], of which its maker has promised that the bytes stay as they are.
 
 use super::body::Body;
 use super::error::Error;
@@ -11,7 +11,7 @@ use crate::ledger::Id;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Weak};
 use terrace_core::lease::Lease;
-use terrace_file::{Mapped, Usage};
+use terrace_file::{AccessPattern, MappedFile};
 
 impl Manager {
     /// A buffer whose bytes are a file's, where it is mapped. [`Buffer::lease_best`] and [`Buffer::read`] work as with any other,
@@ -22,16 +22,16 @@ impl Manager {
     /// # let directory = tempfile::tempdir()?;
     /// # let path = directory.path().join("weights");
     /// # std::fs::write(&path, [7; 10_000])?;
-    /// use terrace_tiers::{Error, Manager, manager::Mapped};
+    /// use terrace_tiers::{Error, Manager, manager::MappedFile};
     ///
     /// let manager = Manager::builder().memory(1 << 20).build()?;
     /// // SAFETY: nobody writes to the file while it is mapped.
-    /// let weights = manager.map_file(unsafe { Mapped::open_unchecked(&path) }?);
+    /// let weights = manager.map_file(unsafe { MappedFile::open_unchecked(&path) }?);
     /// assert_eq!(weights.lease_best()?[9_999], 7);
     /// assert_eq!(weights.write(0, &[8]), Err(Error::Mapped));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn map_file(&self, file: Mapped) -> Buffer {
+    pub fn map_file(&self, file: MappedFile) -> Buffer {
         let body = Arc::new(Body::over(file));
         // Listed, but not in a forked child, where nothing is.
         if self.shared.is_here().is_ok() {
@@ -45,7 +45,7 @@ impl Manager {
 
 impl Body {
     /// A buffer that no ledger knows. Its word is never closed, and never excluded.
-    fn over(file: Mapped) -> Self {
+    fn over(file: MappedFile) -> Self {
         let bytes = file.len();
         let mut body = Self::new(Id::NONE, bytes as u64, bytes.max(1), None);
         (body.best, body.lease) = (AtomicPtr::new(file.as_ptr().cast_mut()), Lease::open());
@@ -66,7 +66,9 @@ impl Body {
 
     /// Begins to read a mapped file. False: it is none.
     pub(super) fn read_ahead(&self) -> Result<bool, Error> {
-        self.mapped.as_ref().map_or(Ok(false), |file| Ok(file.advise(0..file.len(), Usage::Soon).map(|()| true)?))
+        self.mapped
+            .as_ref()
+            .map_or(Ok(false), |file| Ok(file.advise(0..file.len(), AccessPattern::WillNeed).map(|()| true)?))
     }
 }
 

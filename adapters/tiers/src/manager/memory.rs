@@ -13,7 +13,7 @@ use crate::ledger::{self, Event, Id, TierKind};
 use std::sync::Arc;
 use terrace_core::Slot;
 use terrace_core::residence::Tier;
-use terrace_file::{Frames, LINE, Piece};
+use terrace_file::{CACHE_LINE, FramePool, Piece};
 
 /// Bytes that describe any buffer: its body with its counts, the user's handle, its entry in the manager's table, and what the ledger
 /// and the memory's allocator have of it.
@@ -60,7 +60,7 @@ impl Place {
     /// What a copy takes is counted in multiples of so many bytes.
     pub(super) fn unit(&self) -> u64 {
         match self {
-            Self::Memory(_) => LINE as u64,
+            Self::Memory(_) => CACHE_LINE as u64,
             // What drivers align to.
             Self::Joint(_) | Self::Device(_) => 512,
             // What disks are written in.
@@ -153,6 +153,6 @@ impl Shared {
 }
 
 /// Bytes of pages that buffers have a part of, less those parts.
-fn unused(frames: &Frames) -> u64 {
+fn unused(frames: &FramePool) -> u64 {
     frames.resident().saturating_sub(frames.usage().0) as u64
 }

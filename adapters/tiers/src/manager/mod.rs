@@ -54,7 +54,7 @@ pub use durable::NAME;
 pub use error::Error;
 pub use handle::Buffer;
 pub use lease::{Lease, LeaseMut};
-pub use terrace_file::Mapped;
+pub use terrace_file::MappedFile;
 pub use words::{Listed, ListedTier, Moves, Options};
 
 use crate::detect;
@@ -69,13 +69,13 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
-use terrace_file::{Frames, Join, Notify, Store, Tasks, Worker};
+use terrace_file::{Executor, FramePool, JoinHandle, Notify, Store, TaskRunner};
 use terrace_guard::{Kept, Process};
 use upkeep::Upkeep;
 
 /// What a tier is made of.
 enum Place {
-    Memory(Frames),
+    Memory(FramePool),
     /// The machine's memory, of which a device has none of its own: processors and the device address the same copy.
     Joint(Gpu),
     Device(Gpu),
@@ -106,9 +106,9 @@ struct Made {
 struct Shared {
     /// Itself, for tasks begun where only a reference is at hand.
     own: Weak<Shared>,
-    tasks: Tasks,
+    tasks: Executor,
     /// What bytes go through on their way to files.
-    frames: Frames,
+    frames: FramePool,
     /// By tier.
     places: Vec<Made>,
     chunk: usize,
@@ -123,7 +123,7 @@ struct Shared {
     state: Mutex<State>,
     process: Process,
     /// Runs tasks where no engine does.
-    _worker: Option<Worker>,
+    _worker: Option<TaskRunner>,
     /// Ticks, as long as a manager or a buffer is there.
     upkeep: OnceLock<Upkeep>,
 }
@@ -177,7 +177,7 @@ impl Shared {
 /// its threads and files are gone: another may be built on the directory then. In a forked child of the process that built it,
 /// calls say [`Error::Forked`], lists are empty, and nothing happens when it is dropped.
 ///
-/// Calls that wait, of a manager and of its buffers, are for threads of the program's: in a task of [`Tasks`], in a waker that one
+/// Calls that wait, of a manager and of its buffers, are for threads of the program's: in a task of [`Executor`], in a waker that one
 /// wakes and in [`Builder::on_pressure`] they may wait for themselves. There the same calls whose names end in `_async` are awaited.
 #[derive(Clone)]
 pub struct Manager {
@@ -221,7 +221,7 @@ impl Manager {
 
     /// The same; begun at once. Dropped before its end it is cancelled: who waits behind it goes on, and a buffer that nobody
     /// takes is freed.
-    pub fn allocate_async(&self, bytes: u64, options: Options) -> Join<Result<Buffer, Error>> {
+    pub fn allocate_async(&self, bytes: u64, options: Options) -> JoinHandle<Result<Buffer, Error>> {
         let own = self.clone();
         let allocated = self.shared.tasks.spawn(async move {
             let body = own.shared.allocate(bytes, options).await?;
@@ -252,7 +252,7 @@ impl Manager {
     }
 
     /// The same; begun at once, whether or not it is awaited.
-    pub fn remove_async(&self, name: &str) -> Join<Result<(), Error>> {
+    pub fn remove_async(&self, name: &str) -> JoinHandle<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.open(name));
         let removed = self.shared.tasks.spawn(async move { shared.remove(&buffer?.handle.body).await });
         removed.in_child(|| Err(Error::Forked))
@@ -268,7 +268,7 @@ impl Manager {
     }
 
     /// The same; begun at once, whether or not it is awaited.
-    pub fn sync_async(&self, buffer: &Buffer) -> Join<Result<(), Error>> {
+    pub fn sync_async(&self, buffer: &Buffer) -> JoinHandle<Result<(), Error>> {
         let (own, buffer) = (self.own(buffer), buffer.clone());
         let synced = self.shared.tasks.spawn(async move { own?.sync(&buffer.handle.body).await });
         synced.in_child(|| Err(Error::Forked))
@@ -284,7 +284,7 @@ impl Manager {
     }
 
     /// The same; begun at once, whether or not it is awaited.
-    pub fn promote_async(&self, buffer: &Buffer, to: Tier) -> Join<Result<(), Error>> {
+    pub fn promote_async(&self, buffer: &Buffer, to: Tier) -> JoinHandle<Result<(), Error>> {
         self.wish(buffer, to, Event::Promote { id: buffer.handle.body.id, to })
     }
 
@@ -297,7 +297,7 @@ impl Manager {
     }
 
     /// The same; begun at once, whether or not it is awaited.
-    pub fn demote_async(&self, buffer: &Buffer, to: Tier) -> Join<Result<(), Error>> {
+    pub fn demote_async(&self, buffer: &Buffer, to: Tier) -> JoinHandle<Result<(), Error>> {
         self.wish(buffer, to, Event::Demote { id: buffer.handle.body.id, to })
     }
 
@@ -306,7 +306,7 @@ impl Manager {
         if Arc::ptr_eq(&self.shared, &buffer.shared) { Ok(Arc::clone(&self.shared)) } else { Err(Error::OtherManager) }
     }
 
-    fn wish(&self, buffer: &Buffer, to: Tier, event: Event) -> Join<Result<(), Error>> {
+    fn wish(&self, buffer: &Buffer, to: Tier, event: Event) -> JoinHandle<Result<(), Error>> {
         let (own, buffer) = (self.own(buffer), buffer.clone());
         let wished = self.shared.tasks.spawn(async move { own?.wish(&buffer.handle.body, event, to).await });
         wished.in_child(|| Err(Error::Forked))

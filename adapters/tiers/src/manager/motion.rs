@@ -298,7 +298,7 @@ mod tests {
     use std::cell::Cell;
     use std::task::{Context, Poll, Waker};
     use std::time::{Duration, Instant};
-    use terrace_file::{Directory, EngineKind, StoreOptions, Tasks};
+    use terrace_file::{Directory, EngineKind, Executor, StoreOptions};
 
     thread_local! {
         /// Whether copies of this thread's tasks panic.
@@ -310,7 +310,7 @@ mod tests {
     }
 
     /// Runs tasks until a future has ended.
-    fn drive<F: Future>(tasks: &Tasks, future: F) -> F::Output {
+    fn drive<F: Future>(tasks: &Executor, future: F) -> F::Output {
         let (mut future, begun) = (std::pin::pin!(future), Instant::now());
         while begun.elapsed() < Duration::from_secs(20) {
             if let Poll::Ready(ended) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -324,8 +324,8 @@ mod tests {
 
     #[test]
     fn a_copy_that_panics_is_a_failed_copy() {
-        let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Tasks::new());
-        let files = Directory::open(directory.path(), EngineKind::Best, &Tasks::new()).expect("it opens");
+        let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+        let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
         let builder = Manager::builder().memory(4 << 20).disk(Arc::new(files), StoreOptions::new(64 << 20));
         let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
         let manager = drive(&tasks, built).expect("it is built");

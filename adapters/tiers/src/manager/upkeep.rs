@@ -4,7 +4,7 @@ use super::Shared;
 use crate::ledger::Event;
 use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
-use terrace_file::Thread;
+use terrace_file::WorkerThread;
 
 /// Ticks from one tidying of stores to the next: ten seconds, where nothing else is said.
 const TIDY: u64 = 40;
@@ -17,7 +17,7 @@ const SPARE: u64 = 32;
 pub(super) struct Upkeep {
     // Dropped first: the thread ends then.
     _stop: Option<mpsc::Sender<()>>,
-    _thread: Option<Thread>,
+    _thread: Option<WorkerThread>,
 }
 
 impl Upkeep {
@@ -29,7 +29,7 @@ impl Upkeep {
         let (stop, stopped) = mpsc::channel::<()>();
         let shared = Arc::downgrade(shared);
         let run = move || run(&shared, &stopped, interval);
-        Ok(Self { _stop: Some(stop), _thread: Some(Thread::begin("terrace-upkeep", run)?) })
+        Ok(Self { _stop: Some(stop), _thread: Some(WorkerThread::spawn("terrace-upkeep", run)?) })
     }
 }
 
@@ -55,7 +55,7 @@ impl Shared {
         if tidy {
             self.follow();
             // What could not be done is tried again next time.
-            self.tiers().filter_map(|tier| self.store(tier).ok()).for_each(|store| drop(store.tidy()));
+            self.tiers().filter_map(|tier| self.store(tier).ok()).for_each(|store| drop(store.compact()));
         }
     }
 }

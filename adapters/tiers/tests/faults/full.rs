@@ -3,7 +3,9 @@
 use super::mount::Mount;
 use super::*;
 use std::sync::Arc;
-use terrace_file::{Change, Directory, Disk, EngineKind, Frames, Reason, Store, StoreError, StoreOptions, Tasks};
+use terrace_file::{
+    Change, Directory, Disk, EngineKind, Executor, FileFaultReason, FramePool, Store, StoreError, StoreOptions,
+};
 
 /// Sixteen times the disk: slabs of 4 MiB, a log of 1 MiB.
 const CAP: u64 = 256 * MIB;
@@ -13,7 +15,7 @@ fn fill(manager: &Manager) -> usize {
     for which in 0..1000 {
         if let Err(error) = keep(manager, which) {
             let full = match &error {
-                Error::Store(StoreError::Fault(fault)) => fault.reason == Reason::Full,
+                Error::Store(StoreError::Fault(fault)) => fault.reason == FileFaultReason::Full,
                 other => matches!(other, Error::Resting { .. } | Error::NoRoom { .. } | Error::Refused(_)),
             };
             assert!(full, "{error}");
@@ -64,7 +66,7 @@ fn a_full_ext4_loses_nothing_and_goes_on_when_there_is_room() {
 fn a_log_that_is_full_on_a_full_disk_is_followed_by_another() {
     let test = "full::a_log_that_is_full_on_a_full_disk_is_followed_by_another";
     let Some(mount) = Mount::tmpfs(test, 8) else { return };
-    let (tasks, frames) = (Tasks::new(), Frames::new(4 << 20).expect("memory"));
+    let (tasks, frames) = (Executor::new(), FramePool::new(4 << 20).expect("memory"));
     let disk = Arc::new(Directory::open(mount.path(), EngineKind::Best, &tasks).expect("it opens"));
     let options = StoreOptions { cap: 64 << 20, slab_bytes: 1 << 20, log_bytes: 256 << 10 };
     let store = Store::open(Arc::clone(&disk) as Arc<dyn Disk>, &tasks, &frames, options).wait().expect("it opens");

@@ -1,7 +1,7 @@
 //! Calls that the kernel is made to refuse, by strace.
 
 use super::*;
-use terrace_file::{Directory, EngineKind, Reason, StoreError, Tasks};
+use terrace_file::{Directory, EngineKind, Executor, FileFaultReason, StoreError};
 
 const CAP: u64 = 16 * MIB;
 
@@ -39,9 +39,9 @@ fn without_a_ring_there_are_threads() {
         }
         return;
     };
-    let tasks = Tasks::new();
+    let tasks = Executor::new();
     assert_eq!(Directory::open(&path, EngineKind::Best, &tasks).expect("it opens").engine(), "threads");
-    assert!(Directory::open(&path, EngineKind::Ring, &Tasks::new()).is_err());
+    assert!(Directory::open(&path, EngineKind::IoUring, &Executor::new()).is_err());
     let first = manager(&path, CAP);
     (0..10).for_each(|which| _ = keep(&first, which).expect("durable"));
     drop(first);
@@ -57,7 +57,7 @@ fn a_sync_that_fails_is_made_good_elsewhere_or_told() {
         injected(test, "fdatasync:error=EIO:when=2+3");
         return;
     };
-    sometimes(&path, Reason::Device);
+    sometimes(&path, FileFaultReason::Device);
 }
 
 /// Of each thread's writes, every fourth finds the disk full.
@@ -68,7 +68,7 @@ fn a_write_that_finds_no_room_is_made_good_elsewhere_or_told() {
         injected(test, "pwrite64:error=ENOSPC:when=3+4");
         return;
     };
-    sometimes(&path, Reason::Full);
+    sometimes(&path, FileFaultReason::Full);
 }
 
 /// Of each thread's calls, every second is interrupted by a signal, as on network file systems.
@@ -104,7 +104,7 @@ fn a_file_system_that_cannot_reserve_space_is_named_as_such() {
 }
 
 /// Keeps buffers while calls fail now and then: each is durable, or not and why.
-fn sometimes(path: &Path, why: Reason) {
+fn sometimes(path: &Path, why: FileFaultReason) {
     let manager = by_threads(path);
     let mut kept = Vec::new();
     for which in 0..20 {

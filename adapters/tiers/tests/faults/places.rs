@@ -4,11 +4,11 @@ use super::mount::Mount;
 use super::*;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use terrace_file::{Reason, StoreError};
+use terrace_file::{FileFaultReason, StoreError};
 
 const CAP: u64 = 16 * MIB;
 
-fn fault(built: Result<Manager, Error>) -> Reason {
+fn fault(built: Result<Manager, Error>) -> FileFaultReason {
     match built.map(drop) {
         Err(Error::Store(StoreError::Fault(fault))) => fault.reason,
         other => panic!("{other:?}"),
@@ -27,7 +27,7 @@ fn descriptors_that_run_out_are_named_and_a_tier_is_tried_again_when_there_are_s
     let manager = builder(&path, CAP).upkeep(Duration::ZERO).build().expect("it is built");
     let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     let is_named = |error: &Error| match error {
-        Error::Store(StoreError::Fault(fault)) => fault.reason == Reason::Exhausted,
+        Error::Store(StoreError::Fault(fault)) => fault.reason == FileFaultReason::Exhausted,
         _ => false,
     };
     let refused = (0..100).find_map(|which| keep(&manager, which).err()).expect("slabs are files");
@@ -63,7 +63,7 @@ fn another_process_has_the_directory_until_it_is_killed() {
     let refused = fault(builder(directory.path(), CAP).build());
     child.kill().expect("it runs");
     child.wait().expect("it ended");
-    assert_eq!(refused, Reason::Busy);
+    assert_eq!(refused, FileFaultReason::Busy);
     holds(&manager(directory.path(), CAP), 3);
 }
 
@@ -73,8 +73,8 @@ fn a_directory_that_cannot_be_written_is_refused_and_kept() {
     let Some(disk) = Mount::tmpfs(test, 32) else { return };
     keep(&manager(disk.path(), CAP), 5).expect("durable");
     in_the_end(|| disk.read_only().then_some(()).ok_or(Error::Closed));
-    assert_eq!(fault(builder(disk.path(), CAP).build()), Reason::Denied);
-    assert_eq!(fault(builder(&disk.path().join("below"), CAP).build()), Reason::Denied);
+    assert_eq!(fault(builder(disk.path(), CAP).build()), FileFaultReason::Denied);
+    assert_eq!(fault(builder(&disk.path().join("below"), CAP).build()), FileFaultReason::Denied);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_name_that_is_no_directory_is_refused_and_one_that_leads_to_one_is_not() {
     keep(&manager(&link, CAP), 1).expect("durable");
     let held = manager(&real, CAP);
     holds(&held, 1);
-    assert_eq!(fault(builder(&link, CAP).build()), Reason::Busy, "one directory, by two names");
+    assert_eq!(fault(builder(&link, CAP).build()), FileFaultReason::Busy, "one directory, by two names");
 }
 
 /// A manager keeps to the directory that it opened, wherever that is by now.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace_core::AllocError;
-use terrace_file::{FileFault, Frames, Op, Request, Slab, perform};
+use terrace_file::{FileFault, FramePool, IoRequest, Op, SlabFile, perform};
 
 /// The most that is written: 65536 places for random reads, four times what a fast disk reads of them in its 0.3 seconds at
 /// one time; more than most disks remember.
@@ -105,8 +105,8 @@ impl From<AllocError> for Unmeasured {
 /// What all phases share.
 struct Disk {
     /// Open through its descriptor: it has no name. Kept open by the slab.
-    slab: Arc<Slab>,
-    frames: Frames,
+    slab: Arc<SlabFile>,
+    frames: FramePool,
     /// Bytes written from the start on.
     written: u64,
     /// Places of blocks in an order that nothing foresees; each is read once, so that no cache knows it.
@@ -138,11 +138,11 @@ impl Disk {
         let space = rustix::fs::statvfs(directory).map_err(|error| at(error.into()))?;
         let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
         let file = tempfile::tempfile_in(directory).map_err(at)?;
-        let slab = Slab::open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
+        let slab = SlabFile::open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
         let bytes = size(free_bytes, slab.is_direct()).ok_or(Unmeasured::Full { free_bytes })?;
         // Where it is not supported, writes take the space.
         let _ = fallocate(&slab, FallocateFlags::empty(), 0, bytes);
-        let frames = Frames::new((u64::from(PIECES) * PIECE) as usize)?;
+        let frames = FramePool::new((u64::from(PIECES) * PIECE) as usize)?;
         Ok(Self { slab: Arc::new(slab), frames, written: bytes, blocks: VecDeque::new() })
     }
 
@@ -196,7 +196,7 @@ impl Disk {
         let work = self.work(Phase::Write, Op::Write, PIECE, PIECES, pieces);
         // Pieces are begun in order, and all that were begun are done: they lie together at the start.
         self.written = run(work, &self.frames)?.done * PIECE;
-        let sync = Request { token: 0, op: Op::Sync, slab: Arc::clone(&self.slab), offset: 0, bytes: 0, frame: None };
+        let sync = IoRequest { token: 0, op: Op::Sync, slab: Arc::clone(&self.slab), offset: 0, bytes: 0, frame: None };
         perform(sync).result?;
         let seconds = (begin.elapsed() - filled).as_secs_f64();
         self.blocks = shuffled(self.written / BLOCK);
@@ -233,7 +233,8 @@ impl Disk {
                 _ => times.len() as u64 * BLOCK % self.written,
             };
             let slab = Arc::clone(&self.slab);
-            let request = Request { token: 0, op: Op::Read, slab, offset, bytes: BLOCK as usize, frame: frame.take() };
+            let request =
+                IoRequest { token: 0, op: Op::Read, slab, offset, bytes: BLOCK as usize, frame: frame.take() };
             let one = Instant::now();
             let completion = perform(request);
             times.push(one.elapsed().as_nanos() as u64);

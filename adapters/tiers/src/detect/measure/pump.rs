@@ -7,12 +7,15 @@ use super::mix;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use terrace_file::{Completion, Engine, FileFault, Frame, Frames, Op, Reason, Request, Ring, Sink, Slab, Threads};
+use terrace_file::{
+    Completion, CompletionHandler, Engine, FileFault, FileFaultReason, Frame, FramePool, IoRequest, Op, SlabFile,
+    ThreadEngine, UringEngine,
+};
 
 /// What to do.
 pub(super) struct Work {
     pub op: Op,
-    pub slab: Arc<Slab>,
+    pub slab: Arc<SlabFile>,
     /// Bytes of each request.
     pub bytes: usize,
     /// Where, in order.
@@ -61,7 +64,7 @@ impl Pump {
 
 impl State {
     /// The next request with this memory, unless it is over.
-    fn next(&mut self, mut frame: Frame) -> Option<Request> {
+    fn next(&mut self, mut frame: Frame) -> Option<IoRequest> {
         // At least one is done, however long this thread had to wait for its turn.
         let late = self.begun && Instant::now() >= self.until;
         if self.fault.is_some() || late {
@@ -75,7 +78,7 @@ impl State {
         }
         (self.busy, self.begun) = (self.busy + 1, true);
         let (op, slab, bytes) = (self.work.op, Arc::clone(&self.work.slab), self.work.bytes);
-        Some(Request { token: offset, op, slab, offset, bytes, frame: Some(frame) })
+        Some(IoRequest { token: offset, op, slab, offset, bytes, frame: Some(frame) })
     }
 
     fn took(&mut self, offset: u64, result: Result<usize, FileFault>) {
@@ -83,14 +86,14 @@ impl State {
             Ok(moved) if moved == self.work.bytes => self.done += 1,
             Ok(_) => {
                 let (call, file) = ("measure", self.work.slab.name().to_owned());
-                self.fault = Some(FileFault { call, file, offset, code: 0, reason: Reason::End });
+                self.fault = Some(FileFault { call, file, offset, code: 0, reason: FileFaultReason::UnexpectedEnd });
             }
             Err(fault) => self.fault = Some(fault),
         }
     }
 }
 
-impl Sink for Pump {
+impl CompletionHandler for Pump {
     fn completed(&self, completion: Completion) {
         let mut state = self.state();
         state.took(completion.token, completion.result);
@@ -107,21 +110,21 @@ impl Sink for Pump {
 
 /// The ring, or threads where the system refuses it.
 fn engine(depth: u32, sink: Arc<Pump>) -> std::io::Result<Arc<dyn Engine>> {
-    match Ring::new(depth, sink.clone()) {
+    match UringEngine::new(depth, sink.clone()) {
         Ok(ring) => Ok(Arc::new(ring)),
-        Err(_) => Ok(Arc::new(Threads::new(depth as usize, sink)?)),
+        Err(_) => Ok(Arc::new(ThreadEngine::new(depth as usize, sink)?)),
     }
 }
 
 /// Does the work. What is written is what the frames hold, each block with a number of its own.
-pub(super) fn run(work: Work, frames: &Frames) -> Result<Outcome, super::Unmeasured> {
+pub(super) fn run(work: Work, frames: &FramePool) -> Result<Outcome, super::Unmeasured> {
     run_on(engine, work, frames)
 }
 
 fn run_on(
     engine: impl FnOnce(u32, Arc<Pump>) -> std::io::Result<Arc<dyn Engine>>,
     work: Work,
-    frames: &Frames,
+    frames: &FramePool,
 ) -> Result<Outcome, super::Unmeasured> {
     let depth = work.depth;
     let memory: Vec<Frame> = (0..depth).map(|_| frames.take(work.bytes)).collect::<Result<_, _>>()?;
@@ -133,7 +136,7 @@ fn run_on(
     let begin = Instant::now();
     let mut state = pump.state();
     state.until = begin + state.work.time;
-    let first: Vec<Request> = memory.into_iter().map_while(|frame| state.next(frame)).collect();
+    let first: Vec<IoRequest> = memory.into_iter().map_while(|frame| state.next(frame)).collect();
     drop(state);
     engine.submit(first);
     let busy = |state: &mut State| state.busy > 0;
@@ -154,17 +157,18 @@ mod tests {
 
     fn work(op: Op, blocks: u64, time: Duration) -> (tempfile::TempDir, Work) {
         let here = tempfile::tempdir().expect("a folder");
-        let slab = Slab::create(&here.path().join("slab"), 64 * BLOCK as u64).expect("a file");
+        let slab = SlabFile::create(&here.path().join("slab"), 64 * BLOCK as u64).expect("a file");
         let offsets = (0..blocks).map(|block| block * BLOCK as u64).collect();
         (here, Work { op, slab: Arc::new(slab), bytes: BLOCK, offsets, depth: 4, time })
     }
 
     /// On the engine that the system has, and on threads, which may not be dropped by one of themselves.
     fn on_both(op: Op, blocks: u64, time: Duration) -> [Result<Outcome, Unmeasured>; 2] {
-        let frames = Frames::new(1 << 20).expect("memory");
+        let frames = FramePool::new(1 << 20).expect("memory");
         let (_here, first) = work(op, blocks, time);
         let (_there, second) = work(op, blocks, time);
-        let threads = |_, sink: Arc<Pump>| -> std::io::Result<Arc<dyn Engine>> { Ok(Arc::new(Threads::new(3, sink)?)) };
+        let threads =
+            |_, sink: Arc<Pump>| -> std::io::Result<Arc<dyn Engine>> { Ok(Arc::new(ThreadEngine::new(3, sink)?)) };
         let both = [run(first, &frames), run_on(threads, second, &frames)];
         assert_eq!(frames.usage().0, 0, "all memory is back");
         both
@@ -189,13 +193,13 @@ mod tests {
             let Err(Unmeasured::File(fault)) = outcome else { panic!("the file has 64 blocks") };
             // Those that were on their way with the first that failed may fail too; no more are begun.
             let block = fault.offset / BLOCK as u64;
-            assert!(fault.reason == Reason::End && (64..80).contains(&block), "{fault}");
+            assert!(fault.reason == FileFaultReason::UnexpectedEnd && (64..80).contains(&block), "{fault}");
         }
     }
 
     #[test]
     fn no_two_blocks_that_are_written_are_the_same() {
-        let frames = Frames::new(1 << 20).expect("memory");
+        let frames = FramePool::new(1 << 20).expect("memory");
         let (here, work) = work(Op::Write, 64, Duration::from_secs(86_400));
         run(work, &frames).expect("it is a good file");
         let written = std::fs::read(here.path().join("slab")).expect("a file");

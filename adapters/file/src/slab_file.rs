@@ -1,18 +1,18 @@
-//! One file of a fixed size: bytes on a disk, reached past the page cache where the file system allows it.
+//! A file of fixed size, accessed past the page cache where the file system allows it.
 //!
-//! Promises upward: all of its space is taken when it is made, so that no later write finds the disk full; what is moved is
-//! aligned as the device wants it; a file of a store's directory is a regular file of this user's, and has no other name.
+//! Promises upward: all space is allocated at creation, so that no later write finds the disk full; I/O is aligned as the device
+//! demands; a file in a store's directory is a regular file of this user with a single link.
 //! Asks from below: `fallocate`, `statx`, `O_DIRECT`.
 
-use crate::fault::{FileFault, RESERVE, Reason};
+use crate::fault::{FileFault, FileFaultReason, RESERVE};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxFlags};
 use rustix::io::retry_on_intr;
 use std::path::Path;
 
-/// A file of a fixed size.
+/// A file of fixed size, with all its space allocated.
 #[derive(Debug)]
-pub struct Slab {
+pub struct SlabFile {
     descriptor: OwnedFd,
     name: String,
     bytes: u64,
@@ -24,68 +24,69 @@ fn fault(call: &'static str, path: &Path, error: rustix::io::Errno) -> FileFault
     FileFault::new(call, &path.display().to_string(), 0, error.raw_os_error())
 }
 
-/// Refuses an open file that another program or user may have put there.
+/// Fails for an open file that another program or user may have put there.
 ///
 /// # Errors
-/// [`Reason::Untrusted`](crate::Reason::Untrusted); the system's.
-pub(crate) fn check_own(file: &OwnedFd, path: &Path) -> Result<(), FileFault> {
-    let told = rustix::fs::fstat(file).map_err(|error| fault("fstat", path, error))?;
-    check_stat(&told, path)
+/// [`FileFaultReason::Untrusted`]; the system's.
+pub(crate) fn check_trusted(file: &OwnedFd, path: &Path) -> Result<(), FileFault> {
+    let stat = rustix::fs::fstat(file).map_err(|error| fault("fstat", path, error))?;
+    check_stat(&stat, path)
 }
 
-/// The same of what the system says of a file: it is a regular file, of this user's, and has one name.
-pub(crate) fn check_stat(told: &Stat, path: &Path) -> Result<(), FileFault> {
-    // seeded: file_regular: FileType::from_raw_mode(told.st_mode) == FileType::RegularFile => true
-    let regular = FileType::from_raw_mode(told.st_mode) == FileType::RegularFile;
-    // seeded: file_links: told.st_nlink == 1 => true
-    let single = told.st_nlink == 1;
+/// Fails unless `stat` is the state of a regular file of this user with a single link.
+pub(crate) fn check_stat(stat: &Stat, path: &Path) -> Result<(), FileFault> {
+    // seeded: file_regular: FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => true
+    let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    // seeded: file_links: stat.st_nlink == 1 => true
+    let single = stat.st_nlink == 1;
     // unseeded: file_owner: only a system with another user can have such a file
-    let own = told.st_uid == rustix::process::geteuid().as_raw();
+    let own = stat.st_uid == rustix::process::geteuid().as_raw();
     match regular && single && own {
         true => Ok(()),
-        false => {
-            Err(FileFault { reason: Reason::Untrusted, ..FileFault::new("open", &path.display().to_string(), 0, 0) })
-        }
+        false => Err(FileFault {
+            reason: FileFaultReason::Untrusted,
+            ..FileFault::new("open", &path.display().to_string(), 0, 0)
+        }),
     }
 }
 
-/// Removes a file and frees its space at once, also while another process has it open: a forked child keeps its parent's
-/// descriptors until it executes another program.
+/// Removes a file and frees its space at once, even while another process has it open, as a forked child does until it executes
+/// another program.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn remove_in((at, name): (BorrowedFd<'_>, &Path)) -> rustix::io::Result<()> {
-    // A file that cannot be opened is removed all the same; the file system frees its space then.
+    // A file that cannot be opened is removed all the same, and the file system frees its space when it can.
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = retry_on_intr(|| rustix::fs::openat(at, name, flags, Mode::empty()));
     rustix::fs::unlinkat(at, name, AtFlags::empty())?;
-    // A file with another hard link keeps its bytes.
-    // seeded: remove_linked: told.st_nlink == 0 => true
-    let is_ours = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|told| told.st_nlink == 0);
+    // With another hard link, the file keeps its bytes.
+    // seeded: remove_linked: stat.st_nlink == 0 => true
+    let is_ours = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
     if let Some(file) = file.ok().filter(is_ours) {
-        // Otherwise the file system frees the space when the last descriptor is closed.
+        // On failure the file system frees the space when the last descriptor is closed.
         // seeded: remove_empties: rustix::fs::ftruncate(&file, 0) => Ok::<(), rustix::io::Errno>(())
         let _ = retry_on_intr(|| rustix::fs::ftruncate(&file, 0));
     }
     Ok(())
 }
 
-/// Alignment that is assumed where the system does not tell.
-const USUAL: u32 = 4096;
+/// The alignment where `statx` does not tell.
+const DEFAULT_ALIGN: u32 = 4096;
 
-impl Slab {
-    /// Makes a file that is not there yet, with all its space.
+impl SlabFile {
+    /// Creates a file with all its space allocated.
     ///
     /// # Errors
-    /// The system's; nothing is left behind then, if it can be helped.
+    /// The system's; then the file is removed again if possible.
     pub fn create(path: &Path, bytes: u64) -> Result<Self, FileFault> {
         Self::create_in((CWD, path), path, bytes)
     }
 
-    /// The same: `name` in an open directory, and the whole path for errors.
+    /// Creates a file by its name in an open directory; `path` names it in errors.
     pub(crate) fn create_in(place: (BorrowedFd<'_>, &Path), path: &Path, bytes: u64) -> Result<Self, FileFault> {
         let slab = Self::with(place, path, bytes, OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW)?;
-        check_own(&slab.descriptor, path)?;
+        check_trusted(&slab.descriptor, path)?;
         let reserve = || rustix::fs::fallocate(&slab.descriptor, FallocateFlags::empty(), 0, bytes);
         let allocated = retry_on_intr(reserve);
         if let Err(error) = allocated {
@@ -95,28 +96,28 @@ impl Slab {
         Ok(slab)
     }
 
-    /// Opens a file that is there.
+    /// Opens an existing file.
     ///
     /// # Errors
     /// The system's.
     pub fn open(path: &Path) -> Result<Self, FileFault> {
-        Self::with((CWD, path), path, 0, OFlags::empty())?.sized()
+        Self::with((CWD, path), path, 0, OFlags::empty())?.with_size()
     }
 
-    /// The same, as [`create_in`](Self::create_in).
+    /// Opens an existing file by its name in an open directory; `path` names it in errors.
     ///
     /// # Errors
-    /// Also [`Reason::Untrusted`](crate::Reason::Untrusted), before a device or a pipe of that name is opened.
+    /// As [`open`](Self::open); [`FileFaultReason::Untrusted`], before a device or a pipe of that name is opened.
     pub(crate) fn open_in(place: (BorrowedFd<'_>, &Path), path: &Path) -> Result<Self, FileFault> {
-        let told = rustix::fs::statat(place.0, place.1, AtFlags::SYMLINK_NOFOLLOW);
-        check_stat(&told.map_err(|error| fault("stat", path, error))?, path)?;
+        let stat = rustix::fs::statat(place.0, place.1, AtFlags::SYMLINK_NOFOLLOW);
+        check_stat(&stat.map_err(|error| fault("stat", path, error))?, path)?;
         // unseeded: slab_follows: only what changes the name between the two calls makes a link that is seen here
         let slab = Self::with(place, path, 0, OFlags::NOFOLLOW)?;
-        check_own(&slab.descriptor, path)?;
-        slab.sized()
+        check_trusted(&slab.descriptor, path)?;
+        slab.with_size()
     }
 
-    fn sized(self) -> Result<Self, FileFault> {
+    fn with_size(self) -> Result<Self, FileFault> {
         let mut slab = self;
         let stat = rustix::fs::fstat(&slab.descriptor).map_err(|error| slab.fault("fstat", 0, error.raw_os_error()))?;
         slab.bytes = u64::try_from(stat.st_size).unwrap_or(0);
@@ -125,7 +126,7 @@ impl Slab {
 
     fn with((at, short): (BorrowedFd<'_>, &Path), path: &Path, bytes: u64, how: OFlags) -> Result<Self, FileFault> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | how;
-        // Some file systems take the flag and refuse the I/O, others refuse the flag: statx knows both where it is told.
+        // Some file systems accept the flag and refuse the I/O, others refuse the flag; `statx` knows both cases where it tells.
         let open = |flags| retry_on_intr(|| rustix::fs::openat(at, short, flags, Mode::RUSR | Mode::WUSR));
         let opened = open(flags | OFlags::DIRECT);
         let (descriptor, mut direct) = match opened {
@@ -136,11 +137,11 @@ impl Slab {
             }
             Err(error) => return Err(fault("open", path, error)),
         };
-        let told = rustix::fs::statx(&descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-        let told = told.ok().filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
-        let align = told.map_or(USUAL, |told| told.stx_dio_offset_align.max(told.stx_dio_mem_align));
+        let stat = rustix::fs::statx(&descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+        let stat = stat.ok().filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+        let align = stat.map_or(DEFAULT_ALIGN, |stat| stat.stx_dio_offset_align.max(stat.stx_dio_mem_align));
         if align == 0 && direct {
-            // It is told that there is no direct I/O here.
+            // `statx` tells that the file system has no direct I/O.
             direct = false;
             rustix::fs::fcntl_setfl(&descriptor, OFlags::empty()).map_err(|error| fault("fcntl", path, error))?;
         }
@@ -148,32 +149,31 @@ impl Slab {
         Ok(Self { descriptor, name: path.display().to_string(), bytes, align, direct })
     }
 
-    /// Bytes of it.
+    /// The file's size.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What offsets and lengths are multiples of.
+    /// The alignment of offsets and lengths.
     pub fn align(&self) -> u32 {
         self.align
     }
 
-    /// Whether it is read and written past the page cache.
+    /// Whether I/O bypasses the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
 
-    /// As errors name it.
+    /// The file's name in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Refuses a file that is not the one of that name any more, or that was cut: what is made durable would not be found.
+    /// Fails if the name is no longer this file's, or the file was cut: a restart would not find what is made durable in it.
     ///
     /// # Errors
-    /// [`Reason::Gone`](crate::Reason::Gone); [`Reason::Untrusted`](crate::Reason::Untrusted) for one that has got another link;
-    /// the system's.
-    pub(crate) fn has_name(&self, (at, short): (BorrowedFd<'_>, &Path)) -> Result<(), FileFault> {
+    /// [`FileFaultReason::Gone`]; [`FileFaultReason::Untrusted`] for a file with another link; the system's.
+    pub(crate) fn check_linked(&self, (at, short): (BorrowedFd<'_>, &Path)) -> Result<(), FileFault> {
         let refused = |error: rustix::io::Errno| self.fault("sync", 0, error.raw_os_error());
         let open = rustix::fs::fstat(&self.descriptor).map_err(refused)?;
         let named = rustix::fs::statat(at, short, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
@@ -187,13 +187,13 @@ impl Slab {
         }
     }
 
-    /// A refusal of the system's.
+    /// An error of a call on this file.
     pub(crate) fn fault(&self, call: &'static str, offset: u64, code: i32) -> FileFault {
         FileFault::new(call, &self.name, offset, code)
     }
 }
 
-impl AsFd for Slab {
+impl AsFd for SlabFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }

@@ -1,68 +1,71 @@
-//! Keeping the files few: empty slabs go, thin ones are emptied into others.
+//! Compaction: empty slabs are removed, the pieces of sparse ones moved elsewhere.
 //!
-//! Promises upward: what is moved is durable in its new place before its old one is free; a store that is over its cap gets
-//! below it, or says how much it needs.
+//! Promises upward: a piece is durable in its new extent before the old one is freed; a store over its cap shrinks below it, or
+//! the error tells the cap that it needs.
 
+use super::block::file_bytes;
 use super::error::StoreError;
-use super::log::{Log, file_bytes};
+use super::log::Log;
 use super::map::Change;
+use super::piece::Piece;
+use super::shared::StoreShared;
 use super::space::Space;
-use super::{Piece, Shared, superblock};
-use crate::disk::File;
+use super::superblock;
+use crate::disk::StoreFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Empty slabs that are kept, so that a store that breathes does not make and remove files.
+/// Empty slabs that stay, so that a store whose use varies does not create and remove files.
 const SPARE: usize = 1;
 
-/// A slab with less than a quarter in use is emptied: moving a byte frees three.
-const THIN: u64 = 4;
+/// A slab with less than a quarter in use is sparse: moving a byte out frees three.
+const SPARSE: u64 = 4;
 
-/// Bytes that are moved before a group is made of them: commits wait meanwhile.
+/// Bytes moved before they are committed: other commits wait meanwhile.
 const BATCH: u64 = 8 << 20;
 
-/// Pieces by slab and offset, each with the objects and parts that it is.
-type Found = BTreeMap<(u32, u64), Vec<(u64, u32, Arc<Piece>)>>;
+/// Pieces by slab and offset, each with the objects and parts that refer to it.
+type PiecesByLocation = BTreeMap<(u32, u64), Vec<(u64, u32, Arc<Piece>)>>;
 
-impl Shared {
-    /// Removes what nobody needs, and empties one slab that is thin.
-    pub(super) async fn tidy(&self, log: &mut Log) -> Result<(), StoreError> {
+impl StoreShared {
+    /// Removes garbage and empty slabs, and empties one sparse slab.
+    pub(super) async fn compact(&self, log: &mut Log) -> Result<(), StoreError> {
         self.remove_vacant(log, SPARE).await;
-        let Some(slab) = self.space.retire_thin() else { return Ok(()) };
+        let Some(slab) = self.space.retire_sparse() else { return Ok(()) };
         let slabs = BTreeSet::from([slab]);
-        let moved = self.vacate(log, &slabs).await;
-        // Pieces that are not durable are left in it: then it stays in use.
+        let moved = self.evacuate(log, &slabs).await;
+        // Pieces that are not durable stay in the slab: then it remains in use.
         self.space.reopen(&slabs);
         self.remove_vacant(log, SPARE).await;
         moved
     }
 
-    /// Refuses what [`fit`](Self::fit) would not get below the cap, before anything is changed.
+    /// Fails, before anything is changed, if [`fit`](Self::fit) could not shrink the store below the cap.
     ///
     /// # Errors
     /// [`StoreError::CapTooSmall`].
     pub(super) fn check_fit(&self, log: &Log) -> Result<(), StoreError> {
-        let needs = self.space.least() + 2 * file_bytes(log.ahead) + superblock::BYTES;
+        let needs = self.space.least_bytes() + 2 * file_bytes(log.next_blocks) + superblock::BYTES;
         let [.., cap] = self.space.usage();
         if needs > cap { Err(StoreError::CapTooSmall { needs, cap }) } else { Ok(()) }
     }
 
-    /// Gets below the cap. Slabs are emptied together: to find what lies in them takes a walk over all objects.
+    /// Shrinks the store below the cap. Empties many slabs at once, because finding their pieces takes a walk over all objects.
     pub(super) async fn fit(&self, log: &mut Log) -> Result<(), StoreError> {
-        if self.space.is_over() {
+        if self.space.is_over_cap() {
             self.remove_vacant(log, 0).await;
         }
         let mut together = usize::MAX;
-        while self.space.is_over() {
+        while self.space.is_over_cap() {
             let slabs = self.space.retire_above_cap(together);
             let moved = match slabs.len() {
                 0 => Err(self.space.full(0)),
-                _ => self.vacate(log, &slabs).await,
+                _ => self.evacuate(log, &slabs).await,
             };
             match moved {
-                // Free room is too scattered: fewer slabs at once leave more places to move pieces to.
+                // Free space is too scattered: emptying fewer slabs leaves more of it to move pieces to.
                 Err(StoreError::Full { .. }) if slabs.len() > 1 => together = slabs.len() / 2,
-                Err(StoreError::Full { .. }) => return Err(self.too_small(log)),
+                Err(StoreError::Full { .. }) => return Err(self.cap_too_small(log)),
                 other => other?,
             }
             self.remove_vacant(log, 0).await;
@@ -70,30 +73,30 @@ impl Shared {
         Ok(())
     }
 
-    /// What is durable does not fit.
-    fn too_small(&self, log: &Log) -> StoreError {
+    /// The error for durable pieces that exceed the cap.
+    fn cap_too_small(&self, log: &Log) -> StoreError {
         let [_, live, _, cap] = self.space.usage();
-        StoreError::CapTooSmall { needs: live + log.bytes() + log.reserve(log.ahead) + superblock::BYTES, cap }
+        StoreError::CapTooSmall { needs: live + log.bytes() + log.reserve(log.next_blocks) + superblock::BYTES, cap }
     }
 
     async fn remove_vacant(&self, log: &mut Log, keep: usize) {
-        // Who finds no room meanwhile waits, and then looks again: what is being removed still counts.
+        // A caller that finds no room meanwhile waits for this lock, and then looks again: a slab counts until it is removed.
         let _growing = self.growing.lock().await;
         let vacant = self.space.take_vacant(keep);
-        log.garbage.extend(vacant.into_iter().map(|(slab, bytes)| (File::Slab(slab), bytes)));
+        log.garbage.extend(vacant.into_iter().map(|(slab, bytes)| (StoreFile::Slab(slab), bytes)));
         self.sweep(log).await;
     }
 
-    /// Moves what is durable out of slabs.
-    async fn vacate(&self, log: &mut Log, slabs: &BTreeSet<u32>) -> Result<(), StoreError> {
-        let moved = self.vacate_all(log, slabs).await;
+    /// Moves the durable pieces out of retired slabs; reopens the slabs on failure.
+    async fn evacuate(&self, log: &mut Log, slabs: &BTreeSet<u32>) -> Result<(), StoreError> {
+        let moved = self.evacuate_all(log, slabs).await;
         if moved.is_err() {
             self.space.reopen(slabs);
         }
         moved
     }
 
-    async fn vacate_all(&self, log: &mut Log, slabs: &BTreeSet<u32>) -> Result<(), StoreError> {
+    async fn evacuate_all(&self, log: &mut Log, slabs: &BTreeSet<u32>) -> Result<(), StoreError> {
         let mut left = self.durable_in(slabs);
         while !left.is_empty() {
             let (mut olds, mut changes, mut bytes) = (Vec::new(), Vec::new(), 0);
@@ -109,17 +112,17 @@ impl Shared {
             }
             // seeded: moved_is_committed: self.commit_group(log, &changes).await? => ()
             self.commit_group(log, &changes).await?;
-            olds.iter().for_each(|(old, new)| old.follow(new));
+            olds.iter().for_each(|(old, new)| old.relocate_to(new));
         }
         Ok(())
     }
 
-    /// What is durable in slabs, by its place: one piece may be several parts.
-    fn durable_in(&self, slabs: &BTreeSet<u32>) -> Found {
-        let mut found = Found::new();
+    /// The durable pieces in slabs, by location.
+    fn durable_in(&self, slabs: &BTreeSet<u32>) -> PiecesByLocation {
+        let mut found = PiecesByLocation::new();
         for (id, object) in &self.map().objects {
             for (part, piece) in &object.parts {
-                if let Some(place) = piece.place_in(slabs) {
+                if let Some(place) = piece.location_in(slabs) {
                     found.entry(place).or_default().push((*id, *part, Arc::clone(piece)));
                 }
             }
@@ -129,23 +132,22 @@ impl Shared {
 }
 
 impl Space {
-    /// The slab with the fewest bytes in use, if it is thin, and what it holds fits into the others: nothing is placed there from
-    /// now on.
-    fn retire_thin(&self) -> Option<u32> {
+    /// Retires the slab with the fewest live bytes, if it is sparse and its pieces fit into the other slabs.
+    fn retire_sparse(&self) -> Option<u32> {
         let mut state = self.state();
         let open = || state.areas.iter().filter(|(_, area)| !area.retired);
         let (slab, thinnest) = open().min_by_key(|(slab, area)| (area.in_use(), **slab))?;
         let (slab, used) = (*slab, thinnest.in_use());
         let free: u64 = open().filter(|(other, _)| **other != slab).map(|(_, a)| a.bytes - a.in_use()).sum();
-        if used > free || used >= thinnest.bytes / THIN {
+        if used > free || used >= thinnest.bytes / SPARSE {
             return None;
         }
         state.areas.get_mut(&slab)?.retired = true;
         Some(slab)
     }
 
-    /// The slabs with the fewest bytes in use, `most` at most, without which the files are below the cap, as far as what they hold
-    /// fits into the others: nothing is placed there from now on.
+    /// Retires the slabs with the fewest live bytes, at most `most`, until the rest fits the cap, as far as their pieces fit into
+    /// the other slabs.
     fn retire_above_cap(&self, most: usize) -> BTreeSet<u32> {
         let mut state = self.state();
         let open = state.areas.iter().filter(|(_, area)| !area.retired);
@@ -166,7 +168,7 @@ impl Space {
         slabs
     }
 
-    /// Puts slabs that were retired here back to use.
+    /// Returns retired slabs to use, unless a sync failed there.
     fn reopen(&self, slabs: &BTreeSet<u32>) {
         let mut state = self.state();
         for slab in slabs {
@@ -176,8 +178,8 @@ impl Space {
         }
     }
 
-    /// Bytes of the slabs that are left when the thinnest ones are emptied into others, one after the other.
-    fn least(&self) -> u64 {
+    /// Bytes of the slabs that are left if the sparsest ones are emptied one after the other.
+    fn least_bytes(&self) -> u64 {
         let state = self.state();
         let mut areas: Vec<_> = state.areas.values().map(|area| (area.in_use(), area.bytes)).collect();
         areas.sort_unstable();

@@ -1,0 +1,391 @@
+//! An executor: spawned tasks, polled by the threads that drive the disk.
+//!
+//! Promises upward: a spawned task runs to its end, whether or not a handle waits for it, unless it is cancelled; its handle gets
+//! its result or its panic; a task that becomes ready is polled soon, by a thread in [`Executor::run`].
+//! Asks from below: a [`Driver`] that has [`Executor::run`] called after [`Driver::wake`].
+//!
+//! Invariants: while `ready` is not empty, `run_expected` is true: a thread is in [`Executor::run`], or a driver was woken.
+//! `LOCAL` of a thread holds tasks only during [`Executor::block_on`]; the thread polls them before it blocks.
+
+use crate::join::JoinHandle;
+use crate::park::{WakeBatch, block_on};
+use async_task::Runnable;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
+use terrace_guard::{Kept, calm};
+
+/// Has an executor's tasks polled, and performs the I/O that they wait for.
+pub trait Driver: Send + Sync {
+    /// Called when a task is ready and no thread polls tasks.
+    ///
+    /// Must have [`Executor::run`] called, later or on another thread.
+    fn wake(&self);
+
+    /// The engine's id, if threads in [`Executor::block_on`] may perform its requests.
+    ///
+    /// Unique while the engine lives.
+    fn engine_id(&self) -> Option<usize> {
+        None
+    }
+
+    /// Performs one request on this thread, its own first, and delivers the completion.
+    ///
+    /// False without a request.
+    fn perform_one(&self) -> bool {
+        false
+    }
+
+    /// Called when this thread stops performing requests.
+    ///
+    /// Hands the request that it kept over to other threads.
+    fn stop_helping(&self) {}
+}
+
+thread_local! {
+    /// The id of the engine whose requests this thread performs; 0 without one.
+    static DRIVING: Cell<usize> = const { Cell::new(0) };
+    /// Whether this thread is polling a task.
+    static POLLING: Cell<bool> = const { Cell::new(false) };
+    /// The id of the executor whose tasks stay on this thread when they become ready here; 0 without one.
+    static LOCAL_FOR: Cell<usize> = const { Cell::new(0) };
+    /// The ready tasks that stay on this thread.
+    static LOCAL: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Whether this thread is polling a task: if it blocks for another task, it may wait for itself.
+pub fn is_in_task() -> bool {
+    POLLING.get() || LOCAL_FOR.get() != 0
+}
+
+/// Whether this thread will perform requests of that engine before it blocks, so that no thread need be woken for them.
+pub(crate) fn is_driving(engine: usize) -> bool {
+    DRIVING.get() == engine
+}
+
+/// Runs `work` with this thread marked as one that performs requests of that engine.
+pub(crate) fn while_driving<T>(engine: usize, work: impl FnOnce() -> T) -> T {
+    struct Before(usize);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            DRIVING.set(self.0);
+        }
+    }
+    let _before = Before(DRIVING.replace(engine));
+    work()
+}
+
+/// An executor: a queue of ready tasks, and the drivers that have them polled. Clones share both.
+#[derive(Clone, Default)]
+pub struct Executor {
+    shared: Arc<ExecutorShared>,
+}
+
+#[derive(Default)]
+struct ExecutorShared {
+    /// A forked child leaves the parent's tasks untouched.
+    state: Kept<Mutex<RunQueue>>,
+    /// The first one that is alive is woken.
+    drivers: RwLock<Vec<Weak<dyn Driver>>>,
+}
+
+#[derive(Default)]
+struct RunQueue {
+    ready: VecDeque<Runnable>,
+    run_expected: bool,
+}
+
+impl Executor {
+    /// An executor without tasks or drivers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a driver, to be woken once all earlier drivers are dropped.
+    ///
+    /// The executor does not keep drivers alive.
+    pub fn add_driver(&self, driver: Weak<dyn Driver>) {
+        if !self.is_own() {
+            return;
+        }
+        let mut drivers = self.shared.drivers.write().unwrap_or_else(PoisonError::into_inner);
+        drivers.retain(|driver| driver.strong_count() > 0);
+        drivers.push(driver);
+        drop(drivers);
+        // Tasks that became ready before there was a driver.
+        if !self.state().ready.is_empty() {
+            self.wake();
+        }
+    }
+
+    /// Whether a driver is alive.
+    pub fn has_driver(&self) -> bool {
+        self.driver().is_some()
+    }
+
+    /// Whether this process made it.
+    ///
+    /// In a forked child [`spawn`](Self::spawn) begins nothing and no task is polled: see [`JoinHandle::in_child`].
+    pub fn is_own(&self) -> bool {
+        self.shared.state.is_own()
+    }
+
+    /// Spawns a task, and returns its handle.
+    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        let (end, join) = JoinHandle::new(self.shared.state.process());
+        if !self.is_own() {
+            return join;
+        }
+        let queue = self.clone();
+        let schedule = move |task| queue.push(task);
+        let work = async move {
+            end.send(futures_lite::FutureExt::catch_unwind(AssertUnwindSafe(future)).await);
+        };
+        let (runnable, task) = async_task::spawn(work, schedule);
+        runnable.schedule();
+        join.with_task(task)
+    }
+
+    fn push(&self, task: Runnable) {
+        if !self.is_own() {
+            return std::mem::forget(task);
+        }
+        let task = match self.is_local() {
+            true => push_local(task),
+            false => Some(task),
+        };
+        let Some(task) = task else { return };
+        let mut state = self.state();
+        state.ready.push_back(task);
+        let run_expected = std::mem::replace(&mut state.run_expected, true);
+        drop(state);
+        if !run_expected {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(driver) = self.driver() {
+            driver.wake();
+        }
+    }
+
+    fn driver(&self) -> Option<Arc<dyn Driver>> {
+        self.shared.drivers.read().unwrap_or_else(PoisonError::into_inner).iter().find_map(Weak::upgrade)
+    }
+
+    /// Whether tasks that become ready on this thread stay on it.
+    fn is_local(&self) -> bool {
+        LOCAL_FOR.get() == self.id()
+    }
+
+    /// Unique while the executor lives.
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
+    }
+
+    /// Announces that the caller will call [`run`](Self::run): until then no driver is woken.
+    pub fn expect_run(&self) {
+        if self.is_own() && !self.is_local() {
+            self.state().run_expected = true;
+        }
+    }
+
+    /// Polls ready tasks until none is left (true) or `time` has passed (false).
+    ///
+    /// Then unparks the threads that wait for their results.
+    pub fn run(&self, time: Duration) -> bool {
+        let (begun, _batch) = (Instant::now(), WakeBatch::begin());
+        while self.run_one(0) {
+            if begun.elapsed() >= time {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Blocks this thread on the future that `begin` makes.
+    ///
+    /// If threads may perform the driver's requests, this thread polls the tasks that it spawns meanwhile and performs their
+    /// requests, and wakes no thread for them. Caller must not block inside `begin` or the future on such a task, except by
+    /// `block_on` of the same executor: no other thread polls those tasks before this call returns.
+    ///
+    /// # Panics
+    /// When the future does.
+    pub fn block_on<F: Future>(&self, begin: impl FnOnce() -> F) -> F::Output {
+        if !self.is_own() {
+            return block_on(begin(), || false);
+        }
+        let owner = LOCAL_FOR.get();
+        let driver = self.driver().and_then(|driver| driver.engine_id().zip(Some(driver)));
+        // A thread that performs requests of one driver does so for no second one.
+        let Some((engine, driver)) = driver.filter(|_| owner == 0 || self.is_local()) else {
+            return block_on(begin(), || false);
+        };
+        LOCAL_FOR.set(self.id());
+        // Dropped during a panic, too.
+        let _leave = (owner == 0).then(|| StopHelping { tasks: self, driver: &*driver });
+        while_driving(engine, || block_on(begin(), || run_local() || driver.perform_one() || self.run_one(0)))
+    }
+
+    /// Polls one ready task, the one at index `which` modulo their number; false if none is ready.
+    ///
+    /// Tasks may be polled in any order: simulations choose it.
+    pub fn run_one(&self, which: usize) -> bool {
+        if !self.is_own() {
+            return false;
+        }
+        let mut state = self.state();
+        let index = which % state.ready.len().max(1);
+        let Some(task) = state.ready.remove(index) else {
+            state.run_expected = false;
+            return false;
+        };
+        drop(state);
+        poll(task);
+        true
+    }
+
+    /// The number of ready tasks.
+    pub fn ready(&self) -> usize {
+        if self.is_own() { self.state().ready.len() } else { 0 }
+    }
+
+    fn state(&self) -> MutexGuard<'_, RunQueue> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn poll(task: Runnable) {
+    let before = POLLING.replace(true);
+    // Dropping the polled future, or a result without a handle, may panic.
+    calm(|| _ = task.run());
+    POLLING.set(before);
+}
+
+/// Keeps a task on this thread. Returns it if the thread is ending and its thread-locals are destroyed.
+fn push_local(task: Runnable) -> Option<Runnable> {
+    let mut task = Some(task);
+    let _ = LOCAL.try_with(|own| own.borrow_mut().extend(task.take()));
+    task
+}
+
+/// Polls the tasks of this thread until none is left. False if there was none.
+fn run_local() -> bool {
+    let mut any = false;
+    while let Ok(Some(task)) = LOCAL.try_with(|own| own.borrow_mut().pop_front()) {
+        poll(task);
+        any = true;
+    }
+    any
+}
+
+/// Dropped at the end of a thread's [`Executor::block_on`]: hands the tasks and the request that it kept over to other threads.
+struct StopHelping<'a> {
+    tasks: &'a Executor,
+    driver: &'a dyn Driver,
+}
+
+impl Drop for StopHelping<'_> {
+    fn drop(&mut self) {
+        LOCAL_FOR.set(0);
+        let left = LOCAL.try_with(RefCell::take).unwrap_or_default();
+        left.into_iter().for_each(|task| self.tasks.push(task));
+        self.driver.stop_helping();
+    }
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("ready", &self.ready()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Counts wakes; its requests may be performed, as those of engine 1.
+    #[derive(Default)]
+    struct WakeCount(AtomicUsize);
+
+    impl Driver for WakeCount {
+        fn wake(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn engine_id(&self) -> Option<usize> {
+            Some(1)
+        }
+    }
+
+    #[test]
+    fn a_task_ends_without_a_waiter_and_its_panic_reaches_the_handle() {
+        let (tasks, ran) = (Executor::new(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&ran);
+        drop(tasks.spawn(async move { count.fetch_add(1, Ordering::Relaxed) }));
+        let panics = tasks.spawn(async { panic!("on purpose") });
+        let seven = tasks.spawn(async { 7 });
+        assert!(tasks.run(Duration::MAX));
+        assert_eq!((ran.load(Ordering::Relaxed), seven.wait()), (1, 7));
+        let caught = std::panic::catch_unwind(AssertUnwindSafe(|| panics.wait()));
+        assert!(caught.is_err());
+    }
+
+    #[test]
+    fn a_driver_is_woken_once_until_the_tasks_have_run() {
+        let (tasks, wakes) = (Executor::new(), Arc::new(WakeCount::default()));
+        tasks.add_driver(Arc::downgrade(&wakes) as Weak<dyn Driver>);
+        let count = || wakes.0.load(Ordering::Relaxed);
+        let (_a, _b) = (tasks.spawn(async {}), tasks.spawn(async {}));
+        assert_eq!((count(), tasks.ready()), (1, 2));
+        assert!(tasks.run(Duration::MAX));
+        let _c = tasks.spawn(async {});
+        assert_eq!(count(), 2);
+        assert!(tasks.run(Duration::MAX));
+        tasks.expect_run();
+        let _d = tasks.spawn(async {});
+        assert_eq!(count(), 2, "a run is expected anyway, so no driver is woken");
+    }
+
+    #[test]
+    fn the_next_driver_is_woken_after_the_first_is_dropped() {
+        let (tasks, drivers) = (Executor::new(), [(); 3].map(|()| Arc::new(WakeCount::default())));
+        let [first, second, _] = &drivers;
+        let count = |driver: &Arc<WakeCount>| driver.0.load(Ordering::Relaxed);
+        for driver in [first, second] {
+            tasks.add_driver(Arc::downgrade(driver) as Weak<dyn Driver>);
+        }
+        let _a = tasks.spawn(async {});
+        assert!(tasks.run(Duration::MAX));
+        assert_eq!((count(first), count(second)), (1, 0));
+        let [first, second, third] = drivers;
+        drop(first);
+        let _b = tasks.spawn(async {});
+        assert!(tasks.run(Duration::MAX));
+        assert_eq!(count(&second), 1);
+        drop(second);
+        tasks.add_driver(Arc::downgrade(&third) as Weak<dyn Driver>);
+        let _c = tasks.spawn(async {});
+        assert_eq!(count(&third), 1);
+    }
+
+    #[test]
+    fn a_thread_that_waits_runs_what_it_began_and_leaves_the_rest_to_others() {
+        let (tasks, wakes) = (Executor::new(), Arc::new(WakeCount::default()));
+        tasks.add_driver(Arc::downgrade(&wakes) as Weak<dyn Driver>);
+        let count = || wakes.0.load(Ordering::Relaxed);
+        let inner = tasks.clone();
+        let begin = || async move { inner.spawn(async { 7 }).await + inner.block_on(|| inner.spawn(async { 1 })) };
+        assert_eq!((tasks.block_on(begin), count(), tasks.ready()), (8, 0, 0));
+        let left = tasks.block_on(|| std::future::ready(tasks.spawn(async { 9 })));
+        assert_eq!((count(), tasks.ready()), (1, 1));
+        assert!(tasks.run(Duration::MAX));
+        assert_eq!(left.wait(), 9);
+    }
+}
