@@ -1,6 +1,6 @@
 //! aligned_alloc, memalign, posix_memalign, valloc, pvalloc.
 
-use crate::c::{out_of_memory, refuse};
+use crate::malloc::{fail_with, out_of_memory};
 use core::ffi::{c_int, c_void};
 use terrace_host::api;
 
@@ -17,7 +17,7 @@ fn page() -> usize {
 pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
     match align.checked_next_power_of_two() {
         Some(align) => api::allocate_aligned(bytes, align).cast(),
-        None => refuse(libc::EINVAL),
+        None => fail_with(libc::EINVAL),
     }
 }
 
@@ -26,7 +26,7 @@ pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
 /// Sizes that are no multiple of the alignment are served too, as C17 allows.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
-    if align.is_power_of_two() { api::allocate_aligned(bytes, align).cast() } else { refuse(libc::EINVAL) }
+    if align.is_power_of_two() { api::allocate_aligned(bytes, align).cast() } else { fail_with(libc::EINVAL) }
 }
 
 /// Allocates `bytes` bytes at a multiple of `align`, and writes their address to `*block`.

@@ -8,12 +8,12 @@
 
 #![allow(non_snake_case, reason = "the names are those of the ABI")]
 
-use crate::c::free;
+use crate::malloc::free;
 use core::ffi::{CStr, c_void};
 use terrace_host::api;
 
 /// The new-handler's type.
-type Handler = extern "C-unwind" fn();
+type NewHandler = extern "C-unwind" fn();
 
 // Addresses of two functions of the C++ library, where it is linked or loaded with the program; 0 where it is not.
 core::arch::global_asm!(
@@ -34,12 +34,12 @@ unsafe extern "C" {
 }
 
 /// `std::get_new_handler`.
-const GET_HANDLER: (usize, &CStr) = (0, c"_ZSt15get_new_handlerv");
+const GET_NEW_HANDLER: (usize, &CStr) = (0, c"_ZSt15get_new_handlerv");
 /// `std::__throw_bad_alloc`.
-const THROW: (usize, &CStr) = (1, c"_ZSt17__throw_bad_allocv");
+const THROW_BAD_ALLOC: (usize, &CStr) = (1, c"_ZSt17__throw_bad_allocv");
 
 /// A function of the C++ library, which may also have been loaded later.
-fn find((at, name): (usize, &CStr)) -> *const c_void {
+fn cxx_function((at, name): (usize, &CStr)) -> *const c_void {
     // SAFETY: two addresses, written before the program began.
     let linked = unsafe { terrace_malloc_cxx }[at];
     if linked != 0 {
@@ -50,19 +50,19 @@ fn find((at, name): (usize, &CStr)) -> *const c_void {
 }
 
 /// The program's new-handler, if it has one.
-fn handler() -> Option<Handler> {
-    let get = find(GET_HANDLER);
+fn new_handler() -> Option<NewHandler> {
+    let get = cxx_function(GET_NEW_HANDLER);
     if get.is_null() {
         return None;
     }
     // SAFETY: `std::get_new_handler` takes nothing and returns a function or null.
-    let get: extern "C-unwind" fn() -> Option<Handler> = unsafe { core::mem::transmute(get) };
+    let get: extern "C-unwind" fn() -> Option<NewHandler> = unsafe { core::mem::transmute(get) };
     get()
 }
 
 /// Throws `std::bad_alloc`, or ends a process that has no C++ library.
-fn throw() -> ! {
-    let throw = find(THROW);
+fn throw_bad_alloc() -> ! {
+    let throw = cxx_function(THROW_BAD_ALLOC);
     if throw.is_null() {
         terrace_host::report::fatal("operator new: out of memory, and no C++ library to throw", 0);
     }
@@ -75,7 +75,7 @@ fn throw() -> ! {
 #[cold]
 fn new_or_throw(bytes: usize, align: usize) -> *mut c_void {
     loop {
-        let Some(handler) = handler() else { throw() };
+        let Some(handler) = new_handler() else { throw_bad_alloc() };
         handler();
         let block = api::allocate(bytes, align);
         if !block.is_null() {

@@ -64,9 +64,9 @@ pub extern "C" fn mallinfo() -> libc::mallinfo {
 }
 
 /// A stream of the C library.
-struct Stream(*mut libc::FILE);
+struct CFile(*mut libc::FILE);
 
-impl Write for Stream {
+impl Write for CFile {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         // SAFETY: an open stream by the promise of `malloc_info`; the text is as long as it says.
         let written = unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), self.0) };
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     let Stats { in_use, cached, reserved, peak_reserved, mapped, large_blocks, live_blocks, .. } = stats();
     let rest = reserved.saturating_sub(in_use + cached);
     let written = write!(
-        Stream(stream),
+        CFile(stream),
         "<malloc version=\"1\">\n\
          <total type=\"fast\" size=\"{cached}\"/>\n\
          <total type=\"rest\" size=\"{rest}\"/>\n\

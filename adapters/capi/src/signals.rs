@@ -1,7 +1,7 @@
 //! sigaction, signal and their old names: the program's handlers run inside a guard ([`Handler`]).
 //!
 //! malloc is not safe in signal handlers by any standard, and programs call it there. Here the handler that the kernel knows is
-//! [`enter`], which marks the thread and calls the program's; questions are answered with the program's. Handlers installed
+//! [`trampoline`], which marks the thread and calls the program's; questions are answered with the program's. Handlers installed
 //! past the C library (by the system call) are called as they are.
 
 use core::ffi::{c_int, c_void};
@@ -18,7 +18,7 @@ static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(libc::SIG_DF
 static FLAGS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
 
 /// A handler with all arguments; one that takes fewer does not look at the others.
-type Full = extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+type FullHandler = extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 unsafe extern "C" {
     /// The C library's own, under the name that no library replaces.
@@ -26,22 +26,22 @@ unsafe extern "C" {
 }
 
 /// What the kernel calls.
-extern "C-unwind" fn enter(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+extern "C-unwind" fn trampoline(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let handler = HANDLERS[signal as usize % SIGNALS].load(Relaxed);
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         return;
     }
     // SAFETY: the program gave it as a handler: a function of these arguments, or of the first.
-    let handler: Full = unsafe { core::mem::transmute::<usize, Full>(handler) };
+    let handler: FullHandler = unsafe { core::mem::transmute::<usize, FullHandler>(handler) };
     // A jump out of the handler passes over this frame, in which therefore nothing waits to be dropped.
     let inside = ManuallyDrop::new(Handler::enter());
     handler(signal, info, context);
     drop(ManuallyDrop::into_inner(inside));
 }
 
-/// Whether a handler is [`enter`], which functions of the C library that bypass ours give out: it stays, with what it calls.
-fn is_ours(handler: usize) -> bool {
-    handler == enter as *const () as usize
+/// Whether a handler is [`trampoline`], which functions of the C library that bypass ours give out: it stays, with what it calls.
+fn is_trampoline(handler: usize) -> bool {
+    handler == trampoline as *const () as usize
 }
 
 /// Whether a handler is a function.
@@ -67,11 +67,12 @@ pub unsafe extern "C" fn sigaction(
     let (handler, flags) = (HANDLERS[at].load(Relaxed), FLAGS[at].load(Relaxed));
     // SAFETY: the caller's promise.
     let mut ours = unsafe { action.as_ref() }.copied();
-    if let Some(ours) = ours.as_mut().filter(|ours| is_function(ours.sa_sigaction) && !is_ours(ours.sa_sigaction)) {
-        // Set first: from the moment the kernel knows, `enter` finds it.
+    if let Some(ours) = ours.as_mut().filter(|ours| is_function(ours.sa_sigaction) && !is_trampoline(ours.sa_sigaction))
+    {
+        // Set first: from the moment the kernel knows, `trampoline` finds it.
         HANDLERS[at].store(ours.sa_sigaction, Relaxed);
         FLAGS[at].store(ours.sa_flags as usize, Relaxed);
-        ours.sa_sigaction = enter as *const () as usize;
+        ours.sa_sigaction = trampoline as *const () as usize;
         ours.sa_flags |= libc::SA_SIGINFO;
     }
     let pointer = ours.as_ref().map_or(core::ptr::null(), |ours| &raw const *ours);
@@ -83,7 +84,8 @@ pub unsafe extern "C" fn sigaction(
         return result;
     }
     // SAFETY: written by the call above, or null.
-    if let Some(before) = unsafe { before.as_mut() }.filter(|before| before.sa_sigaction == enter as *const () as usize)
+    if let Some(before) =
+        unsafe { before.as_mut() }.filter(|before| before.sa_sigaction == trampoline as *const () as usize)
     {
         before.sa_sigaction = handler;
         // SA_SIGINFO says which of its two types the handler has.

@@ -11,12 +11,12 @@ use core::ptr::NonNull;
 use allocator_api2::alloc::{AllocError, Allocator};
 use terrace_core::heap::Config;
 
+use crate::free_queue::DeferQueue;
 use crate::lock::Lock;
-use crate::locked::LockedHeap;
-use crate::queue::Queue;
+use crate::locked_heap::LockedHeap;
 
 /// What stands for a block without bytes: an address of the layout's alignment.
-fn nothing(layout: Layout) -> NonNull<[u8]> {
+fn dangling(layout: Layout) -> NonNull<[u8]> {
     NonNull::slice_from_raw_parts(
         NonNull::without_provenance(layout.align().try_into().unwrap_or(NonZeroUsize::MIN)),
         0,
@@ -25,10 +25,10 @@ fn nothing(layout: Layout) -> NonNull<[u8]> {
 
 // SAFETY: a block stays where it is until it is freed, as long as the heap is borrowed; a copy of the reference is the same
 // allocator; blocks have at least the layout's size and its alignment.
-unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> Allocator for &LockedHeap<L, C, REGIONS, Q> {
+unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> Allocator for &LockedHeap<L, C, REGIONS, Q> {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         if layout.size() == 0 {
-            return Ok(nothing(layout));
+            return Ok(dangling(layout));
         }
         let block = LockedHeap::allocate(self, layout).ok_or(AllocError)?;
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
@@ -65,7 +65,7 @@ unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> Allocator for &L
 
 /// # Safety
 /// The block was given by this heap for the old layout.
-unsafe fn resize<L: Lock, C: Config, const REGIONS: usize, Q: Queue>(
+unsafe fn resize<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue>(
     heap: &LockedHeap<L, C, REGIONS, Q>,
     block: NonNull<u8>,
     old: Layout,

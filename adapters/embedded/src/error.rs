@@ -13,7 +13,7 @@ use terrace_core::heap::RegionError;
 pub enum InitError {
     /// The address is null.
     Null,
-    /// This [`Arena`](crate::Arena) was given to a heap before.
+    /// This [`StaticMemory`](crate::StaticMemory) was given to a heap before.
     Taken,
     /// What the heap says about the region.
     Region(RegionError),

@@ -8,7 +8,7 @@ use terrace_core::FreeError;
 use terrace_core::heap::RegionError;
 
 use crate::error::{BadFree, InitError};
-use crate::queue::{Pending, QueueFull};
+use crate::free_queue::{DeferredFree, QueueFull};
 
 impl Format for InitError {
     fn format(&self, f: Formatter<'_>) {
@@ -48,7 +48,7 @@ impl Format for QueueFull {
     }
 }
 
-impl Format for Pending {
+impl Format for DeferredFree {
     fn format(&self, f: Formatter<'_>) {
         let (block, layout) = self.parts();
         write!(f, "{=usize} bytes at {=usize:#x}", layout.size(), block.addr().get());

@@ -8,13 +8,13 @@ use core::ptr::{self, NonNull};
 
 use terrace_core::heap::Config;
 
+use crate::free_queue::DeferQueue;
 use crate::lock::Lock;
-use crate::locked::LockedHeap;
-use crate::queue::Queue;
+use crate::locked_heap::LockedHeap;
 
 // SAFETY: the heap hands out blocks that do not overlap, of at least the layout's size and at its alignment; `reallocate`
 // keeps what a block holds. Nothing here unwinds: there is no panic, and a hook's is the hook's.
-unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> GlobalAlloc for LockedHeap<L, C, REGIONS, Q> {
+unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> GlobalAlloc for LockedHeap<L, C, REGIONS, Q> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.allocate(layout).map_or(ptr::null_mut(), NonNull::as_ptr)

@@ -20,31 +20,31 @@
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
-mod arena;
 mod error;
 #[cfg(feature = "defmt")]
 mod format;
+mod free_queue;
 mod global;
 mod lock;
-mod locked;
-mod queue;
+mod locked_heap;
 #[cfg(feature = "embedded-hal")]
 pub mod spi;
 mod state;
+mod static_memory;
 mod stats;
 
-pub use arena::Arena;
-#[doc(hidden)]
-pub use arena::{ArenaBytes, ArenaTaken};
 pub use error::{BadFree, InitError};
+pub use free_queue::{DeferQueue, DeferredFree, FreeQueue, NoQueue, QueueFull};
 #[cfg(feature = "critical-section")]
 pub use lock::CriticalSection;
 pub use lock::{Lock, Locked};
-pub use locked::LockedHeap;
-pub use queue::{FreeQueue, NoQueue, Pending, Queue, QueueFull};
+pub use locked_heap::LockedHeap;
+pub use static_memory::StaticMemory;
 #[doc(hidden)]
-pub use stats::Room;
-pub use stats::{Counters, Stats};
+pub use static_memory::{StaticBytes, StaticClaim};
+#[doc(hidden)]
+pub use stats::LowWaterMark;
+pub use stats::{HeapCounters, HeapStats};
 /// The heap without a lock, for a part of a program that has one to itself: [`terrace_core::heap::Heap`].
 pub use terrace_core::heap::Heap as PlainHeap;
 pub use terrace_core::heap::{
@@ -56,7 +56,7 @@ pub use terrace_core::{FreeError, Violation};
 ///
 /// Only with feature `critical-section`, the default.
 #[cfg(feature = "critical-section")]
-pub type Heap<C = Fast, const REGIONS: usize = 1, Q = NoQueue> = LockedHeap<CriticalSection, C, REGIONS, Q>;
+pub type FirmwareHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue> = LockedHeap<CriticalSection, C, REGIONS, Q>;
 
 /// A heap that several cores wait for in turn. Not for interrupts: see [`LockedHeap::free_later`].
 ///

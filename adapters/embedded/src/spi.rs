@@ -7,7 +7,7 @@
 //! ```text
 //!  SpiRegion   allocate, free: Range over lent slots       read, write(block, offset, ..)
 //!      |                                                        |
-//!      |                                              Cache  lines of the chip, written back late
+//!      |                                              LineCache  lines of the chip, written back late
 //!      |                                                        |
 //!      +------- SpiMemory  <- Sram23  commands, modes, pages   <+
 //!                          <- Psram   reset, bursts, wait bytes
@@ -18,11 +18,11 @@
 //! ```
 //! use embedded_hal::spi::SpiDevice;
 //! use terrace_core::{Request, Slot};
-//! use terrace_embedded::spi::{AccessError, Mode, SpiRegion, Sram23};
+//! use terrace_embedded::spi::{AccessError, SramMode, SpiRegion, Sram23};
 //!
 //! /// 128 KiB of measurements on the board's own chip. 4 lines of 32 bytes save most transactions.
 //! fn log<D: SpiDevice>(device: D) -> Result<u8, AccessError<D::Error>> {
-//!     let chip = Sram23::open(device, Mode::Sequential)?;
+//!     let chip = Sram23::open(device, SramMode::Sequential)?;
 //!     let mut slots = [Slot::EMPTY; 16];
 //!     let mut region = SpiRegion::<_, _, 4, 32>::new(chip, &mut slots[..], 32)?;
 //!     let block = region.allocate(Request::new(1000))?;
@@ -34,8 +34,8 @@
 //! }
 //! ```
 
-mod cache;
 mod error;
+mod line_cache;
 mod nor;
 mod psram;
 mod region;
@@ -45,7 +45,7 @@ pub use error::{AccessError, SpiError};
 pub use nor::Nor25;
 pub use psram::{Psram, PsramSettings};
 pub use region::SpiRegion;
-pub use sram::{Mode, Sram23};
+pub use sram::{Sram23, SramMode};
 
 use embedded_hal::spi::{Operation, SpiDevice};
 
@@ -72,18 +72,18 @@ pub trait SpiMemory {
 }
 
 /// Refuses what does not lie in a chip.
-fn inside<E>(capacity: u32, address: u32, bytes: usize) -> Result<(), SpiError<E>> {
+fn check_bounds<E>(capacity: u32, address: u32, bytes: usize) -> Result<(), SpiError<E>> {
     let room = capacity.checked_sub(address).map_or(0, |room| room as usize);
     if bytes <= room { Ok(()) } else { Err(SpiError::Outside { address, bytes, capacity }) }
 }
 
 /// A transaction: what is sent, and what the chip answers.
-fn receive<D: SpiDevice>(device: &mut D, sent: &[u8], bytes: &mut [u8]) -> Result<(), SpiError<D::Error>> {
+fn command_read<D: SpiDevice>(device: &mut D, sent: &[u8], bytes: &mut [u8]) -> Result<(), SpiError<D::Error>> {
     device.transaction(&mut [Operation::Write(sent), Operation::Read(bytes)]).map_err(SpiError::Bus)
 }
 
 /// A transaction: a command, and its bytes.
-fn send<D: SpiDevice>(device: &mut D, command: &[u8], bytes: &[u8]) -> Result<(), SpiError<D::Error>> {
+fn command_write<D: SpiDevice>(device: &mut D, command: &[u8], bytes: &[u8]) -> Result<(), SpiError<D::Error>> {
     device.transaction(&mut [Operation::Write(command), Operation::Write(bytes)]).map_err(SpiError::Bus)
 }
 

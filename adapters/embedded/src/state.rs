@@ -10,18 +10,18 @@ use terrace_core::FreeError;
 use terrace_core::heap::{Config, Heap};
 
 use crate::error::BadFree;
-use crate::queue::Queue;
-use crate::stats::{Counters, Room};
+use crate::free_queue::DeferQueue;
+use crate::stats::{HeapCounters, LowWaterMark};
 
 /// Blocks of the queue that one call takes back: few, so that it stays bounded; and more than the one that a request hands
 /// out, so that the queue gets shorter.
-pub const TAKE_BACK: usize = 2;
+pub const DRAIN_PER_CALL: usize = 2;
 
 /// What the lock keeps.
 #[derive(Debug)]
 pub struct State<C, const REGIONS: usize> {
     pub heap: Heap<C, REGIONS>,
-    pub counters: Counters,
+    pub counters: HeapCounters,
     /// Regions that were added: with the frees counted, what may have made a failed request possible.
     pub regions: usize,
     /// Gone while it runs.
@@ -32,20 +32,20 @@ pub struct State<C, const REGIONS: usize> {
 impl<C: Config, const REGIONS: usize> State<C, REGIONS> {
     /// Nothing yet.
     pub const EMPTY: Self =
-        Self { heap: Heap::empty(), counters: Counters::ZERO, regions: 0, out_of_memory: None, bad_free: None };
+        Self { heap: Heap::empty(), counters: HeapCounters::ZERO, regions: 0, out_of_memory: None, bad_free: None };
 
     /// A block for a layout; what waits in the queue first.
     #[inline(always)]
-    pub fn allocate(&mut self, queue: &impl Queue, layout: Layout) -> Option<NonNull<u8>> {
-        self.take_back(queue, TAKE_BACK);
+    pub fn allocate(&mut self, queue: &impl DeferQueue, layout: Layout) -> Option<NonNull<u8>> {
+        self.drain(queue, DRAIN_PER_CALL);
         let block = self.heap.allocate(layout)?;
         self.counters.allocated(layout.size());
         Some(block)
     }
 
     /// The same for a block that replaces one that grew: where it can grow again.
-    pub fn allocate_to_grow(&mut self, queue: &impl Queue, layout: Layout) -> Option<NonNull<u8>> {
-        self.take_back(queue, TAKE_BACK);
+    pub fn allocate_to_grow(&mut self, queue: &impl DeferQueue, layout: Layout) -> Option<NonNull<u8>> {
+        self.drain(queue, DRAIN_PER_CALL);
         let block = self.heap.allocate_with_room(layout)?;
         self.counters.allocated(layout.size());
         Some(block)
@@ -94,12 +94,12 @@ impl<C: Config, const REGIONS: usize> State<C, REGIONS> {
 
     /// Frees up to so many blocks of the queue; how many. Those that the heap refuses are counted as refused.
     #[inline(always)]
-    pub fn take_back(&mut self, queue: &impl Queue, most: usize) -> usize {
+    pub fn drain(&mut self, queue: &impl DeferQueue, most: usize) -> usize {
         let mut taken = 0;
         while taken < most {
             let Some(pending) = queue.pop() else { break };
             let (block, layout) = pending.parts();
-            // SAFETY: who made a `Pending` promised it.
+            // SAFETY: who made a `DeferredFree` promised it.
             let _counted = unsafe { self.free(block, layout) };
             taken += 1;
         }
@@ -107,7 +107,7 @@ impl<C: Config, const REGIONS: usize> State<C, REGIONS> {
     }
 
     /// What may have made a failed request possible.
-    pub fn room(&self) -> Room {
-        Room::of(&self.counters, self.regions)
+    pub fn low_water(&self) -> LowWaterMark {
+        LowWaterMark::new(&self.counters, self.regions)
     }
 }

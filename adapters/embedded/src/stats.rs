@@ -1,4 +1,4 @@
-//! Counters that a locked heap keeps, and the whole picture.
+//! HeapCounters that a locked heap keeps, and the whole picture.
 //!
 //! Promises upward: counters cost a few instructions a call and are read in O(1).
 //! Asks from below: what the heap says it holds, found by walking its free blocks.
@@ -17,7 +17,7 @@ use terrace_core::heap::HeapUsage;
 /// What was counted since the start. Numbers of calls wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Counters {
+pub struct HeapCounters {
     /// Bytes in live blocks, as their layouts said.
     pub requested: usize,
     /// The most that `requested` ever was.
@@ -32,7 +32,7 @@ pub struct Counters {
     pub refused: usize,
 }
 
-impl Counters {
+impl HeapCounters {
     /// Nothing was counted.
     pub const ZERO: Self = Self { requested: 0, peak: 0, allocations: 0, frees: 0, failures: 0, refused: 0 };
 
@@ -62,21 +62,21 @@ impl Counters {
 /// ever was during this request. So a hook that takes and frees something of its own is not asked for ever.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct LowWaterMark {
     /// Bytes in live blocks, and one for each.
     held: usize,
     regions: usize,
 }
 
-impl Room {
+impl LowWaterMark {
     /// Now.
-    pub fn of(counters: &Counters, regions: usize) -> Self {
+    pub fn new(counters: &HeapCounters, regions: usize) -> Self {
         let live = counters.allocations.wrapping_sub(counters.frees);
         Self { held: counters.requested.wrapping_add(live), regions }
     }
 
     /// Whether there is more room than before; that is what there was at most, then.
-    pub fn gained(&mut self, now: Self) -> bool {
+    pub fn lowered(&mut self, now: Self) -> bool {
         let more = now.held < self.held || now.regions > self.regions;
         *self = Self { held: now.held.min(self.held), regions: now.regions };
         more
@@ -86,7 +86,7 @@ impl Room {
 /// What a heap holds, in bytes, and what was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Stats {
+pub struct HeapStats {
     /// All regions, as they were given, less what alignment cost at their ends.
     pub total: usize,
     /// In the regions' tables.
@@ -100,19 +100,19 @@ pub struct Stats {
     /// Free blocks.
     pub free_blocks: usize,
     /// What was counted.
-    pub counters: Counters,
+    pub counters: HeapCounters,
 }
 
-impl Stats {
-    pub(crate) fn new(usage: HeapUsage, counters: Counters) -> Self {
+impl HeapStats {
+    pub(crate) fn new(usage: HeapUsage, counters: HeapCounters) -> Self {
         let HeapUsage { total, live, free, largest_free, free_blocks, tables } = usage;
         Self { total, tables, live, free, largest_free, free_blocks, counters }
     }
 }
 
-impl fmt::Display for Stats {
+impl fmt::Display for HeapStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counters { requested, peak, allocations, frees, failures, refused } = self.counters;
+        let HeapCounters { requested, peak, allocations, frees, failures, refused } = self.counters;
         write!(f, "{} of {} bytes live ({requested} requested, at most {peak}), ", self.live, self.total)?;
         write!(f, "{} free in {} blocks, the largest {}, ", self.free, self.free_blocks, self.largest_free)?;
         write!(f, "{} in tables; {allocations} allocations, {frees} frees, ", self.tables)?;

@@ -5,11 +5,11 @@ use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use terrace_embedded::{Checked, Fast, Heap};
+use terrace_embedded::{Checked, Fast, FirmwareHeap};
 
-fn heap() -> Heap<Checked<Fast>> {
-    let heap = Heap::empty();
-    heap.give(std::boxed::Box::leak(vec![std::mem::MaybeUninit::uninit(); 1 << 16].into_boxed_slice()))
+fn heap() -> FirmwareHeap<Checked<Fast>> {
+    let heap = FirmwareHeap::empty();
+    heap.add_memory(std::boxed::Box::leak(vec![std::mem::MaybeUninit::uninit(); 1 << 16].into_boxed_slice()))
         .expect("memory");
     heap
 }

@@ -3,7 +3,7 @@
 use std::alloc::Layout;
 use std::sync::Mutex;
 
-use terrace_embedded::{BadFree, FreeError, Heap, InitError, QueueFull, RegionError, heap_arena};
+use terrace_embedded::{BadFree, FirmwareHeap, FreeError, InitError, QueueFull, RegionError, heap_arena};
 
 #[defmt::global_logger]
 struct Kept;
@@ -38,7 +38,7 @@ fn words(of: &impl defmt::Format) -> Vec<u8> {
 
 #[test]
 fn statistics_and_errors_are_formatted() {
-    static HEAP: Heap = Heap::empty();
+    static HEAP: FirmwareHeap = FirmwareHeap::empty();
     heap_arena!(HEAP, 0x4000).expect("memory");
     let layout = Layout::new::<[u8; 77]>();
     let block = HEAP.allocate(layout).expect("room");

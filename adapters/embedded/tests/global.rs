@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use terrace_embedded::{Checked, Fast, Heap, heap_arena};
+use terrace_embedded::{Checked, Fast, FirmwareHeap, heap_arena};
 
 #[global_allocator]
-static HEAP: Heap<Checked<Fast>> = Heap::empty();
+static HEAP: FirmwareHeap<Checked<Fast>> = FirmwareHeap::empty();
 
 /// Runs before `main`: the standard library allocates there already, and a firmware's `main` is our first line.
 #[used]

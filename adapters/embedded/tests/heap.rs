@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use terrace_embedded::{
-    BadFree, Checked, Fast, FreeError, FreeQueue, Heap, InitError, QueueFull, RegionError, Small, heap_arena,
+    BadFree, Checked, Fast, FirmwareHeap, FreeError, FreeQueue, InitError, QueueFull, RegionError, Small, heap_arena,
 };
 
 fn layout(size: usize) -> Layout {
@@ -21,7 +21,7 @@ fn memory(bytes: usize) -> &'static mut [MaybeUninit<u8>] {
 
 #[test]
 fn before_init_every_request_fails_and_nothing_breaks() {
-    static HEAP: Heap = Heap::empty();
+    static HEAP: FirmwareHeap = FirmwareHeap::empty();
     // SAFETY: the layout has bytes.
     assert!(unsafe { HEAP.alloc(layout(1)) }.is_null());
     // SAFETY: as above.
@@ -37,7 +37,7 @@ fn before_init_every_request_fails_and_nothing_breaks() {
 
 #[test]
 fn absurd_layouts_get_nothing() {
-    static HEAP: Heap<Small> = Heap::empty();
+    static HEAP: FirmwareHeap<Small> = FirmwareHeap::empty();
     heap_arena!(HEAP, 65_536).expect("memory");
     let most = isize::MAX as usize;
     for (size, align) in [(0, 1), (most, 1), (most - 7, 8), (65_536, 1), (1, 1 << 20), (1, 1 << 62)] {
@@ -52,14 +52,14 @@ fn absurd_layouts_get_nothing() {
 
 #[test]
 fn several_regions_and_every_mistake_in_giving_them() {
-    let heap: Heap<Fast, 3> = Heap::empty();
+    let heap: FirmwareHeap<Fast, 3> = FirmwareHeap::empty();
     // SAFETY: refused: null is no memory.
     assert_eq!(unsafe { heap.init(ptr::null_mut(), 1000) }, Err(InitError::Null));
-    assert_eq!(heap.give(memory(0)), Err(InitError::Region(RegionError::TooSmall)));
-    assert_eq!(heap.give(memory(16)), Err(InitError::Region(RegionError::TooSmall)));
+    assert_eq!(heap.add_memory(memory(0)), Err(InitError::Region(RegionError::TooSmall)));
+    assert_eq!(heap.add_memory(memory(16)), Err(InitError::Region(RegionError::TooSmall)));
     let (first, second) = memory(10_000).split_at_mut(5_000);
     let (start, bytes) = (first.as_mut_ptr().cast::<u8>(), first.len());
-    heap.give(first).expect("the first");
+    heap.add_memory(first).expect("the first");
     // SAFETY: refused: the heap has it already.
     let again = unsafe { heap.init(start, bytes) };
     assert_eq!(again, Err(InitError::Region(RegionError::Overlaps)), "init twice");
@@ -69,9 +69,9 @@ fn several_regions_and_every_mistake_in_giving_them() {
     // SAFETY: refused: it would end behind the last address.
     let wrapped = unsafe { heap.init(ptr::without_provenance_mut(usize::MAX - 15), 1000) };
     assert!(wrapped.is_err(), "{wrapped:?}");
-    heap.give(second).expect("right behind the first");
-    heap.give(memory(20_000)).expect("elsewhere");
-    assert_eq!(heap.give(memory(20_000)), Err(InitError::Region(RegionError::TooMany)));
+    heap.add_memory(second).expect("right behind the first");
+    heap.add_memory(memory(20_000)).expect("elsewhere");
+    assert_eq!(heap.add_memory(memory(20_000)), Err(InitError::Region(RegionError::TooMany)));
 
     let sizes = [15_000, 4_000, 4_000];
     let blocks = sizes.map(|size| heap.allocate(layout(size)).expect("one region for each"));
@@ -84,7 +84,7 @@ fn several_regions_and_every_mistake_in_giving_them() {
 
 #[test]
 fn an_arena_is_given_once() {
-    let heap: Heap<Fast, 2> = Heap::empty();
+    let heap: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
     let give = || heap_arena!(heap, 2048);
     assert_eq!(give(), Ok(()));
     assert_eq!(give(), Err(InitError::Taken));
@@ -93,8 +93,8 @@ fn an_arena_is_given_once() {
 
 #[test]
 fn a_block_grows_where_it_is_or_moves_with_what_it_holds() {
-    let heap: Heap = Heap::empty();
-    heap.give(memory(32_768)).expect("memory");
+    let heap: FirmwareHeap = FirmwareHeap::empty();
+    heap.add_memory(memory(32_768)).expect("memory");
     let block = heap.allocate(layout(100)).expect("room");
     // SAFETY: so many bytes are ours.
     unsafe { block.write_bytes(7, 100) };
@@ -121,7 +121,7 @@ fn a_block_grows_where_it_is_or_moves_with_what_it_holds() {
 
 #[test]
 fn the_hook_makes_room_and_the_request_is_tried_again() {
-    static HEAP: Heap<Fast, 2> = Heap::empty();
+    static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
     static CACHE: Mutex<Vec<AtomicPtr<u8>>> = Mutex::new(Vec::new());
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 8192).expect("memory");
@@ -149,7 +149,7 @@ fn the_hook_makes_room_and_the_request_is_tried_again() {
 
 #[test]
 fn a_hook_that_promises_and_frees_nothing_is_called_once() {
-    static HEAP: Heap<Fast, 2> = Heap::empty();
+    static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 1024).expect("memory");
     HEAP.on_out_of_memory(|_| CALLS.fetch_add(1, Ordering::Relaxed) < 100);
@@ -162,7 +162,7 @@ fn a_hook_that_promises_and_frees_nothing_is_called_once() {
 
 #[test]
 fn a_hook_that_takes_and_frees_its_own_is_not_asked_for_ever() {
-    static HEAP: Heap<Fast, 2> = Heap::empty();
+    static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 8192).expect("memory");
     HEAP.on_out_of_memory(|_| {
@@ -177,7 +177,7 @@ fn a_hook_that_takes_and_frees_its_own_is_not_asked_for_ever() {
 
 #[test]
 fn a_checked_heap_reports_bad_frees_and_stays_whole() {
-    static HEAP: Heap<Checked<Fast>> = Heap::empty();
+    static HEAP: FirmwareHeap<Checked<Fast>> = FirmwareHeap::empty();
     static SEEN: Mutex<Vec<FreeError>> = Mutex::new(Vec::new());
     heap_arena!(HEAP, 8192).expect("memory");
     HEAP.on_bad_free(|BadFree(error)| SEEN.lock().expect("alone").push(error));
@@ -206,8 +206,8 @@ fn a_checked_heap_reports_bad_frees_and_stays_whole() {
 
 #[test]
 fn a_queue_is_emptied_two_a_call_and_all_before_a_request_fails() {
-    let heap: Heap<Checked<Fast>, 1, FreeQueue<8>> = Heap::empty();
-    heap.give(memory(8192)).expect("memory");
+    let heap: FirmwareHeap<Checked<Fast>, 1, FreeQueue<8>> = FirmwareHeap::empty();
+    heap.add_memory(memory(8192)).expect("memory");
     let blocks: Vec<_> = std::iter::from_fn(|| heap.allocate(layout(504))).collect();
     let failures = heap.counters().failures;
     // SAFETY: live blocks that are not used any more.
@@ -231,8 +231,8 @@ fn a_queue_is_emptied_two_a_call_and_all_before_a_request_fails() {
 
 #[test]
 fn without_a_queue_every_push_comes_back() {
-    let heap: Heap = Heap::empty();
-    heap.give(memory(1024)).expect("memory");
+    let heap: FirmwareHeap = FirmwareHeap::empty();
+    heap.add_memory(memory(1024)).expect("memory");
     let block = heap.allocate(layout(8)).expect("room");
     // SAFETY: live, and still ours afterwards.
     let QueueFull(back) = unsafe { heap.free_later(block, layout(8)) }.expect_err("no queue");

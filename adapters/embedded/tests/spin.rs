@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use terrace_embedded::{Checked, Fast, FreeQueue, LockedHeap, Pending, QueueFull, SpinHeap, heap_arena};
+use terrace_embedded::{Checked, DeferredFree, Fast, FreeQueue, LockedHeap, QueueFull, SpinHeap, heap_arena};
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).expect("small")
@@ -86,7 +86,7 @@ fn frees_past_the_lock_are_all_done_by_the_calls_of_others() {
                 }
             };
             // SAFETY: the block is used by nobody from here on.
-            let pending = unsafe { Pending::new(block, layout(72)) };
+            let pending = unsafe { DeferredFree::new(block, layout(72)) };
             interrupts[i % 2].send(pending).expect("the thread waits for it");
         }
         drop(interrupts);
@@ -100,7 +100,7 @@ fn frees_past_the_lock_are_all_done_by_the_calls_of_others() {
     assert_eq!((counters.allocations, counters.frees, counters.refused), (BLOCKS, BLOCKS, 0), "each exactly once");
     assert_eq!(HEAP.stats().live, 0);
 
-    fn free_in_interrupt(mut pending: Pending) {
+    fn free_in_interrupt(mut pending: DeferredFree) {
         loop {
             let (block, of) = pending.parts();
             assert_eq!(of, layout(72), "sizes are kept");

@@ -6,9 +6,9 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
-use embedded::{Counters, Fast, HeaderHeap, Locked, Room};
+use embedded::{Fast, HeaderHeap, HeapCounters, Locked, LowWaterMark};
 
-use crate::lock::Theirs;
+use crate::lock::ProgramLock;
 
 #[cfg(feature = "checked")]
 type Config = embedded::Checked<Fast>;
@@ -30,7 +30,7 @@ pub type BadFreeHook = extern "C" fn(block: *mut c_void);
 #[derive(Debug)]
 pub struct State {
     pub heap: HeaderHeap<Config, REGIONS>,
-    pub counters: Counters,
+    pub counters: HeapCounters,
     /// Regions in use: with the frees counted, what may have made a failed request possible.
     pub regions: usize,
     /// Gone while it runs.
@@ -38,9 +38,9 @@ pub struct State {
     pub bad_free: Option<BadFreeHook>,
 }
 
-static HEAP: Locked<Theirs, State> = Locked::new(State {
+static HEAP: Locked<ProgramLock, State> = Locked::new(State {
     heap: HeaderHeap::empty(),
-    counters: Counters::ZERO,
+    counters: HeapCounters::ZERO,
     regions: 0,
     out_of_memory: None,
     bad_free: None,
@@ -53,17 +53,17 @@ pub fn locked<R>(run: impl FnOnce(&mut State) -> R) -> R {
     unsafe { HEAP.with(run) }
 }
 
-/// Tries, asks the hook for room, and tries again as long as something came back. `LockedHeap::last_resort` is the same
+/// Tries, asks the hook for room, and tries again as long as something came back. `LockedHeap::allocate_slow` is the same
 /// with a queue, which has to be emptied before and between.
-pub fn insist<R>(bytes: usize, align: usize, attempt: impl Fn(&mut State) -> Option<R>) -> Option<R> {
-    let (mut found, mut room) = locked(|state| (attempt(state), state.room()));
+pub fn attempt_with_hook<R>(bytes: usize, align: usize, attempt: impl Fn(&mut State) -> Option<R>) -> Option<R> {
+    let (mut found, mut low_water) = locked(|state| (attempt(state), state.low_water()));
     while found.is_none() {
         let hook = locked(|state| state.out_of_memory.take());
         let again = hook.is_some_and(|hook| hook(bytes, align) != 0);
         let tried;
         (tried, found) = locked(|state| {
             state.out_of_memory = state.out_of_memory.or(hook);
-            let again = room.gained(state.room()) && again;
+            let again = low_water.lowered(state.low_water()) && again;
             (again, if again { attempt(state) } else { None })
         });
         if !tried {
@@ -82,7 +82,7 @@ pub unsafe fn free(block: *mut c_void, bytes: Option<usize>) {
     let Some(found) = NonNull::new(block.cast::<u8>()) else { return };
     let freed = locked(|state| {
         // SAFETY: `size_of` needs the header that stands in front of every block.
-        let size = state.inside(found).then(|| unsafe { state.heap.size_of(found) })?;
+        let size = state.could_be_block(found).then(|| unsafe { state.heap.size_of(found) })?;
         bytes.is_none_or(|bytes| bytes == size).then_some(())?;
         // SAFETY: the caller's promise.
         unsafe { state.heap.free(found) }.ok()?;
@@ -90,7 +90,7 @@ pub unsafe fn free(block: *mut c_void, bytes: Option<usize>) {
         Some(())
     });
     if freed.is_none() {
-        refused(found);
+        report_bad_free(found);
     }
 }
 
@@ -99,8 +99,8 @@ pub unsafe fn free(block: *mut c_void, bytes: Option<usize>) {
 /// # Safety
 /// A live block; when one comes back, only that is used afterwards.
 pub unsafe fn resize(block: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
-    let resized = insist(bytes, HEADER, |state| {
-        if !state.inside(block) {
+    let resized = attempt_with_hook(bytes, HEADER, |state| {
+        if !state.could_be_block(block) {
             return Some(None);
         }
         // SAFETY: as in `free`.
@@ -115,12 +115,12 @@ pub unsafe fn resize(block: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
         }
     })?;
     if resized.is_none() {
-        refused(block);
+        report_bad_free(block);
     }
     resized
 }
 
-fn refused(block: NonNull<u8>) {
+fn report_bad_free(block: NonNull<u8>) {
     let hook = locked(|state| {
         state.counters.refused = state.counters.refused.wrapping_add(1);
         state.bad_free
@@ -133,7 +133,7 @@ fn refused(block: NonNull<u8>) {
 impl State {
     /// Whether this can be a block: it and its header lie in a region, at an alignment that all blocks have. One of no bytes
     /// may begin where the region ends.
-    fn inside(&self, block: NonNull<u8>) -> bool {
+    fn could_be_block(&self, block: NonNull<u8>) -> bool {
         let header = NonNull::new(block.as_ptr().wrapping_sub(HEADER));
         block.addr().get().is_multiple_of(HEADER)
             && header.is_some_and(|header| self.heap.contains(header))
@@ -142,7 +142,7 @@ impl State {
     }
 
     /// What may have made a failed request possible.
-    fn room(&self) -> Room {
-        Room::of(&self.counters, self.regions)
+    fn low_water(&self) -> LowWaterMark {
+        LowWaterMark::new(&self.counters, self.regions)
     }
 }

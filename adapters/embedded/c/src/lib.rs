@@ -10,7 +10,7 @@ mod lock;
 use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
 
-use embedded::{Counters, RegionError};
+use embedded::{HeapCounters, RegionError};
 use heap::{BadFreeHook, HEADER, OutOfMemoryHook};
 
 /// Nothing here panics on purpose; what the compiler cannot prove away stops here, where a debugger finds it.
@@ -25,7 +25,7 @@ fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
 /// `enum terrace_result`; C gets it as an `int`, since the width of an enum is a compiler's option.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
+pub enum InitResult {
     /// It was done.
     Ok = 0,
     /// The address is null.
@@ -39,14 +39,14 @@ pub enum Code {
     /// All four regions are in use.
     TooMany = 5,
     /// `terrace_init` was called before.
-    Again = 6,
+    AlreadyInitialised = 6,
 }
 
 /// `struct terrace_stats`.
 #[repr(C)]
 #[derive(Debug)]
 #[expect(missing_docs, reason = "documented in the header")]
-pub struct Stats {
+pub struct CStats {
     pub total: usize,
     pub tables: usize,
     pub live: usize,
@@ -66,9 +66,9 @@ pub struct Stats {
 /// # Safety
 /// The bytes are readable and writable, and nobody else's, for ever.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn terrace_init(start: *mut c_void, bytes: usize) -> Code {
+pub unsafe extern "C" fn terrace_init(start: *mut c_void, bytes: usize) -> InitResult {
     // SAFETY: the caller's promise.
-    unsafe { give(start, bytes, true) }
+    unsafe { add_region(start, bytes, true) }
 }
 
 /// See the header.
@@ -76,29 +76,29 @@ pub unsafe extern "C" fn terrace_init(start: *mut c_void, bytes: usize) -> Code 
 /// # Safety
 /// As for [`terrace_init`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn terrace_add_region(start: *mut c_void, bytes: usize) -> Code {
+pub unsafe extern "C" fn terrace_add_region(start: *mut c_void, bytes: usize) -> InitResult {
     // SAFETY: the caller's promise.
-    unsafe { give(start, bytes, false) }
+    unsafe { add_region(start, bytes, false) }
 }
 
 /// # Safety
 /// As for [`terrace_init`].
-unsafe fn give(start: *mut c_void, bytes: usize, first: bool) -> Code {
-    let Some(start) = NonNull::new(start.cast()) else { return Code::Null };
+unsafe fn add_region(start: *mut c_void, bytes: usize, first: bool) -> InitResult {
+    let Some(start) = NonNull::new(start.cast()) else { return InitResult::Null };
     heap::locked(|state| {
         if first && state.regions > 0 {
-            return Code::Again;
+            return InitResult::AlreadyInitialised;
         }
         // SAFETY: the caller's promise.
         match unsafe { state.heap.add_region(start, bytes) } {
             Ok(()) => {
                 state.regions += 1;
-                Code::Ok
+                InitResult::Ok
             }
-            Err(RegionError::TooSmall) => Code::TooSmall,
-            Err(RegionError::TooLarge { .. }) => Code::TooLarge,
-            Err(RegionError::Overlaps) => Code::Overlaps,
-            Err(RegionError::TooMany) => Code::TooMany,
+            Err(RegionError::TooSmall) => InitResult::TooSmall,
+            Err(RegionError::TooLarge { .. }) => InitResult::TooLarge,
+            Err(RegionError::Overlaps) => InitResult::Overlaps,
+            Err(RegionError::TooMany) => InitResult::TooMany,
         }
     })
 }
@@ -127,7 +127,7 @@ pub extern "C" fn terrace_memalign(align: usize, bytes: usize) -> *mut c_void {
     if !align.is_power_of_two() {
         return ptr::null_mut();
     }
-    let found = heap::insist(bytes, align, |state| {
+    let found = heap::attempt_with_hook(bytes, align, |state| {
         let block = state.heap.allocate(bytes, align)?;
         state.counters.allocated(bytes);
         Some(block)
@@ -177,11 +177,11 @@ pub unsafe extern "C" fn terrace_realloc(block: *mut c_void, bytes: usize) -> *m
 /// # Safety
 /// Null, or a place for the struct.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn terrace_stats(out: *mut Stats) {
+pub unsafe extern "C" fn terrace_stats(out: *mut CStats) {
     let (usage, counters) = heap::locked(|state| (state.heap.usage(), state.counters));
-    let Counters { requested, peak, allocations, frees, failures, refused } = counters;
+    let HeapCounters { requested, peak, allocations, frees, failures, refused } = counters;
     let embedded::HeapUsage { total, live, free, largest_free, free_blocks, tables } = usage;
-    let stats = Stats {
+    let stats = CStats {
         total,
         tables,
         live,

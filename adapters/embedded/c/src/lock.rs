@@ -15,10 +15,10 @@ unsafe extern "C" {
 
 /// What the C program does to be alone.
 #[derive(Debug)]
-pub struct Theirs;
+pub struct ProgramLock;
 
 // SAFETY: the header asks the program to define the two functions if anything else runs beside it.
-unsafe impl Lock for Theirs {
+unsafe impl Lock for ProgramLock {
     const UNLOCKED: Self = Self;
 
     #[inline(always)]

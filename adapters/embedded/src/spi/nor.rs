@@ -18,7 +18,7 @@
 use embedded_hal::delay::DelayNs;
 use embedded_hal::spi::SpiDevice;
 
-use super::{SpiError, SpiMemory, header, inside, receive, send};
+use super::{SpiError, SpiMemory, check_bounds, command_read, command_write, header};
 
 const WAKE: u8 = 0xAB;
 const READ_ID: u8 = 0x9F;
@@ -37,11 +37,11 @@ const PAGE: u32 = 1 << 8;
 /// From deep sleep to the first command: 30 us at most on these chips (tRES1).
 const WAKE_US: u32 = 50;
 /// A page takes 0.4 to 3 ms (tPP), a sector 45 to 400 ms (tSE): asked so often, and for five times that at most.
-const PROGRAM_WAIT: Wait = Wait { step_us: 100, steps: 150 };
-const ERASE_WAIT: Wait = Wait { step_us: 2000, steps: 1000 };
+const PROGRAM_WAIT: PollLimit = PollLimit { step_us: 100, steps: 150 };
+const ERASE_WAIT: PollLimit = PollLimit { step_us: 2000, steps: 1000 };
 
 #[derive(Clone, Copy)]
-struct Wait {
+struct PollLimit {
     step_us: u32,
     steps: u32,
 }
@@ -56,13 +56,13 @@ pub struct Nor25<D, T> {
     delay: T,
     capacity: u32,
     /// The sector that `sector` holds and the chip may not.
-    unfinished: Option<Unfinished>,
+    unfinished: Option<PendingSector>,
     sector: [u8; SECTOR as usize],
 }
 
 /// What is left to be done to a sector.
 #[derive(Clone, Copy, Debug)]
-struct Unfinished {
+struct PendingSector {
     /// Where it starts.
     at: u32,
     /// A bit must rise: it must be erased first.
@@ -96,7 +96,7 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
     /// [`SpiError::Bus`].
     pub fn id(&mut self) -> Result<[u8; 3], SpiError<D::Error>> {
         let mut id = [0; 3];
-        receive(&mut self.device, &[READ_ID], &mut id)?;
+        command_read(&mut self.device, &[READ_ID], &mut id)?;
         Ok(id)
     }
 
@@ -114,10 +114,10 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
     }
 
     /// Asks until the chip is done.
-    fn wait(&mut self, most: Wait) -> Result<(), SpiError<D::Error>> {
+    fn wait(&mut self, most: PollLimit) -> Result<(), SpiError<D::Error>> {
         for _ in 0..most.steps {
             let mut status = [0];
-            receive(&mut self.device, &[STATUS], &mut status)?;
+            command_read(&mut self.device, &[STATUS], &mut status)?;
             if status[0] & BUSY == 0 {
                 return Ok(());
             }
@@ -127,9 +127,9 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
     }
 
     /// A command that changes the chip, which is not busy, from the enabling on until it is done.
-    fn change(&mut self, command: u8, address: u32, bytes: &[u8], most: Wait) -> Result<(), SpiError<D::Error>> {
+    fn change(&mut self, command: u8, address: u32, bytes: &[u8], most: PollLimit) -> Result<(), SpiError<D::Error>> {
         self.device.write(&[ENABLE]).map_err(SpiError::Bus)?;
-        send(&mut self.device, &header(command, address), bytes)?;
+        command_write(&mut self.device, &header(command, address), bytes)?;
         self.wait(most)
     }
 
@@ -141,7 +141,7 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
         self.wait(ERASE_WAIT)?;
         if left.erase {
             self.change(ERASE, left.at, &[], ERASE_WAIT)?;
-            left = Unfinished { erase: false, page: 0, ..left };
+            left = PendingSector { erase: false, page: 0, ..left };
         }
         while left.page < SECTOR {
             self.unfinished = Some(left);
@@ -162,7 +162,7 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
 
     fn holds(&mut self, address: u32, wanted: &[u8; PAGE as usize]) -> Result<bool, SpiError<D::Error>> {
         let mut found = [0; PAGE as usize];
-        receive(&mut self.device, &header(READ, address), &mut found)?;
+        command_read(&mut self.device, &header(READ, address), &mut found)?;
         Ok(found == *wanted)
     }
 }
@@ -175,20 +175,20 @@ impl<D: SpiDevice, T: DelayNs> SpiMemory for Nor25<D, T> {
     }
 
     fn read(&mut self, address: u32, bytes: &mut [u8]) -> Result<(), SpiError<D::Error>> {
-        inside(self.capacity, address, bytes.len())?;
+        check_bounds(self.capacity, address, bytes.len())?;
         self.finish()?;
-        if bytes.is_empty() { Ok(()) } else { receive(&mut self.device, &header(READ, address), bytes) }
+        if bytes.is_empty() { Ok(()) } else { command_read(&mut self.device, &header(READ, address), bytes) }
     }
 
     /// As for any chip; [`SpiError::WornOut`] when a sector does not take what it is given: it is kept here, and tried again
     /// with every call.
     fn write(&mut self, mut address: u32, mut bytes: &[u8]) -> Result<(), SpiError<D::Error>> {
-        inside(self.capacity, address, bytes.len())?;
+        check_bounds(self.capacity, address, bytes.len())?;
         while !bytes.is_empty() {
             self.finish()?;
             let (at, skip) = (address / SECTOR * SECTOR, address % SECTOR);
             let (now, later) = bytes.split_at(bytes.len().min((SECTOR - skip) as usize));
-            receive(&mut self.device, &header(READ, at), &mut self.sector)?;
+            command_read(&mut self.device, &header(READ, at), &mut self.sector)?;
             let (mut erase, mut differs) = (false, false);
             for (is, wanted) in self.sector.iter_mut().skip(skip as usize).zip(now) {
                 erase |= *is & wanted != *wanted;
@@ -196,7 +196,7 @@ impl<D: SpiDevice, T: DelayNs> SpiMemory for Nor25<D, T> {
                 *is = *wanted;
             }
             if differs {
-                self.unfinished = Some(Unfinished { at, erase, page: skip / PAGE * PAGE });
+                self.unfinished = Some(PendingSector { at, erase, page: skip / PAGE * PAGE });
                 self.finish()?;
             }
             (address, bytes) = (address + now.len() as u32, later);

@@ -18,7 +18,7 @@
 use embedded_hal::delay::DelayNs;
 use embedded_hal::spi::{Operation, SpiDevice};
 
-use super::{SpiError, SpiMemory, header, inside, receive, send};
+use super::{SpiError, SpiMemory, check_bounds, command_read, command_write, header};
 
 const READ: u8 = 0x03;
 const FAST_READ: u8 = 0x0B;
@@ -105,7 +105,7 @@ impl<D: SpiDevice> Psram<D> {
     /// [`SpiError::Bus`].
     pub fn id(&mut self) -> Result<[u8; 2], SpiError<D::Error>> {
         let mut id = [0; 2];
-        receive(&mut self.device, &header(READ_ID, 0), &mut id)?;
+        command_read(&mut self.device, &header(READ_ID, 0), &mut id)?;
         Ok(id)
     }
 
@@ -115,7 +115,7 @@ impl<D: SpiDevice> Psram<D> {
     }
 
     /// Of so many bytes at an address, as many as one transaction may have.
-    fn most(&self, address: u32, bytes: usize) -> usize {
+    fn transfer_len(&self, address: u32, bytes: usize) -> usize {
         bytes.min((PAGE - address % PAGE).min(self.settings.burst) as usize)
     }
 }
@@ -128,10 +128,10 @@ impl<D: SpiDevice> SpiMemory for Psram<D> {
     }
 
     fn read(&mut self, mut address: u32, mut bytes: &mut [u8]) -> Result<(), SpiError<D::Error>> {
-        inside(self.settings.capacity, address, bytes.len())?;
+        check_bounds(self.settings.capacity, address, bytes.len())?;
         let (command, wait): (_, &[u8]) = if self.settings.fast { (FAST_READ, &[0]) } else { (READ, &[]) };
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at_mut(self.most(address, bytes.len()));
+            let (now, later) = bytes.split_at_mut(self.transfer_len(address, bytes.len()));
             let (head, moved) = (header(command, address), now.len() as u32);
             let mut operations = [Operation::Write(&head), Operation::Write(wait), Operation::Read(now)];
             self.device.transaction(&mut operations).map_err(SpiError::Bus)?;
@@ -141,10 +141,10 @@ impl<D: SpiDevice> SpiMemory for Psram<D> {
     }
 
     fn write(&mut self, mut address: u32, mut bytes: &[u8]) -> Result<(), SpiError<D::Error>> {
-        inside(self.settings.capacity, address, bytes.len())?;
+        check_bounds(self.settings.capacity, address, bytes.len())?;
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(self.most(address, bytes.len()));
-            send(&mut self.device, &header(WRITE, address), now)?;
+            let (now, later) = bytes.split_at(self.transfer_len(address, bytes.len()));
+            command_write(&mut self.device, &header(WRITE, address), now)?;
             (address, bytes) = (address + now.len() as u32, later);
         }
         Ok(())

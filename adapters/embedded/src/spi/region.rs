@@ -1,11 +1,11 @@
 //! Blocks of a chip's bytes.
 //!
 //! Promises upward: no read or write leaves its block; a block that is not live is refused before anything is sent.
-//! Asks from below: [`Range`] for the places, [`Cache`] for the bytes.
+//! Asks from below: [`Range`] for the places, [`LineCache`] for the bytes.
 
 use terrace_core::{AllocError, Allocator, Block, FreeError, GoodFit, Owner, Range, Request, Slots, Stats, Violation};
 
-use super::cache::Cache;
+use super::line_cache::LineCache;
 use super::{AccessError, SpiError, SpiMemory};
 
 /// A chip whose bytes are given out as blocks.
@@ -19,7 +19,7 @@ pub struct SpiRegion<M, S, const LINES: usize, const BYTES: usize> {
     memory: M,
     /// Of addresses on the chip.
     range: Range<S, GoodFit>,
-    cache: Cache<LINES, BYTES>,
+    cache: LineCache<LINES, BYTES>,
 }
 
 impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M, S, LINES, BYTES> {
@@ -35,7 +35,7 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
         }
         let mut range = Range::new(slots, granule, GoodFit::new())?;
         range.add_region(0, capacity)?;
-        Ok(Self { memory, range, cache: Cache::new() })
+        Ok(Self { memory, range, cache: LineCache::new() })
     }
 
     /// Hands out a block; what it holds is anything. O(1).
@@ -53,7 +53,7 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
     pub fn free(&mut self, block: Block) -> Result<(), FreeError> {
         let recorded = self.range.recorded(&block)?;
         self.range.free(block, Owner(0))?;
-        self.cache.forget(recorded.address, recorded.bytes);
+        self.cache.invalidate(recorded.address, recorded.bytes);
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
     /// # Errors
     /// [`AccessError`]; after [`AccessError::Memory`], `bytes` holds anything and the call may be made again.
     pub fn read(&mut self, block: &Block, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError<M::Error>> {
-        let address = self.place(block, offset, bytes.len())?;
+        let address = self.locate(block, offset, bytes.len())?;
         Ok(self.cache.read(&mut self.memory, address, bytes)?)
     }
 
@@ -80,12 +80,12 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
     /// [`AccessError`]; after [`AccessError::Memory`], some of the bytes may have been written, nothing else has changed,
     /// and the call may be made again.
     pub fn write(&mut self, block: &Block, offset: u64, bytes: &[u8]) -> Result<(), AccessError<M::Error>> {
-        let address = self.place(block, offset, bytes.len())?;
+        let address = self.locate(block, offset, bytes.len())?;
         Ok(self.cache.write(&mut self.memory, address, bytes)?)
     }
 
     /// Where on the chip something of a block lies.
-    fn place(&self, block: &Block, offset: u64, bytes: usize) -> Result<u32, AccessError<M::Error>> {
+    fn locate(&self, block: &Block, offset: u64, bytes: usize) -> Result<u32, AccessError<M::Error>> {
         // Not what the name says: that may have been altered.
         let block = self.range.recorded(block)?;
         let outside = AccessError::OutsideBlock { offset, bytes, block: block.bytes };

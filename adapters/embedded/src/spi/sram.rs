@@ -14,7 +14,7 @@
 
 use embedded_hal::spi::SpiDevice;
 
-use super::{SpiError, SpiMemory, header, inside, receive, send};
+use super::{SpiError, SpiMemory, check_bounds, command_read, command_write, header};
 
 const READ: u8 = 0x03;
 const WRITE: u8 = 0x02;
@@ -31,7 +31,7 @@ const MODE_BITS: u8 = 0b1100_0000;
 /// How the chip goes on after a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Mode {
+pub enum SramMode {
     /// It does not: one byte a transaction.
     Byte = 0b0000_0000,
     /// To the next byte of its page of 32: at most a page a transaction.
@@ -46,7 +46,7 @@ pub enum Mode {
 pub struct Sram23<D> {
     device: D,
     /// What the mode register holds.
-    mode: Mode,
+    mode: SramMode,
 }
 
 impl<D: SpiDevice> Sram23<D> {
@@ -54,7 +54,7 @@ impl<D: SpiDevice> Sram23<D> {
     ///
     /// # Errors
     /// [`SpiError::WrongMode`] when another value comes back: no chip there, or another one.
-    pub fn open(device: D, mode: Mode) -> Result<Self, SpiError<D::Error>> {
+    pub fn open(device: D, mode: SramMode) -> Result<Self, SpiError<D::Error>> {
         let mut chip = Self { device, mode };
         chip.set_mode(mode)?;
         Ok(chip)
@@ -64,11 +64,11 @@ impl<D: SpiDevice> Sram23<D> {
     ///
     /// # Errors
     /// As [`Sram23::open`]. Call it again before the chip is used: its mode is not known.
-    pub fn set_mode(&mut self, mode: Mode) -> Result<(), SpiError<D::Error>> {
+    pub fn set_mode(&mut self, mode: SramMode) -> Result<(), SpiError<D::Error>> {
         let written = mode as u8;
         self.device.write(&[WRITE_MODE, written]).map_err(SpiError::Bus)?;
         let mut found = [0];
-        receive(&mut self.device, &[READ_MODE], &mut found)?;
+        command_read(&mut self.device, &[READ_MODE], &mut found)?;
         let [found] = found;
         if found & MODE_BITS != written {
             return Err(SpiError::WrongMode { written, found });
@@ -83,11 +83,11 @@ impl<D: SpiDevice> Sram23<D> {
     }
 
     /// Of so many bytes at an address, as many as one transaction may have.
-    fn most(&self, address: u32, bytes: usize) -> usize {
+    fn transfer_len(&self, address: u32, bytes: usize) -> usize {
         match self.mode {
-            Mode::Byte => bytes.min(1),
-            Mode::Page => bytes.min((PAGE - address % PAGE) as usize),
-            Mode::Sequential => bytes,
+            SramMode::Byte => bytes.min(1),
+            SramMode::Page => bytes.min((PAGE - address % PAGE) as usize),
+            SramMode::Sequential => bytes,
         }
     }
 }
@@ -100,20 +100,20 @@ impl<D: SpiDevice> SpiMemory for Sram23<D> {
     }
 
     fn read(&mut self, mut address: u32, mut bytes: &mut [u8]) -> Result<(), SpiError<D::Error>> {
-        inside(CAPACITY, address, bytes.len())?;
+        check_bounds(CAPACITY, address, bytes.len())?;
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at_mut(self.most(address, bytes.len()));
-            receive(&mut self.device, &header(READ, address), now)?;
+            let (now, later) = bytes.split_at_mut(self.transfer_len(address, bytes.len()));
+            command_read(&mut self.device, &header(READ, address), now)?;
             (address, bytes) = (address + now.len() as u32, later);
         }
         Ok(())
     }
 
     fn write(&mut self, mut address: u32, mut bytes: &[u8]) -> Result<(), SpiError<D::Error>> {
-        inside(CAPACITY, address, bytes.len())?;
+        check_bounds(CAPACITY, address, bytes.len())?;
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(self.most(address, bytes.len()));
-            send(&mut self.device, &header(WRITE, address), now)?;
+            let (now, later) = bytes.split_at(self.transfer_len(address, bytes.len()));
+            command_write(&mut self.device, &header(WRITE, address), now)?;
             (address, bytes) = (address + now.len() as u32, later);
         }
         Ok(())

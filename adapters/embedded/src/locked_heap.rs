@@ -2,7 +2,7 @@
 //!
 //! Promises upward: may be a static, and called from everywhere that the lock allows; the lock is held for one bounded
 //! step at a time: not while a large block is copied, while a hook runs, or from one block of the queue to the next.
-//! Asks from below: the core's heap, a [`Lock`], a [`Queue`].
+//! Asks from below: the core's heap, a [`Lock`], a [`DeferQueue`].
 //!
 //! ```text
 //! allocate   lock( two of the queue -> heap, heap.allocate, count )                       the usual way, all of it
@@ -19,16 +19,16 @@ use terrace_core::heap::{Config, Fast};
 use terrace_core::{FreeError, Violation};
 
 use crate::error::{BadFree, InitError};
+use crate::free_queue::{DeferQueue, DeferredFree, NoQueue, QueueFull};
 use crate::lock::{Lock, Locked};
-use crate::queue::{NoQueue, Pending, Queue, QueueFull};
-use crate::state::{State, TAKE_BACK};
-use crate::stats::{Counters, Stats};
+use crate::state::{DRAIN_PER_CALL, State};
+use crate::stats::{HeapCounters, HeapStats};
 
 /// Bytes that are copied under the lock: 64 words, about the instructions of one request. In return the heap may place the
 /// block where it can grow further.
 const COPY_LOCKED: usize = 256;
 
-/// A heap that may be a static and the global allocator: `Heap` and `SpinHeap` are this with a lock. `C` is
+/// A heap that may be a static and the global allocator: `FirmwareHeap` and `SpinHeap` are this with a lock. `C` is
 /// [`Fast`], [`Small`](crate::Small) or one of your own; it has room for `REGIONS` regions; `Q` is a
 /// [`FreeQueue`](crate::FreeQueue) if interrupts free blocks without the lock.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct LockedHeap<L, C = Fast, const REGIONS: usize = 1, Q = NoQueue> {
     queue: Q,
 }
 
-impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGIONS, Q> {
+impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, REGIONS, Q> {
     /// A heap without memory: every request fails.
     pub const fn empty() -> Self {
         Self { state: Locked::new(State::EMPTY), queue: Q::EMPTY }
@@ -66,11 +66,11 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
         })
     }
 
-    /// Gives the heap memory that is yours for ever, as [`Arena::take`](crate::Arena::take) does.
+    /// Gives the heap memory that is yours for ever, as [`StaticMemory::take`](crate::StaticMemory::take) does.
     ///
     /// # Errors
     /// As [`LockedHeap::init`].
-    pub fn give(&self, memory: &'static mut [MaybeUninit<u8>]) -> Result<(), InitError> {
+    pub fn add_memory(&self, memory: &'static mut [MaybeUninit<u8>]) -> Result<(), InitError> {
         // SAFETY: a reference that is never given back is the only way to these bytes.
         unsafe { self.init(memory.as_mut_ptr().cast(), memory.len()) }
     }
@@ -98,7 +98,7 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
     pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
         match self.locked(|state| state.allocate(&self.queue, layout)) {
             Some(block) => Some(block),
-            None => self.last_resort(layout),
+            None => self.allocate_slow(layout),
         }
     }
 
@@ -109,12 +109,12 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
     #[inline]
     pub unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
         let refused = self.locked(|state| {
-            state.take_back(&self.queue, TAKE_BACK);
+            state.drain(&self.queue, DRAIN_PER_CALL);
             // SAFETY: the caller's promise.
             unsafe { state.free(block, layout) }
         });
         if let Err(error) = refused {
-            self.report(error);
+            self.report_bad_free(error);
         }
     }
 
@@ -128,14 +128,14 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
     /// As for [`LockedHeap::free`], unless the block comes back.
     pub unsafe fn free_later(&self, block: NonNull<u8>, layout: Layout) -> Result<(), QueueFull> {
         // SAFETY: the caller's promise.
-        let pending = unsafe { Pending::new(block, layout) };
+        let pending = unsafe { DeferredFree::new(block, layout) };
         self.queue.push(pending).map_err(QueueFull)
     }
 
     /// Frees what waits in the queue, each block under a lock of its own; for an idle loop. How many there were, at most
     /// as many as the queue has places.
     pub fn collect(&self) -> usize {
-        (0..Q::CAPACITY).take_while(|_| self.locked(|state| state.take_back(&self.queue, 1)) == 1).count()
+        (0..Q::CAPACITY).take_while(|_| self.locked(|state| state.drain(&self.queue, 1)) == 1).count()
     }
 
     /// Makes a block larger or smaller, where it is if it can, or elsewhere; what it holds goes along. `None`: nothing free
@@ -157,7 +157,7 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
             Ok(None) => {}
             Ok(found) => return found,
             Err(error) => {
-                self.report(error);
+                self.report_bad_free(error);
                 return None;
             }
         }
@@ -167,7 +167,7 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
             let moved = self.locked(|state| unsafe { state.resize(block, layout, bytes, true) });
             match moved {
                 Ok(Some(moved)) => return Some(moved),
-                _ => new = self.last_resort(wanted),
+                _ => new = self.allocate_slow(wanted),
             }
         }
         let new = new?;
@@ -180,12 +180,12 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
 
     /// What the heap holds. Walks the free blocks under the lock: O(free blocks), so rather for a console than for a
     /// control loop; [`LockedHeap::counters`] is O(1).
-    pub fn stats(&self) -> Stats {
-        self.locked(|state| Stats::new(state.heap.usage(), state.counters))
+    pub fn stats(&self) -> HeapStats {
+        self.locked(|state| HeapStats::new(state.heap.usage(), state.counters))
     }
 
     /// What was counted. O(1).
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> HeapCounters {
         self.locked(|state| state.counters)
     }
 
@@ -205,20 +205,20 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
     /// Nothing was found at once.
     #[cold]
     #[inline(never)]
-    fn last_resort(&self, layout: Layout) -> Option<NonNull<u8>> {
+    fn allocate_slow(&self, layout: Layout) -> Option<NonNull<u8>> {
         let mut block = None;
         if self.collect() > 0 {
             block = self.locked(|state| state.allocate(&self.queue, layout));
         }
-        let mut room = self.locked(|state| state.room());
+        let mut low_water = self.locked(|state| state.low_water());
         while block.is_none() {
             let hook = self.locked(|state| state.out_of_memory.take());
-            let again = hook.is_some_and(|hook| ask(hook, layout));
+            let again = hook.is_some_and(|hook| call_out_of_memory_hook(hook, layout));
             let tried;
             (tried, block) = self.locked(|state| {
                 state.out_of_memory = state.out_of_memory.or(hook);
-                state.take_back(&self.queue, TAKE_BACK);
-                let again = room.gained(state.room()) && again;
+                state.drain(&self.queue, DRAIN_PER_CALL);
+                let again = low_water.lowered(state.low_water()) && again;
                 (again, if again { state.allocate(&self.queue, layout) } else { None })
             });
             if !tried {
@@ -231,21 +231,21 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> LockedHeap<L, C, REGION
 
     #[cold]
     #[inline(never)]
-    fn report(&self, error: FreeError) {
+    fn report_bad_free(&self, error: FreeError) {
         if let Some(hook) = self.locked(|state| state.bad_free) {
-            tell(hook, BadFree(error));
+            call_bad_free_hook(hook, BadFree(error));
         }
     }
 }
 
 /// Calls a hook of the program. It must not unwind through `GlobalAlloc`: out of a function of this kind it aborts.
 #[expect(improper_ctypes_definitions, reason = "called from here alone")]
-extern "C" fn ask(hook: fn(Layout) -> bool, layout: Layout) -> bool {
+extern "C" fn call_out_of_memory_hook(hook: fn(Layout) -> bool, layout: Layout) -> bool {
     hook(layout)
 }
 
 /// The same.
 #[expect(improper_ctypes_definitions, reason = "called from here alone")]
-extern "C" fn tell(hook: fn(BadFree), what: BadFree) {
+extern "C" fn call_bad_free_hook(hook: fn(BadFree), what: BadFree) {
     hook(what);
 }

@@ -13,34 +13,34 @@ use portable_atomic::{AtomicBool, Ordering};
 /// # Example
 /// ```
 /// # #[cfg(feature = "critical-section")] {
-/// use terrace_embedded::{Arena, Heap};
-/// static HEAP: Heap = Heap::empty();
-/// static ARENA: Arena<8192> = Arena::new();
+/// use terrace_embedded::{StaticMemory, FirmwareHeap};
+/// static HEAP: FirmwareHeap = FirmwareHeap::empty();
+/// static ARENA: StaticMemory<8192> = StaticMemory::new();
 ///
 /// let memory = ARENA.take().expect("nobody took it before");
 /// assert_eq!(memory.len(), 8192);
-/// HEAP.give(memory)?;
+/// HEAP.add_memory(memory)?;
 /// assert!(ARENA.take().is_none());
 /// # }
 /// # Ok::<(), terrace_embedded::InitError>(())
 /// ```
 #[derive(Debug)]
-pub struct Arena<const BYTES: usize> {
-    bytes: ArenaBytes<BYTES>,
-    taken: ArenaTaken,
+pub struct StaticMemory<const BYTES: usize> {
+    bytes: StaticBytes<BYTES>,
+    taken: StaticClaim,
 }
 
-impl<const BYTES: usize> Arena<BYTES> {
+impl<const BYTES: usize> StaticMemory<BYTES> {
     /// An arena that nobody took.
     pub const fn new() -> Self {
-        Self { bytes: ArenaBytes::new(), taken: ArenaTaken::new() }
+        Self { bytes: StaticBytes::new(), taken: StaticClaim::new() }
     }
 
     /// The bytes; `None` from the second time on.
     #[expect(clippy::mut_from_ref, reason = "once in the life of an arena, as the swap sees to")]
     pub fn take(&'static self) -> Option<&'static mut [MaybeUninit<u8>]> {
-        // SAFETY: once, as `first` sees to.
-        self.taken.first().then(|| unsafe { self.bytes.take() })
+        // SAFETY: once, as `claim` sees to.
+        self.taken.claim().then(|| unsafe { self.bytes.take() })
     }
 }
 
@@ -48,12 +48,12 @@ impl<const BYTES: usize> Arena<BYTES> {
 #[doc(hidden)]
 #[derive(Debug)]
 #[repr(C, align(16))] // The largest granule: none is lost at the start.
-pub struct ArenaBytes<const BYTES: usize>(UnsafeCell<[MaybeUninit<u8>; BYTES]>);
+pub struct StaticBytes<const BYTES: usize>(UnsafeCell<[MaybeUninit<u8>; BYTES]>);
 
 // SAFETY: the bytes are reached by whoever may call `take`, which is one.
-unsafe impl<const BYTES: usize> Sync for ArenaBytes<BYTES> {}
+unsafe impl<const BYTES: usize> Sync for StaticBytes<BYTES> {}
 
-impl<const BYTES: usize> ArenaBytes<BYTES> {
+impl<const BYTES: usize> StaticBytes<BYTES> {
     #[doc(hidden)]
     pub const fn new() -> Self {
         Self(UnsafeCell::new([MaybeUninit::uninit(); BYTES]))
@@ -72,9 +72,9 @@ impl<const BYTES: usize> ArenaBytes<BYTES> {
 /// Whether bytes were given away: in `.bss`, wherever they lie.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct ArenaTaken(AtomicBool);
+pub struct StaticClaim(AtomicBool);
 
-impl ArenaTaken {
+impl StaticClaim {
     #[doc(hidden)]
     pub const fn new() -> Self {
         Self(AtomicBool::new(false))
@@ -82,12 +82,12 @@ impl ArenaTaken {
 
     /// True the first time.
     #[doc(hidden)]
-    pub fn first(&self) -> bool {
+    pub fn claim(&self) -> bool {
         !self.0.swap(true, Ordering::Relaxed)
     }
 }
 
-impl<const BYTES: usize> Default for Arena<BYTES> {
+impl<const BYTES: usize> Default for StaticMemory<BYTES> {
     fn default() -> Self {
         Self::new()
     }
@@ -102,9 +102,9 @@ impl<const BYTES: usize> Default for Arena<BYTES> {
 /// # Example
 /// ```
 /// # #[cfg(feature = "critical-section")] {
-/// use terrace_embedded::{Heap, heap_arena};
+/// use terrace_embedded::{FirmwareHeap, heap_arena};
 /// # use terrace_embedded::Fast;
-/// static HEAP: Heap<Fast, 2> = Heap::empty();
+/// static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
 ///
 /// heap_arena!(HEAP, 32 * 1024)?;
 /// heap_arena!(HEAP, 64 * 1024, #[unsafe(link_section = ".slow_ram")])?;
@@ -115,19 +115,19 @@ impl<const BYTES: usize> Default for Arena<BYTES> {
 #[macro_export]
 macro_rules! heap_arena {
     ($heap:expr, $bytes:expr $(,)?) => {{
-        static __TERRACE_ARENA: $crate::Arena<{ $bytes }> = $crate::Arena::new();
-        match __TERRACE_ARENA.take() {
-            Some(memory) => $heap.give(memory),
+        static __TERRACE_MEMORY: $crate::StaticMemory<{ $bytes }> = $crate::StaticMemory::new();
+        match __TERRACE_MEMORY.take() {
+            Some(memory) => $heap.add_memory(memory),
             None => Err($crate::InitError::Taken),
         }
     }};
     ($heap:expr, $bytes:expr, $(#[$where:meta])+) => {{
         $(#[$where])+
-        static __TERRACE_BYTES: $crate::ArenaBytes<{ $bytes }> = $crate::ArenaBytes::new();
-        static __TERRACE_TAKEN: $crate::ArenaTaken = $crate::ArenaTaken::new();
-        if __TERRACE_TAKEN.first() {
+        static __TERRACE_BYTES: $crate::StaticBytes<{ $bytes }> = $crate::StaticBytes::new();
+        static __TERRACE_TAKEN: $crate::StaticClaim = $crate::StaticClaim::new();
+        if __TERRACE_TAKEN.claim() {
             // SAFETY: nobody else can name the static, and this is the first time.
-            $heap.give(unsafe { __TERRACE_BYTES.take() })
+            $heap.add_memory(unsafe { __TERRACE_BYTES.take() })
         } else {
             Err($crate::InitError::Taken)
         }

@@ -22,15 +22,15 @@ use heapless::mpmc;
 
 /// A block that is still to be freed.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct DeferredFree {
     block: NonNull<u8>,
     layout: Layout,
 }
 
 // SAFETY: who makes one promises that nobody uses the block any more: it may be freed from anywhere.
-unsafe impl Send for Pending {}
+unsafe impl Send for DeferredFree {}
 
-impl Pending {
+impl DeferredFree {
     /// A block to be freed by whoever gets this.
     ///
     /// # Safety
@@ -47,7 +47,7 @@ impl Pending {
 
 /// Where blocks wait for the heap: [`NoQueue`] or [`FreeQueue`], and nothing else. It is asked under the heap's lock, so one
 /// that allocated would find the heap in the middle of a call.
-pub trait Queue: Sync + sealed::Sealed {
+pub trait DeferQueue: Sync + sealed::Sealed {
     /// Nothing waits.
     const EMPTY: Self;
     /// Blocks that can wait.
@@ -57,10 +57,10 @@ pub trait Queue: Sync + sealed::Sealed {
     ///
     /// # Errors
     /// The block, when the queue is full.
-    fn push(&self, block: Pending) -> Result<(), Pending>;
+    fn push(&self, block: DeferredFree) -> Result<(), DeferredFree>;
 
     /// Takes a block out.
-    fn pop(&self) -> Option<Pending>;
+    fn pop(&self) -> Option<DeferredFree>;
 }
 
 mod sealed {
@@ -73,27 +73,27 @@ mod sealed {
 #[derive(Clone, Copy, Debug)]
 pub struct NoQueue;
 
-impl Queue for NoQueue {
+impl DeferQueue for NoQueue {
     const EMPTY: Self = Self;
     const CAPACITY: usize = 0;
 
     #[inline(always)]
-    fn push(&self, block: Pending) -> Result<(), Pending> {
+    fn push(&self, block: DeferredFree) -> Result<(), DeferredFree> {
         Err(block)
     }
 
     #[inline(always)]
-    fn pop(&self) -> Option<Pending> {
+    fn pop(&self) -> Option<DeferredFree> {
         None
     }
 }
 
 /// Room for `N` blocks, a power of two from 2 on. 12 bytes each on a 32-bit target, and a slot's number.
 ///
-/// It is the last parameter of a heap: `static HEAP: Heap<Fast, 1, FreeQueue<16>> = Heap::empty();`. Choose `N` as large as
+/// It is the last parameter of a heap: `static HEAP: FirmwareHeap<Fast, 1, FreeQueue<16>> = FirmwareHeap::empty();`. Choose `N` as large as
 /// the number of blocks that interrupts free between two calls of the heap elsewhere.
 pub struct FreeQueue<const N: usize> {
-    blocks: mpmc::Queue<Pending, N>,
+    blocks: mpmc::Queue<DeferredFree, N>,
 }
 
 impl<const N: usize> FreeQueue<N> {
@@ -116,22 +116,22 @@ impl<const N: usize> fmt::Debug for FreeQueue<N> {
     }
 }
 
-impl<const N: usize> Queue for FreeQueue<N> {
+impl<const N: usize> DeferQueue for FreeQueue<N> {
     const EMPTY: Self = Self::new();
     const CAPACITY: usize = N;
 
-    fn push(&self, block: Pending) -> Result<(), Pending> {
+    fn push(&self, block: DeferredFree) -> Result<(), DeferredFree> {
         self.blocks.enqueue(block)
     }
 
-    fn pop(&self) -> Option<Pending> {
+    fn pop(&self) -> Option<DeferredFree> {
         self.blocks.dequeue()
     }
 }
 
 /// The queue is full: the block comes back, live, to be tried again later or kept.
 #[derive(Debug, PartialEq, Eq)]
-pub struct QueueFull(pub Pending);
+pub struct QueueFull(pub DeferredFree);
 
 impl fmt::Display for QueueFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -98,12 +98,12 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: u
 /// Sets `errno` to `ENOMEM` and returns null.
 #[cold]
 pub fn out_of_memory() -> *mut c_void {
-    refuse(libc::ENOMEM)
+    fail_with(libc::ENOMEM)
 }
 
 /// Sets `errno` and returns null.
 #[cold]
-pub fn refuse(reason: i32) -> *mut c_void {
+pub fn fail_with(reason: i32) -> *mut c_void {
     // SAFETY: the C library's place for this thread.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: see above.

@@ -8,7 +8,7 @@ use super::{SpiError, SpiMemory};
 
 /// A stretch of the chip.
 #[derive(Clone, Copy, Debug)]
-struct Line<const BYTES: usize> {
+struct CacheLine<const BYTES: usize> {
     /// Where it starts, a multiple of `BYTES`; `None`: it holds nothing.
     at: Option<u32>,
     /// What the chip does not have yet: the bytes from .. to of this line. Empty (0, 0) when it has all.
@@ -18,7 +18,7 @@ struct Line<const BYTES: usize> {
     bytes: [u8; BYTES],
 }
 
-impl<const BYTES: usize> Line<BYTES> {
+impl<const BYTES: usize> CacheLine<BYTES> {
     const EMPTY: Self = Self { at: None, dirty: (0, 0), used: 0, bytes: [0; BYTES] };
 
     /// Gives the chip what it does not have.
@@ -34,17 +34,17 @@ impl<const BYTES: usize> Line<BYTES> {
 
 /// `LINES` lines of `BYTES` bytes, any line of the chip in any of them.
 #[derive(Debug)]
-pub struct Cache<const LINES: usize, const BYTES: usize> {
-    lines: [Line<BYTES>; LINES],
+pub struct LineCache<const LINES: usize, const BYTES: usize> {
+    lines: [CacheLine<BYTES>; LINES],
     /// Uses so far, wrapping.
     clock: u32,
 }
 
-impl<const LINES: usize, const BYTES: usize> Cache<LINES, BYTES> {
+impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
     /// Nothing kept. `BYTES` is a power of two, checked when it is compiled.
     pub const fn new() -> Self {
         const { assert!(BYTES.is_power_of_two()) }
-        Self { lines: [Line::EMPTY; LINES], clock: 0 }
+        Self { lines: [CacheLine::EMPTY; LINES], clock: 0 }
     }
 
     /// The line that keeps an address.
@@ -54,7 +54,7 @@ impl<const LINES: usize, const BYTES: usize> Cache<LINES, BYTES> {
     }
 
     /// Bytes from an address on, of `bytes`, that go straight to or from the chip: whole lines that are not kept.
-    fn straight(&self, address: u32, bytes: usize) -> usize {
+    fn bypass_bytes(&self, address: u32, bytes: usize) -> usize {
         if LINES == 0 {
             return bytes;
         }
@@ -70,11 +70,15 @@ impl<const LINES: usize, const BYTES: usize> Cache<LINES, BYTES> {
     }
 
     /// The line that keeps an address, after it was fetched into the line used longest ago if need be.
-    fn load<M: SpiMemory>(&mut self, memory: &mut M, address: u32) -> Result<&mut Line<BYTES>, SpiError<M::Error>> {
+    fn load<M: SpiMemory>(
+        &mut self,
+        memory: &mut M,
+        address: u32,
+    ) -> Result<&mut CacheLine<BYTES>, SpiError<M::Error>> {
         self.clock = self.clock.wrapping_add(1);
         let clock = self.clock;
         let kept = self.find(address);
-        let age = |line: &Line<BYTES>| if line.at.is_none() { u32::MAX } else { clock.wrapping_sub(line.used) };
+        let age = |line: &CacheLine<BYTES>| if line.at.is_none() { u32::MAX } else { clock.wrapping_sub(line.used) };
         let oldest = || (0..LINES).max_by_key(|&i| age(&self.lines[i])).unwrap_or(0);
         let line = &mut self.lines[kept.unwrap_or_else(oldest)];
         if kept.is_none() {
@@ -100,10 +104,10 @@ impl<const LINES: usize, const BYTES: usize> Cache<LINES, BYTES> {
         mut bytes: &mut [u8],
     ) -> Result<(), SpiError<M::Error>> {
         while !bytes.is_empty() {
-            let straight = self.straight(address, bytes.len());
-            let step = if straight > 0 { straight } else { Self::to_line_end(address, bytes.len()) };
+            let bypass = self.bypass_bytes(address, bytes.len());
+            let step = if bypass > 0 { bypass } else { Self::to_line_end(address, bytes.len()) };
             let (now, later) = bytes.split_at_mut(step);
-            if straight > 0 {
+            if bypass > 0 {
                 memory.read(address, now)?;
             } else {
                 let from = address as usize % BYTES;
@@ -125,10 +129,10 @@ impl<const LINES: usize, const BYTES: usize> Cache<LINES, BYTES> {
         mut bytes: &[u8],
     ) -> Result<(), SpiError<M::Error>> {
         while !bytes.is_empty() {
-            let straight = self.straight(address, bytes.len());
-            let step = if straight > 0 { straight } else { Self::to_line_end(address, bytes.len()) };
+            let bypass = self.bypass_bytes(address, bytes.len());
+            let step = if bypass > 0 { bypass } else { Self::to_line_end(address, bytes.len()) };
             let (now, later) = bytes.split_at(step);
-            if straight > 0 {
+            if bypass > 0 {
                 memory.write(address, now)?;
             } else {
                 let (from, to) = (address as usize % BYTES, address as usize % BYTES + step);
@@ -155,10 +159,10 @@ impl<const LINES: usize, const BYTES: usize> Cache<LINES, BYTES> {
     }
 
     /// Forgets the lines that lie in a stretch whole: what they hold is not needed any more.
-    pub fn forget(&mut self, address: u64, bytes: u64) {
+    pub fn invalidate(&mut self, address: u64, bytes: u64) {
         let inside = |at: u64| address <= at && at + BYTES as u64 <= address.saturating_add(bytes);
         for line in self.lines.iter_mut().filter(|line| line.at.is_some_and(|at| inside(u64::from(at)))) {
-            *line = Line::EMPTY;
+            *line = CacheLine::EMPTY;
         }
     }
 }
