@@ -1,59 +1,60 @@
-//! A few lines of a chip, kept here and written back late.
+//! A write-back cache of a few lines of a chip, fully associative, least recently used out first.
 //!
-//! Promises upward: reads see what was written last; a line is dropped only when the chip has what it held, so a bus
-//! error loses nothing; whole lines that are not kept go straight between the chip and the caller.
+//! Promises upward: a read returns what was written last. A dirty line is evicted only after it was written back, so a bus
+//! error loses nothing. Whole lines that are not cached bypass the cache.
 //! Asks from below: [`SpiMemory`], with a capacity that is a multiple of the line.
 
-use super::{SpiError, SpiMemory};
+use super::error::SpiError;
+use super::memory::SpiMemory;
 
-/// A stretch of the chip.
+/// A line of the chip.
 #[derive(Clone, Copy, Debug)]
 struct CacheLine<const BYTES: usize> {
-    /// Where it starts, a multiple of `BYTES`; `None`: it holds nothing.
-    at: Option<u32>,
-    /// What the chip does not have yet: the bytes from .. to of this line. Empty (0, 0) when it has all.
+    /// Address of the first byte, a multiple of `BYTES`; `None`: the line is empty.
+    start: Option<u32>,
+    /// Offsets from .. to of the bytes to write back; (0, 0) when the line is clean.
     dirty: (usize, usize),
-    /// When it was used last, in calls.
-    used: u32,
+    /// `LineCache::clock` at the last access.
+    last_used: u32,
     bytes: [u8; BYTES],
 }
 
 impl<const BYTES: usize> CacheLine<BYTES> {
-    const EMPTY: Self = Self { at: None, dirty: (0, 0), used: 0, bytes: [0; BYTES] };
+    const EMPTY: Self = Self { start: None, dirty: (0, 0), last_used: 0, bytes: [0; BYTES] };
 
-    /// Gives the chip what it does not have.
+    /// Writes the dirty bytes to the chip.
     fn write_back<M: SpiMemory>(&mut self, memory: &mut M) -> Result<(), SpiError<M::Error>> {
         let (from, to) = self.dirty;
-        if let Some(at) = self.at.filter(|_| from != to) {
-            memory.write(at + from as u32, &self.bytes[from..to])?;
+        if let Some(start) = self.start.filter(|_| from != to) {
+            memory.write(start + from as u32, &self.bytes[from..to])?;
         }
         self.dirty = (0, 0);
         Ok(())
     }
 }
 
-/// `LINES` lines of `BYTES` bytes, any line of the chip in any of them.
+/// A cache of `LINES` lines of `BYTES` bytes.
 #[derive(Debug)]
 pub struct LineCache<const LINES: usize, const BYTES: usize> {
     lines: [CacheLine<BYTES>; LINES],
-    /// Uses so far, wrapping.
+    /// Accesses so far, wrapping.
     clock: u32,
 }
 
 impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
-    /// Nothing kept. `BYTES` is a power of two, checked when it is compiled.
+    /// An empty cache. The compiler refuses a `BYTES` that is no power of two.
     pub const fn new() -> Self {
         const { assert!(BYTES.is_power_of_two()) }
         Self { lines: [CacheLine::EMPTY; LINES], clock: 0 }
     }
 
-    /// The line that keeps an address.
+    /// The index of the line that caches an address.
     fn find(&self, address: u32) -> Option<usize> {
-        let at = address - address % BYTES as u32;
-        self.lines.iter().position(|line| line.at == Some(at))
+        let start = address - address % BYTES as u32;
+        self.lines.iter().position(|line| line.start == Some(start))
     }
 
-    /// Bytes from an address on, of `bytes`, that go straight to or from the chip: whole lines that are not kept.
+    /// How many of `bytes` bytes from an address on bypass the cache: whole lines that are not cached.
     fn bypass_bytes(&self, address: u32, bytes: usize) -> usize {
         if LINES == 0 {
             return bytes;
@@ -69,7 +70,7 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
         run
     }
 
-    /// The line that keeps an address, after it was fetched into the line used longest ago if need be.
+    /// The line that caches an address. Evicts the least recently used line to fetch it, if it is not cached.
     fn load<M: SpiMemory>(
         &mut self,
         memory: &mut M,
@@ -77,23 +78,23 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
     ) -> Result<&mut CacheLine<BYTES>, SpiError<M::Error>> {
         self.clock = self.clock.wrapping_add(1);
         let clock = self.clock;
-        let kept = self.find(address);
-        let age = |line: &CacheLine<BYTES>| if line.at.is_none() { u32::MAX } else { clock.wrapping_sub(line.used) };
+        let cached = self.find(address);
+        let age = |line: &CacheLine<BYTES>| line.start.map_or(u32::MAX, |_| clock.wrapping_sub(line.last_used));
         let oldest = || (0..LINES).max_by_key(|&i| age(&self.lines[i])).unwrap_or(0);
-        let line = &mut self.lines[kept.unwrap_or_else(oldest)];
-        if kept.is_none() {
+        let line = &mut self.lines[cached.unwrap_or_else(oldest)];
+        if cached.is_none() {
             line.write_back(memory)?;
-            // From here on it holds nothing, until all of the new bytes have come.
-            line.at = None;
-            let at = address - address % BYTES as u32;
-            memory.read(at, &mut line.bytes)?;
-            line.at = Some(at);
+            // Empty while a failed read may leave parts of two lines in it.
+            line.start = None;
+            let start = address - address % BYTES as u32;
+            memory.read(start, &mut line.bytes)?;
+            line.start = Some(start);
         }
-        line.used = clock;
+        line.last_used = clock;
         Ok(line)
     }
 
-    /// Reads what was written last.
+    /// Reads bytes, as they were written last.
     ///
     /// # Errors
     /// The chip's; the call may be made again.
@@ -118,10 +119,10 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
         Ok(())
     }
 
-    /// Writes, mostly into the lines.
+    /// Writes bytes into the cache; whole lines that are not cached go to the chip.
     ///
     /// # Errors
-    /// The chip's; bytes from the front may have been written. The call may be made again.
+    /// The chip's; a prefix of the bytes may be written. The call may be made again.
     pub fn write<M: SpiMemory>(
         &mut self,
         memory: &mut M,
@@ -146,22 +147,23 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
         Ok(())
     }
 
+    /// How many of `bytes` bytes from an address on lie in the same line.
     fn to_line_end(address: u32, bytes: usize) -> usize {
         bytes.min(BYTES - address as usize % BYTES)
     }
 
-    /// Gives the chip everything that it does not have. The lines stay.
+    /// Writes all dirty lines back. They stay cached.
     ///
     /// # Errors
-    /// The chip's; what it did not get is kept. The call may be made again.
+    /// The chip's; lines that were not written back stay dirty. The call may be made again.
     pub fn flush<M: SpiMemory>(&mut self, memory: &mut M) -> Result<(), SpiError<M::Error>> {
         self.lines.iter_mut().try_for_each(|line| line.write_back(memory))
     }
 
-    /// Forgets the lines that lie in a stretch whole: what they hold is not needed any more.
+    /// Drops the lines that lie wholly within a range, without writing them back.
     pub fn invalidate(&mut self, address: u64, bytes: u64) {
-        let inside = |at: u64| address <= at && at + BYTES as u64 <= address.saturating_add(bytes);
-        for line in self.lines.iter_mut().filter(|line| line.at.is_some_and(|at| inside(u64::from(at)))) {
+        let inside = |start: u64| address <= start && start + BYTES as u64 <= address.saturating_add(bytes);
+        for line in self.lines.iter_mut().filter(|line| line.start.is_some_and(|start| inside(u64::from(start)))) {
             *line = CacheLine::EMPTY;
         }
     }
