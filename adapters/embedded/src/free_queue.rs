@@ -1,40 +1,44 @@
-//! Blocks freed where the heap's lock must not be taken: in interrupt handlers.
+//! Queues of deferred frees: blocks freed where the heap's lock must not be taken, as in interrupt handlers.
 //!
-//! Promises upward: a push takes a bounded number of steps, waits for nobody, and masks no interrupts (on targets with
-//! compare-and-swap). What does not fit comes back. Nothing is lost, and sizes are kept.
-//! Asks from below: heapless's queue for many producers and consumers.
+//! Promises upward: a push and a pop take a bounded number of steps, never wait, and mask no interrupts (on targets with
+//! compare-and-swap). A push into a full queue returns the block. Each block pushed is popped once, with its layout; the
+//! order is not kept.
+//! Asks from below: atomics.
 //!
 //! ```text
-//! interrupt:  free_later --push--> | layout, block | layout, block | ... | --pop, two a call--> heap   under its lock
+//! interrupt:  free_later --push--> | block, size, align | EMPTY | BUSY | ... | --pop, two a call--> heap   under its lock
 //! ```
 //!
-//! heapless marks the constructor of its queue as deprecated, because it is not lock-free: a push or pop that was
-//! interrupted half way keeps its slot until it goes on. Here that can only mean: an interrupt that stopped a pop half way
-//! (possible under a spin lock, not in a critical section) finds a full queue one block early; and a block pushed while a
-//! slower push is under way is taken back after that one. Neither waits. Slots are counted in words (`mpmc_large`): in
-//! bytes, a push that slept through 256 others would take a slot for free that is not.
+//! An interrupt may come between any two steps of a push or a pop, and push as well: it skips the entry that is `BUSY` and
+//! takes another. So a push interrupted half way delays no other block; a pop interrupted half way keeps one entry from being
+//! used. There is no ABA problem: a thread owns an entry from its compare-and-swap to `BUSY` until its own store (the protocol
+//! of [`terrace_core::Exchange`], which loom checks).
+//!
+//! Invariants:
+//! - the fields of a `BUSY` entry are read and written only by the thread that made it `BUSY`
+//! - `waiting` is never below the number of `FULL` entries
 
 use core::alloc::Layout;
 use core::fmt;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
-use heapless::mpmc;
+use portable_atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// A block that is still to be freed.
+/// A block to be freed later, and its layout.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DeferredFree {
     block: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: who makes one promises that nobody uses the block any more: it may be freed from anywhere.
+// SAFETY: the caller of `new` promised that the block is used no more, so any thread may free it.
 unsafe impl Send for DeferredFree {}
 
 impl DeferredFree {
-    /// A block to be freed by whoever gets this.
+    /// A deferred free of `block`, which has `layout`.
     ///
     /// # Safety
-    /// As for a free of the block, by whatever heap it is freed by in the end.
+    /// Caller must promise for the heap that frees the block in the end what that heap's `free` asks for.
     pub const unsafe fn new(block: NonNull<u8>, layout: Layout) -> Self {
         Self { block, layout }
     }
@@ -45,21 +49,22 @@ impl DeferredFree {
     }
 }
 
-/// Where blocks wait for the heap: [`NoQueue`] or [`FreeQueue`], and nothing else. It is asked under the heap's lock, so one
-/// that allocated would find the heap in the middle of a call.
+/// A queue of deferred frees: [`NoQueue`] or [`FreeQueue`].
+///
+/// Sealed, because the heap pops under its own lock: a queue that allocated there would enter a heap half way through a call.
 pub trait DeferQueue: Sync + sealed::Sealed {
-    /// Nothing waits.
+    /// An empty queue.
     const EMPTY: Self;
-    /// Blocks that can wait.
+    /// The most blocks that can wait.
     const CAPACITY: usize;
 
-    /// Puts a block into the queue.
+    /// Pushes a block.
     ///
     /// # Errors
     /// The block, when the queue is full.
     fn push(&self, block: DeferredFree) -> Result<(), DeferredFree>;
 
-    /// Takes a block out.
+    /// Pops a block; `None` when the queue is empty.
     fn pop(&self) -> Option<DeferredFree>;
 }
 
@@ -69,7 +74,7 @@ mod sealed {
     impl<const N: usize> Sealed for super::FreeQueue<N> {}
 }
 
-/// No queue: every push fails. Costs nothing.
+/// A queue without entries: every push fails. It takes no memory and no instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct NoQueue;
 
@@ -88,19 +93,59 @@ impl DeferQueue for NoQueue {
     }
 }
 
-/// Room for `N` blocks, a power of two from 2 on. 12 bytes each on a 32-bit target, and a slot's number.
+/// A queue of at most `N` deferred frees, for any number of interrupt handlers and cores.
 ///
-/// It is the last parameter of a heap: `static HEAP: FirmwareHeap<Fast, 1, FreeQueue<16>> = FirmwareHeap::empty();`. Choose `N` as large as
-/// the number of blocks that interrupts free between two calls of the heap elsewhere.
+/// Each entry takes four words. A push takes O(`N`) steps, a pop O(1) from an empty queue and O(`N`) from another. It is the
+/// last parameter of a heap: `static HEAP: FirmwareHeap<Fast, 1, FreeQueue<16>> = FirmwareHeap::empty();`. Choose for `N` the
+/// most blocks that interrupt handlers free between two calls of the heap elsewhere.
 pub struct FreeQueue<const N: usize> {
-    blocks: mpmc::Queue<DeferredFree, N>,
+    /// `FULL` entries, and pushes that have not filled theirs yet: a pop from an empty queue reads nothing else.
+    waiting: AtomicUsize,
+    entries: [Entry; N],
+}
+
+/// The fields hold nothing.
+const EMPTY: usize = 0;
+/// A thread reads or writes the fields.
+const BUSY: usize = 1;
+/// The fields hold a deferred free.
+const FULL: usize = 2;
+
+/// Room for one deferred free.
+struct Entry {
+    /// `EMPTY`, `BUSY` or `FULL`.
+    state: AtomicUsize,
+    block: AtomicPtr<u8>,
+    size: AtomicUsize,
+    align: AtomicUsize,
+}
+
+impl Entry {
+    const fn new() -> Self {
+        Self {
+            state: AtomicUsize::new(EMPTY),
+            block: AtomicPtr::new(ptr::null_mut()),
+            size: AtomicUsize::new(0),
+            align: AtomicUsize::new(0),
+        }
+    }
+
+    /// Makes an entry `BUSY` if its state is `from`. Acquires what the last owner's `release` published.
+    fn claim(&self, from: usize) -> bool {
+        self.state.load(Ordering::Relaxed) == from
+            && self.state.compare_exchange(from, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Ends ownership. Publishes the fields to the next owner.
+    fn release(&self, state: usize) {
+        self.state.store(state, Ordering::Release);
+    }
 }
 
 impl<const N: usize> FreeQueue<N> {
-    /// Nothing waits.
-    #[expect(deprecated, reason = "not lock-free; the head of this file says why that does not matter here")]
+    /// An empty queue.
     pub const fn new() -> Self {
-        Self { blocks: mpmc::Queue::new() }
+        Self { waiting: AtomicUsize::new(0), entries: [const { Entry::new() }; N] }
     }
 }
 
@@ -121,15 +166,34 @@ impl<const N: usize> DeferQueue for FreeQueue<N> {
     const CAPACITY: usize = N;
 
     fn push(&self, block: DeferredFree) -> Result<(), DeferredFree> {
-        self.blocks.enqueue(block)
+        // Counted before the entry is filled: a pop that finds the count 0 misses no block.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let Some(entry) = self.entries.iter().find(|entry| entry.claim(EMPTY)) else {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(block);
+        };
+        entry.block.store(block.block.as_ptr(), Ordering::Relaxed);
+        entry.size.store(block.layout.size(), Ordering::Relaxed);
+        entry.align.store(block.layout.align(), Ordering::Relaxed);
+        entry.release(FULL);
+        Ok(())
     }
 
     fn pop(&self) -> Option<DeferredFree> {
-        self.blocks.dequeue()
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let entry = self.entries.iter().find(|entry| entry.claim(FULL))?;
+        let block = NonNull::new(entry.block.load(Ordering::Relaxed));
+        let layout = Layout::from_size_align(entry.size.load(Ordering::Relaxed), entry.align.load(Ordering::Relaxed));
+        entry.release(EMPTY);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        // A `FULL` entry holds what a push stored: both are always there.
+        Some(DeferredFree { block: block?, layout: layout.ok()? })
     }
 }
 
-/// The queue is full: the block comes back, live, to be tried again later or kept.
+/// The queue is full. The block comes back, still live: push it again later, or keep it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct QueueFull(pub DeferredFree);
 
