@@ -1,6 +1,6 @@
-//! `defmt` for the types whose insides are the core's, which knows no formatting but its own.
+//! `defmt::Format` for errors that wrap types of the core, which does not depend on `defmt`.
 //!
-//! Promises upward: the words of `Display`, at the cost of an index into the host's table.
+//! Promises upward: the same text as `Display`, which the target sends as an index into a table on the host.
 //! Asks from below: the logger that the firmware links.
 
 use defmt::{Format, Formatter, write};

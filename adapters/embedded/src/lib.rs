@@ -2,19 +2,21 @@
 //!
 //! # The parts
 //!
-//! [`terrace_core::heap`] says how the heap works. This crate adds what firmware needs around it.
+//! [`terrace_core::heap`] describes the heap itself. This crate adds a lock, memory, a queue and interfaces.
 //!
 //! ```text
 //!   #[global_allocator]     collections         interrupts
 //!        global              allocator           free_later
 //!           |                   |                    |
 //!           +---------+---------+                    v
-//!                     v                           queue          heapless, in place of the lock
-//!                  locked  <------ two a call -------+
-//!                     |            counters, hooks
-//!                   lock           critical section, spin lock, or yours
+//!                     v                       free_queue         without the lock
+//!                locked_heap  <---- two a call ------+
+//!                     |             hooks
+//!                   lock            critical section, spin lock, or yours
 //!                     |
-//!            terrace_core::heap    one region or several: arena
+//!                   state           the heap and its counters
+//!                     |
+//!            terrace_core::heap     one region or several: static_memory
 //! ```
 #![no_std]
 
@@ -45,20 +47,20 @@ pub use static_memory::{StaticBytes, StaticClaim};
 #[doc(hidden)]
 pub use stats::LowWaterMark;
 pub use stats::{HeapCounters, HeapStats};
-/// The heap without a lock, for a part of a program that has one to itself: [`terrace_core::heap::Heap`].
+/// A heap without a lock, for one owner: [`terrace_core::heap::Heap`].
 pub use terrace_core::heap::Heap as PlainHeap;
 pub use terrace_core::heap::{
     Checked, Config, Fast, HeaderHeap, HeapUsage, Narrow, Packed, Records, RegionError, Small, Wide,
 };
 pub use terrace_core::{FreeError, Violation};
 
-/// A heap whose lock is a critical section: for one core, or for several where the target's implementation says so.
+/// A heap behind a critical section: for one core, or for several if the target's implementation locks out the others.
 ///
 /// Only with feature `critical-section`, the default.
 #[cfg(feature = "critical-section")]
 pub type FirmwareHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue> = LockedHeap<CriticalSection, C, REGIONS, Q>;
 
-/// A heap that several cores wait for in turn. Not for interrupts: see [`LockedHeap::free_later`].
+/// A heap behind a spin lock, for several cores. Interrupt handlers must not take it: see [`LockedHeap::free_later`].
 ///
 /// Only with feature `spin`, and on targets with compare-and-swap.
 #[cfg(all(feature = "spin", target_has_atomic = "8"))]

@@ -1,14 +1,14 @@
 //! A heap behind a lock.
 //!
-//! Promises upward: may be a static, and called from everywhere that the lock allows; the lock is held for one bounded
-//! step at a time: not while a large block is copied, while a hook runs, or from one block of the queue to the next.
+//! Promises upward: it may be a static, and called from wherever its lock may be taken. It holds the lock for one bounded
+//! operation at a time: not while it copies a large block, while a hook runs, or from one deferred free to the next.
 //! Asks from below: the core's heap, a [`Lock`], a [`DeferQueue`].
 //!
 //! ```text
-//! allocate   lock( two of the queue -> heap, heap.allocate, count )                       the usual way, all of it
-//!            none: one lock for each block that waits in the queue; again
-//!            none: hook, outside of the lock; again, as long as it says so and something came back
-//!            none: count a failure
+//! allocate   lock( complete two deferred frees, heap.allocate, count )     the fast path: nothing else
+//!   failed   lock( complete one deferred free ), for each; try again
+//!   failed   run the hook, without the lock; try again, as long as it returns true and memory use fell
+//!   failed   count a failure
 //! ```
 
 use core::alloc::Layout;
@@ -24,13 +24,14 @@ use crate::lock::{Lock, Locked};
 use crate::state::{DRAIN_PER_CALL, State};
 use crate::stats::{HeapCounters, HeapStats};
 
-/// Bytes that are copied under the lock: 64 words, about the instructions of one request. In return the heap may place the
-/// block where it can grow further.
+/// The largest block that is copied under the lock: 64 words, about the instructions of one request. A block that the heap
+/// copies itself may go where it can grow further.
 const COPY_LOCKED: usize = 256;
 
-/// A heap that may be a static and the global allocator: `FirmwareHeap` and `SpinHeap` are this with a lock. `C` is
-/// [`Fast`], [`Small`](crate::Small) or one of your own; it has room for `REGIONS` regions; `Q` is a
-/// [`FreeQueue`](crate::FreeQueue) if interrupts free blocks without the lock.
+/// A heap behind a lock, which may be a static and the global allocator: `FirmwareHeap` and `SpinHeap` name two.
+///
+/// `C` is [`Fast`], [`Small`](crate::Small) or one of your own; the heap takes up to `REGIONS` regions; `Q` is a
+/// [`FreeQueue`](crate::FreeQueue) if interrupt handlers free blocks without the lock.
 #[derive(Debug)]
 pub struct LockedHeap<L, C = Fast, const REGIONS: usize = 1, Q = NoQueue> {
     state: Locked<L, State<C, REGIONS>>,
@@ -45,17 +46,17 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
 
     #[inline(always)]
     fn locked<R>(&self, run: impl FnOnce(&mut State<C, REGIONS>) -> R) -> R {
-        // SAFETY: what this file runs under the lock calls the core, the queue and nothing of the user's.
+        // SAFETY: the closures of this file call the core's heap and the queue, which call no hook and not this heap.
         unsafe { self.state.with(run) }
     }
 
-    /// Gives the heap memory; again for each further region, up to `REGIONS`. Its ends may lie anywhere.
+    /// Adds a region of memory to the heap; at most `REGIONS` of them. Its ends need no alignment.
     ///
     /// # Errors
     /// [`InitError`]: null, too small, too large, overlapping what it has, or no room for another region.
     ///
     /// # Safety
-    /// From now on the bytes are readable and writable memory that nobody but this heap and the users of its blocks touch.
+    /// From now on the bytes must be readable and writable, and only this heap and the users of its blocks may access them.
     pub unsafe fn init(&self, start: *mut u8, bytes: usize) -> Result<(), InitError> {
         let start = NonNull::new(start).ok_or(InitError::Null)?;
         self.locked(|state| {
@@ -66,34 +67,34 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
         })
     }
 
-    /// Gives the heap memory that is yours for ever, as [`StaticMemory::take`](crate::StaticMemory::take) does.
+    /// Adds a region to the heap, for example one that [`StaticMemory::take`](crate::StaticMemory::take) returns.
     ///
     /// # Errors
     /// As [`LockedHeap::init`].
     pub fn add_memory(&self, memory: &'static mut [MaybeUninit<u8>]) -> Result<(), InitError> {
-        // SAFETY: a reference that is never given back is the only way to these bytes.
+        // SAFETY: an exclusive `'static` reference: nothing else can reach the bytes, for ever.
         unsafe { self.init(memory.as_mut_ptr().cast(), memory.len()) }
     }
 
-    /// What is called when a request finds nothing, with the layout asked for, outside of the lock. It may free blocks or
-    /// add a region, and returns true to have the request tried again; it is called again as long as that fails and
-    /// something came back meanwhile.
+    /// Sets the hook for requests that fail. It runs without the lock, with the request's layout.
     ///
-    /// While it runs it is not called again: requests that fail then, its own included, fail.
+    /// It may free blocks or add a region, and returns true to have the request tried again. If that fails too, it runs again
+    /// as long as memory use fell. While it runs it is not called again: a request that fails then, its own included, fails.
     pub fn on_out_of_memory(&self, hook: fn(Layout) -> bool) {
         self.locked(|state| state.out_of_memory = Some(hook));
     }
 
-    /// What is called when a free or a resize is refused, outside of the lock: a double free, a foreign pointer, a wrong
-    /// layout. Which of them are recognised depends on `C`: all, until the memory is handed out again, by
-    /// [`Checked`](crate::Checked); foreign pointers by heaps of several regions; none otherwise.
+    /// Sets the hook for refused frees and resizes: a double free, a foreign pointer, a wrong layout. It runs without the lock.
+    ///
+    /// `C` decides what is recognised: [`Checked`](crate::Checked) all of them, until the memory is allocated again; other
+    /// heaps only foreign pointers, and only with several regions.
     pub fn on_bad_free(&self, hook: fn(BadFree)) {
         self.locked(|state| state.bad_free = Some(hook));
     }
 
-    /// Hands out a block. `None`: the heap has nothing that is large enough, or the layout has no bytes.
+    /// Allocates a block. `None`: no free block is large enough, or the layout has no bytes.
     ///
-    /// O(1), but for the last resort described at the head of this file: then once for each block in the queue.
+    /// O(1). A request that would fail first completes all deferred frees, O(1) each, and then runs the hook.
     #[inline]
     pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
         match self.locked(|state| state.allocate(&self.queue, layout)) {
@@ -102,10 +103,11 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
         }
     }
 
-    /// Takes a block back. O(1).
+    /// Frees a block. O(1).
     ///
     /// # Safety
-    /// The block was given by this heap for this layout (of the last resize, if any), is live, and is not used any more.
+    /// This heap must have allocated the block, and `layout` must be that of the request or of the last resize. The block must
+    /// be live, and used no more.
     #[inline]
     pub unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
         let refused = self.locked(|state| {
@@ -118,11 +120,12 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
         }
     }
 
-    /// Frees a block without taking the lock, from wherever it must not be taken: the next calls do it, two blocks each.
+    /// Defers a free, without taking the lock: for interrupt handlers. Later calls complete it, two blocks each.
+    ///
     /// Until then the block counts as live.
     ///
     /// # Errors
-    /// [`QueueFull`] with the block, which is still yours: all of `Q`'s places are taken ([`NoQueue`] has none).
+    /// [`QueueFull`] with the block, which is still the caller's: `Q` is full ([`NoQueue`] always is).
     ///
     /// # Safety
     /// As for [`LockedHeap::free`], unless the block comes back.
@@ -132,25 +135,24 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
         self.queue.push(pending).map_err(QueueFull)
     }
 
-    /// Frees what waits in the queue, each block under a lock of its own; for an idle loop. How many there were, at most
-    /// as many as the queue has places.
+    /// Completes deferred frees, at most as many as the queue has room for; returns how many. For an idle loop.
+    ///
+    /// The lock is released between two of them.
     pub fn collect(&self) -> usize {
         (0..Q::CAPACITY).take_while(|_| self.locked(|state| state.drain(&self.queue, 1)) == 1).count()
     }
 
-    /// Makes a block larger or smaller, where it is if it can, or elsewhere; what it holds goes along. `None`: nothing free
-    /// is large enough (or the block was refused), and the block is as it was.
+    /// Resizes a block, in place or by moving it with its contents. `None`: no room, or refused; the block is unchanged.
     ///
-    /// A block of more than 256 bytes that moves is copied outside of the lock, unless there is no other way than to move
-    /// it down over itself.
+    /// A block of more than 256 bytes that moves is copied without the lock, unless it only fits by moving down over itself.
     ///
     /// # Safety
-    /// The block was given by this heap for this layout and is live, and nobody uses it meanwhile. `bytes` is not 0. When
-    /// a block comes back, only that pointer may be used, with the layout's alignment.
+    /// This heap must have allocated the block with this layout; it must be live, and not be used during the call. Of a block
+    /// that was resized only the returned pointer may be used, with the new size and the same alignment.
     pub unsafe fn reallocate(&self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
         let wanted = Layout::from_size_align(bytes, layout.align()).ok().filter(|wanted| wanted.size() > 0)?;
         let resized = self.locked(|state| {
-            // SAFETY: the caller's promise, and the new size is a layout's and not 0.
+            // SAFETY: the caller's promise; `wanted` shows that the new size is valid and not 0.
             unsafe { state.resize(block, layout, bytes, layout.size() <= COPY_LOCKED) }
         });
         match resized {
@@ -163,7 +165,7 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
         }
         let mut new = self.locked(|state| state.allocate_to_grow(&self.queue, wanted));
         if new.is_none() {
-            // SAFETY: as above: it was refused by nobody there, and nothing was changed.
+            // SAFETY: as above: the first attempt did not refuse the block, and changed nothing.
             let moved = self.locked(|state| unsafe { state.resize(block, layout, bytes, true) });
             match moved {
                 Ok(Some(moved)) => return Some(moved),
@@ -171,20 +173,21 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
             }
         }
         let new = new?;
-        // SAFETY: two live blocks of at least so many bytes.
+        // SAFETY: two live blocks, each of at least the smaller size.
         unsafe { new.copy_from_nonoverlapping(block, layout.size().min(bytes)) };
-        // SAFETY: the caller's promise; its bytes are used no more.
+        // SAFETY: the caller's promise; its bytes were copied and are used no more.
         unsafe { self.free(block, layout) };
         Some(new)
     }
 
-    /// What the heap holds. Walks the free blocks under the lock: O(free blocks), so rather for a console than for a
-    /// control loop; [`LockedHeap::counters`] is O(1).
+    /// Statistics of the heap. O(free blocks), which it walks under the lock: for a console, not for a control loop.
+    ///
+    /// [`LockedHeap::counters`] is O(1).
     pub fn stats(&self) -> HeapStats {
         self.locked(|state| HeapStats::new(state.heap.usage(), state.counters))
     }
 
-    /// What was counted. O(1).
+    /// Counts since the heap was made. O(1).
     pub fn counters(&self) -> HeapCounters {
         self.locked(|state| state.counters)
     }
@@ -197,12 +200,12 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
     /// Checks every invariant of the heap, under the lock. O(granules): for tests.
     ///
     /// # Errors
-    /// The first that does not hold.
+    /// The first invariant that does not hold.
     pub fn check(&self) -> Result<(), Violation> {
         self.locked(|state| state.heap.check())
     }
 
-    /// Nothing was found at once.
+    /// Allocates after a failed attempt: completes all deferred frees, then runs the hook.
     #[cold]
     #[inline(never)]
     fn allocate_slow(&self, layout: Layout) -> Option<NonNull<u8>> {
@@ -229,6 +232,7 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
         block
     }
 
+    /// Runs the hook for bad frees, if there is one.
     #[cold]
     #[inline(never)]
     fn report_bad_free(&self, error: FreeError) {
@@ -238,13 +242,13 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
     }
 }
 
-/// Calls a hook of the program. It must not unwind through `GlobalAlloc`: out of a function of this kind it aborts.
+/// Runs the hook for failed requests. `extern "C"`: a panic aborts here, since it must not unwind through `GlobalAlloc`.
 #[expect(improper_ctypes_definitions, reason = "called from here alone")]
 extern "C" fn call_out_of_memory_hook(hook: fn(Layout) -> bool, layout: Layout) -> bool {
     hook(layout)
 }
 
-/// The same.
+/// Runs the hook for bad frees; a panic aborts, as above.
 #[expect(improper_ctypes_definitions, reason = "called from here alone")]
 extern "C" fn call_bad_free_hook(hook: fn(BadFree), what: BadFree) {
     hook(what);

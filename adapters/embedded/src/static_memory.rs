@@ -1,6 +1,6 @@
 //! Memory for a heap, as a static.
 //!
-//! Promises upward: an arena is given away once; it lies in `.bss` unless told otherwise, and costs no flash.
+//! Promises upward: the bytes of a static are handed out once. They lie in `.bss` unless told otherwise, and take no flash.
 //! Asks from below: one atomic swap.
 
 use core::cell::UnsafeCell;
@@ -8,49 +8,51 @@ use core::mem::MaybeUninit;
 
 use portable_atomic::{AtomicBool, Ordering};
 
-/// `BYTES` bytes, to be given to a heap once. [`heap_arena!`](crate::heap_arena) makes one for you.
+/// `BYTES` bytes, to be handed out once. [`heap_arena!`](crate::heap_arena) declares one and adds it to a heap.
 ///
 /// # Example
 /// ```
 /// # #[cfg(feature = "critical-section")] {
-/// use terrace_embedded::{StaticMemory, FirmwareHeap};
+/// use terrace_embedded::{FirmwareHeap, StaticMemory};
 /// static HEAP: FirmwareHeap = FirmwareHeap::empty();
-/// static ARENA: StaticMemory<8192> = StaticMemory::new();
+/// static MEMORY: StaticMemory<8192> = StaticMemory::new();
 ///
-/// let memory = ARENA.take().expect("nobody took it before");
+/// let memory = MEMORY.take().expect("the first time");
 /// assert_eq!(memory.len(), 8192);
 /// HEAP.add_memory(memory)?;
-/// assert!(ARENA.take().is_none());
+/// assert!(MEMORY.take().is_none());
 /// # }
 /// # Ok::<(), terrace_embedded::InitError>(())
 /// ```
 #[derive(Debug)]
 pub struct StaticMemory<const BYTES: usize> {
     bytes: StaticBytes<BYTES>,
-    taken: StaticClaim,
+    claim: StaticClaim,
 }
 
 impl<const BYTES: usize> StaticMemory<BYTES> {
-    /// An arena that nobody took.
+    /// Memory that has not been taken.
     pub const fn new() -> Self {
-        Self { bytes: StaticBytes::new(), taken: StaticClaim::new() }
+        Self { bytes: StaticBytes::new(), claim: StaticClaim::new() }
     }
 
-    /// The bytes; `None` from the second time on.
-    #[expect(clippy::mut_from_ref, reason = "once in the life of an arena, as the swap sees to")]
+    /// Takes the bytes; `None` from the second call on.
+    #[expect(clippy::mut_from_ref, reason = "`claim` succeeds once in the life of a static")]
     pub fn take(&'static self) -> Option<&'static mut [MaybeUninit<u8>]> {
-        // SAFETY: once, as `claim` sees to.
-        self.taken.claim().then(|| unsafe { self.bytes.take() })
+        // SAFETY: `claim` succeeds once, so this is the only call.
+        self.claim.claim().then(|| unsafe { self.bytes.take() })
     }
 }
 
-/// The bytes alone, for a section that nothing clears. Not to be named: [`heap_arena!`](crate::heap_arena) does.
+/// The bytes of a static without its claim, for a section that start-up code does not clear.
+///
+/// Internal: [`heap_arena!`](crate::heap_arena) names it in the user's program.
 #[doc(hidden)]
 #[derive(Debug)]
-#[repr(C, align(16))] // The largest granule: none is lost at the start.
+#[repr(C, align(16))] // The largest granule: the first granule starts at the first byte.
 pub struct StaticBytes<const BYTES: usize>(UnsafeCell<[MaybeUninit<u8>; BYTES]>);
 
-// SAFETY: the bytes are reached by whoever may call `take`, which is one.
+// SAFETY: a shared reference reaches the bytes through `take` alone, which is called once.
 unsafe impl<const BYTES: usize> Sync for StaticBytes<BYTES> {}
 
 impl<const BYTES: usize> StaticBytes<BYTES> {
@@ -59,17 +61,19 @@ impl<const BYTES: usize> StaticBytes<BYTES> {
         Self(UnsafeCell::new([MaybeUninit::uninit(); BYTES]))
     }
 
+    /// Takes the bytes.
+    ///
     /// # Safety
-    /// Once in the life of a program.
+    /// Caller must call it once in the life of the program.
     #[doc(hidden)]
-    #[expect(clippy::mut_from_ref, reason = "once in the life of an arena, as the caller promises")]
+    #[expect(clippy::mut_from_ref, reason = "the caller calls it once")]
     pub unsafe fn take(&'static self) -> &'static mut [MaybeUninit<u8>] {
-        // SAFETY: the only reference, as the caller promises; the bytes live for ever.
+        // SAFETY: the caller calls it once, so this is the only reference; a static lives for ever.
         unsafe { &mut *self.0.get() }
     }
 }
 
-/// Whether bytes were given away: in `.bss`, wherever they lie.
+/// Whether the bytes of a static were handed out. Lies in `.bss`, in whatever section the bytes lie.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct StaticClaim(AtomicBool);
@@ -80,7 +84,7 @@ impl StaticClaim {
         Self(AtomicBool::new(false))
     }
 
-    /// True the first time.
+    /// Claims the bytes: true for the first caller, false for all others.
     #[doc(hidden)]
     pub fn claim(&self) -> bool {
         !self.0.swap(true, Ordering::Relaxed)
@@ -93,11 +97,13 @@ impl<const BYTES: usize> Default for StaticMemory<BYTES> {
     }
 }
 
-/// Places so many bytes as a static and gives them to a heap. Attributes behind the size say where. The section may be one
-/// that nothing clears or loads at start-up (`NOLOAD` in a linker script): whether the bytes were given away is noted
-/// elsewhere. Memory that no section lies in is given by its address: `HEAP.init(address, bytes)`.
+/// Declares a static of so many bytes and adds it to a heap.
 ///
-/// Gives a `Result<(), InitError>`; [`InitError::Taken`](crate::InitError::Taken) when the same line runs a second time.
+/// Attributes behind the size place it. Its section may be one that start-up code neither clears nor loads (`NOLOAD` in a
+/// linker script): whether the bytes were handed out is recorded elsewhere. For memory outside of all sections pass its
+/// address to the heap: `HEAP.init(address, bytes)`.
+///
+/// Returns a `Result<(), InitError>`: [`InitError::Taken`](crate::InitError::Taken) when the same line runs a second time.
 ///
 /// # Example
 /// ```
@@ -124,9 +130,9 @@ macro_rules! heap_arena {
     ($heap:expr, $bytes:expr, $(#[$where:meta])+) => {{
         $(#[$where])+
         static __TERRACE_BYTES: $crate::StaticBytes<{ $bytes }> = $crate::StaticBytes::new();
-        static __TERRACE_TAKEN: $crate::StaticClaim = $crate::StaticClaim::new();
-        if __TERRACE_TAKEN.claim() {
-            // SAFETY: nobody else can name the static, and this is the first time.
+        static __TERRACE_CLAIM: $crate::StaticClaim = $crate::StaticClaim::new();
+        if __TERRACE_CLAIM.claim() {
+            // SAFETY: only this line can name the static, and `claim` succeeds once.
             $heap.add_memory(unsafe { __TERRACE_BYTES.take() })
         } else {
             Err($crate::InitError::Taken)

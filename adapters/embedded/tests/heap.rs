@@ -1,4 +1,4 @@
-//! What a firmware's author meets first: init and its mistakes, out of memory, hooks, queues.
+//! Init and its mistakes, out of memory, hooks, queues of deferred frees.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::mem::MaybeUninit;
@@ -96,7 +96,7 @@ fn a_block_grows_where_it_is_or_moves_with_what_it_holds() {
     let heap: FirmwareHeap = FirmwareHeap::empty();
     heap.add_memory(memory(32_768)).expect("memory");
     let block = heap.allocate(layout(100)).expect("room");
-    // SAFETY: so many bytes are ours.
+    // SAFETY: the block has 100 bytes.
     unsafe { block.write_bytes(7, 100) };
     // SAFETY: live, and the size is not 0.
     let grown = unsafe { heap.reallocate(block, layout(100), 5_000) };
@@ -105,7 +105,7 @@ fn a_block_grows_where_it_is_or_moves_with_what_it_holds() {
     // SAFETY: as above.
     let moved = unsafe { heap.reallocate(block, layout(5_000), 9_000) }.expect("room elsewhere");
     assert!(moved != block && moved != behind);
-    // SAFETY: the first bytes were written above, and went along.
+    // SAFETY: the first 100 bytes were written above, and moved along.
     let bytes = unsafe { std::slice::from_raw_parts(moved.as_ptr(), 100) };
     assert!(bytes.iter().all(|&byte| byte == 7));
     // SAFETY: as above.
@@ -133,10 +133,10 @@ fn the_hook_makes_room_and_the_request_is_tried_again() {
     HEAP.on_out_of_memory(|wanted| {
         assert_eq!(wanted, layout(3000));
         CALLS.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(HEAP.allocate(layout(4000)), None, "a request inside fails without calling us again");
+        assert_eq!(HEAP.allocate(layout(4000)), None, "a request inside fails without calling the hook again");
         let Some(block) = CACHE.lock().expect("alone").pop() else { return false };
         let block = NonNull::new(block.into_inner()).expect("a block");
-        // SAFETY: the cache gave it up.
+        // SAFETY: live, and the cache uses it no more.
         unsafe { HEAP.free(block, layout(1000)) };
         true
     });
@@ -172,7 +172,7 @@ fn a_hook_that_takes_and_frees_its_own_is_not_asked_for_ever() {
         CALLS.fetch_add(1, Ordering::Relaxed) < 1000
     });
     assert_eq!(HEAP.allocate(layout(9000)), None);
-    assert_eq!(CALLS.load(Ordering::Relaxed), 1, "nothing came back that was there before");
+    assert_eq!(CALLS.load(Ordering::Relaxed), 1, "memory use did not fall");
 }
 
 #[test]
@@ -185,10 +185,8 @@ fn a_checked_heap_reports_bad_frees_and_stays_whole() {
     let _next = HEAP.allocate(layout(100)).expect("room");
     let mut elsewhere = 0u64;
     let foreign = NonNull::from(&mut elsewhere).cast();
-    // SAFETY: a checked heap refuses all of these but one, and says so.
-    unsafe {
-        HEAP.free(block, layout(50));
-    }
+    // SAFETY: refused: a checked heap compares the size.
+    unsafe { HEAP.free(block, layout(50)) };
     // SAFETY: refused: it is not of this heap.
     unsafe { HEAP.free(foreign, layout(8)) };
     // SAFETY: live, and not used any more.
@@ -213,7 +211,7 @@ fn a_queue_is_emptied_two_a_call_and_all_before_a_request_fails() {
     // SAFETY: live blocks that are not used any more.
     let pushed = blocks.iter().take(8).map(|&block| unsafe { heap.free_later(block, layout(504)) });
     assert_eq!(pushed.filter(Result::is_ok).count(), 8);
-    assert_eq!(heap.counters().frees, 0, "they count as live until then");
+    assert_eq!(heap.counters().frees, 0, "they count as live until a later call");
     // SAFETY: live until it is pushed, and it is not.
     let full = unsafe { heap.free_later(blocks[8], layout(504)) }.expect_err("eight places");
     assert_eq!(full.0.parts(), (blocks[8], layout(504)), "handed back");
@@ -234,7 +232,7 @@ fn without_a_queue_every_push_comes_back() {
     let heap: FirmwareHeap = FirmwareHeap::empty();
     heap.add_memory(memory(1024)).expect("memory");
     let block = heap.allocate(layout(8)).expect("room");
-    // SAFETY: live, and still ours afterwards.
+    // SAFETY: live, and still the caller's afterwards.
     let QueueFull(back) = unsafe { heap.free_later(block, layout(8)) }.expect_err("no queue");
     assert_eq!(back.parts(), (block, layout(8)));
     assert_eq!(heap.collect(), 0);

@@ -1,5 +1,4 @@
-//! SPI RAM drivers against models of the chips: every byte on the bus is one that the chip understands, and what is read
-//! is what was written.
+//! SPI RAM drivers against models of the chips: the chip understands every byte on the bus, and reads return what was written.
 
 #[allow(dead_code, reason = "each file of tests uses a part of it")]
 mod spi_chips;
@@ -118,7 +117,7 @@ fn the_models_refuse_what_the_chips_do_not_understand() {
     assert_eq!(psram.write(&[0x35]), Err(Wrong::Command(0x35)), "QPI is not modelled");
 }
 
-/// Mistakes that a driver might make are seen: by the model, or by what is read.
+/// Mistakes that a driver might make are found: by the model, or by the bytes read.
 #[test]
 fn mistakes_of_a_driver_are_caught() {
     let fails = |chip: &mut dyn SpiMemory<Error = Wrong>| {

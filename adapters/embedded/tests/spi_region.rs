@@ -1,5 +1,5 @@
-//! Blocks on SPI RAM: a shadow of every block says what must be read, for random blocks, places, lengths and caches, with
-//! and without bus faults.
+//! Blocks on SPI RAM, against a shadow copy of every block: random blocks, offsets, lengths and caches, with and without bus
+//! faults.
 
 #[allow(dead_code, reason = "each file of tests uses a part of it")]
 mod spi_chips;
@@ -29,11 +29,11 @@ fn region<M: SpiMemory, const LINES: usize, const BYTES: usize>(memory: M) -> Re
     SpiRegion::new(memory, vec![Slot::EMPTY; 64], 16).expect("64 slots, and chips of whole granules")
 }
 
-/// A chip of whose accesses one in `every` fails after it did half of its work.
+/// A chip of whose accesses one in `every` fails half way.
 struct Faulty<M> {
     memory: M,
     every: u64,
-    /// Knuth's linear congruential generator: a fixed rhythm could hit every attempt at the same place.
+    /// Knuth's linear congruential generator: with a fixed period every retry could fail at the same place.
     random: u64,
 }
 
@@ -91,10 +91,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A live block, and what it must hold: `None` where nothing was written.
+/// A live block and its contents: `None` where nothing was written.
 type Shadow = (Block, Vec<Option<u8>>);
 
-/// A call that the bus may fail, made until it does not.
+/// Repeats a call until the bus does not fail.
 fn retry<T, E: PartialEq + std::fmt::Debug>(fault: &E, mut call: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     for _ in 0..10_000 {
         match call() {
