@@ -7,10 +7,10 @@
 //! | `malloc` | malloc, free, calloc, realloc, reallocarray, free_sized, free_aligned_sized |
 //! | `aligned` | aligned_alloc, memalign, posix_memalign, valloc, pvalloc |
 //! | `info` | malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_info, malloc_stats, mallopt |
-//! | `cxx` | operator new and delete, in all sized, aligned and array forms; the nothrow ones call them |
-//! | `dlopen` | dlopen: without `RTLD_DEEPBIND`, which would give a library another malloc |
+//! | `cxx` | operator new and delete, in all sized, aligned and array forms; the C++ library's nothrow forms call them |
+//! | `dlopen` | dlopen: without `RTLD_DEEPBIND`, with which a library would call another malloc |
 //! | `signals` | sigaction, signal: the program's signal handlers may allocate |
-//! | `init` | what runs when the library is loaded and when the process ends |
+//! | `init` | functions that run when the library is loaded and when the process ends |
 
 mod aligned;
 mod cxx;
