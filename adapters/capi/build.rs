@@ -1,4 +1,4 @@
-//! The preloaded library stays where it is once it is loaded: threads may end, and blocks be freed, after a `dlclose`.
+//! Links the library with `nodelete`: threads may end, and blocks be freed, after a `dlclose`.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

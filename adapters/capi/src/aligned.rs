@@ -1,12 +1,12 @@
 //! aligned_alloc, memalign, posix_memalign, valloc, pvalloc.
 
-use crate::c::{out_of_memory, refuse};
+use crate::malloc::{fail_with, out_of_memory};
 use core::ffi::{c_int, c_void};
 use terrace_host::api;
 
 /// Bytes of a page.
 fn page() -> usize {
-    // SAFETY: a query.
+    // SAFETY: sysconf only reads a setting.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
@@ -17,37 +17,37 @@ fn page() -> usize {
 pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
     match align.checked_next_power_of_two() {
         Some(align) => api::allocate_aligned(bytes, align).cast(),
-        None => refuse(libc::EINVAL),
+        None => fail_with(libc::EINVAL),
     }
 }
 
 /// Allocates `bytes` bytes at a multiple of `align`; null and `EINVAL` if that is no power of two.
 ///
-/// Sizes that are no multiple of the alignment are served too, as C17 allows.
+/// The size need not be a multiple of the alignment, as C17 allows.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
-    if align.is_power_of_two() { api::allocate_aligned(bytes, align).cast() } else { refuse(libc::EINVAL) }
+    if align.is_power_of_two() { api::allocate_aligned(bytes, align).cast() } else { fail_with(libc::EINVAL) }
 }
 
 /// Allocates `bytes` bytes at a multiple of `align`, and writes their address to `*block`.
 ///
-/// Returns 0; `EINVAL` when `align` is no power of two of pointers; `ENOMEM`. Neither `errno` nor, in case of an error, `*block`
-/// change.
+/// Returns 0; `EINVAL` when `align` is no power of two or smaller than a pointer; `ENOMEM`. Never changes `errno`, nor
+/// `*block` when it fails.
 ///
 /// # Safety
-/// `block` can be written.
+/// `block` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(block: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
     if !align.is_power_of_two() || align < size_of::<*mut c_void>() {
         return libc::EINVAL;
     }
-    // SAFETY: the C library's place for this thread.
+    // SAFETY: takes nothing, and returns the address of this thread's `errno`.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: see above.
+    // SAFETY: this thread's `errno`.
     let before = unsafe { *errno };
     let found = api::allocate_aligned(bytes, align);
     if found.is_null() {
-        // SAFETY: see above.
+        // SAFETY: this thread's `errno`.
         unsafe { *errno = before };
         return libc::ENOMEM;
     }
@@ -62,7 +62,7 @@ pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
     api::allocate(bytes, page()).cast()
 }
 
-/// Allocates whole pages, at least one, that hold `bytes` bytes.
+/// Allocates `bytes` bytes, rounded up to whole pages, at least one.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
     match bytes.max(1).checked_next_multiple_of(page()) {

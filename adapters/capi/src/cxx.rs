@@ -1,21 +1,21 @@
 //! operator new and delete, under the names of the Itanium C++ ABI (which Linux uses on every processor).
 //!
-//! The forms of `new` that must not throw are the C++ library's own: they call the throwing ones, which are ours, and catch
-//! what those or the program's new-handler throw, which Rust cannot.
+//! The forms of `new` that must not throw stay those of the C++ library: they call the throwing forms, which are here, and
+//! catch the exceptions of those and of the program's new-handler. Rust cannot catch them.
 //!
-//! A failed `new` asks the program's new-handler, then throws `std::bad_alloc`; both live in the C++ library, which C
-//! programs need not have.
+//! A `new` without memory calls the program's new-handler; without a handler it throws `std::bad_alloc`. The C++ library
+//! has the functions for both. C programs need not link it, so it is looked up.
 
 #![allow(non_snake_case, reason = "the names are those of the ABI")]
 
-use crate::c::free;
+use crate::malloc::free;
 use core::ffi::{CStr, c_void};
 use terrace_host::api;
 
-/// The new-handler's type.
-type Handler = extern "C-unwind" fn();
+/// The type of a new-handler: it frees memory, throws, or ends the program.
+type NewHandler = extern "C-unwind" fn();
 
-// Addresses of two functions of the C++ library, where it is linked or loaded with the program; 0 where it is not.
+// Addresses of two functions of the C++ library: weak references, so the linker writes 0 where the program does not load it.
 core::arch::global_asm!(
     ".pushsection .data.rel.ro,\"aw\",@progbits",
     ".p2align 3",
@@ -34,35 +34,35 @@ unsafe extern "C" {
 }
 
 /// `std::get_new_handler`.
-const GET_HANDLER: (usize, &CStr) = (0, c"_ZSt15get_new_handlerv");
+const GET_NEW_HANDLER: (usize, &CStr) = (0, c"_ZSt15get_new_handlerv");
 /// `std::__throw_bad_alloc`.
-const THROW: (usize, &CStr) = (1, c"_ZSt17__throw_bad_allocv");
+const THROW_BAD_ALLOC: (usize, &CStr) = (1, c"_ZSt17__throw_bad_allocv");
 
-/// A function of the C++ library, which may also have been loaded later.
-fn find((at, name): (usize, &CStr)) -> *const c_void {
-    // SAFETY: two addresses, written before the program began.
+/// The address of a function of the C++ library; null when the program has not loaded it, not even by `dlopen`.
+fn cxx_function((at, name): (usize, &CStr)) -> *const c_void {
+    // SAFETY: the dynamic linker wrote both addresses before the program began.
     let linked = unsafe { terrace_malloc_cxx }[at];
     if linked != 0 {
         return core::ptr::with_exposed_provenance(linked);
     }
-    // SAFETY: a query; the name is a string.
+    // SAFETY: the name is a C string.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// The program's new-handler, if it has one.
-fn handler() -> Option<Handler> {
-    let get = find(GET_HANDLER);
+/// The program's new-handler, if it installed one.
+fn new_handler() -> Option<NewHandler> {
+    let get = cxx_function(GET_NEW_HANDLER);
     if get.is_null() {
         return None;
     }
     // SAFETY: `std::get_new_handler` takes nothing and returns a function or null.
-    let get: extern "C-unwind" fn() -> Option<Handler> = unsafe { core::mem::transmute(get) };
+    let get: extern "C-unwind" fn() -> Option<NewHandler> = unsafe { core::mem::transmute(get) };
     get()
 }
 
-/// Throws `std::bad_alloc`, or ends a process that has no C++ library.
-fn throw() -> ! {
-    let throw = find(THROW);
+/// Throws `std::bad_alloc`; aborts a process that has no C++ library.
+fn throw_bad_alloc() -> ! {
+    let throw = cxx_function(THROW_BAD_ALLOC);
     if throw.is_null() {
         terrace_host::report::fatal("operator new: out of memory, and no C++ library to throw", 0);
     }
@@ -71,11 +71,11 @@ fn throw() -> ! {
     throw()
 }
 
-/// Asks the new-handler for memory until there is some, or throws: as the standard says of the forms that throw.
+/// Calls the new-handler and allocates again until that succeeds; throws when there is no handler. As the standard says.
 #[cold]
 fn new_or_throw(bytes: usize, align: usize) -> *mut c_void {
     loop {
-        let Some(handler) = handler() else { throw() };
+        let Some(handler) = new_handler() else { throw_bad_alloc() };
         handler();
         let block = api::allocate(bytes, align);
         if !block.is_null() {
@@ -84,12 +84,14 @@ fn new_or_throw(bytes: usize, align: usize) -> *mut c_void {
     }
 }
 
+/// Allocates a block at a multiple of 16, or throws.
 #[inline(always)]
 fn new(bytes: usize) -> *mut c_void {
     let block = api::allocate_small(bytes);
     if block.is_null() { new_or_throw(bytes, 16) } else { block.cast() }
 }
 
+/// Allocates a block at a multiple of `align`, or throws.
 #[inline(always)]
 fn new_aligned(bytes: usize, align: usize) -> *mut c_void {
     let block = api::allocate_aligned(bytes, align);
@@ -120,122 +122,32 @@ pub extern "C-unwind" fn _ZnamSt11align_val_t(bytes: usize, align: usize) -> *mu
     new_aligned(bytes, align)
 }
 
-/// `operator delete(void*)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdlPv(block: *mut c_void) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
+/// Defines forms of `operator delete`, all of which free the block and ignore their other arguments.
+macro_rules! operator_delete {
+    ($($form:literal $name:ident($($ignored:ty),*);)*) => {$(
+        #[doc = $form]
+        ///
+        /// # Safety
+        /// `block` must be null, or a live block that the matching `new` allocated.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(block: *mut c_void $(, _: $ignored)*) {
+            // SAFETY: the caller's promise.
+            unsafe { free(block) };
+        }
+    )*};
 }
 
-/// `operator delete(void*, size_t)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdlPvm(block: *mut c_void, _: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
-}
-
-/// `operator delete(void*, nothrow_t const&)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdlPvRKSt9nothrow_t(block: *mut c_void, _: *const c_void) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
-}
-
-/// `operator delete(void*, align_val_t)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut c_void, _: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
-}
-
-/// `operator delete(void*, size_t, align_val_t)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdlPvmSt11align_val_t(block: *mut c_void, _: usize, _: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
-}
-
-/// `operator delete(void*, align_val_t, nothrow_t const&)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdlPvSt11align_val_tRKSt9nothrow_t(block: *mut c_void, _: usize, _: *const c_void) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
-}
-
-/// `operator delete[](void*)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdaPv(block: *mut c_void) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
-}
-
-/// `operator delete[](void*, size_t)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdaPvm(block: *mut c_void, _: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
-}
-
-/// `operator delete[](void*, nothrow_t const&)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdaPvRKSt9nothrow_t(block: *mut c_void, _: *const c_void) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
-}
-
-/// `operator delete[](void*, align_val_t)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdaPvSt11align_val_t(block: *mut c_void, _: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
-}
-
-/// `operator delete[](void*, size_t, align_val_t)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdaPvmSt11align_val_t(block: *mut c_void, _: usize, _: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
-}
-
-/// `operator delete[](void*, align_val_t, nothrow_t const&)`
-///
-/// # Safety
-/// A block of the matching `new`, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdaPvSt11align_val_tRKSt9nothrow_t(block: *mut c_void, _: usize, _: *const c_void) {
-    // SAFETY: the caller's promise.
-    unsafe { free(block) };
+operator_delete! {
+    "`operator delete(void*)`" _ZdlPv();
+    "`operator delete(void*, size_t)`" _ZdlPvm(usize);
+    "`operator delete(void*, nothrow_t const&)`" _ZdlPvRKSt9nothrow_t(*const c_void);
+    "`operator delete(void*, align_val_t)`" _ZdlPvSt11align_val_t(usize);
+    "`operator delete(void*, size_t, align_val_t)`" _ZdlPvmSt11align_val_t(usize, usize);
+    "`operator delete(void*, align_val_t, nothrow_t const&)`" _ZdlPvSt11align_val_tRKSt9nothrow_t(usize, *const c_void);
+    "`operator delete[](void*)`" _ZdaPv();
+    "`operator delete[](void*, size_t)`" _ZdaPvm(usize);
+    "`operator delete[](void*, nothrow_t const&)`" _ZdaPvRKSt9nothrow_t(*const c_void);
+    "`operator delete[](void*, align_val_t)`" _ZdaPvSt11align_val_t(usize);
+    "`operator delete[](void*, size_t, align_val_t)`" _ZdaPvmSt11align_val_t(usize, usize);
+    "`operator delete[](void*, align_val_t, nothrow_t const&)`" _ZdaPvSt11align_val_tRKSt9nothrow_t(usize, *const c_void);
 }

@@ -1,95 +1,95 @@
-//! dlopen: a library opened with `RTLD_DEEPBIND` finds this malloc, as every other one does.
+//! dlopen without `RTLD_DEEPBIND`: libraries opened with that flag would call another malloc.
 //!
-//! The flag makes a library look for symbols in itself and in what it needs before it looks in the program: it then calls the
-//! C library's `malloc` under any preloaded one, and a block that one of them gave out comes to the other's `free` (PHP opens
-//! its extensions so). [`dlopen`] clears the flag and jumps, so that the C library still sees who called: it looks for the file
-//! in the caller's RUNPATH. `TERRACE_DEEPBIND=1` leaves the flag as it is.
+//! With the flag the dynamic linker searches the library and its dependencies for a symbol before the program and preloaded
+//! libraries. The library then calls the C library's `malloc`, and one allocator's blocks reach the other's `free` (PHP opens
+//! its extensions with the flag). [`dlopen`] clears the flag and jumps to the C library's, which finds its caller by the return
+//! address and searches the caller's RUNPATH. `TERRACE_DEEPBIND=1` keeps the flag.
 
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
-/// The flags that pass; until the settings are read, all but one.
-static PASSED: AtomicU32 = AtomicU32::new(!(libc::RTLD_DEEPBIND as u32));
-/// The C library's `dlopen`, once it was asked for.
-static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+/// The flags that [`dlopen`] passes on: all but `RTLD_DEEPBIND` until the settings are read.
+static FLAG_MASK: AtomicU32 = AtomicU32::new(!(libc::RTLD_DEEPBIND as u32));
+/// The C library's `dlopen`; null until the first call resolves it.
+static REAL_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// What to do with the flag from now on.
-pub fn follow(deepbind: bool) {
-    let stopped = if deepbind { 0 } else { libc::RTLD_DEEPBIND as u32 };
-    PASSED.store(!stopped, Relaxed);
+/// Passes `RTLD_DEEPBIND` on, or clears it, from now on.
+pub fn allow_deepbind(allowed: bool) {
+    let cleared = if allowed { 0 } else { libc::RTLD_DEEPBIND as u32 };
+    FLAG_MASK.store(!cleared, Relaxed);
 }
 
-/// Finds the C library's `dlopen`.
-extern "C" fn find() -> *mut c_void {
-    // SAFETY: a query; the name is a string.
+/// Looks the C library's `dlopen` up and records it.
+extern "C" fn resolve() -> *mut c_void {
+    // SAFETY: the name is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
-    let found = if found.is_null() { nowhere as *mut c_void } else { found };
-    NEXT.store(found, Relaxed);
+    let found = if found.is_null() { no_dlopen as *mut c_void } else { found };
+    REAL_DLOPEN.store(found, Relaxed);
     found
 }
 
-/// The answer in programs that have no other `dlopen`: those that are static as a whole.
-extern "C" fn nowhere(_file: *const c_char, _flags: c_int) -> *mut c_void {
+/// Stands for the C library's `dlopen` in statically linked programs, which have none: opens nothing.
+extern "C" fn no_dlopen(_file: *const c_char, _flags: c_int) -> *mut c_void {
     null_mut()
 }
 
 /// Opens a library: as POSIX and glibc's manual say, without `RTLD_DEEPBIND`.
 ///
 /// # Safety
-/// `file` is a string or null; what the library runs when it is loaded may run.
+/// `file` must be a C string or null, and the library's initialisers must be sound to run.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 #[cfg(target_arch = "x86_64")]
 pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void {
     naked_asm!(
-        "and esi, dword ptr [rip + {passed}]",
+        "and esi, dword ptr [rip + {mask}]",
         "mov rax, qword ptr [rip + {next}]",
         "test rax, rax",
         "jnz 2f",
-        // `find` may change both arguments: they wait on the stack, with 8 bytes that keep it at a multiple of 16.
+        // Saves both arguments around the call, and aligns the stack to 16 bytes.
         "push rdi",
         "push rsi",
         "sub rsp, 8",
-        "call {find}",
+        "call {resolve}",
         "add rsp, 8",
         "pop rsi",
         "pop rdi",
         "2:",
         "jmp rax",
-        passed = sym PASSED,
-        next = sym NEXT,
-        find = sym find,
+        mask = sym FLAG_MASK,
+        next = sym REAL_DLOPEN,
+        resolve = sym resolve,
     )
 }
 
 /// Opens a library: as POSIX and glibc's manual say, without `RTLD_DEEPBIND`.
 ///
 /// # Safety
-/// `file` is a string or null; what the library runs when it is loaded may run.
+/// `file` must be a C string or null, and the library's initialisers must be sound to run.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 #[cfg(target_arch = "aarch64")]
 pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void {
     naked_asm!(
-        "adrp x16, {passed}",
-        "ldr w16, [x16, :lo12:{passed}]",
+        "adrp x16, {mask}",
+        "ldr w16, [x16, :lo12:{mask}]",
         "and w1, w1, w16",
         "adrp x16, {next}",
         "ldr x16, [x16, :lo12:{next}]",
         "cbnz x16, 2f",
-        // `find` may change both arguments, and the call changes where to return to: they wait on the stack.
+        // Saves both arguments and the return address around the call.
         "stp x0, x1, [sp, #-32]!",
         "str x30, [sp, #16]",
-        "bl {find}",
+        "bl {resolve}",
         "mov x16, x0",
         "ldr x30, [sp, #16]",
         "ldp x0, x1, [sp], #32",
         "2:",
         "br x16",
-        passed = sym PASSED,
-        next = sym NEXT,
-        find = sym find,
+        mask = sym FLAG_MASK,
+        next = sym REAL_DLOPEN,
+        resolve = sym resolve,
     )
 }

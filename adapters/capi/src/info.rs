@@ -4,10 +4,10 @@ use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
 use terrace_host::{Stats, api, report, stats, trim};
 
-/// Bytes that a block holds; 0 for null.
+/// The usable bytes of a block; 0 for null.
 ///
 /// # Safety
-/// A block that this library allocated and that is not freed, or null.
+/// `block` must be null, or a live block of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if block.is_null() {
@@ -17,13 +17,13 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     unsafe { api::usable(block.cast()) }
 }
 
-/// Purges all free memory: 1 when there was any. The padding is ignored.
+/// Purges all free memory; returns 1 when there was any. Ignores the padding.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_padding: usize) -> c_int {
     c_int::from(trim())
 }
 
-/// Statistics in glibc's fields.
+/// Statistics, in the fields of glibc's `mallinfo2`.
 ///
 /// `arena`: bytes reserved; `uordblks`: bytes the program holds; `fordblks`: bytes reserved and free; `hblks`: large blocks;
 /// `keepcost`: the most that a trim could purge.
@@ -63,12 +63,12 @@ pub extern "C" fn mallinfo() -> libc::mallinfo {
     }
 }
 
-/// A stream of the C library.
-struct Stream(*mut libc::FILE);
+/// An open `FILE` of the C library, as a writer.
+struct CFile(*mut libc::FILE);
 
-impl Write for Stream {
+impl Write for CFile {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // SAFETY: an open stream by the promise of `malloc_info`; the text is as long as it says.
+        // SAFETY: the caller of `malloc_info` promised an open stream; the text has `text.len()` bytes.
         let written = unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), self.0) };
         if written == text.len() { Ok(()) } else { Err(fmt::Error) }
     }
@@ -76,11 +76,11 @@ impl Write for Stream {
 
 /// Writes the numbers of [`mallinfo2`] to a stream as XML, in the elements of glibc's `malloc_info`.
 ///
-/// `fast` is what caches hold, `rest` what is free besides. 0; `EINVAL` for options, of which there are none; -1 when the stream
-/// refuses it.
+/// `fast`: free bytes in caches; `rest`: other free bytes. Returns 0; `EINVAL` for options other than 0; -1 when the stream
+/// fails.
 ///
 /// # Safety
-/// `stream` is open for writing.
+/// `stream` must be open for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) -> c_int {
     if options != 0 {
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     let Stats { in_use, cached, reserved, peak_reserved, mapped, large_blocks, live_blocks, .. } = stats();
     let rest = reserved.saturating_sub(in_use + cached);
     let written = write!(
-        Stream(stream),
+        CFile(stream),
         "<malloc version=\"1\">\n\
          <total type=\"fast\" size=\"{cached}\"/>\n\
          <total type=\"rest\" size=\"{rest}\"/>\n\
@@ -103,19 +103,19 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     if written.is_ok() { 0 } else { -1 }
 }
 
-/// Prints statistics on standard error.
+/// Prints a line of statistics to standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
     report::line(format_args!("{}", stats()));
 }
 
-/// Accepts glibc's knobs, as programs expect, and ignores them.
+/// Accepts glibc's tuning parameters and ignores them; returns 1 for success, as programs expect.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
     1
 }
 
-/// The library's name and version: tells which allocator a program has.
+/// The library's name and version: shows which allocator a program uses.
 #[unsafe(no_mangle)]
 pub static terrace_malloc_version: [u8; VERSION.len()] = {
     let (mut bytes, mut at) = ([0; VERSION.len()], 0);
@@ -126,5 +126,5 @@ pub static terrace_malloc_version: [u8; VERSION.len()] = {
     bytes
 };
 
-/// Ends with a 0, for C.
+/// A C string.
 const VERSION: &str = concat!("terrace ", env!("CARGO_PKG_VERSION"), "\0");

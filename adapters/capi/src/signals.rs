@@ -1,58 +1,59 @@
-//! sigaction, signal and their old names: the program's handlers run inside a guard ([`Handler`]).
+//! sigaction, signal and their old names: the program's signal handlers run inside a guard ([`Handler`]).
 //!
-//! malloc is not safe in signal handlers by any standard, and programs call it there. Here the handler that the kernel knows is
-//! [`enter`], which marks the thread and calls the program's; questions are answered with the program's. Handlers installed
-//! past the C library (by the system call) are called as they are.
+//! No standard lets signal handlers call malloc, but programs do. So [`sigaction`] installs [`trampoline`] with the kernel and
+//! records the program's handler; the trampoline marks the thread as inside a handler and calls the recorded one. A query
+//! returns the program's handler. A handler that the program installs by the system call runs without the guard.
 
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terrace_host::Handler;
 
-/// Signals there are, and 0.
+/// Signals of Linux: 1 to 64, and the unused 0.
 const SIGNALS: usize = 65;
 
-/// The program's handlers, where ours stands in for them.
+/// The program's handler for each signal that has the trampoline.
 static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(libc::SIG_DFL) }; SIGNALS];
-/// The flags they were installed with.
+/// The flags with which the program installed each of them.
 static FLAGS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
 
-/// A handler with all arguments; one that takes fewer does not look at the others.
-type Full = extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+/// A handler with all three arguments. One that takes only the first ignores the others, in every C calling convention here.
+type FullHandler = extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 unsafe extern "C" {
-    /// The C library's own, under the name that no library replaces.
+    /// The C library's sigaction, by the name that this library does not define.
     fn __sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int;
 }
 
-/// What the kernel calls.
-extern "C-unwind" fn enter(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+/// The handler that the kernel calls: runs the program's handler inside the guard.
+extern "C-unwind" fn trampoline(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let handler = HANDLERS[signal as usize % SIGNALS].load(Relaxed);
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         return;
     }
-    // SAFETY: the program gave it as a handler: a function of these arguments, or of the first.
-    let handler: Full = unsafe { core::mem::transmute::<usize, Full>(handler) };
-    // A jump out of the handler passes over this frame, in which therefore nothing waits to be dropped.
+    // SAFETY: `sigaction` recorded it: the program's function of these arguments, or of the first.
+    let handler: FullHandler = unsafe { core::mem::transmute::<usize, FullHandler>(handler) };
+    // `ManuallyDrop`: a handler may longjmp past this frame, which must have no destructor then.
     let inside = ManuallyDrop::new(Handler::enter());
     handler(signal, info, context);
     drop(ManuallyDrop::into_inner(inside));
 }
 
-/// Whether a handler is [`enter`], which functions of the C library that bypass ours give out: it stays, with what it calls.
-fn is_ours(handler: usize) -> bool {
-    handler == enter as *const () as usize
+/// Whether a handler is [`trampoline`]. Functions of the C library that bypass `sigaction` here return it to programs, which
+/// then install it again: the recorded handler stays.
+fn is_trampoline(handler: usize) -> bool {
+    handler == trampoline as *const () as usize
 }
 
-/// Whether a handler is a function.
+/// Whether a handler is a function, not one of the constants.
 fn is_function(handler: usize) -> bool {
     handler != libc::SIG_DFL && handler != libc::SIG_IGN && handler != libc::SIG_ERR
 }
 
-/// Installs a handler, or asks for the one that is installed: as POSIX says.
+/// Installs a handler, and returns the one before: as POSIX says.
 ///
 /// # Safety
-/// Both pointers are null or point to what they say; the handler is a function of its arguments.
+/// Each pointer must be null or valid, and the handler a function of the arguments that its flags name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
@@ -60,68 +61,68 @@ pub unsafe extern "C" fn sigaction(
     before: *mut libc::sigaction,
 ) -> c_int {
     if !(0..SIGNALS as c_int).contains(&signal) {
-        // SAFETY: the caller's promise; the C library refuses the signal.
+        // SAFETY: the caller's promise; the C library refuses the number.
         return unsafe { __sigaction(signal, action, before) };
     }
     let at = signal as usize % SIGNALS;
     let (handler, flags) = (HANDLERS[at].load(Relaxed), FLAGS[at].load(Relaxed));
     // SAFETY: the caller's promise.
     let mut ours = unsafe { action.as_ref() }.copied();
-    if let Some(ours) = ours.as_mut().filter(|ours| is_function(ours.sa_sigaction) && !is_ours(ours.sa_sigaction)) {
-        // Set first: from the moment the kernel knows, `enter` finds it.
+    if let Some(ours) = ours.as_mut().filter(|ours| is_function(ours.sa_sigaction) && !is_trampoline(ours.sa_sigaction))
+    {
+        // Recorded before the kernel can call the trampoline.
         HANDLERS[at].store(ours.sa_sigaction, Relaxed);
         FLAGS[at].store(ours.sa_flags as usize, Relaxed);
-        ours.sa_sigaction = enter as *const () as usize;
+        ours.sa_sigaction = trampoline as *const () as usize;
         ours.sa_flags |= libc::SA_SIGINFO;
     }
     let pointer = ours.as_ref().map_or(core::ptr::null(), |ours| &raw const *ours);
-    // SAFETY: our copy, or null; the caller's place for the answer, or null.
+    // SAFETY: `pointer` is null or points to the copy `ours`; for `before` the caller's promise.
     let result = unsafe { __sigaction(signal, pointer, before) };
     if result != 0 {
         HANDLERS[at].store(handler, Relaxed);
         FLAGS[at].store(flags, Relaxed);
         return result;
     }
-    // SAFETY: written by the call above, or null.
-    if let Some(before) = unsafe { before.as_mut() }.filter(|before| before.sa_sigaction == enter as *const () as usize)
-    {
+    // SAFETY: null, or valid as the caller promised, and written by the call above.
+    if let Some(before) = unsafe { before.as_mut() }.filter(|before| is_trampoline(before.sa_sigaction)) {
         before.sa_sigaction = handler;
-        // SA_SIGINFO says which of its two types the handler has.
+        // The program reads from SA_SIGINFO which of two types its handler has.
         before.sa_flags = before.sa_flags & !libc::SA_SIGINFO | flags as c_int & libc::SA_SIGINFO;
     }
     0
 }
 
-/// Installs a handler by its address alone.
+/// Installs a handler for `signal`; returns the one before, or `SIG_ERR`.
 fn install(signal: c_int, handler: usize, flags: c_int) -> usize {
     let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
     let mut before = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: zeros are a value of every field.
+    // SAFETY: zeros are valid for every field.
     let fields = unsafe { action.assume_init_mut() };
     fields.sa_sigaction = handler;
     fields.sa_flags = flags;
     if flags & libc::SA_RESTART != 0 {
-        // SAFETY: the set is a field of ours.
+        // SAFETY: a valid set, in a local.
         unsafe { libc::sigaddset(&raw mut fields.sa_mask, signal) };
     }
-    // SAFETY: both are ours.
+    // SAFETY: both point to locals; the callers promise that the handler is a function or a constant.
     if unsafe { sigaction(signal, action.as_ptr(), before.as_mut_ptr()) } != 0 {
         return libc::SIG_ERR;
     }
-    // SAFETY: zeros, or what the call wrote.
+    // SAFETY: initialised with zeros.
     unsafe { before.assume_init() }.sa_sigaction
 }
 
-/// Installs a handler that stays and restarts calls: what BSD and glibc mean by it.
+/// Installs a handler that stays installed and restarts system calls: BSD's and glibc's `signal`.
 ///
 /// # Safety
-/// The handler is a function of a signal, or one of the constants.
+/// The handler must be a function of a signal number, or one of the constants.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
     install(signal, handler, libc::SA_RESTART)
 }
 
-/// An old name of [`signal()`].
+/// [`signal()`], by an old name.
 ///
 /// # Safety
 /// See [`signal()`].
@@ -130,7 +131,7 @@ pub unsafe extern "C" fn bsd_signal(signal: c_int, handler: usize) -> usize {
     install(signal, handler, libc::SA_RESTART)
 }
 
-/// An old name of [`signal()`].
+/// [`signal()`], by an old name.
 ///
 /// # Safety
 /// See [`signal()`].
@@ -139,7 +140,7 @@ pub unsafe extern "C" fn ssignal(signal: c_int, handler: usize) -> usize {
     install(signal, handler, libc::SA_RESTART)
 }
 
-/// Installs a handler for one signal: what System V means by it.
+/// Installs a handler that is reset when it runs: System V's `signal`.
 ///
 /// # Safety
 /// See [`signal()`].
@@ -148,7 +149,7 @@ pub unsafe extern "C" fn sysv_signal(signal: c_int, handler: usize) -> usize {
     install(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
 }
 
-/// The name under which programs built for System V call it.
+/// [`sysv_signal`], as programs built for System V call it.
 ///
 /// # Safety
 /// See [`signal()`].

@@ -24,12 +24,12 @@ pub fn run(input: &Path, output: &Path) -> Result<(), Failure> {
     writer.finish().map_err(|error| Failure::writing(output, error))?;
     partial.keep().map_err(cannot)?;
     if left_out > 0 {
-        crate::output::say(&format!(
+        crate::output::print_error(&format!(
             "{name}: {left_out} transfers, segments or marks were left out: CSV has no line for them"
         ));
     }
     if shortened > 0 {
-        crate::output::say(&format!(
+        crate::output::print_error(&format!(
             "{name}: {shortened} events lost their address, tier or call site: CSV has no column for them"
         ));
     }

@@ -6,8 +6,8 @@
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
-use crate::gpu::cuda;
-use crate::output::{bytes, print};
+use crate::gpu::find_cuda_devices;
+use crate::output::{format_bytes, print};
 use crate::system::{self, System};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,18 +18,18 @@ use terrace::device::Capabilities;
 
 /// Everything that was found. The names are the JSON keys.
 #[derive(Debug, Serialize)]
-struct Report {
+struct DoctorReport {
     /// Version of this command.
     terrace: &'static str,
     system: System,
-    cuda: Cuda,
+    cuda: CudaStatus,
     /// The host, then each CUDA device.
-    devices: Vec<Found>,
+    devices: Vec<DeviceStatus>,
 }
 
 /// The CUDA driver.
 #[derive(Debug, Default, Serialize)]
-struct Cuda {
+struct CudaStatus {
     /// Whether at least one device can be used.
     usable: bool,
     /// The driver and its version, where a device told it.
@@ -40,7 +40,7 @@ struct Cuda {
 
 /// A device.
 #[derive(Debug, Serialize)]
-struct Found {
+struct DeviceStatus {
     /// As `terrace bench gpu --device` takes it.
     device: String,
     /// Its own name; `null` for one that could not be opened.
@@ -62,7 +62,7 @@ struct Found {
 /// Looks, and prints.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     args.driver.load()?;
-    let report = look();
+    let report = inspect();
     if !args.json {
         return print(&text(&report).map_err(|error| Failure::output(Path::new("the text"), error))?);
     }
@@ -70,28 +70,28 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     print(&(json + "\n"))
 }
 
-fn look() -> Report {
-    let (gpus, missing) = cuda();
-    let mut cuda = Cuda { missing, ..Cuda::default() };
-    let mut devices = vec![found("host".into(), &Device::host())];
+fn inspect() -> DoctorReport {
+    let (gpus, missing) = find_cuda_devices();
+    let mut cuda = CudaStatus { missing, ..CudaStatus::default() };
+    let mut devices = vec![device_status("host".into(), &Device::host())];
     for gpu in gpus {
         match gpu.opened {
             Ok(opened) => {
                 cuda.usable = true;
                 cuda.driver = Some(opened.description().driver.clone());
-                devices.push(found(gpu.device, &opened));
+                devices.push(device_status(gpu.device, &opened));
             }
-            Err(problem) => devices.push(closed(gpu.device, problem)),
+            Err(problem) => devices.push(unopened(gpu.device, problem)),
         }
     }
-    Report { terrace: env!("CARGO_PKG_VERSION"), system: System::look(), cuda, devices }
+    DoctorReport { terrace: env!("CARGO_PKG_VERSION"), system: System::detect(), cuda, devices }
 }
 
-fn found(device: String, opened: &Device) -> Found {
+fn device_status(device: String, opened: &Device) -> DeviceStatus {
     let description = opened.description();
     let has = description.capabilities;
     let all = Capabilities::all();
-    Found {
+    DeviceStatus {
         device,
         name: Some(description.name.clone()),
         driver: Some(description.driver.clone()),
@@ -104,16 +104,16 @@ fn found(device: String, opened: &Device) -> Found {
     }
 }
 
-fn closed(device: String, problem: String) -> Found {
+fn unopened(device: String, problem: String) -> DeviceStatus {
     let (name, driver, free_bytes, capabilities, notes) = (None, None, None, BTreeMap::new(), Vec::new());
     let problem = Some(problem);
-    Found { device, name, driver, total_bytes: 0, free_bytes, page_bytes: 0, capabilities, notes, problem }
+    DeviceStatus { device, name, driver, total_bytes: 0, free_bytes, page_bytes: 0, capabilities, notes, problem }
 }
 
 /// For people.
-fn text(report: &Report) -> Result<String, std::fmt::Error> {
+fn text(report: &DoctorReport) -> Result<String, std::fmt::Error> {
     let mut text = format!("terrace {}\n\n", report.terrace);
-    system::text(&report.system, &mut text)?;
+    system::write_text(&report.system, &mut text)?;
     match (&report.cuda.driver, &report.cuda.missing) {
         (Some(driver), _) => writeln!(text, "cuda      driver for {driver}")?,
         (None, Some(missing)) => writeln!(text, "cuda      {missing}")?,
@@ -126,16 +126,16 @@ fn text(report: &Report) -> Result<String, std::fmt::Error> {
     Ok(text)
 }
 
-fn describe(device: &Found, text: &mut String) -> std::fmt::Result {
+fn describe(device: &DeviceStatus, text: &mut String) -> std::fmt::Result {
     if let Some(problem) = &device.problem {
         return writeln!(text, "{}  cannot be opened: {problem}", device.device);
     }
     writeln!(text, "{}  {}", device.device, device.name.as_deref().unwrap_or_default())?;
-    let free = device.free_bytes.map_or("unknown".into(), bytes);
+    let free = device.free_bytes.map_or("unknown".into(), format_bytes);
     writeln!(text, "  driver  {}", device.driver.as_deref().unwrap_or_default())?;
-    writeln!(text, "  memory  {} in all, {free} free", bytes(device.total_bytes))?;
+    writeln!(text, "  memory  {} in all, {free} free", format_bytes(device.total_bytes))?;
     if device.page_bytes > 0 {
-        writeln!(text, "  pages   of {}", bytes(device.page_bytes))?;
+        writeln!(text, "  pages   of {}", format_bytes(device.page_bytes))?;
     }
     let width = device.capabilities.keys().map(String::len).max().unwrap_or(0);
     for (name, has) in &device.capabilities {

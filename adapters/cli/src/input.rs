@@ -52,7 +52,7 @@ fn stem(path: &Path) -> String {
 }
 
 /// Refuses outputs that would replace an input or each other.
-pub fn keep_apart(inputs: &[PathBuf], outputs: &[&Path]) -> Result<(), Failure> {
+pub fn refuse_overwrites(inputs: &[PathBuf], outputs: &[&Path]) -> Result<(), Failure> {
     let inputs: HashSet<PathBuf> = inputs.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     let mut seen = HashSet::new();
     for path in outputs {

@@ -12,13 +12,13 @@ mod doctor;
 mod failure;
 mod gpu;
 mod input;
+mod operations;
 mod output;
 mod picture;
 mod pools;
 mod replay;
 mod report;
 mod results;
-mod steps;
 mod system;
 mod tiers;
 mod timeline;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::say(&failure.to_string());
+            output::print_error(&failure.to_string());
             ExitCode::from(failure.exit_code())
         }
     }

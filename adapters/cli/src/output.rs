@@ -10,7 +10,7 @@ use terrace::recording::Partial;
 
 /// Writes a line to standard error, its control characters (names of files may hold some) escaped. When that cannot be
 /// written either, the exit code is all that is left to say.
-pub fn say(text: &str) {
+pub fn print_error(text: &str) {
     let mut line = String::from("terrace: ");
     for c in text.chars() {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
@@ -20,7 +20,7 @@ pub fn say(text: &str) {
 }
 
 /// Writes a file that is whole or absent.
-pub fn file(path: &Path, text: &str) -> io::Result<()> {
+pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     let (partial, mut file) = Partial::create(path)?;
     file.write_all(text.as_bytes())?;
     partial.keep()
@@ -33,7 +33,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// A size with three digits or more and its unit.
-pub fn bytes(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     let (unit, name) = unit(bytes);
     if unit == 1 { format!("{bytes} B") } else { format!("{:.2} {name}", bytes as f64 / unit as f64) }
 }
@@ -45,7 +45,7 @@ pub fn unit(bytes: u64) -> (u64, &'static str) {
 }
 
 /// A number with commas between thousands.
-pub fn thousands(number: u64) -> String {
+pub fn format_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

@@ -8,7 +8,7 @@ mod panel;
 
 use crate::failure::Failure;
 use crate::pools::SourceKind;
-use crate::results::Replayed;
+use crate::results::TraceResult;
 use plotters::coord::Shift;
 use plotters::prelude::{BitMapBackend, DrawingArea, DrawingBackend, IntoDrawingArea, SVGBackend, WHITE};
 use plotters::style::{FontStyle, register_font};
@@ -26,7 +26,7 @@ pub const PANELS_MAX: usize = 64;
 const FONT: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
 
 /// Draws traces into one file, SVG or PNG by its name.
-pub fn draw(path: &Path, traces: &[Replayed], source: SourceKind) -> Result<(), Failure> {
+pub fn draw(path: &Path, traces: &[TraceResult], source: SourceKind) -> Result<(), Failure> {
     let bytes = picture(path, traces, source).map_err(|text| Failure::Output(path.into(), text))?;
     write(path, &bytes).map_err(|error| Failure::output(path, error))
 }
@@ -39,7 +39,7 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     partial.keep()
 }
 
-fn picture(path: &Path, traces: &[Replayed], source: SourceKind) -> Result<Vec<u8>, String> {
+fn picture(path: &Path, traces: &[TraceResult], source: SourceKind) -> Result<Vec<u8>, String> {
     for (style, font) in [(FontStyle::Normal, dejavu::sans::regular()), (FontStyle::Bold, dejavu::sans::bold())] {
         register_font(FONT, style, font).map_err(|_| "the built-in font cannot be read".to_owned())?;
     }
@@ -57,7 +57,7 @@ fn picture(path: &Path, traces: &[Replayed], source: SourceKind) -> Result<Vec<u
 
 fn panels<B: DrawingBackend>(
     area: DrawingArea<B, Shift>,
-    traces: &[Replayed],
+    traces: &[TraceResult],
     source: SourceKind,
 ) -> Result<(), String> {
     area.fill(&WHITE).map_err(text)?;

@@ -32,7 +32,7 @@ impl SourceKind {
 
 /// What an allocator is made on.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct PoolSetup {
     /// Which source to take from.
     pub source: SourceKind,
     /// The most bytes it gives.
@@ -47,7 +47,7 @@ pub struct Setup {
 /// for each page of 2 MiB, so that whatever a trace asks, that is at most 2^50 / 2^21 / 8 = 64 MiB.
 const CAPACITY: u64 = 1 << 50;
 
-impl Setup {
+impl PoolSetup {
     /// A setup with a clock of its own and the room of a default arena.
     pub fn new(source: SourceKind, capacity: Option<u64>, fence_delay: u64) -> Self {
         let (capacity, blocks) = (capacity.unwrap_or(CAPACITY).min(CAPACITY), Room::default().slots / 2);
@@ -73,27 +73,27 @@ impl Setup {
 }
 
 /// An allocator, or why it cannot be made.
-pub type Made = Result<Box<dyn Allocator>, String>;
+pub type NewPool = Result<Box<dyn Allocator>, String>;
 
 /// A name and how to make what it names.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct PoolFactory {
     /// As given to `--pool`.
     pub name: &'static str,
     /// Makes the allocator.
-    pub make: fn(&Setup) -> Made,
+    pub make: fn(&PoolSetup) -> NewPool,
 }
 
 /// Every allocator, in the order of the table.
-pub const POOLS: &[Entry] = &[
-    Entry { name: "terrace", make: terrace },
-    Entry { name: "best", make: best },
-    Entry { name: "first", make: first },
-    Entry { name: "worst", make: worst },
-    Entry { name: "buckets", make: buckets },
-    Entry { name: "pytorch", make: pytorch },
-    Entry { name: "rmm", make: rmm },
-    Entry { name: "bfc", make: bfc },
+pub const POOLS: &[PoolFactory] = &[
+    PoolFactory { name: "terrace", make: terrace },
+    PoolFactory { name: "best", make: best },
+    PoolFactory { name: "first", make: first },
+    PoolFactory { name: "worst", make: worst },
+    PoolFactory { name: "buckets", make: buckets },
+    PoolFactory { name: "pytorch", make: pytorch },
+    PoolFactory { name: "rmm", make: rmm },
+    PoolFactory { name: "bfc", make: bfc },
 ];
 
 /// The names that `--pool` takes.
@@ -102,21 +102,21 @@ pub fn names_and_all() -> Vec<&'static str> {
 }
 
 /// The entries for some names, in the order of the table and each once.
-pub fn select(names: &[String]) -> Vec<Entry> {
+pub fn select(names: &[String]) -> Vec<PoolFactory> {
     let all = names.iter().any(|name| name == "all");
     POOLS.iter().filter(|entry| all || names.iter().any(|name| name == entry.name)).copied().collect()
 }
 
-fn boxed(pool: impl Allocator + 'static) -> Made {
+fn boxed(pool: impl Allocator + 'static) -> NewPool {
     Ok(Box::new(pool))
 }
 
 /// An arena over a source of the kind asked for; `change` says what differs from that kind's usual settings.
 fn arena<I: Index + 'static>(
-    setup: &Setup,
+    setup: &PoolSetup,
     index: impl Fn(Box<[Branch]>) -> I,
     change: impl FnOnce(Settings) -> Settings,
-) -> Made {
+) -> NewPool {
     let (fence, parts) = (setup.fence.clone(), heap_parts(setup.room(), index));
     let text = |error: AllocError| error.to_string();
     match setup.source {
@@ -132,7 +132,7 @@ fn arena<I: Index + 'static>(
 }
 
 /// The default: best fit behind a cache of exact sizes.
-fn terrace(setup: &Setup) -> Made {
+fn terrace(setup: &PoolSetup) -> NewPool {
     arena(setup, BestFit::new, |settings| settings)
 }
 
@@ -141,20 +141,20 @@ fn bare(settings: Settings) -> Settings {
     Settings { coalesce: Coalesce::AtOnce, ..settings }
 }
 
-fn best(setup: &Setup) -> Made {
+fn best(setup: &PoolSetup) -> NewPool {
     arena(setup, BestFit::new, bare)
 }
 
-fn first(setup: &Setup) -> Made {
+fn first(setup: &PoolSetup) -> NewPool {
     arena(setup, FirstFit::new, bare)
 }
 
-fn worst(setup: &Setup) -> Made {
+fn worst(setup: &PoolSetup) -> NewPool {
     arena(setup, WorstFit::new, bare)
 }
 
 /// Power-of-two buckets of fixed blocks from 512 bytes up, in segments of at least 2 MiB.
-fn buckets(setup: &Setup) -> Made {
+fn buckets(setup: &PoolSetup) -> NewPool {
     let steps = Steps::new(512, 1).map_err(|error| error.to_string())?;
     let room = setup.room();
     let (blocks, segments) = (vec![BlockRecord::default(); room.slots], vec![SegmentRecord::default(); room.segments]);
@@ -166,7 +166,7 @@ fn buckets(setup: &Setup) -> Made {
     }
 }
 
-fn pytorch(setup: &Setup) -> Made {
+fn pytorch(setup: &PoolSetup) -> NewPool {
     let (fence, options) = (setup.fence.clone(), PyTorchOptions::default());
     let text = |error: BadOption| error.to_string();
     match setup.source {
@@ -175,7 +175,7 @@ fn pytorch(setup: &Setup) -> Made {
     }
 }
 
-fn rmm(setup: &Setup) -> Made {
+fn rmm(setup: &PoolSetup) -> NewPool {
     let (fence, options) = (setup.fence.clone(), RmmOptions::default());
     match setup.source {
         SourceKind::Growing => boxed(Rmm::with(Growing::new(setup.capacity), fence, options)),
@@ -183,7 +183,7 @@ fn rmm(setup: &Setup) -> Made {
     }
 }
 
-fn bfc(setup: &Setup) -> Made {
+fn bfc(setup: &PoolSetup) -> NewPool {
     let (fence, options) = (setup.fence.clone(), BfcOptions::default());
     match setup.source {
         SourceKind::Growing => boxed(Bfc::with(Growing::new(setup.capacity), fence, options)),

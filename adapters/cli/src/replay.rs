@@ -4,21 +4,21 @@
 //! A trace that has more blocks live at once than the pools have room for is begun again with more room.
 //! Asks from below: steps of a trace, pools by name, the report.
 
-mod run;
-mod ticks;
+mod histogram;
+mod pool_replay;
 
 use crate::args::{ReplayArgs, Switch};
 use crate::failure::Failure;
 use crate::input;
+use crate::operations::{Chunk, OperationReader};
 use crate::picture;
-use crate::pools::{self, Setup};
+use crate::pools::{self, PoolSetup};
 use crate::report;
-use crate::results::Replayed;
-use crate::steps::{Chunk, Steps};
+use crate::results::TraceResult;
 use crate::timeline::Timeline;
 use indicatif::{ProgressBar, ProgressStyle};
+use pool_replay::PoolReplay;
 use quanta::Clock;
-use run::Run;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use terrace::recording::{LIVE_MAX, Partial};
@@ -55,12 +55,12 @@ fn check_outputs(args: &ReplayArgs, pictures: &[PathBuf]) -> Result<(), Failure>
     }
     let json = args.json.iter().filter(|_| !args.json_only());
     let outputs: Vec<&Path> = pictures.iter().chain(json).map(PathBuf::as_path).collect();
-    input::keep_apart(&args.traces, &outputs)?;
+    input::refuse_overwrites(&args.traces, &outputs)?;
     outputs.iter().try_for_each(|path| Partial::probe(path).map_err(|error| Failure::output(path, error)))
 }
 
 /// Replays one trace on every pool, with as much room as it takes.
-fn trace(args: &ReplayArgs, path: &Path, name: String, clock: &Clock) -> Result<Replayed, Failure> {
+fn trace(args: &ReplayArgs, path: &Path, name: String, clock: &Clock) -> Result<TraceResult, Failure> {
     let mut blocks = BLOCKS;
     loop {
         if let Some(replayed) = attempt(args, path, &name, clock, blocks)? {
@@ -77,21 +77,21 @@ fn attempt(
     name: &str,
     clock: &Clock,
     blocks: usize,
-) -> Result<Option<Replayed>, Failure> {
-    let mut steps = Steps::new(input::open(path)?, args.min_size, args.streams == Switch::On);
-    let again = steps.progress().1.is_some() && blocks < LIVE_MAX as usize;
+) -> Result<Option<TraceResult>, Failure> {
+    let mut reader = OperationReader::new(input::open(path)?, args.min_size, args.streams == Switch::On);
+    let again = reader.progress().1.is_some() && blocks < LIVE_MAX as usize;
     let room = if again { blocks } else { blocks.max(BLOCKS_ONCE) };
     let mut runs = Vec::new();
     for entry in pools::select(&args.pools) {
-        let setup = Setup::new(args.source, args.capacity, args.fence_delay).blocks(room);
-        runs.push(Run::new(&entry, &setup)?);
+        let setup = PoolSetup::new(args.source, args.capacity, args.fence_delay).blocks(room);
+        runs.push(PoolReplay::new(&entry, &setup)?);
     }
-    let bar = bar(name, steps.progress().1);
+    let bar = bar(name, reader.progress().1);
     let (mut chunk, mut timeline) = (Chunk::default(), Timeline::default());
     let (mut events, mut peak_live) = (0, 0);
     loop {
-        steps.fill(&mut chunk, &timeline)?;
-        if chunk.steps.is_empty() {
+        reader.fill(&mut chunk, &timeline)?;
+        if chunk.operations.is_empty() {
             break;
         }
         if again && chunk.slots > blocks {
@@ -101,23 +101,23 @@ fn attempt(
         for run in &mut runs {
             run.replay(&chunk, events, clock)?;
         }
-        events += chunk.steps.len() as u64;
+        events += chunk.operations.len() as u64;
         peak_live = chunk.points.iter().map(|point| point.live).fold(peak_live, u64::max);
-        timeline.extend(&chunk.points, runs.iter_mut().map(Run::reserved_mut));
-        bar.set_position(steps.progress().0);
+        timeline.extend(&chunk.points, runs.iter_mut().map(PoolReplay::reserved_mut));
+        bar.set_position(reader.progress().0);
     }
     bar.finish_and_clear();
     if events == 0 {
         return Err(Failure::Usage(nothing_left(path, args.min_size)));
     }
     let (mut rows, mut reserved) = (Vec::new(), Vec::new());
-    let failures = runs.iter().filter_map(Run::failure).collect();
+    let failures = runs.iter().filter_map(PoolReplay::failure).collect();
     for mut run in runs {
         reserved.push(std::mem::take(run.reserved_mut()));
         rows.push(run.finish(name, args.source, events, clock)?);
     }
     let points = timeline.points().to_vec();
-    Ok(Some(Replayed { trace: name.into(), events, peak_live, points, rows, reserved, failures }))
+    Ok(Some(TraceResult { trace: name.into(), events, peak_live, points, rows, reserved, failures }))
 }
 
 /// Why there is no event to replay.
@@ -138,7 +138,7 @@ fn pictures(args: &ReplayArgs, names: &[String]) -> Vec<PathBuf> {
     }
 }
 
-fn draw(args: &ReplayArgs, pictures: &[PathBuf], replayed: &[Replayed]) -> Result<(), Failure> {
+fn draw(args: &ReplayArgs, pictures: &[PathBuf], replayed: &[TraceResult]) -> Result<(), Failure> {
     match pictures {
         [shared] => picture::draw(shared, replayed, args.source),
         each => each

@@ -5,13 +5,13 @@
 
 use crate::args::ReplayArgs;
 use crate::failure::Failure;
-use crate::output::{bytes, file, print, thousands};
-use crate::results::{Replayed, Row};
+use crate::output::{format_bytes, format_thousands, print, write_file};
+use crate::results::{PoolRow, TraceResult};
 use comfy_table::{CellAlignment, Table, presets};
 use std::path::{Path, PathBuf};
 
 /// Writes what was asked for: JSON, and the table unless JSON has standard output to itself.
-pub fn write(args: &ReplayArgs, replayed: &[Replayed]) -> Result<(), Failure> {
+pub fn write(args: &ReplayArgs, replayed: &[TraceResult]) -> Result<(), Failure> {
     if args.json_only() {
         return print(&json(replayed)?);
     }
@@ -19,13 +19,13 @@ pub fn write(args: &ReplayArgs, replayed: &[Replayed]) -> Result<(), Failure> {
     // Neither keeps the other from being written: a full disk not the table, a reader that went away not the file.
     let printed = print(&tables.join("\n"));
     if let Some(path) = &args.json {
-        file(path, &json(replayed)?).map_err(|error| Failure::output(path, error))?;
+        write_file(path, &json(replayed)?).map_err(|error| Failure::output(path, error))?;
     }
     printed
 }
 
-fn json(replayed: &[Replayed]) -> Result<String, Failure> {
-    let rows: Vec<&Row> = replayed.iter().flat_map(|trace| &trace.rows).collect();
+fn json(replayed: &[TraceResult]) -> Result<String, Failure> {
+    let rows: Vec<&PoolRow> = replayed.iter().flat_map(|trace| &trace.rows).collect();
     let text = serde_json::to_string_pretty(&rows).map_err(|error| Failure::output(Path::new("JSON"), error))?;
     Ok(text + "\n")
 }
@@ -38,7 +38,7 @@ pub fn paths(args: &ReplayArgs, pictures: &[PathBuf]) -> Result<(), Failure> {
     print(&pictures.iter().map(|path| format!("{}\n", path.display())).collect::<String>())
 }
 
-fn table(args: &ReplayArgs, replayed: &Replayed) -> String {
+fn table(args: &ReplayArgs, replayed: &TraceResult) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header([
         "pool",
@@ -58,13 +58,13 @@ fn table(args: &ReplayArgs, replayed: &Replayed) -> String {
         table.add_row([
             row.pool.to_owned(),
             format!("{:.3}", row.utilisation),
-            bytes(row.peak_reserved_bytes),
-            thousands(row.source_calls),
+            format_bytes(row.peak_reserved_bytes),
+            format_thousands(row.source_calls),
             format!("{hits:.2} %"),
-            thousands(row.ns_p50),
-            thousands(row.ns_p99),
-            thousands(row.ns_max),
-            thousands(row.failed),
+            format_thousands(row.ns_p50),
+            format_thousands(row.ns_p99),
+            format_thousands(row.ns_max),
+            format_thousands(row.failed),
             format!("{:.1} M", 1e3 / row.ns_mean.max(0.1)),
         ]);
     }
@@ -75,8 +75,8 @@ fn table(args: &ReplayArgs, replayed: &Replayed) -> String {
     format!(
         "{}: {} events, peak live {}, source {}\n{table}\n{failures}",
         replayed.trace,
-        thousands(replayed.events),
-        bytes(replayed.peak_live),
+        format_thousands(replayed.events),
+        format_bytes(replayed.peak_live),
         args.source.name()
     )
 }

@@ -1,6 +1,6 @@
 //! What a replay found: a row for each pool on each trace.
 //!
-//! Promises upward: the keys of [`Row`] are stable.
+//! Promises upward: the keys of [`PoolRow`] are stable.
 //! Asks from below: the allocator's statistics, ticks of a clock.
 
 use crate::pools::SourceKind;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use terrace::Stats;
 
 /// What came of a trace.
-pub struct Replayed {
+pub struct TraceResult {
     /// Name of the trace: the file's, without what says its form.
     pub trace: String,
     /// What was replayed, after `--min-size`.
@@ -21,7 +21,7 @@ pub struct Replayed {
     /// Live memory over time.
     pub points: Vec<Point>,
     /// One for each pool.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PoolRow>,
     /// Reserved bytes at each point, one for each pool.
     pub reserved: Vec<Vec<u64>>,
     /// Why pools failed, a line for each that did.
@@ -30,7 +30,7 @@ pub struct Replayed {
 
 /// One pool on one trace. The names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct PoolRow {
     /// Name of the trace.
     pub trace: String,
     /// Name of the pool.
@@ -71,7 +71,7 @@ pub struct Row {
 
 /// Times of events in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct Latencies {
     mean: f64,
     p50: u64,
     p99: u64,
@@ -79,7 +79,7 @@ pub struct Times {
     max: u64,
 }
 
-impl Times {
+impl Latencies {
     /// From ticks of `clock`.
     pub fn new(ticks: &Histogram<u64>, longest: u64, clock: &Clock) -> Self {
         let at = |quantile| clock.delta_as_nanos(0, ticks.value_at_quantile(quantile).min(longest));
@@ -90,7 +90,7 @@ impl Times {
     }
 }
 
-impl Row {
+impl PoolRow {
     /// Puts a row together; `stats` as of the last event.
     #[expect(clippy::too_many_arguments, reason = "each is a column")]
     pub fn new(
@@ -101,7 +101,7 @@ impl Row {
         (peak_live, failed): (u64, u64),
         stats: &Stats,
         reserved_after_trim: u64,
-        times: &Times,
+        times: &Latencies,
     ) -> Self {
         let reserved = stats.peak_reserved;
         Self {

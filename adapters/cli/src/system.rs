@@ -3,7 +3,7 @@
 //! Promises upward: what the system does not say is `None`; nothing here fails.
 //! Asks from below: `/proc`, `/etc/os-release` and the control groups of Linux; the standard library elsewhere.
 
-use crate::output::bytes;
+use crate::output::format_bytes;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub struct System {
 
 impl System {
     /// Looks.
-    pub fn look() -> Self {
+    pub fn detect() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).ok();
         Self {
             os: std::env::consts::OS,
@@ -49,7 +49,7 @@ impl System {
 }
 
 /// For people: a line for each thing known.
-pub fn text(system: &System, text: &mut String) -> std::fmt::Result {
+pub fn write_text(system: &System, text: &mut String) -> std::fmt::Result {
     let kernel = system.kernel.as_ref().map_or(String::new(), |kernel| format!(", kernel {kernel}"));
     writeln!(text, "system    {}{kernel}, {}", system.name.as_deref().unwrap_or(system.os), system.arch)?;
     if let Some(cores) = system.cores {
@@ -57,12 +57,12 @@ pub fn text(system: &System, text: &mut String) -> std::fmt::Result {
     }
     match (system.memory_bytes, system.available_bytes) {
         (Some(all), Some(available)) => {
-            writeln!(text, "memory    {} in all, {} available", bytes(all), bytes(available))?
+            writeln!(text, "memory    {} in all, {} available", format_bytes(all), format_bytes(available))?
         }
         _ => writeln!(text, "memory    unknown: the system does not say")?,
     }
     match system.limit_bytes {
-        Some(limit) => writeln!(text, "limit     {} by control group", bytes(limit)),
+        Some(limit) => writeln!(text, "limit     {} by control group", format_bytes(limit)),
         None => writeln!(text, "limit     none by control group"),
     }
 }

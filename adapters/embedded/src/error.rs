@@ -1,6 +1,6 @@
-//! What goes wrong: types of this crate around those of the core, so that `defmt` can print them.
+//! Errors of the firmware heap: types of this crate around those of the core, so that `defmt` can print them.
 //!
-//! Promises upward: each says what to do about it. Nothing here allocates.
+//! Promises upward: each message says what to do about the error. Nothing here allocates.
 //! Asks from below: the core's errors.
 
 use core::fmt;
@@ -8,14 +8,14 @@ use core::fmt;
 use terrace_core::FreeError;
 use terrace_core::heap::RegionError;
 
-/// Why memory was not taken. The heap is as it was.
+/// Why a heap refused memory. The heap is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitError {
     /// The address is null.
     Null,
-    /// This [`Arena`](crate::Arena) was given to a heap before.
+    /// This [`StaticMemory`](crate::StaticMemory) was handed out before.
     Taken,
-    /// What the heap says about the region.
+    /// The region itself is unsuitable.
     Region(RegionError),
 }
 
@@ -37,7 +37,9 @@ impl fmt::Display for InitError {
 
 impl core::error::Error for InitError {}
 
-/// A refused free or resize: nothing was changed, the block (if it is one) is lost. What the hook for it is called with.
+/// A refused free or resize, as the hook for bad frees receives it.
+///
+/// The heap is unchanged; the block, if it is one, is leaked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadFree(pub FreeError);
 

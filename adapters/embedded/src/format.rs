@@ -1,6 +1,6 @@
-//! `defmt` for the types whose insides are the core's, which knows no formatting but its own.
+//! `defmt::Format` for errors that wrap types of the core, which does not depend on `defmt`.
 //!
-//! Promises upward: the words of `Display`, at the cost of an index into the host's table.
+//! Promises upward: the same text as `Display`, which the target sends as an index into a table on the host.
 //! Asks from below: the logger that the firmware links.
 
 use defmt::{Format, Formatter, write};
@@ -8,7 +8,7 @@ use terrace_core::FreeError;
 use terrace_core::heap::RegionError;
 
 use crate::error::{BadFree, InitError};
-use crate::queue::{Pending, QueueFull};
+use crate::free_queue::{DeferredFree, QueueFull};
 
 impl Format for InitError {
     fn format(&self, f: Formatter<'_>) {
@@ -48,7 +48,7 @@ impl Format for QueueFull {
     }
 }
 
-impl Format for Pending {
+impl Format for DeferredFree {
     fn format(&self, f: Formatter<'_>) {
         let (block, layout) = self.parts();
         write!(f, "{=usize} bytes at {=usize:#x}", layout.size(), block.addr().get());

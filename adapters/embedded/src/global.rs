@@ -1,6 +1,6 @@
-//! The global allocator's face.
+//! `GlobalAlloc` for a locked heap.
 //!
-//! Promises upward: null where the heap has nothing; never a panic.
+//! Promises upward: null when no block is large enough; never a panic.
 //! Asks from below: [`LockedHeap`].
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -8,13 +8,13 @@ use core::ptr::{self, NonNull};
 
 use terrace_core::heap::Config;
 
+use crate::free_queue::DeferQueue;
 use crate::lock::Lock;
-use crate::locked::LockedHeap;
-use crate::queue::Queue;
+use crate::locked_heap::LockedHeap;
 
-// SAFETY: the heap hands out blocks that do not overlap, of at least the layout's size and at its alignment; `reallocate`
-// keeps what a block holds. Nothing here unwinds: there is no panic, and a hook's is the hook's.
-unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> GlobalAlloc for LockedHeap<L, C, REGIONS, Q> {
+// SAFETY: blocks do not overlap, have at least the layout's size and its alignment; `reallocate` keeps a block's contents.
+// Nothing unwinds: this crate does not panic, and a panic in a hook aborts.
+unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> GlobalAlloc for LockedHeap<L, C, REGIONS, Q> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.allocate(layout).map_or(ptr::null_mut(), NonNull::as_ptr)
@@ -23,7 +23,7 @@ unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> GlobalAlloc for 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if let Some(block) = NonNull::new(block) {
-            // SAFETY: the caller's promise, which is the same.
+            // SAFETY: the caller promises the same of `dealloc` or `realloc`.
             unsafe { self.free(block, layout) };
         }
     }
@@ -31,7 +31,7 @@ unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: Queue> GlobalAlloc for 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         let Some(block) = NonNull::new(block) else { return ptr::null_mut() };
-        // SAFETY: the caller's promise, which is the same.
+        // SAFETY: the caller promises the same of `dealloc` or `realloc`.
         unsafe { self.reallocate(block, layout, bytes) }.map_or(ptr::null_mut(), NonNull::as_ptr)
     }
 }

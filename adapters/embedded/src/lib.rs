@@ -2,63 +2,65 @@
 //!
 //! # The parts
 //!
-//! [`terrace_core::heap`] says how the heap works. This crate adds what firmware needs around it.
+//! [`terrace_core::heap`] describes the heap itself. This crate adds a lock, memory, a queue and interfaces.
 //!
 //! ```text
 //!   #[global_allocator]     collections         interrupts
 //!        global              allocator           free_later
 //!           |                   |                    |
 //!           +---------+---------+                    v
-//!                     v                           queue          heapless, in place of the lock
-//!                  locked  <------ two a call -------+
-//!                     |            counters, hooks
-//!                   lock           critical section, spin lock, or yours
+//!                     v                       free_queue         without the lock
+//!                locked_heap  <---- two a call ------+
+//!                     |             hooks
+//!                   lock            critical section, spin lock, or yours
 //!                     |
-//!            terrace_core::heap    one region or several: arena
+//!                   state           the heap and its counters
+//!                     |
+//!            terrace_core::heap     one region or several: static_memory
 //! ```
 #![no_std]
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
-mod arena;
 mod error;
 #[cfg(feature = "defmt")]
 mod format;
+mod free_queue;
 mod global;
 mod lock;
-mod locked;
-mod queue;
+mod locked_heap;
 #[cfg(feature = "embedded-hal")]
 pub mod spi;
 mod state;
+mod static_memory;
 mod stats;
 
-pub use arena::Arena;
-#[doc(hidden)]
-pub use arena::{ArenaBytes, ArenaTaken};
 pub use error::{BadFree, InitError};
+pub use free_queue::{DeferQueue, DeferredFree, FreeQueue, NoQueue, QueueFull};
 #[cfg(feature = "critical-section")]
 pub use lock::CriticalSection;
 pub use lock::{Lock, Locked};
-pub use locked::LockedHeap;
-pub use queue::{FreeQueue, NoQueue, Pending, Queue, QueueFull};
+pub use locked_heap::LockedHeap;
+pub use static_memory::StaticMemory;
 #[doc(hidden)]
-pub use stats::Room;
-pub use stats::{Counters, Stats};
-/// The heap without a lock, for a part of a program that has one to itself: [`terrace_core::heap::Heap`].
+pub use static_memory::{StaticBytes, StaticClaim};
+#[doc(hidden)]
+pub use stats::LowWaterMark;
+pub use stats::{HeapCounters, HeapStats};
+/// A heap without a lock, for one owner: [`terrace_core::heap::Heap`].
 pub use terrace_core::heap::Heap as PlainHeap;
 pub use terrace_core::heap::{
     Checked, Config, Fast, HeaderHeap, HeapUsage, Narrow, Packed, Records, RegionError, Small, Wide,
 };
 pub use terrace_core::{FreeError, Violation};
 
-/// A heap whose lock is a critical section: for one core, or for several where the target's implementation says so.
+/// A heap behind a critical section: for one core, or for several if the target's implementation locks out the others.
 ///
 /// Only with feature `critical-section`, the default.
 #[cfg(feature = "critical-section")]
-pub type Heap<C = Fast, const REGIONS: usize = 1, Q = NoQueue> = LockedHeap<CriticalSection, C, REGIONS, Q>;
+pub type FirmwareHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue> = LockedHeap<CriticalSection, C, REGIONS, Q>;
 
-/// A heap that several cores wait for in turn. Not for interrupts: see [`LockedHeap::free_later`].
+/// A heap behind a spin lock, for several cores. Interrupt handlers must not take it: see [`LockedHeap::free_later`].
 ///
 /// Only with feature `spin`, and on targets with compare-and-swap.
 #[cfg(all(feature = "spin", target_has_atomic = "8"))]

@@ -1,34 +1,35 @@
-//! Locks, and what one keeps.
+//! Locks, and a value behind one.
 //!
-//! Promises upward: what a lock keeps is reached by one caller at a time.
-//! Asks from below: a critical section, a spin lock, or any lock that `lock_api` knows.
+//! Promises upward: one caller at a time reaches the value behind a lock.
+//! Asks from below: a critical section, a spin lock, or any mutex that implements `lock_api::RawMutex`.
 
 use core::cell::UnsafeCell;
 
-/// Something that lets one caller in at a time.
+/// A lock that admits one caller at a time.
 ///
 /// Implemented for critical sections, for `spin::Mutex<()>`, and for `lock_api::Mutex<_, ()>`, which includes the
-/// mutexes of parking_lot and of many kernels. Implement it for your operating system's own in a few lines.
+/// mutexes of parking_lot and of many kernels. For the lock of your operating system implement it in a few lines.
 ///
 /// # Safety
-/// From the moment `run` starts until it has returned, no other `run` under the same lock starts: on no other core, in no
-/// other thread, and in no interrupt handler that uses the lock. (One that is nested in the first, on the same stack, may:
-/// who calls `locked` answers for that.)
+/// While one `run` runs, no other `run` of the same lock may start: on no other core, in no other thread, and in no interrupt
+/// handler that uses the lock. A call of `locked` from inside `run`, on the same stack, is the caller's fault: the lock need
+/// not stop it.
 pub unsafe trait Lock: Sync {
-    /// Nobody inside.
+    /// The lock, not held.
     const UNLOCKED: Self;
 
-    /// Runs something while nobody else does.
+    /// Runs `run` while holding the lock.
     fn locked<R>(&self, run: impl FnOnce() -> R) -> R;
 }
 
-/// Interrupts masked, in the way that the target's implementation of the `critical-section` crate does it. On a machine
-/// with several cores that implementation takes a lock as well.
+/// A critical section, as the target's implementation of the `critical-section` crate provides it.
+///
+/// On one core it masks interrupts; on a machine with several cores the implementation takes a lock as well.
 #[cfg(feature = "critical-section")]
 #[derive(Clone, Copy, Debug)]
 pub struct CriticalSection;
 
-// SAFETY: this is what a critical section is, as `critical_section::Impl` promises.
+// SAFETY: `critical_section::Impl` promises exactly what `Lock` asks for.
 #[cfg(feature = "critical-section")]
 unsafe impl Lock for CriticalSection {
     const UNLOCKED: Self = Self;
@@ -39,20 +40,20 @@ unsafe impl Lock for CriticalSection {
     }
 }
 
-// SAFETY: the guard of a mutex lives until `run` has returned. An interrupt handler that takes a spin lock which its own
-// core holds waits for ever: nothing of it runs.
+// SAFETY: the guard of the mutex lives until `run` has returned. An interrupt handler that takes a spin lock which its own
+// core holds spins for ever, so its `run` never starts.
 #[cfg(all(feature = "spin", target_has_atomic = "8"))]
 unsafe impl Lock for spin::Mutex<()> {
     const UNLOCKED: Self = Self::new(());
 
     #[inline(always)]
     fn locked<R>(&self, run: impl FnOnce() -> R) -> R {
-        let _inside = self.lock();
+        let _guard = self.lock();
         run()
     }
 }
 
-// SAFETY: the guard of a mutex lives until `run` has returned.
+// SAFETY: the guard of the mutex lives until `run` has returned.
 unsafe impl<M: lock_api::RawMutex + Sync> Lock for lock_api::Mutex<M, ()>
 where
     Self: Sync,
@@ -61,35 +62,35 @@ where
 
     #[inline(always)]
     fn locked<R>(&self, run: impl FnOnce() -> R) -> R {
-        let _inside = self.lock();
+        let _guard = self.lock();
         run()
     }
 }
 
-/// A value that is reached through a lock only.
+/// A value that callers reach through a lock only.
 #[derive(Debug)]
 pub struct Locked<L, T> {
     lock: L,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by one caller at a time, as `Lock` promises, from whatever thread that is.
+// SAFETY: `Lock` admits one caller at a time to the value, and `T: Send` lets that caller be on any thread.
 unsafe impl<L: Lock, T: Send> Sync for Locked<L, T> {}
 
 impl<L: Lock, T> Locked<L, T> {
-    /// A value, unlocked.
+    /// A value behind a lock that is not held.
     pub const fn new(value: T) -> Self {
         Self { lock: L::UNLOCKED, value: UnsafeCell::new(value) }
     }
 
-    /// Reaches the value while nobody else does.
+    /// Runs `run` on the value while holding the lock.
     ///
     /// # Safety
-    /// `run` does not call this again on the same value, not even through a hook: a critical section would let it in.
+    /// `run` must not call `with` on the same value, not even through a hook: a critical section would admit it.
     #[inline(always)]
     pub unsafe fn with<R>(&self, run: impl FnOnce(&mut T) -> R) -> R {
         self.lock.locked(|| {
-            // SAFETY: nobody else is inside, as `Lock` promises, nor is this caller already, as ours does.
+            // SAFETY: `Lock` keeps every other caller out, and this one is inside once only, as it promised.
             run(unsafe { &mut *self.value.get() })
         })
     }

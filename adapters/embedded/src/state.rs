@@ -1,6 +1,6 @@
-//! What the lock of a heap keeps, and each step that is done under it.
+//! The state behind a heap's lock, and the operations on it.
 //!
-//! Promises upward: bounded, and calls nothing of the user's; every step is counted.
+//! Promises upward: each operation is bounded, calls no hook, and updates the counters.
 //! Asks from below: the core's heap.
 
 use core::alloc::Layout;
@@ -10,48 +10,47 @@ use terrace_core::FreeError;
 use terrace_core::heap::{Config, Heap};
 
 use crate::error::BadFree;
-use crate::queue::Queue;
-use crate::stats::{Counters, Room};
+use crate::free_queue::DeferQueue;
+use crate::stats::{HeapCounters, LowWaterMark};
 
-/// Blocks of the queue that one call takes back: few, so that it stays bounded; and more than the one that a request hands
-/// out, so that the queue gets shorter.
-pub const TAKE_BACK: usize = 2;
+/// Deferred frees that one call completes: 2, so that calls stay bounded, and the queue shrinks though each call allocates one.
+pub const DRAIN_PER_CALL: usize = 2;
 
-/// What the lock keeps.
+/// The state of a heap.
 #[derive(Debug)]
 pub struct State<C, const REGIONS: usize> {
     pub heap: Heap<C, REGIONS>,
-    pub counters: Counters,
-    /// Regions that were added: with the frees counted, what may have made a failed request possible.
+    pub counters: HeapCounters,
+    /// Regions added so far. A new one may let a request succeed that failed before.
     pub regions: usize,
-    /// Gone while it runs.
+    /// `None` also while the hook runs, so that it is not called again from inside.
     pub out_of_memory: Option<fn(Layout) -> bool>,
     pub bad_free: Option<fn(BadFree)>,
 }
 
 impl<C: Config, const REGIONS: usize> State<C, REGIONS> {
-    /// Nothing yet.
+    /// A heap without memory and hooks.
     pub const EMPTY: Self =
-        Self { heap: Heap::empty(), counters: Counters::ZERO, regions: 0, out_of_memory: None, bad_free: None };
+        Self { heap: Heap::empty(), counters: HeapCounters::ZERO, regions: 0, out_of_memory: None, bad_free: None };
 
-    /// A block for a layout; what waits in the queue first.
+    /// Allocates a block, after completing deferred frees.
     #[inline(always)]
-    pub fn allocate(&mut self, queue: &impl Queue, layout: Layout) -> Option<NonNull<u8>> {
-        self.take_back(queue, TAKE_BACK);
+    pub fn allocate(&mut self, queue: &impl DeferQueue, layout: Layout) -> Option<NonNull<u8>> {
+        self.drain(queue, DRAIN_PER_CALL);
         let block = self.heap.allocate(layout)?;
         self.counters.allocated(layout.size());
         Some(block)
     }
 
-    /// The same for a block that replaces one that grew: where it can grow again.
-    pub fn allocate_to_grow(&mut self, queue: &impl Queue, layout: Layout) -> Option<NonNull<u8>> {
-        self.take_back(queue, TAKE_BACK);
+    /// As [`State::allocate`], for a block that is growing: placed where it can grow further in place.
+    pub fn allocate_to_grow(&mut self, queue: &impl DeferQueue, layout: Layout) -> Option<NonNull<u8>> {
+        self.drain(queue, DRAIN_PER_CALL);
         let block = self.heap.allocate_with_room(layout)?;
         self.counters.allocated(layout.size());
         Some(block)
     }
 
-    /// Frees a block.
+    /// Frees a block, or counts the refusal.
     ///
     /// # Safety
     /// As for [`Heap::free`].
@@ -66,7 +65,7 @@ impl<C: Config, const REGIONS: usize> State<C, REGIONS> {
         freed
     }
 
-    /// The block after it was resized where it is, or, if it may be, moved; `None` when neither can be.
+    /// Resizes a block in place or, if `may_move`, elsewhere; `None` when the heap has no room for it.
     ///
     /// # Safety
     /// As for [`Heap::reallocate`].
@@ -92,22 +91,22 @@ impl<C: Config, const REGIONS: usize> State<C, REGIONS> {
         resized
     }
 
-    /// Frees up to so many blocks of the queue; how many. Those that the heap refuses are counted as refused.
+    /// Completes up to `most` deferred frees; returns how many. Those that the heap refuses are counted as refused.
     #[inline(always)]
-    pub fn take_back(&mut self, queue: &impl Queue, most: usize) -> usize {
+    pub fn drain(&mut self, queue: &impl DeferQueue, most: usize) -> usize {
         let mut taken = 0;
         while taken < most {
             let Some(pending) = queue.pop() else { break };
             let (block, layout) = pending.parts();
-            // SAFETY: who made a `Pending` promised it.
+            // SAFETY: the caller of `DeferredFree::new` promised it, and the queue pops each once.
             let _counted = unsafe { self.free(block, layout) };
             taken += 1;
         }
         taken
     }
 
-    /// What may have made a failed request possible.
-    pub fn room(&self) -> Room {
-        Room::of(&self.counters, self.regions)
+    /// The memory in use now, to compare with after a hook ran.
+    pub fn low_water(&self) -> LowWaterMark {
+        LowWaterMark::new(&self.counters, self.regions)
     }
 }

@@ -1,56 +1,56 @@
-//! Counters that a locked heap keeps, and the whole picture.
+//! Counters that a locked heap keeps, and its statistics.
 //!
 //! Promises upward: counters cost a few instructions a call and are read in O(1).
-//! Asks from below: what the heap says it holds, found by walking its free blocks.
+//! Asks from below: the core heap's usage, which a walk over its free blocks finds.
 //!
 //! ```text
 //! blocks live             = allocations - frees
-//! total                   = tables + live + free             granules included
-//! requested              <= live                             what the layouts said
-//! requested              <= peak                             size the arena by this one
+//! total                   = tables + live + free             live: whole granules
+//! requested              <= live                             requested: the layouts' sizes
+//! requested              <= peak                             choose the arena's size by the peak
 //! ```
 
 use core::fmt;
 
 use terrace_core::heap::HeapUsage;
 
-/// What was counted since the start. Numbers of calls wrap around.
+/// Counts since the heap was made. Numbers of calls wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Counters {
-    /// Bytes in live blocks, as their layouts said.
+pub struct HeapCounters {
+    /// Bytes of live blocks by their layouts.
     pub requested: usize,
-    /// The most that `requested` ever was.
+    /// The highest value of `requested`.
     pub peak: usize,
-    /// Blocks handed out.
+    /// Blocks allocated.
     pub allocations: usize,
-    /// Blocks taken back.
+    /// Blocks freed.
     pub frees: usize,
-    /// Requests that got nothing, in the end.
+    /// Requests that failed, after the hook and all retries.
     pub failures: usize,
-    /// Frees and resizes that were refused.
+    /// Frees and resizes that the heap refused.
     pub refused: usize,
 }
 
-impl Counters {
-    /// Nothing was counted.
+impl HeapCounters {
+    /// All counts 0.
     pub const ZERO: Self = Self { requested: 0, peak: 0, allocations: 0, frees: 0, failures: 0, refused: 0 };
 
-    /// Counts a block handed out.
+    /// Counts an allocation.
     #[inline(always)]
     pub fn allocated(&mut self, bytes: usize) {
         self.allocations = self.allocations.wrapping_add(1);
         self.resized(0, bytes);
     }
 
-    /// Counts a block taken back.
+    /// Counts a free.
     #[inline(always)]
     pub fn freed(&mut self, bytes: usize) {
         self.frees = self.frees.wrapping_add(1);
         self.requested = self.requested.wrapping_sub(bytes);
     }
 
-    /// Counts a block that has another size now.
+    /// Counts a change of a block's size.
     #[inline(always)]
     pub fn resized(&mut self, old: usize, new: usize) {
         self.requested = self.requested.wrapping_sub(old).wrapping_add(new);
@@ -58,61 +58,63 @@ impl Counters {
     }
 }
 
-/// What decides whether a refused request is tried again after the program's hook: only when more room was made than there
-/// ever was during this request. So a hook that takes and frees something of its own is not asked for ever.
+/// The lowest memory use seen during one failing request: it decides whether a hook is worth another attempt.
+///
+/// The request is retried only if memory use fell below that, or a region was added. So a hook that allocates and frees
+/// blocks of its own does not make the request retry for ever.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
-    /// Bytes in live blocks, and one for each.
+pub struct LowWaterMark {
+    /// Bytes of live blocks, and one more for each block: freeing a block of any size lowers it.
     held: usize,
     regions: usize,
 }
 
-impl Room {
-    /// Now.
-    pub fn of(counters: &Counters, regions: usize) -> Self {
+impl LowWaterMark {
+    /// The memory use at this moment.
+    pub fn new(counters: &HeapCounters, regions: usize) -> Self {
         let live = counters.allocations.wrapping_sub(counters.frees);
         Self { held: counters.requested.wrapping_add(live), regions }
     }
 
-    /// Whether there is more room than before; that is what there was at most, then.
-    pub fn gained(&mut self, now: Self) -> bool {
-        let more = now.held < self.held || now.regions > self.regions;
+    /// Lowers the mark to `now`; returns whether it was lower, or regions were added.
+    pub fn lowered(&mut self, now: Self) -> bool {
+        let gained = now.held < self.held || now.regions > self.regions;
         *self = Self { held: now.held.min(self.held), regions: now.regions };
-        more
+        gained
     }
 }
 
-/// What a heap holds, in bytes, and what was counted.
+/// Statistics of a heap, in bytes unless they count blocks or calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Stats {
-    /// All regions, as they were given, less what alignment cost at their ends.
+pub struct HeapStats {
+    /// Of all regions, without what alignment cut off at their ends.
     pub total: usize,
-    /// In the regions' tables.
+    /// Of the regions' tables.
     pub tables: usize,
-    /// In live blocks, in whole granules.
+    /// Of live blocks, in whole granules.
     pub live: usize,
-    /// In free blocks.
+    /// Of free blocks.
     pub free: usize,
-    /// The largest free block.
+    /// Of the largest free block.
     pub largest_free: usize,
-    /// Free blocks.
+    /// Number of free blocks.
     pub free_blocks: usize,
-    /// What was counted.
-    pub counters: Counters,
+    /// Counts since the heap was made.
+    pub counters: HeapCounters,
 }
 
-impl Stats {
-    pub(crate) fn new(usage: HeapUsage, counters: Counters) -> Self {
+impl HeapStats {
+    pub(crate) fn new(usage: HeapUsage, counters: HeapCounters) -> Self {
         let HeapUsage { total, live, free, largest_free, free_blocks, tables } = usage;
         Self { total, tables, live, free, largest_free, free_blocks, counters }
     }
 }
 
-impl fmt::Display for Stats {
+impl fmt::Display for HeapStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counters { requested, peak, allocations, frees, failures, refused } = self.counters;
+        let HeapCounters { requested, peak, allocations, frees, failures, refused } = self.counters;
         write!(f, "{} of {} bytes live ({requested} requested, at most {peak}), ", self.live, self.total)?;
         write!(f, "{} free in {} blocks, the largest {}, ", self.free, self.free_blocks, self.largest_free)?;
         write!(f, "{} in tables; {allocations} allocations, {frees} frees, ", self.tables)?;

@@ -5,11 +5,11 @@ use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use terrace_embedded::{Checked, Fast, Heap};
+use terrace_embedded::{Checked, Fast, FirmwareHeap};
 
-fn heap() -> Heap<Checked<Fast>> {
-    let heap = Heap::empty();
-    heap.give(std::boxed::Box::leak(vec![std::mem::MaybeUninit::uninit(); 1 << 16].into_boxed_slice()))
+fn heap() -> FirmwareHeap<Checked<Fast>> {
+    let heap = FirmwareHeap::empty();
+    heap.add_memory(std::boxed::Box::leak(vec![std::mem::MaybeUninit::uninit(); 1 << 16].into_boxed_slice()))
         .expect("memory");
     heap
 }
@@ -53,7 +53,7 @@ fn nothing_costs_nothing() {
     // SAFETY: given for this layout, and not used any more.
     unsafe { Allocator::deallocate(&&heap, block.cast(), none) };
     drop((unit, units));
-    assert_eq!(heap.counters(), before, "the heap was never asked");
+    assert_eq!(heap.counters(), before, "the heap was never called");
 }
 
 #[test]
@@ -61,14 +61,14 @@ fn from_nothing_to_something_and_to_another_alignment_and_back() {
     let heap = &heap();
     let of = |size, align| Layout::from_size_align(size, align).expect("a layout");
     let bytes = |block: NonNull<[u8]>| -> std::vec::Vec<u8> {
-        // SAFETY: the test wrote them, or the heap zeroed them.
+        // SAFETY: all bytes are initialised: the test wrote them, or the heap zeroed them.
         unsafe { block.as_ref() }.to_vec()
     };
     let none = Allocator::allocate(&heap, of(0, 8)).expect("nothing");
     // SAFETY: given for that layout; the new one is larger.
     let some = unsafe { heap.grow_zeroed(none.cast(), of(0, 8), of(20, 8)) }.expect("room");
     assert_eq!(bytes(some), [0; 20]);
-    // SAFETY: 20 bytes are ours.
+    // SAFETY: the block has 20 bytes.
     unsafe { some.cast::<u8>().write_bytes(5, 20) };
     // SAFETY: as above.
     let more = unsafe { heap.grow_zeroed(some.cast(), of(20, 8), of(30, 1024)) }.expect("room");

@@ -1,9 +1,9 @@
-//! `defmt`: statistics and errors reach a logger, in its encoding. A logger that keeps bytes stands for a probe.
+//! `defmt`: statistics and errors reach a logger, encoded. A logger that collects bytes stands for a debug probe.
 
 use std::alloc::Layout;
 use std::sync::Mutex;
 
-use terrace_embedded::{BadFree, FreeError, Heap, InitError, QueueFull, RegionError, heap_arena};
+use terrace_embedded::{BadFree, FirmwareHeap, FreeError, InitError, QueueFull, RegionError, heap_arena};
 
 #[defmt::global_logger]
 struct Kept;
@@ -22,14 +22,14 @@ unsafe impl defmt::Logger for Kept {
 
 defmt::timestamp!("");
 
-/// What a line of this becomes, without the line's own index.
+/// The encoding of a value, without the index of the line's own format string.
 fn frame(of: &impl defmt::Format) -> Vec<u8> {
     FRAME.lock().expect("alone").clear();
     defmt::println!("{}", of);
     FRAME.lock().expect("alone").split_off(2)
 }
 
-/// The same for what is made of words of its own: it ends with the index 0.
+/// The encoding of a value that is itself a format string with arguments, without the index 0 that ends it.
 fn words(of: &impl defmt::Format) -> Vec<u8> {
     let mut frame = frame(of);
     assert_eq!(frame.split_off(frame.len() - 2), [0, 0]);
@@ -38,12 +38,12 @@ fn words(of: &impl defmt::Format) -> Vec<u8> {
 
 #[test]
 fn statistics_and_errors_are_formatted() {
-    static HEAP: Heap = Heap::empty();
+    static HEAP: FirmwareHeap = FirmwareHeap::empty();
     heap_arena!(HEAP, 0x4000).expect("memory");
     let layout = Layout::new::<[u8; 77]>();
     let block = HEAP.allocate(layout).expect("room");
 
-    // An index of the words for the struct, and each field as it lies in memory.
+    // The index of the struct's format string, then each field.
     let stats = HEAP.stats();
     let c = stats.counters;
     let counters = [c.requested, c.peak, c.allocations, c.frees, c.failures, c.refused];
@@ -74,7 +74,7 @@ fn statistics_and_errors_are_formatted() {
     all.dedup();
     assert_eq!(all.len(), 8, "each in words of its own");
 
-    // SAFETY: live; without a queue it comes back.
+    // SAFETY: live; without a queue the block comes back.
     let full: QueueFull = unsafe { HEAP.free_later(block, layout) }.expect_err("no queue");
     let address = (block.addr().get() as u32).to_le_bytes();
     let mut printed = words(&full);

@@ -1,25 +1,25 @@
-//! A whole standard program on the heap: the test harness itself, its threads and everything they print.
+//! A standard program on the heap: the test harness itself, with its threads and output.
 
 use std::collections::BTreeMap;
 use std::thread;
 
-use terrace_embedded::{Checked, Fast, Heap, heap_arena};
+use terrace_embedded::{Checked, Fast, FirmwareHeap, heap_arena};
 
 #[global_allocator]
-static HEAP: Heap<Checked<Fast>> = Heap::empty();
+static HEAP: FirmwareHeap<Checked<Fast>> = FirmwareHeap::empty();
 
-/// Runs before `main`: the standard library allocates there already, and a firmware's `main` is our first line.
+/// Adds memory before `main`, since the standard library allocates there.
 #[used]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
 static BEFORE_MAIN: extern "C" fn() = {
-    extern "C" fn give() {
-        // What cannot be given shows in the first test.
-        let _shown = heap_arena!(HEAP, 16 << 20);
+    extern "C" fn add_memory() {
+        // If this fails, the first test does too.
+        let _tested = heap_arena!(HEAP, 16 << 20);
     }
-    give
+    add_memory
 };
 
-/// A map with strings as keys and vectors that grow: every call that a collection makes.
+/// Fills a map with strings as keys and vectors that grow, which allocates, resizes and frees.
 fn work(seed: u64) -> usize {
     let mut map = BTreeMap::new();
     for i in 0..2000 {

@@ -1,4 +1,4 @@
-//! What a firmware's author meets first: init and its mistakes, out of memory, hooks, queues.
+//! Init and its mistakes, out of memory, hooks, queues of deferred frees.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::mem::MaybeUninit;
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use terrace_embedded::{
-    BadFree, Checked, Fast, FreeError, FreeQueue, Heap, InitError, QueueFull, RegionError, Small, heap_arena,
+    BadFree, Checked, Fast, FirmwareHeap, FreeError, FreeQueue, InitError, QueueFull, RegionError, Small, heap_arena,
 };
 
 fn layout(size: usize) -> Layout {
@@ -21,7 +21,7 @@ fn memory(bytes: usize) -> &'static mut [MaybeUninit<u8>] {
 
 #[test]
 fn before_init_every_request_fails_and_nothing_breaks() {
-    static HEAP: Heap = Heap::empty();
+    static HEAP: FirmwareHeap = FirmwareHeap::empty();
     // SAFETY: the layout has bytes.
     assert!(unsafe { HEAP.alloc(layout(1)) }.is_null());
     // SAFETY: as above.
@@ -37,7 +37,7 @@ fn before_init_every_request_fails_and_nothing_breaks() {
 
 #[test]
 fn absurd_layouts_get_nothing() {
-    static HEAP: Heap<Small> = Heap::empty();
+    static HEAP: FirmwareHeap<Small> = FirmwareHeap::empty();
     heap_arena!(HEAP, 65_536).expect("memory");
     let most = isize::MAX as usize;
     for (size, align) in [(0, 1), (most, 1), (most - 7, 8), (65_536, 1), (1, 1 << 20), (1, 1 << 62)] {
@@ -52,14 +52,14 @@ fn absurd_layouts_get_nothing() {
 
 #[test]
 fn several_regions_and_every_mistake_in_giving_them() {
-    let heap: Heap<Fast, 3> = Heap::empty();
+    let heap: FirmwareHeap<Fast, 3> = FirmwareHeap::empty();
     // SAFETY: refused: null is no memory.
     assert_eq!(unsafe { heap.init(ptr::null_mut(), 1000) }, Err(InitError::Null));
-    assert_eq!(heap.give(memory(0)), Err(InitError::Region(RegionError::TooSmall)));
-    assert_eq!(heap.give(memory(16)), Err(InitError::Region(RegionError::TooSmall)));
+    assert_eq!(heap.add_memory(memory(0)), Err(InitError::Region(RegionError::TooSmall)));
+    assert_eq!(heap.add_memory(memory(16)), Err(InitError::Region(RegionError::TooSmall)));
     let (first, second) = memory(10_000).split_at_mut(5_000);
     let (start, bytes) = (first.as_mut_ptr().cast::<u8>(), first.len());
-    heap.give(first).expect("the first");
+    heap.add_memory(first).expect("the first");
     // SAFETY: refused: the heap has it already.
     let again = unsafe { heap.init(start, bytes) };
     assert_eq!(again, Err(InitError::Region(RegionError::Overlaps)), "init twice");
@@ -69,9 +69,9 @@ fn several_regions_and_every_mistake_in_giving_them() {
     // SAFETY: refused: it would end behind the last address.
     let wrapped = unsafe { heap.init(ptr::without_provenance_mut(usize::MAX - 15), 1000) };
     assert!(wrapped.is_err(), "{wrapped:?}");
-    heap.give(second).expect("right behind the first");
-    heap.give(memory(20_000)).expect("elsewhere");
-    assert_eq!(heap.give(memory(20_000)), Err(InitError::Region(RegionError::TooMany)));
+    heap.add_memory(second).expect("right behind the first");
+    heap.add_memory(memory(20_000)).expect("elsewhere");
+    assert_eq!(heap.add_memory(memory(20_000)), Err(InitError::Region(RegionError::TooMany)));
 
     let sizes = [15_000, 4_000, 4_000];
     let blocks = sizes.map(|size| heap.allocate(layout(size)).expect("one region for each"));
@@ -84,7 +84,7 @@ fn several_regions_and_every_mistake_in_giving_them() {
 
 #[test]
 fn an_arena_is_given_once() {
-    let heap: Heap<Fast, 2> = Heap::empty();
+    let heap: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
     let give = || heap_arena!(heap, 2048);
     assert_eq!(give(), Ok(()));
     assert_eq!(give(), Err(InitError::Taken));
@@ -93,10 +93,10 @@ fn an_arena_is_given_once() {
 
 #[test]
 fn a_block_grows_where_it_is_or_moves_with_what_it_holds() {
-    let heap: Heap = Heap::empty();
-    heap.give(memory(32_768)).expect("memory");
+    let heap: FirmwareHeap = FirmwareHeap::empty();
+    heap.add_memory(memory(32_768)).expect("memory");
     let block = heap.allocate(layout(100)).expect("room");
-    // SAFETY: so many bytes are ours.
+    // SAFETY: the block has 100 bytes.
     unsafe { block.write_bytes(7, 100) };
     // SAFETY: live, and the size is not 0.
     let grown = unsafe { heap.reallocate(block, layout(100), 5_000) };
@@ -105,7 +105,7 @@ fn a_block_grows_where_it_is_or_moves_with_what_it_holds() {
     // SAFETY: as above.
     let moved = unsafe { heap.reallocate(block, layout(5_000), 9_000) }.expect("room elsewhere");
     assert!(moved != block && moved != behind);
-    // SAFETY: the first bytes were written above, and went along.
+    // SAFETY: the first 100 bytes were written above, and moved along.
     let bytes = unsafe { std::slice::from_raw_parts(moved.as_ptr(), 100) };
     assert!(bytes.iter().all(|&byte| byte == 7));
     // SAFETY: as above.
@@ -121,7 +121,7 @@ fn a_block_grows_where_it_is_or_moves_with_what_it_holds() {
 
 #[test]
 fn the_hook_makes_room_and_the_request_is_tried_again() {
-    static HEAP: Heap<Fast, 2> = Heap::empty();
+    static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
     static CACHE: Mutex<Vec<AtomicPtr<u8>>> = Mutex::new(Vec::new());
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 8192).expect("memory");
@@ -133,10 +133,10 @@ fn the_hook_makes_room_and_the_request_is_tried_again() {
     HEAP.on_out_of_memory(|wanted| {
         assert_eq!(wanted, layout(3000));
         CALLS.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(HEAP.allocate(layout(4000)), None, "a request inside fails without calling us again");
+        assert_eq!(HEAP.allocate(layout(4000)), None, "a request inside fails without calling the hook again");
         let Some(block) = CACHE.lock().expect("alone").pop() else { return false };
         let block = NonNull::new(block.into_inner()).expect("a block");
-        // SAFETY: the cache gave it up.
+        // SAFETY: live, and the cache uses it no more.
         unsafe { HEAP.free(block, layout(1000)) };
         true
     });
@@ -149,7 +149,7 @@ fn the_hook_makes_room_and_the_request_is_tried_again() {
 
 #[test]
 fn a_hook_that_promises_and_frees_nothing_is_called_once() {
-    static HEAP: Heap<Fast, 2> = Heap::empty();
+    static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 1024).expect("memory");
     HEAP.on_out_of_memory(|_| CALLS.fetch_add(1, Ordering::Relaxed) < 100);
@@ -162,7 +162,7 @@ fn a_hook_that_promises_and_frees_nothing_is_called_once() {
 
 #[test]
 fn a_hook_that_takes_and_frees_its_own_is_not_asked_for_ever() {
-    static HEAP: Heap<Fast, 2> = Heap::empty();
+    static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 8192).expect("memory");
     HEAP.on_out_of_memory(|_| {
@@ -172,12 +172,12 @@ fn a_hook_that_takes_and_frees_its_own_is_not_asked_for_ever() {
         CALLS.fetch_add(1, Ordering::Relaxed) < 1000
     });
     assert_eq!(HEAP.allocate(layout(9000)), None);
-    assert_eq!(CALLS.load(Ordering::Relaxed), 1, "nothing came back that was there before");
+    assert_eq!(CALLS.load(Ordering::Relaxed), 1, "memory use did not fall");
 }
 
 #[test]
 fn a_checked_heap_reports_bad_frees_and_stays_whole() {
-    static HEAP: Heap<Checked<Fast>> = Heap::empty();
+    static HEAP: FirmwareHeap<Checked<Fast>> = FirmwareHeap::empty();
     static SEEN: Mutex<Vec<FreeError>> = Mutex::new(Vec::new());
     heap_arena!(HEAP, 8192).expect("memory");
     HEAP.on_bad_free(|BadFree(error)| SEEN.lock().expect("alone").push(error));
@@ -185,10 +185,8 @@ fn a_checked_heap_reports_bad_frees_and_stays_whole() {
     let _next = HEAP.allocate(layout(100)).expect("room");
     let mut elsewhere = 0u64;
     let foreign = NonNull::from(&mut elsewhere).cast();
-    // SAFETY: a checked heap refuses all of these but one, and says so.
-    unsafe {
-        HEAP.free(block, layout(50));
-    }
+    // SAFETY: refused: a checked heap compares the size.
+    unsafe { HEAP.free(block, layout(50)) };
     // SAFETY: refused: it is not of this heap.
     unsafe { HEAP.free(foreign, layout(8)) };
     // SAFETY: live, and not used any more.
@@ -206,14 +204,14 @@ fn a_checked_heap_reports_bad_frees_and_stays_whole() {
 
 #[test]
 fn a_queue_is_emptied_two_a_call_and_all_before_a_request_fails() {
-    let heap: Heap<Checked<Fast>, 1, FreeQueue<8>> = Heap::empty();
-    heap.give(memory(8192)).expect("memory");
+    let heap: FirmwareHeap<Checked<Fast>, 1, FreeQueue<8>> = FirmwareHeap::empty();
+    heap.add_memory(memory(8192)).expect("memory");
     let blocks: Vec<_> = std::iter::from_fn(|| heap.allocate(layout(504))).collect();
     let failures = heap.counters().failures;
     // SAFETY: live blocks that are not used any more.
     let pushed = blocks.iter().take(8).map(|&block| unsafe { heap.free_later(block, layout(504)) });
     assert_eq!(pushed.filter(Result::is_ok).count(), 8);
-    assert_eq!(heap.counters().frees, 0, "they count as live until then");
+    assert_eq!(heap.counters().frees, 0, "they count as live until a later call");
     // SAFETY: live until it is pushed, and it is not.
     let full = unsafe { heap.free_later(blocks[8], layout(504)) }.expect_err("eight places");
     assert_eq!(full.0.parts(), (blocks[8], layout(504)), "handed back");
@@ -231,10 +229,10 @@ fn a_queue_is_emptied_two_a_call_and_all_before_a_request_fails() {
 
 #[test]
 fn without_a_queue_every_push_comes_back() {
-    let heap: Heap = Heap::empty();
-    heap.give(memory(1024)).expect("memory");
+    let heap: FirmwareHeap = FirmwareHeap::empty();
+    heap.add_memory(memory(1024)).expect("memory");
     let block = heap.allocate(layout(8)).expect("room");
-    // SAFETY: live, and still ours afterwards.
+    // SAFETY: live, and still the caller's afterwards.
     let QueueFull(back) = unsafe { heap.free_later(block, layout(8)) }.expect_err("no queue");
     assert_eq!(back.parts(), (block, layout(8)));
     assert_eq!(heap.collect(), 0);

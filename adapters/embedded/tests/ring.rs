@@ -1,11 +1,11 @@
-//! A ring between two cores of a microcontroller, and a timer of `embedded-hal` that the waiting is done with.
+//! A ring between two cores of a microcontroller, which wait for each other with a timer of `embedded-hal`.
 #![cfg(feature = "embedded-hal")]
 
 use embedded_hal::delay::DelayNs;
 use terrace_core::ring::{Consumer, Header, LentRing, Patience, Producer, RingError, Shape, create};
 use terrace_core::sync::AtomicU32;
 
-/// A timer that notes what it was asked, and lets the other core do something meanwhile.
+/// A timer that records each delay, and runs a step of the other core meanwhile.
 struct Timer<'a> {
     asked: Vec<u32>,
     meanwhile: &'a mut dyn FnMut(usize),

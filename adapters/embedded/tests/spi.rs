@@ -1,5 +1,4 @@
-//! SPI RAM drivers against models of the chips: every byte on the bus is one that the chip understands, and what is read
-//! is what was written.
+//! SPI RAM drivers against models of the chips: the chip understands every byte on the bus, and reads return what was written.
 
 #[allow(dead_code, reason = "each file of tests uses a part of it")]
 mod spi_chips;
@@ -8,14 +7,14 @@ use embedded_hal::spi::SpiDevice;
 use spi_chips::psram::PsramModel;
 use spi_chips::sram::SramModel;
 use spi_chips::{Bus, Wrong};
-use terrace_embedded::spi::{Mode, Psram, PsramSettings, SpiError, SpiMemory, Sram23};
+use terrace_embedded::spi::{Psram, PsramSettings, SpiError, SpiMemory, Sram23, SramMode};
 
-const MODES: [Mode; 3] = [Mode::Byte, Mode::Page, Mode::Sequential];
+const MODES: [SramMode; 3] = [SramMode::Byte, SramMode::Page, SramMode::Sequential];
 
 /// A small PSRAM: 64 KiB, 8 bytes a burst.
 const SMALL: PsramSettings = PsramSettings { capacity: 1 << 16, burst: 8, fast: false };
 
-fn sram(mode: Mode) -> Sram23<Bus<SramModel>> {
+fn sram(mode: SramMode) -> Sram23<Bus<SramModel>> {
     Sram23::open(Bus::new(SramModel::new()), mode).expect("the model answers")
 }
 
@@ -85,7 +84,7 @@ fn opening_looks_at_the_chip() {
     let mut bus = Bus::new(SramModel::new());
     bus.chip.stuck = 0xC0;
     let wrong = SpiError::WrongMode { written: 0x80, found: 0 };
-    assert_eq!(Sram23::open(bus, Mode::Page).err(), Some(wrong));
+    assert_eq!(Sram23::open(bus, SramMode::Page).err(), Some(wrong));
 
     let open = |good, settings| {
         let mut bus = Bus::new(PsramModel::new(1 << 16, 12));
@@ -118,7 +117,7 @@ fn the_models_refuse_what_the_chips_do_not_understand() {
     assert_eq!(psram.write(&[0x35]), Err(Wrong::Command(0x35)), "QPI is not modelled");
 }
 
-/// Mistakes that a driver might make are seen: by the model, or by what is read.
+/// Mistakes that a driver might make are found: by the model, or by the bytes read.
 #[test]
 fn mistakes_of_a_driver_are_caught() {
     let fails = |chip: &mut dyn SpiMemory<Error = Wrong>| {
@@ -126,7 +125,7 @@ fn mistakes_of_a_driver_are_caught() {
         let done = chip.write(1000, &written).and_then(|()| chip.read(1000, &mut read));
         done.is_err() || read != written
     };
-    assert!(!fails(&mut sram(Mode::Page)) && !fails(&mut psram(SMALL, 12)), "without a mistake");
+    assert!(!fails(&mut sram(SramMode::Page)) && !fails(&mut psram(SMALL, 12)), "without a mistake");
 
     // The address of writes one too high.
     let mut bus = Bus::new(SramModel::new());
@@ -135,7 +134,7 @@ fn mistakes_of_a_driver_are_caught() {
             sent[3] = sent[3].wrapping_add(1);
         }
     };
-    assert!(fails(&mut Sram23::open(bus, Mode::Sequential).expect("the model answers")));
+    assert!(fails(&mut Sram23::open(bus, SramMode::Sequential).expect("the model answers")));
 
     // Bytes of the address the wrong way round.
     let mut bus = Bus::new(SramModel::new());
@@ -144,13 +143,16 @@ fn mistakes_of_a_driver_are_caught() {
             sent[1..].reverse();
         }
     };
-    assert!(fails(&mut Sram23::open(bus, Mode::Sequential).expect("the model answers")));
+    assert!(fails(&mut Sram23::open(bus, SramMode::Sequential).expect("the model answers")));
 
     // The chip works in another mode than the driver thinks.
     for mode in [0x00, 0x80] {
         let mut bus = Bus::new(SramModel::new());
         bus.chip.acts_as = Some(mode);
-        assert!(fails(&mut Sram23::open(bus, Mode::Sequential).expect("the register itself is right")), "{mode:#x}");
+        assert!(
+            fails(&mut Sram23::open(bus, SramMode::Sequential).expect("the register itself is right")),
+            "{mode:#x}"
+        );
     }
 
     // Pages half as long as the driver thinks.

@@ -1,5 +1,5 @@
-//! NOR flash as memory, against a model of the chip: what is read is what was written, sectors are erased only when they must
-//! be, and a bus that fails half way loses nothing.
+//! NOR flash as memory, against a model of the chip: reads return what was written, sectors are erased only when they must be,
+//! and a bus that fails half way loses nothing.
 
 #[allow(dead_code, reason = "each file of tests uses a part of it")]
 mod spi_chips;
@@ -78,7 +78,7 @@ fn opening_looks_at_the_chip() {
         open(bus).map(|flash| flash.capacity())
     };
     assert_eq!(opened(|_| {}), Ok(1 << 16));
-    assert_eq!(opened(|chip| chip.log2 = 0xFF), Err(SpiError::WrongCapacity { log2: 0xFF }), "nobody answers");
+    assert_eq!(opened(|chip| chip.log2 = 0xFF), Err(SpiError::WrongCapacity { log2: 0xFF }), "no chip answers");
     assert_eq!(opened(|chip| chip.log2 = 25), Err(SpiError::WrongCapacity { log2: 25 }), "four address bytes");
 }
 
@@ -109,8 +109,8 @@ fn the_model_refuses_what_the_chip_would_ignore() {
     assert_eq!(bus.write(&[0xD8, 0, 0, 0]), Err(Wrong::Command(0xD8)));
 }
 
-/// Calls again until the bus lets it through.
-fn insist(mut call: impl FnMut() -> Result<(), SpiError<Wrong>>) {
+/// Repeats a call until the bus does not fail.
+fn retry(mut call: impl FnMut() -> Result<(), SpiError<Wrong>>) {
     for _ in 0..100_000 {
         match call() {
             Err(SpiError::Bus(Wrong::Fault)) => {}
@@ -123,7 +123,7 @@ fn insist(mut call: impl FnMut() -> Result<(), SpiError<Wrong>>) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
 
-    /// Writes that the bus cuts off anywhere: what was there before and what was written are there in the end.
+    /// Writes that the bus interrupts anywhere, and that are repeated: in the end the chip holds old and new bytes as without faults.
     #[test]
     fn bus_faults_lose_nothing(
         writes in prop::collection::vec((0u32..65_536, 1usize..6000, any::<u8>()), 1..8),
@@ -138,14 +138,14 @@ proptest! {
             let bytes = bytes.min(65_536 - at as usize);
             let written: Vec<u8> = (0..bytes).map(|i| fill.wrapping_add((i % 7) as u8)).collect();
             faults.set(one_in);
-            insist(|| flash.write(at, &written));
+            retry(|| flash.write(at, &written));
             faults.set(0);
             shadow[at as usize..at as usize + bytes].copy_from_slice(&written);
             prop_assert!(contents(&mut flash) == shadow);
         }
     }
 
-    /// The same for a call that is given up: what it names is old or new, and the rest is as it was.
+    /// A write that the bus interrupts, and that is not repeated: its bytes are old or new, all others unchanged.
     #[test]
     fn a_write_that_is_given_up_changes_nothing_else(at in 0u32..60_000, bytes in 1usize..5000, one_in in 8u64..40, seed in any::<u64>()) {
         let mut bus = bus();

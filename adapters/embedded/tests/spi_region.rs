@@ -1,5 +1,5 @@
-//! Blocks on SPI RAM: a shadow of every block says what must be read, for random blocks, places, lengths and caches, with
-//! and without bus faults.
+//! Blocks on SPI RAM, against a shadow copy of every block: random blocks, offsets, lengths and caches, with and without bus
+//! faults.
 
 #[allow(dead_code, reason = "each file of tests uses a part of it")]
 mod spi_chips;
@@ -9,13 +9,13 @@ use spi_chips::psram::PsramModel;
 use spi_chips::sram::SramModel;
 use spi_chips::{Bus, Wrong};
 use terrace_core::{Block, Cause, Request, Slot};
-use terrace_embedded::spi::{AccessError, Mode, Psram, PsramSettings, SpiError, SpiMemory, SpiRegion, Sram23};
+use terrace_embedded::spi::{AccessError, Psram, PsramSettings, SpiError, SpiMemory, SpiRegion, Sram23, SramMode};
 
 type Region<M, const LINES: usize, const BYTES: usize> = SpiRegion<M, Vec<Slot>, LINES, BYTES>;
 
 const SMALL: PsramSettings = PsramSettings { capacity: 1 << 16, burst: 24, fast: true };
 
-fn sram(mode: Mode) -> Sram23<Bus<SramModel>> {
+fn sram(mode: SramMode) -> Sram23<Bus<SramModel>> {
     Sram23::open(Bus::new(SramModel::new()), mode).expect("the model answers")
 }
 
@@ -29,11 +29,11 @@ fn region<M: SpiMemory, const LINES: usize, const BYTES: usize>(memory: M) -> Re
     SpiRegion::new(memory, vec![Slot::EMPTY; 64], 16).expect("64 slots, and chips of whole granules")
 }
 
-/// A chip of whose accesses one in `every` fails after it did half of its work.
+/// A chip of whose accesses one in `every` fails half way.
 struct Faulty<M> {
     memory: M,
     every: u64,
-    /// Knuth's linear congruential generator: a fixed rhythm could hit every attempt at the same place.
+    /// Knuth's linear congruential generator: with a fixed period every retry could fail at the same place.
     random: u64,
 }
 
@@ -91,10 +91,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A live block, and what it must hold: `None` where nothing was written.
+/// A live block and its contents: `None` where nothing was written.
 type Shadow = (Block, Vec<Option<u8>>);
 
-/// A call that the bus may fail, made until it does not.
+/// Repeats a call until the bus does not fail.
 fn retry<T, E: PartialEq + std::fmt::Debug>(fault: &E, mut call: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     for _ in 0..10_000 {
         match call() {
@@ -186,10 +186,10 @@ proptest! {
 
     #[test]
     fn sram_holds_what_was_written(steps in prop::collection::vec(step(), 1..120)) {
-        follow(region::<_, 0, 1>(sram(Mode::Sequential)), &steps);
-        follow(region::<_, 1, 1>(sram(Mode::Byte)), &steps);
-        follow(region::<_, 4, 32>(sram(Mode::Page)), &steps);
-        follow(region::<_, 3, 128>(sram(Mode::Sequential)), &steps);
+        follow(region::<_, 0, 1>(sram(SramMode::Sequential)), &steps);
+        follow(region::<_, 1, 1>(sram(SramMode::Byte)), &steps);
+        follow(region::<_, 4, 32>(sram(SramMode::Page)), &steps);
+        follow(region::<_, 3, 128>(sram(SramMode::Sequential)), &steps);
     }
 
     #[test]
@@ -202,7 +202,7 @@ proptest! {
 
     #[test]
     fn bus_faults_lose_nothing(steps in prop::collection::vec(step(), 1..120), every in 2u64..6) {
-        follow(region::<_, 3, 64>(Faulty { memory: sram(Mode::Sequential), every, random: 1 }), &steps);
+        follow(region::<_, 3, 64>(Faulty { memory: sram(SramMode::Sequential), every, random: 1 }), &steps);
         follow(region::<_, 1, 16>(Faulty { memory: psram(), every, random: 1 }), &steps);
     }
 }
@@ -210,7 +210,7 @@ proptest! {
 #[test]
 fn a_cache_saves_transactions() {
     fn transactions<const LINES: usize>() -> usize {
-        let mut region = region::<_, LINES, 64>(sram(Mode::Sequential));
+        let mut region = region::<_, LINES, 64>(sram(SramMode::Sequential));
         let block = region.allocate(Request::new(1024).align(64)).expect("room");
         for i in 0..1024 {
             region.write(&block, i, &[i as u8]).expect("the model takes it");
@@ -226,10 +226,10 @@ fn a_cache_saves_transactions() {
 fn faults_on_the_bus_are_passed_on_as_they_are() {
     let mut bus = Bus::new(SramModel::new());
     bus.fail_at = Some(2);
-    assert_eq!(Sram23::open(bus, Mode::Page).err(), Some(SpiError::Bus(Wrong::Fault)));
+    assert_eq!(Sram23::open(bus, SramMode::Page).err(), Some(SpiError::Bus(Wrong::Fault)));
     let mut bus = Bus::new(SramModel::new());
     bus.fail_at = Some(4);
-    let mut region = region::<_, 1, 32>(Sram23::open(bus, Mode::Sequential).expect("two transactions"));
+    let mut region = region::<_, 1, 32>(Sram23::open(bus, SramMode::Sequential).expect("two transactions"));
     let block = region.allocate(Request::new(64).align(32)).expect("room");
     region.write(&block, 5, b"kept").expect("the third fetches the line");
     let (back, error) = region.close().err().expect("the fourth writes it back, and fails");
@@ -243,14 +243,14 @@ fn faults_on_the_bus_are_passed_on_as_they_are() {
 fn bad_requests_are_answers() {
     let slots = || vec![Slot::EMPTY; 4];
     let cause = |error: Option<terrace_core::AllocError>| error.map(|error| error.cause);
-    let odd = SpiRegion::<_, _, 1, 32>::new(sram(Mode::Page), slots(), 3).err();
+    let odd = SpiRegion::<_, _, 1, 32>::new(sram(SramMode::Page), slots(), 3).err();
     assert_eq!(cause(odd), Some(Cause::BadRequest));
-    let long = SpiRegion::<_, _, 1, { 1 << 18 }>::new(sram(Mode::Page), slots(), 16).err();
+    let long = SpiRegion::<_, _, 1, { 1 << 18 }>::new(sram(SramMode::Page), slots(), 16).err();
     assert_eq!(cause(long), Some(Cause::BadRequest), "a line longer than the chip");
-    let none = SpiRegion::<_, _, 1, 32>::new(sram(Mode::Page), Vec::new(), 16).err();
+    let none = SpiRegion::<_, _, 1, 32>::new(sram(SramMode::Page), Vec::new(), 16).err();
     assert_eq!(cause(none), Some(Cause::OutOfSlots));
 
-    let mut region = SpiRegion::<_, _, 1, 32>::new(sram(Mode::Page), slots(), 16).expect("right");
+    let mut region = SpiRegion::<_, _, 1, 32>::new(sram(SramMode::Page), slots(), 16).expect("right");
     assert_eq!(cause(region.allocate(Request::new(0)).err()), Some(Cause::BadRequest));
     assert_eq!(cause(region.allocate(Request::new(u64::MAX)).err()), Some(Cause::TooLarge));
     assert_eq!(cause(region.allocate(Request::new((1 << 17) + 1)).err()), Some(Cause::OutOfMemory));

@@ -1,17 +1,17 @@
-//! Several cores, for which threads stand: the spin lock, a mutex of a kernel's, and frees past the lock.
+//! Several cores, for which threads stand: the spin lock, a mutex of `lock_api`, and deferred frees.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use terrace_embedded::{Checked, Fast, FreeQueue, LockedHeap, Pending, QueueFull, SpinHeap, heap_arena};
+use terrace_embedded::{Checked, DeferredFree, Fast, FreeQueue, LockedHeap, QueueFull, SpinHeap, heap_arena};
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).expect("small")
 }
 
-/// Allocates, writes, reads again, resizes and frees; every byte is the thread's own.
+/// Allocates, resizes and frees blocks, and checks that no other thread wrote into them.
 fn churn<A: GlobalAlloc>(heap: &A, thread: u8) {
     let mut live: Vec<(*mut u8, Layout)> = Vec::new();
     let mut random = u64::from(thread) + 1;
@@ -22,7 +22,7 @@ fn churn<A: GlobalAlloc>(heap: &A, thread: u8) {
             // SAFETY: the layout has bytes.
             let block = unsafe { heap.alloc_zeroed(layout(size)) };
             assert!(!block.is_null());
-            // SAFETY: so many bytes are ours.
+            // SAFETY: the block has so many bytes.
             let bytes = unsafe { std::slice::from_raw_parts_mut(block, size) };
             assert!(bytes.iter().all(|&byte| byte == 0), "zeroed");
             bytes.fill(thread);
@@ -33,7 +33,7 @@ fn churn<A: GlobalAlloc>(heap: &A, thread: u8) {
             // SAFETY: it is live, and neither size is 0.
             let block = unsafe { heap.realloc(block, old, size) };
             assert!(!block.is_null());
-            // SAFETY: what was written is kept up to the smaller size.
+            // SAFETY: a resized block keeps its bytes up to the smaller size.
             let bytes = unsafe { std::slice::from_raw_parts(block, size.min(old.size())) };
             assert!(bytes.iter().all(|&byte| byte == thread), "no other thread wrote here");
             // SAFETY: live, of this layout now, and not used any more.
@@ -65,8 +65,8 @@ fn any_mutex_of_lock_api_will_do() {
     assert_eq!(HEAP.stats().live, 0);
 }
 
-/// Threads stand for interrupt handlers: like those they never take the heap's lock, and unlike those they really run at
-/// the same time as each other and as the consumer.
+/// Threads stand for interrupt handlers: they never take the heap's lock. Unlike handlers they run in parallel with each other
+/// and with the thread that pops.
 #[test]
 fn frees_past_the_lock_are_all_done_by_the_calls_of_others() {
     static HEAP: SpinHeap<Checked<Fast>, 1, FreeQueue<8>> = SpinHeap::empty();
@@ -85,8 +85,8 @@ fn frees_past_the_lock_are_all_done_by_the_calls_of_others() {
                     None => thread::yield_now(),
                 }
             };
-            // SAFETY: the block is used by nobody from here on.
-            let pending = unsafe { Pending::new(block, layout(72)) };
+            // SAFETY: the block is live, and used no more.
+            let pending = unsafe { DeferredFree::new(block, layout(72)) };
             interrupts[i % 2].send(pending).expect("the thread waits for it");
         }
         drop(interrupts);
@@ -100,11 +100,11 @@ fn frees_past_the_lock_are_all_done_by_the_calls_of_others() {
     assert_eq!((counters.allocations, counters.frees, counters.refused), (BLOCKS, BLOCKS, 0), "each exactly once");
     assert_eq!(HEAP.stats().live, 0);
 
-    fn free_in_interrupt(mut pending: Pending) {
+    fn free_in_interrupt(mut pending: DeferredFree) {
         loop {
             let (block, of) = pending.parts();
             assert_eq!(of, layout(72), "sizes are kept");
-            // SAFETY: nobody else has it.
+            // SAFETY: this thread received the only handle of a live block.
             match unsafe { HEAP.free_later(block, of) } {
                 Ok(()) => return,
                 Err(QueueFull(back)) => pending = back,
@@ -121,21 +121,21 @@ fn a_push_takes_no_lock() {
     heap_arena!(HEAP, 10_000).expect("memory");
     let blocks = [24, 32, 40].map(|size| (HEAP.allocate(layout(size)).expect("room"), layout(size)));
     let before = ENTRIES.load(Ordering::Relaxed);
-    // SAFETY: three live blocks that are not used any more, unless they come back.
+    // SAFETY: three live blocks, used no more unless the queue returns them.
     let pushed = blocks.map(|(block, layout)| unsafe { HEAP.free_later(block, layout) });
-    assert_eq!(ENTRIES.load(Ordering::Relaxed), before, "nothing that an interrupt would have to wait for");
+    assert_eq!(ENTRIES.load(Ordering::Relaxed), before, "no lock for which an interrupt handler would wait");
     let [first, second, third] = pushed;
     assert_eq!((first, second), (Ok(()), Ok(())));
     assert_eq!(third.expect_err("two places").0.parts(), blocks[2], "handed back");
 }
 
-/// A lock that counts how often it was taken.
+/// A lock that counts how often it was acquired.
 #[derive(Debug)]
 struct Counted(spin::Mutex<()>);
 
 static ENTRIES: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: it is the mutex inside.
+// SAFETY: the mutex inside keeps the promise.
 unsafe impl terrace_embedded::Lock for Counted {
     const UNLOCKED: Self = Self(spin::Mutex::new(()));
 

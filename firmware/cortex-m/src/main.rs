@@ -8,10 +8,10 @@ use core::panic::PanicInfo;
 
 use cortex_m_rt::entry;
 use cortex_m_semihosting::{debug, hio};
-use terrace_embedded::{Heap, heap_arena};
+use terrace_embedded::{FirmwareHeap, heap_arena};
 
 #[global_allocator]
-static HEAP: Heap = Heap::empty();
+static HEAP: FirmwareHeap = FirmwareHeap::empty();
 
 /// Half of the RAM of the smallest board.
 const HEAP_BYTES: usize = 8 * 1024;
@@ -19,7 +19,8 @@ const HEAP_BYTES: usize = 8 * 1024;
 #[entry]
 fn main() -> ! {
     let passed = heap_arena!(HEAP, HEAP_BYTES).is_ok()
-        && hio::hstdout().is_ok_and(|mut out| exercise::run(&mut out, size_of::<Heap>(), || HEAP.stats()).is_ok());
+        && hio::hstdout()
+            .is_ok_and(|mut out| exercise::run(&mut out, size_of::<FirmwareHeap>(), || HEAP.stats()).is_ok());
     finish(passed)
 }
 

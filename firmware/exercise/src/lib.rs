@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 use measure::Random;
-use terrace_embedded::Stats;
+use terrace_embedded::HeapStats;
 
 /// Rounds of [`rounds`]: each frees a block and allocates another.
 const ROUNDS: usize = 600;
@@ -26,7 +26,7 @@ const LARGEST: usize = 200;
 ///
 /// # Errors
 /// Only what printing says.
-pub fn run(out: &mut impl Write, state: usize, stats: fn() -> Stats) -> fmt::Result {
+pub fn run(out: &mut impl Write, state: usize, stats: fn() -> HeapStats) -> fmt::Result {
     let before = stats();
     writeln!(out, "state {state} bytes, arena {} bytes, tables {} bytes", before.total, before.tables)?;
     let checks = collections().and_then(|()| rounds()).and_then(|()| out_of_memory(before.total));

@@ -70,7 +70,8 @@ const WORDS: &str =
     "-p terrace-core --test ring --test ring_bridge --test lease --test inbox --test exchange --test pool --test cache";
 /// Locks that tests bring along.
 const LOCKS: &str = "-p terrace-core --test local --test layer";
-const EMBEDDED: &str = "-p terrace-embedded --features spin,allocator-api2 --test heap --test spin --test collections";
+const EMBEDDED: &str =
+    "-p terrace-embedded --features spin,allocator-api2 --test heap --test spin --test journey --test collections";
 const DEVICE: &str = "-p terrace-tests --test device_host";
 const WAITING: &str = "-p terrace --test waiting --test buffers";
 const CALLS: &str = "-p terrace-device --test late";

@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 pub const CC: (&str, &str) = ("cc", "gcc");
 pub const CXX: (&str, &str) = ("c++", "g++");
 
-/// Warnings are errors. Those that are off warn about what the programs do on purpose.
+/// Warnings are errors, except those about mistakes that the programs make on purpose.
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-Wno-use-after-free", "-Wno-free-nonheap-object"];
-/// The compiler knows malloc and removes calls whose result it can do without: here it must not.
+/// Keeps the compiler from removing calls of malloc whose results it does not need.
 const CALLS: [&str; 8] = [
     "-fno-builtin-malloc",
     "-fno-builtin-calloc",
@@ -30,7 +30,7 @@ pub struct Program {
     source: String,
     name: String,
     flags: Vec<String>,
-    /// After the source: what it is linked with.
+    /// Libraries to link, behind the source.
     libraries: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl Program {
         Self { source: source.to_owned(), name, flags: Vec::new(), libraries: Vec::new() }
     }
 
-    /// Another name for the file that is made: one for each set of flags.
+    /// Names the output file, for a source that is built with several sets of flags.
     pub fn named(mut self, name: &str) -> Self {
         self.name = name.to_owned();
         self
@@ -61,7 +61,7 @@ impl Program {
     pub fn build(&self) -> PathBuf {
         static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
         let file = folder().join(&self.name);
-        // Locked while compiling: another test may want the same file. A failed one left nothing in the set.
+        // Held while compiling, since another test may want the same file. A failed build adds nothing to the set.
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
         if built.contains(&file) {
             return file;

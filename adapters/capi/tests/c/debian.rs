@@ -1,7 +1,7 @@
 //! Eleven programs of Debian with the library preloaded: the same output and exit status as without.
 //!
-//! Work of a second or less for each, in `tests/workloads`, whose output depends on nothing but itself. That the library
-//! really is at work shows in the statistics that it prints at the end.
+//! `tests/workloads` has work of a second or less for each, with the same output in every run. The statistics that the library
+//! prints at the end show that it is at work.
 
 use crate::job::{Job, Run, find, fresh_folder};
 use crate::{have, library};
@@ -14,7 +14,7 @@ fn workload(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workloads").join(name).display().to_string()
 }
 
-/// As the program is, or with the library under it.
+/// A program, with or without the library preloaded.
 fn job(program: &str, preloaded: bool) -> Job {
     let path = find(program).expect("asked for before");
     // Python's dictionaries and git's commits would otherwise differ from run to run.
@@ -101,13 +101,13 @@ fn bash() {
     same("bash", "bash", "bash", 7, &[&workload("work.sh")]);
 }
 
-/// Opens its extensions with `RTLD_DEEPBIND`: under every other preloaded malloc it ends by a signal.
+/// PHP opens its extensions with `RTLD_DEEPBIND`: under every other preloaded malloc it ends by a signal.
 #[test]
 fn php() {
     same("php", "php", "php-cli", 0, &[&workload("work.php")]);
 }
 
-/// The driver starts the compiler proper, which inherits the library.
+/// The compiler driver starts the compiler proper, which inherits the preloaded library.
 #[test]
 fn gcc() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/threads.c").display().to_string();
@@ -121,7 +121,7 @@ fn git() {
     }
 }
 
-/// Commands for the server, enough for every kind of value; the answers are what is compared.
+/// Commands for every kind of value of the server, whose answers the test compares.
 fn commands() -> String {
     let mut text = String::new();
     for i in 0..4000 {
@@ -141,25 +141,25 @@ fn commands() -> String {
     text + "DBSIZE\r\nMEMORY PURGE\r\nFLUSHALL\r\nDBSIZE\r\nECHO answered\r\n"
 }
 
-/// Starts a server, says everything, and returns what it answered as its output.
+/// Starts a server, sends all commands, and returns the answers as its output.
 fn redis(preloaded: bool) -> Run {
     let folder = fresh_folder(&format!("debian-redis-{preloaded}"));
-    // Names of sockets are short: not below the target folder.
+    // A path below the target folder could be too long for a socket.
     let socket = std::env::temp_dir().join(format!("terrace-redis-{}-{preloaded}", std::process::id()));
     let name = socket.display().to_string();
     let arguments = ["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no", "--unixsocket", &name];
     let server = job("redis-server", preloaded).args(arguments).within(&folder).start();
     let answers = connect(&socket).map(|stream| converse(&stream).expect("redis listens and answers"));
     let mut run = server.end();
-    // The server removes it itself when all went well.
+    // A server that ended well has removed it.
     let _ = std::fs::remove_file(&socket);
     run.stdout = answers.unwrap_or_else(|| panic!("no connection: {}", run.report()));
     run
 }
 
-/// Sends every command and reads until the last answer, then ends the server: what it owes when it ends it may keep.
+/// Sends all commands and reads until the last answer; then ends the server, which need not answer that.
 fn converse(stream: &UnixStream) -> std::io::Result<Vec<u8>> {
-    // Answers are read while commands are sent: neither side's buffer holds them all.
+    // A thread sends while this one reads: the socket's buffers do not hold all.
     let mut sender = stream.try_clone()?;
     let sending = std::thread::spawn(move || sender.write_all(commands().as_bytes()));
     let (mut answers, mut reader, mut part) = (Vec::new(), stream, vec![0; 65536]);
@@ -192,7 +192,7 @@ fn redis_server() {
     }
 }
 
-/// One program after the other under one preloaded shell: `fork` and `exec` pass the library on.
+/// Several programs under one preloaded shell: `fork` and `exec` pass the library on.
 #[test]
 fn a_pipeline() {
     if have("debian::a_pipeline", &[("bash", "bash"), ("perl", "perl")]) {

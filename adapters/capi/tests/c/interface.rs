@@ -1,11 +1,11 @@
-//! The whole C and C++ interface against its documented results: once with glibc's own malloc, which shows that the
-//! checks are right, and once with ours.
+//! The whole C and C++ interface against its documented results: with glibc's malloc, which shows that the checks are right,
+//! and with this library.
 
 use crate::compile::{CC, CXX, Program};
 use crate::job::{Job, Run};
 use crate::{have, library};
 
-/// Runs a program under both. Every line it prints under glibc, it must print under ours, where more may be held.
+/// Runs a program under both. It must print the same lines, but for the "strict" ones of this library.
 fn under_both(source: &str, arguments: &[&str]) -> [Run; 2] {
     let program = Program::new(source).build();
     let glibc = Job::new(&program).args(arguments).env("EXPECT_MALLOC", "libc.so").run().passed();

@@ -1,7 +1,7 @@
-//! Runs one program and waits for it, but not for ever.
+//! Runs one program and waits for it, up to a limit.
 //!
-//! Upward: [`Job::run`] gives what the program printed and how it ended. One that is not done in time is killed with all
-//! it started, and the test fails with the stacks of its threads, where gdb can be had.
+//! Upward: [`Job::run`] returns the program's output and exit status. After the time limit it kills the program and all its
+//! children, and the test fails with the stacks of its threads, if gdb is installed.
 //! From below: `sh`, for its `kill`.
 
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// No program here needs a minute on a quiet machine; a deadlock needs for ever.
+/// The time limit. No program here needs a minute on a quiet machine.
 const SECONDS: u64 = 180;
 
-/// Where everything that a test makes lies.
+/// The folder for all files of these tests.
 pub fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c");
     std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -32,7 +32,7 @@ pub fn fresh_folder(name: &str) -> PathBuf {
     path
 }
 
-/// A program of the system: those of Debian first, as they are what is written down in the lists.
+/// A program of the system, Debian's own before others in PATH: the lists name Debian's packages.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = ["/usr/bin", "/bin"].iter().map(PathBuf::from).chain(std::env::split_paths(&path));
@@ -46,7 +46,7 @@ pub struct Job {
     outputs: PathBuf,
 }
 
-/// What a program left.
+/// Output and exit status of a program.
 pub struct Run {
     pub what: String,
     pub status: ExitStatus,
@@ -58,7 +58,7 @@ impl Job {
     pub fn new(program: &Path) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut command = Command::new(program);
-        // Messages in one language, and nothing from the user's own settings.
+        // Messages in English, and none of the user's settings.
         command.env("LC_ALL", "C").env_remove("LD_PRELOAD").stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("TERRACE_") {
@@ -85,7 +85,7 @@ impl Job {
         self
     }
 
-    /// Puts a library under the program; programs with `check.h` fail when it did not get there.
+    /// Preloads a library; programs with `check.h` fail if their malloc is not from it.
     pub fn preload(self, library: &Path) -> Self {
         let name = library.file_name().unwrap_or_default().to_owned();
         self.env("LD_PRELOAD", library).env("EXPECT_MALLOC", name).env("STRICT", "1")
@@ -104,7 +104,7 @@ impl Job {
     /// Starts it without waiting: for servers.
     pub fn start(mut self) -> Started {
         use std::os::unix::process::CommandExt;
-        // Output goes to files: pipes would be held open by whatever the program leaves behind.
+        // Output goes to files: a process that outlives the program would keep pipes open.
         let (out, err) = (self.outputs.with_extension("out"), self.outputs.with_extension("err"));
         self.command.stdout(create(&out)).stderr(create(&err)).process_group(0);
         let what = format!("{:?}", self.command);
@@ -126,7 +126,7 @@ pub struct Started {
 }
 
 impl Started {
-    /// Waits for its end.
+    /// Waits until the program ends.
     pub fn end(mut self) -> Run {
         let start = Instant::now();
         let status = loop {
@@ -138,7 +138,7 @@ impl Started {
         };
         let [stdout, stderr] = self.files.each_ref().map(|file| std::fs::read(file).unwrap_or_default());
         for file in &self.files {
-            // Left for the next build to clear, if it cannot be removed.
+            // If this fails, the file stays until the folder is removed.
             let _ = std::fs::remove_file(file);
         }
         Run { what: self.what, status, stdout, stderr }
@@ -167,19 +167,19 @@ impl Run {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// For a message: all that is known, of long outputs the end.
+    /// Command, exit status and output, for a message; of a long output only the end.
     pub fn report(&self) -> String {
         let end = |text: String| text[text.floor_char_boundary(text.len().saturating_sub(4000))..].to_owned();
         format!("{}: {}\n--- stdout\n{}\n--- stderr\n{}", self.what, self.status, end(self.out()), end(self.err()))
     }
 
-    /// For programs with `check.h`: every check held.
+    /// Fails unless every check of a program with `check.h` held.
     pub fn passed(self) -> Self {
         assert!(self.status.success() && self.out().ends_with("good: 0 failed\n"), "{}", self.report());
         self
     }
 
-    /// For tools that must do their work.
+    /// Fails unless the exit status is 0.
     pub fn succeeded(self) -> Self {
         assert!(self.status.success(), "{}", self.report());
         self
@@ -195,7 +195,7 @@ fn children(pid: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Where each thread stands.
+/// The stack of each thread, by gdb.
 fn stacks(pid: u32) -> String {
     let mut text = format!("--- stacks of process {pid}\n");
     let pid = pid.to_string();

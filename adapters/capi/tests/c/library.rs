@@ -1,26 +1,26 @@
 //! The library under test.
 //!
-//! Upward: [`shared`] and [`archive`], built once as the README says, with the flags of nobody else.
+//! Upward: [`shared`] and [`archive`], built once as the README says, without flags of the tests' own build.
 //! From below: cargo, in a target folder of its own, so that it does not wait for the cargo that runs the tests.
 
 use crate::job::Job;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// The package, and what its files are called.
+/// The package, and the names of its files.
 pub const PACKAGE: &str = "terrace-capi";
 const SHARED: &str = "libterrace_malloc.so";
 pub const ARCHIVE: &str = "libterrace_malloc.a";
-/// In what `malloc_stats` prints: whose malloc it is.
+/// A word that this library's `malloc_stats` prints.
 pub const STATS_WORD: &str = "terrace";
 
-/// `None`: tested is a library that somebody else built, of which there is no archive.
+/// The folder of the libraries; `None`: `TERRACE_MALLOC_LIBRARY` names a shared library to test, which has no archive.
 static BUILT: LazyLock<Option<PathBuf>> = LazyLock::new(|| match std::env::var_os("TERRACE_MALLOC_LIBRARY") {
     Some(_) => None,
     None => Some(build()),
 });
 
-/// Builds the package; gives where the libraries are.
+/// Builds the package; returns the libraries' folder.
 fn build() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("capi");
     let job = Job::new(Path::new(env!("CARGO"))).within(Path::new(env!("CARGO_MANIFEST_DIR")));

@@ -1,5 +1,5 @@
-//! `libterrace_malloc.a` linked into programs: with a shared libc, and with everything static. Whose malloc it is shows in
-//! what `malloc_stats` prints.
+//! `libterrace_malloc.a` linked into programs: with a shared libc, and with everything static. The output of `malloc_stats`
+//! shows which malloc a program has.
 
 use crate::compile::{CC, CXX, Program};
 use crate::job::{Job, Run};
@@ -18,7 +18,8 @@ fn linked(test: &str, source: &str, flags: &[&str]) -> Option<Run> {
     Some(Job::new(&program).env("STRICT", "1").run().passed())
 }
 
-fn whose(run: Option<Run>) {
+/// Checks that the program has this library's malloc.
+fn is_ours(run: Option<Run>) {
     let Some(run) = run else { return };
     assert!(run.err().to_lowercase().contains(library::STATS_WORD), "another malloc: {}", run.report());
 }
@@ -26,7 +27,7 @@ fn whose(run: Option<Run>) {
 #[test]
 fn with_a_shared_libc() {
     let test = "linking::with_a_shared_libc";
-    whose(linked(test, "report.c", &[]));
+    is_ours(linked(test, "report.c", &[]));
     linked(test, "interface.c", &[]);
     linked(test, "threads.c", &[]);
 }
@@ -34,7 +35,7 @@ fn with_a_shared_libc() {
 #[test]
 fn with_everything_static() {
     let test = "linking::with_everything_static";
-    whose(linked(test, "report.c", &STATIC));
+    is_ours(linked(test, "report.c", &STATIC));
     linked(test, "interface.c", &STATIC);
     linked(test, "threads.c", &STATIC);
     linked(test, "fork.c", &STATIC);
@@ -45,7 +46,7 @@ fn cplusplus_with_a_shared_libc() {
     linked("linking::cplusplus_with_a_shared_libc", "new.cpp", &[]);
 }
 
-/// What `new` throws by is in an archive too: nothing may be looked up by name while the program runs.
+/// A static program has no dynamic linker: `new` must find the C++ library's functions by their weak references.
 #[test]
 fn cplusplus_with_everything_static() {
     linked("linking::cplusplus_with_everything_static", "new.cpp", &STATIC);

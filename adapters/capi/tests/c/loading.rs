@@ -1,5 +1,5 @@
-//! Libraries that come and go: plugins in a program with ours preloaded, and ours as a plugin of a program that keeps
-//! its own malloc.
+//! Libraries that are loaded and unloaded: plugins of a program with this library preloaded, and this library as a plugin of
+//! a program that keeps its own malloc.
 
 use crate::compile::{CC, Program, plugin};
 use crate::job::{Job, fresh_folder};
@@ -14,7 +14,7 @@ fn plugins_come_and_go() {
     }
 }
 
-/// After a plugin that took 1024 bytes of the 1664 that glibc keeps for thread variables of libraries loaded late.
+/// Behind a plugin that takes 1024 of the 1664 bytes that glibc reserves for thread-local variables of libraries loaded late.
 #[test]
 fn loaded_beside_another_malloc() {
     if have("loading::loaded_beside_another_malloc", &[CC]) {
@@ -24,15 +24,15 @@ fn loaded_beside_another_malloc() {
     }
 }
 
-/// `RTLD_DEEPBIND` would give a library the C library's malloc, whose blocks come to our `free`. The library lies where only
-/// the RUNPATH of the one that opens it leads, which the C library finds by the address that it is called from.
+/// With `RTLD_DEEPBIND` the opened library would call the C library's malloc, and its blocks would reach this library's `free`.
+/// Only the opener's RUNPATH leads to the opened library: the C library finds the opener by the return address of `dlopen`.
 #[test]
 fn bound_past_the_program() {
     if !have("loading::bound_past_the_program", &[CC]) {
         return;
     }
     let folder = fresh_folder("bound-past");
-    std::fs::rename(plugin("bound-past.so", &[]), folder.join("inner.so")).expect("a file of ours");
+    std::fs::rename(plugin("bound-past.so", &[]), folder.join("inner.so")).expect("the test's own file");
     let flags = ["-shared", "-fPIC", "-DOPENER", "-Wl,--enable-new-dtags,-rpath,$ORIGIN/bound-past"];
     let opener = Program::new("deepbind.c").named("opener.so").flags(&flags).build();
     let program = Program::new("deepbind.c").build();

@@ -1,5 +1,5 @@
-//! `libterrace_malloc` as programs get it: preloaded, loaded by name, linked. Each test compiles a small C or C++ program
-//! of `tests/programs` at run time, or takes one that is installed, and runs it.
+//! `libterrace_malloc` as programs use it: preloaded, loaded by name, linked. Each test runs a program: one of
+//! `tests/programs`, which it compiles, or one that is installed.
 //!
 //! | variable | effect |
 //! | --- | --- |
@@ -21,12 +21,12 @@ mod settings;
 mod signals;
 mod threads;
 
-/// What the skipped test is called in lists, and what it needs.
+/// Prints that a test is skipped, by its full name, and what it needs.
 fn skip(test: &str, needs: &str) {
     println!("SKIP terrace-capi/c::{test}: {needs}");
 }
 
-/// Whether all of these programs are there; if not, says what to install.
+/// Whether all of these programs are installed; if not, prints what to install.
 fn have(test: &str, programs: &[(&str, &str)]) -> bool {
     let missing = programs.iter().find(|(program, _)| job::find(program).is_none());
     if let Some((program, package)) = missing {

@@ -1,5 +1,5 @@
-//! Out of memory, by a limit on the address space: set by the program above what is mapped at its start, and set
-//! before it starts, when the allocator finds it there already.
+//! Out of memory by a limit on the address space: one that the program sets above what it has mapped, and one that is set
+//! before the program starts.
 
 use crate::compile::{CC, CXX, Program};
 use crate::job::{Job, find};
@@ -12,7 +12,7 @@ fn limited(program: &Path, megabytes: u32) {
     Job::new(program).args([megabytes.to_string()]).preload(&shared).run().passed();
 }
 
-/// Under `ulimit -v`, in kilobytes. The shell itself keeps glibc's malloc: the library is put under the program only.
+/// Runs a program under `ulimit -v`. The library is preloaded into the program only: the shell keeps glibc's malloc.
 fn limited_from_the_start(program: &Path, megabytes: u32) {
     let shell = find("bash").expect("asked for before");
     let script = r#"ulimit -v "$1"; LD_PRELOAD="$2" exec "$3""#;

@@ -1,19 +1,19 @@
-//! Wrong frees: the process ends with one line on standard error, or goes on with one. It never goes on silently.
+//! Wrong frees: the library prints one line to standard error, and the process ends or goes on. It never goes on silently.
 
 use crate::compile::{CC, Program};
 use crate::job::Job;
 use crate::{have, library};
 use std::os::unix::process::ExitStatusExt;
 
-/// How every line of the library begins.
+/// The beginning of every line that the library prints.
 const START: &str = "terrace: ";
 /// SIGABRT.
 const ABORT: i32 = 6;
 
-/// Pointers that never were blocks.
+/// Cases of `misuse.c` that free pointers which never were blocks.
 const FOREIGN: [&str; 8] =
     ["stack", "static", "mapped", "wild", "realloc-stack", "unaligned", "inside", "inside-large"];
-/// Blocks that were freed before: found at once, or when they reach the span they are of.
+/// Cases that free a block twice: the library finds out at once, or when the block returns to its span.
 const TWICE: [&str; 4] = ["twice", "twice-small", "twice-large", "twice-elsewhere"];
 
 fn is_noticed(kind: &str) {

@@ -1,14 +1,14 @@
 //! The library and a C program together under ThreadSanitizer and AddressSanitizer.
 //!
-//! ThreadSanitizer sees the writes that the program makes into its blocks, and the atomics by which the library passes
-//! blocks from thread to thread: a block that reaches its next owner without an order between the two is a race in the
-//! program's own writes. That it is found is shown by an ordering made weaker on purpose.
+//! ThreadSanitizer sees the program's writes into its blocks, and the atomics by which the library passes blocks from thread
+//! to thread: if no ordering connects two owners of a block, their writes race. One test weakens an ordering on purpose, to show
+//! that ThreadSanitizer finds it.
 //!
-//! How: the library is built with nightly's `-Zsanitizer`; its names get a prefix, since the sanitizer has a malloc of its
-//! own; the program is compiled by cc with the same sanitizer and with macros for those names; both are linked with
-//! Rust's copy of the sanitizer's runtime, which is newer than gcc's.
-//! `--cfg terrace_sanitizer` asks the library to keep its window where the sanitizer allows memory, and to leave the last
-//! round of a thread's destructors alone, when the sanitizer's own records are gone.
+//! How: nightly's `-Zsanitizer` builds the library; objcopy adds a prefix to its names, since the sanitizer has a malloc of its
+//! own; cc compiles the program with the same sanitizer and with macros for those names; both are linked with Rust's copy of
+//! the sanitizer's runtime, which is newer than gcc's. Under `--cfg terrace_sanitizer` the library places its address range
+//! where the sanitizer allows memory, and skips the last round of a thread's destructors, when the sanitizer's records of the
+//! thread are gone.
 
 use crate::compile::CC;
 use crate::job::{Job, Run, find, fresh_folder};
@@ -16,7 +16,7 @@ use crate::{have, library, number, skip};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Names that the sanitizer has too.
+/// Functions that the sanitizer defines too.
 const NAMES: [&str; 17] = [
     "malloc",
     "free",
@@ -36,10 +36,10 @@ const NAMES: [&str; 17] = [
     "malloc_stats",
     "mallopt",
 ];
-/// What stands before them.
+/// Their prefix in the renamed library.
 const PREFIX: &str = "terrace_";
 
-/// A sanitizer: its name for compilers, and of its runtime.
+/// A sanitizer, by its compiler option and the file of its runtime.
 struct Sanitizer {
     name: &'static str,
     runtime: &'static str,
@@ -54,7 +54,7 @@ fn nightly(program: &str) -> Option<Job> {
     Some(["RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"].iter().fold(job, |job, name| job.without(name)))
 }
 
-/// The sanitizer's runtime; `None` where this test cannot run, having said why.
+/// The sanitizer's runtime; `None` where this test cannot run: it prints why.
 fn runtime(test: &str, sanitizer: &Sanitizer) -> Option<PathBuf> {
     if number("TERRACE_SANITIZERS", 0) == 0 {
         skip(test, "set TERRACE_SANITIZERS=1: builds the library once for each sanitizer");
@@ -72,11 +72,11 @@ fn runtime(test: &str, sanitizer: &Sanitizer) -> Option<PathBuf> {
     runtime
 }
 
-/// The archive, built under the sanitizer and with a prefix before its names.
+/// Builds the archive with the sanitizer and renames its functions.
 fn renamed_archive(sanitizer: &Sanitizer, folder: &Path, cfg: &str) -> PathBuf {
     let flags =
         format!("-Zsanitizer={} -Cunsafe-allow-abi-mismatch=sanitizer --cfg terrace_sanitizer{cfg}", sanitizer.name);
-    // One for each test: their flags differ, and they may run at once.
+    // A folder for each test: their flags differ, and they run in parallel.
     let target = folder.with_extension("target");
     // With `--target`, build scripts and macros are built without these flags.
     let host = nightly("rustc").expect("asked for before").args(["-vV"]).run().succeeded().out();
@@ -88,7 +88,7 @@ fn renamed_archive(sanitizer: &Sanitizer, folder: &Path, cfg: &str) -> PathBuf {
     let built = target.join(&host).join("release").join(library::ARCHIVE);
     let nm = Job::new(&find("nm").expect("binutils")).args(["--defined-only"]).args([&built]).run();
     let text = nm.out();
-    // The C++ operators too.
+    // The C++ operators are renamed too.
     let operators = text
         .lines()
         .filter_map(|line| line.split(' ').nth(2))
@@ -104,7 +104,7 @@ fn renamed_archive(sanitizer: &Sanitizer, folder: &Path, cfg: &str) -> PathBuf {
     archive
 }
 
-/// `threads.c` with the library under a sanitizer; `cfg` stands behind the library's flags.
+/// Runs `threads.c` with the library under a sanitizer; `cfg` extends the library's flags.
 fn threads(test: &str, sanitizer: &Sanitizer, short_threads: &str, cfg: &str) -> Option<Run> {
     let runtime = runtime(test, sanitizer)?;
     let folder = fresh_folder(&test.replace("::", "-"));
@@ -116,7 +116,7 @@ fn threads(test: &str, sanitizer: &Sanitizer, short_threads: &str, cfg: &str) ->
     let compile = Job::new(&cc).args(["-std=gnu11", "-O1", "-g", "-DSTATIC_PROGRAM", "-c"]).args(names);
     let compile = compile.args([format!("-fsanitize={}", sanitizer.name)]).args([&source]);
     compile.args(["-o".as_ref(), object.as_os_str()]).run().succeeded();
-    // The runtime has interceptors that nothing refers to, and symbols that libraries look up.
+    // Whole archive: no object refers to the runtime's interceptors, and libraries look symbols up by name.
     let link = Job::new(&cc).args([&object, &archive]).args(["-Wl,--whole-archive"]).args([&runtime]);
     let link = link.args(["-Wl,--no-whole-archive", "-rdynamic", "-pthread", "-ldl", "-lm", "-lrt", "-lstdc++"]);
     link.args(["-o".as_ref(), program.as_os_str()]).run().succeeded();

@@ -1,11 +1,11 @@
-//! Settings from the environment. A bad value costs one line on standard error, which names the variable and what it
-//! holds, and changes nothing; a good one costs no line.
+//! Settings from the environment. A bad value changes nothing, and prints one line to standard error that names the variable and
+//! the value; a good one prints nothing.
 
 use crate::compile::{CC, Program};
 use crate::job::{Job, Run};
 use crate::{have, library};
 
-/// Variables, and values that none of them can mean.
+/// Variables, with invalid values.
 const BAD: [(&str, &str); 18] = [
     ("TERRACE_PURGE_DELAY", "banana"),
     ("TERRACE_PURGE_DELAY", "-1"),
@@ -50,7 +50,7 @@ const GOOD: [(&str, &str); 20] = [
     ("TERRACE_CHECK", "1"),
 ];
 
-/// A program whose random sequence needs much of the allocator, under one setting.
+/// Runs a random sequence of calls under one setting.
 fn under(name: &str, value: &str) -> Run {
     let program = Program::new("shadow.c").build();
     let job = Job::new(&program).args(["30000", "short"]).preload(&library::shared());
@@ -90,7 +90,7 @@ fn statistics_at_the_end() {
     }
 }
 
-/// The limit counts what is live: sixty-four megabytes are not enough for this program, two gigabytes are.
+/// The limit counts live bytes: the program allocates until it is reached.
 #[test]
 fn a_limit_ends_in_enomem() {
     if have("settings::a_limit_ends_in_enomem", &[CC]) {

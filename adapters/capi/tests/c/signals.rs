@@ -1,5 +1,5 @@
-//! Handlers of signals that allocate, which POSIX does not allow and programs do. A program that jumps
-//! out of handlers is first tried out under glibc in the way that is allowed: it stays when it interrupted the allocator.
+//! Signal handlers that allocate, which POSIX does not allow and programs do. The program that jumps out of handlers first runs
+//! under glibc, where its handler returns without a jump if it interrupted the allocator, as POSIX requires.
 
 use crate::compile::{CC, Program};
 use crate::job::Job;

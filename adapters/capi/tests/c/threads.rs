@@ -1,4 +1,4 @@
-//! Threads and processes: short threads, frees by others, the last moments of a thread, forks under load.
+//! Threads and processes: short-lived threads, frees by other threads, destructors of ending threads, forks under load.
 
 use crate::compile::{CC, CXX, Program};
 use crate::job::Job;
@@ -20,7 +20,7 @@ fn thread_local_destructors_free() {
     }
 }
 
-/// A child that is stuck is killed by its own alarm after 20 s and counted; the program stops after five of them.
+/// An alarm kills a child that hangs after 20 s; the program counts those, and stops after five.
 #[test]
 fn forks_under_load() {
     if have("threads::forks_under_load", &[CC]) {

@@ -1,5 +1,5 @@
-/* A program that keeps its own malloc and loads the library beside it, locally, after a plugin that took most of the
- * room for variables of threads. Threads that used the library end after it was closed.
+/* A program that keeps its own malloc and loads the library with RTLD_LOCAL, after a plugin that took most of the reserve for
+ * thread-local variables. Threads that called the library end after it was closed.
  * Arguments: the library, the greedy plugin. */
 #include "check.h"
 

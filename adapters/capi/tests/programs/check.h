@@ -1,9 +1,9 @@
-/* What every program here shares: one line per check, a generator of numbers, patterns that show a block used twice.
+/* Shared by every program here: one line per check, a random generator, patterns that show two owners of one block.
  *
  * Upward: `begin` first, CHECK as often as wanted, `return finish();` last: 0 when every check held. Output has no
  * addresses and no times, so that two runs under two allocators can be compared.
- * From below: EXPECT_MALLOC, when set, is a part of the file name that `malloc` must come from: a preload that did
- * not happen fails here and not silently. STRICT=1 also holds what glibc itself does not hold. */
+ * From below: EXPECT_MALLOC, if set, must be part of the name of the file that `malloc` is from: so a failed preload is not
+ * silent. STRICT=1 also checks what this library promises and glibc does not. */
 #ifndef CHECK_H
 #define CHECK_H
 #ifndef _GNU_SOURCE
@@ -22,7 +22,7 @@
 static int failed;
 static int strict;
 
-/* The compiler must not know a size, or it warns about absurd ones and drops pairs of malloc and free. */
+/* Hides a size from the compiler, which would warn about absurd ones and remove pairs of malloc and free. */
 static inline size_t hide(size_t value) {
     volatile size_t hidden = value;
     return hidden;
@@ -40,10 +40,10 @@ static inline int check(int held, const char *file, int line, const char *words)
 
 /* One line for each check. In a loop, gather the outcome first and check once. */
 #define CHECK(held, words) check((held) ? 1 : 0, __FILE__, __LINE__, words)
-/* For what our library promises beyond glibc: a line of its own kind, so that outputs still compare. */
+/* A check of what the library promises beyond glibc: its line is marked, so that the test can compare the others. */
 #define CHECK_STRICT(held, words) ((void)(strict && CHECK(held, "strict: " words)))
 
-/* After a part that ends the program by `die` when something is wrong. */
+/* Reports a part whose checks call `die` when they fail. */
 static inline void reached(const char *words) {
     printf("ok: %s\n", words);
 }
@@ -75,7 +75,7 @@ static inline int finish(void) {
     return failed != 0;
 }
 
-/* A generator of numbers (xorshift64*): the same row for the same start, which is not 0. */
+/* A random generator (xorshift64*): the same numbers for the same state, which must not be 0. */
 static inline uint64_t next_random(uint64_t *state) {
     *state ^= *state >> 12;
     *state ^= *state << 25;
@@ -83,7 +83,7 @@ static inline uint64_t next_random(uint64_t *state) {
     return *state * 0x2545F4914F6CDD1Dull;
 }
 
-/* Seconds since some start, for limits on how long a loop goes on; nothing is checked against it. */
+/* A monotonic clock in seconds, to limit loops; no check depends on it. */
 static inline double now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -102,7 +102,7 @@ static inline int is_zero(const void *block, size_t size) {
 
 typedef uint64_t __attribute__((may_alias, aligned(1))) word;
 
-/* Blocks above this are marked at both ends and once per page: every page is touched, in little time. */
+/* Larger blocks are filled at both ends and once per page: that touches every page in little time. */
 #define SPARSE_FROM 65536
 #define SPARSE_EDGE 4096
 
@@ -116,7 +116,7 @@ static inline word pattern_at(size_t place, uint64_t seed) {
     return (seed ^ place) * 0x9E3779B97F4A7C15ull;
 }
 
-/* Writes a pattern that no other seed has anywhere. */
+/* Fills a block with a pattern that differs from that of every other seed in every word. */
 static inline void fill(void *block, size_t size, uint64_t seed) {
     char *bytes = (char *)block;
     size_t place = 0;
@@ -124,7 +124,7 @@ static inline void fill(void *block, size_t size, uint64_t seed) {
     for (; place < size; place++) bytes[place] = (char)pattern_at(place, seed);
 }
 
-/* Whether the first `part` bytes still are what `fill` wrote into a block of `size`. */
+/* Whether the first `part` bytes are those that `fill` wrote into a block of `size`. */
 static inline int holds(const void *block, size_t size, size_t part, uint64_t seed) {
     const char *bytes = (const char *)block;
     size_t place = 0;

@@ -1,6 +1,6 @@
-/* A library that a library opens with RTLD_DEEPBIND, by its bare name: it lies where the RUNPATH of the one that opens it
- * says, and its blocks come from the program's malloc. Built twice: with OPENER it is the library that opens. Argument: that
- * library. */
+/* A program loads a library, the opener, which opens another with RTLD_DEEPBIND by its bare name: only the opener's RUNPATH
+ * leads there. That one's blocks must come from the program's malloc. With OPENER this file is the opener. Argument: the
+ * opener. */
 #include "check.h"
 
 #ifdef OPENER

@@ -1,5 +1,5 @@
-/* fork while threads allocate. The child takes and frees blocks of every class, checks what it inherited, starts threads
- * and may fork again; it must end by itself with status 0. Handlers of pthread_atfork call malloc meanwhile.
+/* fork while threads allocate. The child allocates and frees blocks of every class, checks the blocks it inherited, starts
+ * threads and may fork again; it must end with status 0. Handlers of pthread_atfork call malloc meanwhile.
  * Arguments: forks in all. */
 #include "shadow.h"
 
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <sys/wait.h>
 
-/* A child needs a few milliseconds; after this long it is stuck. */
+/* The time after which a child counts as hanging; it needs a few milliseconds. */
 #define CHILD_SECONDS 20
 enum { thread_count = 4 };
 
@@ -29,7 +29,7 @@ static void churn_in_handler(void **block, uint64_t seed) {
 static void early(void) { churn_in_handler(&early_block, 11); }
 static void late(void) { churn_in_handler(&late_block, 12); }
 
-/* Before main, and so near to the allocator's own handlers. */
+/* Registered before main: next to the allocator's own handlers. */
 __attribute__((constructor)) static void register_early(void) { pthread_atfork(early, early, early); }
 
 static void *load(void *argument) {
@@ -41,7 +41,7 @@ static void *load(void *argument) {
     return NULL;
 }
 
-/* Blocks go to the next thread of this kind: lists of blocks freed elsewhere are half-written at any moment. */
+/* Passes blocks to the next thread, which frees them: so a fork meets remote frees under way. */
 static _Atomic(void *) handover[64];
 static void *cross(void *argument) {
     uint64_t random = (uintptr_t)argument;
@@ -78,7 +78,7 @@ static int child(int number) {
     int answer = every_class();
     if (answer) return answer;
     for (int slot = 0; slot < 64; slot++) free(atomic_exchange(&handover[slot], NULL));
-    for (int call = 0; call < 500; call++) shadow_step(&own); /* as it was in the parent when it forked */
+    for (int call = 0; call < 500; call++) shadow_step(&own); /* continues the parent's sequence from the fork on */
     shadow_drain(&own);
     malloc_trim(0);
     pthread_t threads[2];
@@ -110,7 +110,7 @@ int main(int count, char **arguments) {
         pid_t pid = fork();
         if (pid == 0) {
             int answer = child(number);
-            if (number % 2) exit(answer); /* through the handlers of exit, or not */
+            if (number % 2) exit(answer); /* with the handlers of exit, or without */
             _exit(answer);
         }
         int status = 0;

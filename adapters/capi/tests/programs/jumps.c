@@ -1,6 +1,5 @@
-/* A handler that allocates, frees and leaves by siglongjmp, thousands of times. What the interrupted call was about to
- * give or take may be lost; nothing else. Arguments: jumps; "outside" to stay and do nothing where it interrupted the
- * allocator: that is all that POSIX allows, and what the program is tried out with. */
+/* A handler that allocates, frees and leaves by siglongjmp, thousands of times. Only the block of the interrupted call may
+ * leak. Arguments: jumps; "outside": the handler returns at once if it interrupted the allocator, as POSIX requires. */
 #include "check.h"
 
 #include <setjmp.h>
@@ -11,7 +10,7 @@
 #define MOST_SECONDS 40.0
 enum { slot_count = 200 };
 
-/* Written so that at any moment, a slot is empty or names a block that is whole. */
+/* At any moment a slot is empty or names a complete block. */
 static struct slot {
     char *volatile at;
     volatile size_t size;
@@ -41,14 +40,14 @@ static void step(uint64_t *random) {
     char *at = slot->at;
     if (at) {
         if (!holds(at, slot->size, slot->size, slot->seed)) die("a block was overwritten while it was live");
-        slot->at = NULL; /* first: the handler may leave before free has ended */
+        slot->at = NULL; /* first: the handler may jump out of free */
     }
     size_t size = 1 + (draw >> 20) % (draw % 50 ? 600 : 100000);
     inside = 1;
     if (at && draw % 3 == 0) at = realloc(at, size);
     else free(at), at = draw % 2 ? malloc(size) : calloc(1, size);
     inside = 0;
-    if (!at) return; /* out of memory is not this program's matter */
+    if (!at) return; /* out of memory: not tested here */
     uint64_t seed = ++seeds;
     fill(at, size, seed);
     slot->size = size;

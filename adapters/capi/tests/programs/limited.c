@@ -1,12 +1,12 @@
-/* A limit of the library's own (TERRACE_LIMIT, at most 80 MB here): blocks are given until it is reached, then ENOMEM;
- * frees make room again, for blocks of any size. */
+/* The library's own limit (TERRACE_LIMIT, at most 80 MB here): requests succeed until it is reached, then fail with ENOMEM;
+ * after frees, requests of any size succeed again. */
 #include "check.h"
 
 #include <stdbool.h>
 
 static void *blocks[200000];
 
-/* Takes blocks until there are no more, frees them; gives how many bytes there were. */
+/* Allocates blocks until a request fails and frees them; returns the sum of their sizes. */
 static size_t all_of(size_t size) {
     size_t count = 0;
     while (count < 200000 && (blocks[count] = malloc(size)) != NULL) count++;

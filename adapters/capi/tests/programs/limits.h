@@ -1,12 +1,12 @@
-/* A limit on the address space (RLIMIT_AS), above what the process has mapped already, and how much of it a program
- * should get. Upward: `limit_to` once; `allowance` from then on. */
+/* A limit on the address space (RLIMIT_AS), above what the process has mapped, and how much of it a program must be able to
+ * allocate. Upward: `limit_to` once; `allowance` from then on. */
 #ifndef LIMITS_H
 #define LIMITS_H
 #include "check.h"
 
 #include <sys/resource.h>
 
-/* The program, its libraries and stacks, when the limit was there before them (2 to 4 MiB were seen). */
+/* The program, its libraries and stacks, if the limit was set before the start (2 to 4 MiB were seen). */
 #define PROGRAM_BYTES ((size_t)8 << 20)
 
 static size_t allowance;
@@ -19,7 +19,7 @@ static inline size_t mapped_bytes(void) {
     return strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Takes the limit that is there (`ulimit -v`), or sets one of `megabytes` above what is mapped now. */
+/* Reads a limit that is set already (`ulimit -v`), or sets one `megabytes` above what is mapped now. */
 static inline void limit_to(size_t megabytes) {
     struct rlimit limit;
     getrlimit(RLIMIT_AS, &limit);

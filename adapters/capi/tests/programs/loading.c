@@ -1,5 +1,5 @@
-/* A plugin that is loaded and unloaded again and again, with threads that call it in between and others that never
- * do. Arguments: the plugin, rounds. */
+/* Loads and unloads a plugin again and again. Some threads call it in between, others never do. Arguments: the plugin,
+ * rounds. */
 #include "shadow.h"
 
 #include <pthread.h>

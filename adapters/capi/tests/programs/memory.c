@@ -1,12 +1,12 @@
-/* Out of memory: blocks of one size until there is no more, then every call that fails must say so and leave the rest
- * alone; all is freed, and the next size finds the memory again. Argument: megabytes, when no `ulimit -v` is set. */
+/* Out of memory: allocates blocks of one size until a request fails; then every kind of call must fail as documented and
+ * change nothing; then frees all, and the next size must find the memory. Argument: megabytes, if no `ulimit -v` is set. */
 #include "limits.h"
 #include "shadow.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 
-/* Lists inside the blocks: nothing else is left to write them down in. */
+/* Lists that link the blocks themselves, since there is no other memory. */
 struct link {
     struct link *next;
     uint64_t seed;
@@ -22,7 +22,7 @@ static struct link *push(struct link *list, size_t size) {
     return link;
 }
 
-/* Frees every `step`-th block, checking what it holds; gives the rest of the list. */
+/* Checks and frees every `step`-th block; returns the list of the others. */
 static struct link *thin_out(struct link *list, size_t size, unsigned long step, bool *whole) {
     struct link *kept = NULL, *next;
     unsigned long count = 0;
@@ -67,14 +67,14 @@ static void until_no_more(size_t size, const char *words) {
     CHECK(error == ENOMEM, "  the last call set ENOMEM");
     CHECK(failing, "  calloc, memalign and realloc fail too, and the old block stays");
     list = thin_out(list, size, 2, &whole);
-    size_t again = 0; /* half is free, so a quarter must be there */
+    size_t again = 0; /* half is free, so a quarter must succeed */
     while (again < count / 4 && (link = push(list, size)) != NULL) list = link, again++;
     CHECK(again == count / 4, "  half of it freed: blocks are given again");
     while (list) list = thin_out(list, size, 1, &whole);
     CHECK(whole, "  every block held what was written");
 }
 
-/* Started while there is memory for their stacks. In each round, all take blocks until there are no more. */
+/* Threads that allocate until a request fails, in rounds; started while there is memory for their stacks. */
 enum { thread_count = 3, rounds = 3 };
 static pthread_barrier_t barrier;
 

@@ -1,4 +1,4 @@
-/* One wrong call, named by the argument. The line before it is printed; what comes after, the test judges. */
+/* Makes one wrong call, which the argument names, between two lines of output. */
 #include "check.h"
 
 #include <pthread.h>
@@ -6,7 +6,7 @@
 
 static char in_the_program[64] __attribute__((aligned(64)));
 
-/* Enough traffic of the same size that a block freed twice reaches wherever it is found out. */
+/* Allocates and frees blocks of the same size until a block freed twice has returned to its span. */
 static void churn(size_t size) {
     static void *blocks[20000];
     for (int i = 0; i < 20000; i++) blocks[i] = malloc(size);

@@ -1,5 +1,5 @@
-/* operator new and delete in every form the library replaces: plain, array, nothrow, aligned, sized. Absurd sizes throw
- * std::bad_alloc after asking the new_handler; containers and strings over all of it. */
+/* operator new and delete in every form: plain, array, nothrow, aligned, sized. Absurd sizes call the new-handler and throw
+ * std::bad_alloc. Containers and strings use all of it. */
 #include "check.h"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ static void absurd_sizes() {
     CHECK(throws_bad_alloc([] { std::vector<char>().reserve(hide(PTRDIFF_MAX)); }), "a vector of absurd size throws bad_alloc");
 }
 
-/* Gives up at the third call, as [new.handler] allows; deletes and allocates meanwhile. */
+/* A new-handler that allocates and deletes, and throws at the third call, as [new.handler] allows. */
 static void handler() {
     delete[] static_cast<char *>(reserve);
     reserve = nullptr;
@@ -137,7 +137,7 @@ static void containers() {
     CHECK(texts.back().size() == 999, "polymorphic resources");
 }
 
-/* Memory of malloc may not be deleted, but exceptions' own memory comes from libstdc++'s calls of malloc. */
+/* libstdc++ allocates exceptions with malloc. */
 static void exceptions() {
     int caught = 0;
     for (int i = 0; i < 10000; i++) try {

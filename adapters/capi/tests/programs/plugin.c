@@ -1,5 +1,5 @@
-/* A plugin: takes and frees blocks when it is loaded, called and unloaded, and keeps some in a variable of each
- * thread. Where EATER is given, it takes that many bytes of the room that programs keep for such variables. */
+/* A plugin that allocates and frees blocks when it is loaded, called and unloaded, and keeps some in a thread-local variable.
+ * EATER: the bytes of thread-local variables that it has besides. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ __attribute__((destructor)) static void unloaded(void) {
     free(malloc(70000));
 }
 
-/* Gives a block of 600 bytes that the caller frees, maybe when the plugin is gone. */
+/* Returns a block of 600 bytes, which the caller frees, perhaps after the plugin was unloaded. */
 void *plugin_work(int round) {
     of_thread = realloc(of_thread, 100 + (size_t)round % 50 * 40);
     memset(of_thread, round, 100);

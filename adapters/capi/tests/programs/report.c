@@ -1,5 +1,5 @@
-/* What the allocator tells about itself (mallinfo(3), malloc_trim(3), malloc_stats(3)), and blocks that libc itself
- * takes: they come from this malloc too, and may be freed and resized. Prints to standard error: malloc_stats. */
+/* Statistics (mallinfo(3), malloc_trim(3), malloc_stats(3)), and blocks that libc allocates, which must be of the same
+ * malloc, so that the program may free and resize them. malloc_stats prints to standard error. */
 #include "check.h"
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 static size_t live(void) {
     struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd; /* glibc counts what it mapped for one block apart */
+    return info.uordblks + info.hblkhd; /* glibc counts blocks with a mapping of their own separately */
 }
 
 static void counts(void) {
@@ -48,7 +48,7 @@ static void trim(void) {
     CHECK(resident() < before + 10000000, "malloc_trim(0) returns what is free");
 }
 
-/* The number of an attribute `size`, in the element that ends so. */
+/* The attribute `size` behind the first occurrence of `element`; 0 without one. */
 static size_t told(const char *text, const char *element) {
     const char *found = strstr(text, element);
     size_t number = 0;
@@ -63,7 +63,7 @@ static void information(void) {
     CHECK(malloc_info(1, stream) == EINVAL, "malloc_info takes no options");
     CHECK(malloc_info(0, stream) == 0 && fclose(stream) == 0, "malloc_info writes");
     CHECK(strncmp(text, "<malloc version=", 16) == 0 && strstr(text, "</malloc>\n"), "XML in an element of its own");
-    /* The last of an element is the whole: glibc tells of each arena before. */
+    /* The last element is that of all arenas: glibc prints one for each before. */
     char *last = text;
     for (char *next; (next = strstr(last + 1, "<system type=\"current\"")) != NULL;) last = next;
     CHECK(told(last, "<system type=\"current\"") >= 100000, "what is held");

@@ -1,6 +1,6 @@
-/* Contents: kept by realloc over every boundary of sizes, zero from calloc also after reuse, all of
- * malloc_usable_size writable; then a random sequence of a million calls with every byte accounted for.
- * Arguments: how many calls; "short" for the random sequence alone. */
+/* Contents of blocks: realloc keeps them across every boundary of size classes, calloc zeroes reused memory too, all of
+ * malloc_usable_size is writable. Then a random sequence of calls, with a check of every byte.
+ * Arguments: number of calls; "short": only the random sequence. */
 #include "shadow.h"
 
 #include <stdbool.h>
@@ -53,7 +53,7 @@ static void realloc_far(void) {
     CHECK(kept, "realloc keeps contents from any size to any other");
 }
 
-/* Small steps, as a growing text does them, with another block after each so that growing in place is not trivial. */
+/* Small steps, as of a growing text, each followed by another allocation, so that the block cannot always grow in place. */
 static void realloc_grows_slowly(void) {
     bool kept = true;
     char *text = NULL, *between[64] = {0};
@@ -84,7 +84,7 @@ static void calloc_is_zero(void) {
             blocks[j] = calloc(size, 1);
             reused &= blocks[j] && is_zero(blocks[j], size);
             memset(blocks[j], 0xff, size);
-            blocks[j] = realloc(blocks[j], size / 2 + 1); /* what is cut off must not come back as zero */
+            blocks[j] = realloc(blocks[j], size / 2 + 1); /* calloc must zero the part that is cut off */
         }
         char *small = calloc(1, size / 2 + 1), *other = calloc(1, size / 4 + 1);
         shrunk &= small && other && is_zero(small, size / 2 + 1) && is_zero(other, size / 4 + 1);

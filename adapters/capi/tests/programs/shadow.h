@@ -1,25 +1,25 @@
 /* A random sequence of calls of the whole C interface beside a record of what each block must hold.
  *
- * Upward: `shadow_step` does one call and checks what it touches; `shadow_drain` checks and frees everything. A byte
- * that another block's owner wrote, a block that is not aligned, memory of calloc that is not zero: the program dies
- * and says which. Each shadow belongs to one thread. Failing to get memory is none of its errors: the step is skipped.
+ * Upward: `shadow_step` makes one call and checks the blocks it concerns; `shadow_drain` checks and frees all blocks. The
+ * program dies with a message if another owner wrote into a block, a block is misaligned, or memory of calloc is not zero.
+ * Each shadow belongs to one thread. If a request fails for want of memory, the step is skipped.
  * From below: patterns of check.h. */
 #ifndef SHADOW_H
 #define SHADOW_H
 #include "check.h"
 
 struct shadow_block {
-    unsigned char *at; /* NULL: the slot is empty, and the rest means nothing */
+    unsigned char *at; /* NULL: the slot is empty, and the other fields are unused */
     size_t size;       /* bytes that `fill` wrote */
-    uint64_t seed;     /* with which it wrote them */
+    uint64_t seed;     /* the seed of `fill` */
 };
 
 #define SHADOW_SLOTS 512
 struct shadow {
     uint64_t random;    /* never 0 */
-    uint64_t next_seed; /* grows: no pattern comes twice */
+    uint64_t next_seed; /* rises, so that no pattern repeats */
     size_t largest;     /* sizes stay below; a power of two of at least 8192 */
-    unsigned long done; /* calls that gave or resized a block */
+    unsigned long done; /* calls that allocated or resized a block */
     struct shadow_block slots[SHADOW_SLOTS];
 };
 
@@ -97,7 +97,7 @@ static inline void shadow_take(struct shadow *shadow, struct shadow_block *block
     if (kind < 10) {
         at = malloc(size);
         shadow_expect_16(at, size);
-        if (at && kind == 9) { /* all that the allocator says may be used */
+        if (at && kind == 9) { /* all of the usable size */
             size_t usable = malloc_usable_size(at);
             if (usable < size) die("malloc_usable_size is below what was asked for");
             size = usable;

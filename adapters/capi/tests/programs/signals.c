@@ -1,6 +1,5 @@
 /* A storm of signals whose handlers allocate and free, while three threads run random sequences of calls.
- * Arguments: handlers to run; "outside" to leave the allocator alone where the handler interrupted it: that is all
- * that POSIX allows, and what the program is tried out with. */
+ * Arguments: handlers to run; "outside": a handler that interrupted the allocator does not call it, as POSIX requires. */
 #include "shadow.h"
 
 #include <pthread.h>
@@ -10,15 +9,15 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-/* However slow the machine is, the storm ends after this long. */
+/* The storm ends after this time, also on a slow machine. */
 #define MOST_SECONDS 40.0
 
 static bool only_outside;
-static __thread volatile sig_atomic_t inside; /* this thread is in a call of the allocator, or near one */
+static __thread volatile sig_atomic_t inside; /* whether this thread is in a call of the allocator, or about to call it */
 static atomic_ulong handled, hits, next_seed = 1;
 static atomic_bool stop;
 
-/* A block that a handler took and a later handler, maybe on another thread, frees. */
+/* A block that one handler allocates and a later one frees, perhaps on another thread. */
 struct kept {
     size_t size;
     uint64_t seed;
@@ -56,7 +55,7 @@ static void handler(int signal) {
         inside = 1; /* the same signal, or another one, may interrupt this handler */
         for (unsigned i = 0; i < count; i++)
             blocks[i] = take(next_random(&random) % (i == 4 ? 60000 : 400), (unsigned)(next_random(&random) % 4));
-        for (unsigned i = count; i-- > 1;) give(blocks[i]); /* in the other order, all but one */
+        for (unsigned i = count; i-- > 1;) give(blocks[i]); /* all but one, last allocated first */
         give(atomic_exchange(&shelf[next_random(&random) % 64], blocks[0]));
         inside = before;
     }

@@ -1,6 +1,5 @@
-/* 200 MB in small blocks, all freed, and no call after that: a thread of the library's own gives them back, in a child
- * too. Little things start no thread: calls give 20 MB back in pieces. Argument: "never" when the library was told to start
- * none. */
+/* Frees 200 MB of small blocks and makes no call after that: the library's purge thread returns the memory, in a forked child
+ * too. 20 MB start no thread: later calls purge them in pieces. Argument: "never" if the setting forbids the thread. */
 #include "check.h"
 
 #include <dirent.h>
@@ -34,7 +33,7 @@ static void fill_and_free(size_t how_many) {
     for (size_t i = 0; i < how_many; i++) free(blocks[i]);
 }
 
-/* Whether the memory is gone within half a minute, by no call of ours that the library sees. */
+/* Whether the memory is returned within half a minute, without a call of the library. */
 static bool comes_back(long before) {
     double start = now();
     char line[100];
@@ -50,7 +49,7 @@ static bool comes_back(long before) {
     return false;
 }
 
-/* KiB in memory, counted page by page. */
+/* Resident KiB, exact to the page. */
 static long exact_resident(void) {
     char text[2000];
     int file = open("/proc/self/smaps_rollup", O_RDONLY);
@@ -62,10 +61,10 @@ static long exact_resident(void) {
     return strtol(found + 5, NULL, 10);
 }
 
-/* Each call gives 1 MiB back, and what is left of a slice of 64 KiB. */
+/* Each call purges 1 MiB, rounded up to slices of 64 KiB. */
 static void in_pieces(void) {
     fill_and_free(20000);
-    usleep(600000); /* two delays, and the clock's own step */
+    usleep(600000); /* two delays and a step of the clock */
     long first = exact_resident(), last = first, worst = 0;
     for (int pair = 0; pair < 50; pair++) {
         free(malloc(hide(200000)));
@@ -93,9 +92,9 @@ int main(int arguments, char **argument) {
     CHECK(comes_back(before), "memory comes back without a call");
     int good = 0;
     for (int child = 0; child < 5; child++) {
-        if (child == 2) fill_and_free(count); /* the thread is at work while the process forks */
+        if (child == 2) fill_and_free(count); /* so that the process forks while the purge thread works */
         if (child > 2) {
-            /* In the middle of a round: what the child frees is none of it. */
+            /* A round of purging is under way; the child's frees come after its start. */
             fill_and_free(count);
             comes_back(before + count / 4096 * block / 2);
         }

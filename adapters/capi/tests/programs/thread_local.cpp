@@ -1,5 +1,5 @@
-/* C++ thread_local objects whose destructors allocate and free while the thread ends; blocks that outlive the thread
- * that took them; objects with static storage that free after main. */
+/* C++ thread_local objects whose destructors allocate and free while the thread ends; blocks that outlive the thread that
+ * allocated them; static objects that free after main. */
 #include "check.h"
 
 #include <atomic>
@@ -24,7 +24,7 @@ struct Last {
 
 static thread_local Last last;
 static thread_local std::string name;
-/* Made by the first destructor that runs: while the thread's storage is being taken down already. */
+/* Constructed by the first destructor that runs, while the thread's storage is being destroyed. */
 static thread_local std::unique_ptr<Last> very_last;
 
 struct Maker {

@@ -1,4 +1,4 @@
-/* Threads that come and go, blocks freed by others than took them, frees in the last moments of a thread.
+/* Short-lived threads, blocks that another thread frees, frees while a thread ends.
  * Arguments: short threads in all. */
 #include "shadow.h"
 
@@ -25,7 +25,7 @@ static void give(struct parcel parcel, const char *words) {
     free(parcel.at);
 }
 
-/* One mailbox per pair of threads. What lies in it was filled by a thread that may be gone already. */
+/* A mailbox for each pair of threads. The thread that filled it may have ended. */
 static pthread_mutex_t mailbox_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct parcel mailbox[256];
 
@@ -64,7 +64,7 @@ static void churn(unsigned long threads) {
     reached("short threads, a third of their blocks freed by others");
 }
 
-/* Rings of one producer and one consumer each; thread i sends to thread i + 1 and so all of them free each other's. */
+/* Rings of one producer and one consumer each: thread i sends blocks to thread i + 1, which frees them. */
 enum { ring_threads = 4, ring_length = 1024, ring_parcels = 150000 };
 static struct ring {
     struct parcel parcels[ring_length];
@@ -86,7 +86,7 @@ static bool receive(struct ring *ring) {
     if (read == atomic_load_explicit(&ring->written, memory_order_acquire)) return false;
     struct parcel parcel = ring->parcels[read % ring_length];
     atomic_store_explicit(&ring->read, read + 1, memory_order_release);
-    if (parcel.seed % 5 == 0) { /* resized where it was not taken */
+    if (parcel.seed % 5 == 0) { /* resized by another thread than allocated it */
         parcel.at = realloc(parcel.at, parcel.size + 40);
         if (!parcel.at) die("no memory");
     }
@@ -113,8 +113,8 @@ static void producers_and_consumers(void) {
     reached("producers and consumers in a ring");
 }
 
-/* Destructors of keys run in rounds for as long as they set their key again: the
- * last round is after the allocator's own destructor, whichever came first. */
+/* Destructors of keys run in rounds as long as they set their key again: in the last round the allocator's own destructor has
+ * run, whichever key was created first. */
 #define ROUNDS 4 /* PTHREAD_DESTRUCTOR_ITERATIONS of this system */
 static pthread_key_t keys[3];
 static atomic_int rounds[3], late;
@@ -133,8 +133,8 @@ static void second_key(void *value) { last_words(1, value); }
 static void third_key(void *value) { last_words(2, value); }
 
 struct first_values {
-    bool early_call; /* without it, the allocator first sees this thread in a destructor */
-    void *values[3]; /* taken by main */
+    bool early_call; /* otherwise the thread's first call comes from a destructor */
+    void *values[3]; /* allocated by main */
 };
 
 static void *with_keys(void *argument) {
@@ -179,7 +179,7 @@ static void shadows(void) {
 
 int main(int count, char **arguments) {
     begin();
-#ifndef __SANITIZE_THREAD__ /* which takes its own records down in the last round */
+#ifndef __SANITIZE_THREAD__ /* which destroys its own records in the last round */
     keys_of_threads();
 #endif
     churn(count > 1 ? strtoul(arguments[1], NULL, 10) : 10000);

@@ -1,5 +1,5 @@
-/* C++ when memory ends: new throws, nothrow new gives null, containers stay as they were, and after the frees everything
- * works again. Argument: megabytes above what is mapped at the start. */
+/* C++ out of memory: new throws, nothrow new returns null, containers stay unchanged, and after the frees all of it works
+ * again. Argument: megabytes above what is mapped at the start. */
 #include "limits.h"
 
 #include <new>
@@ -16,7 +16,7 @@ template <class Call> static bool throws_bad_alloc(Call call) {
     return false;
 }
 
-/* Nodes in the blocks themselves, so that the list needs no memory of its own. */
+/* A list that links the blocks themselves, so that it needs no other memory. */
 struct Node {
     Node *next;
     char bytes[1 << 18];

@@ -13,7 +13,7 @@ use terrace::device::{DeviceError, FallbackBuffer, PinnedBuffer, Reason, Unified
 
 /// One kind of buffer. The names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
-pub struct Access {
+pub struct AccessTime {
     /// Which call.
     pub call: &'static str,
     /// Nanoseconds of the call and of reading one element, best of [`BATCHES`].
@@ -44,7 +44,7 @@ fn batch(mut access: impl FnMut(usize) -> Result<u32, DeviceError>) -> Result<f6
 }
 
 /// All kinds that the device has.
-pub fn all(device: &Device) -> Result<Vec<Access>, DeviceError> {
+pub fn measure(device: &Device) -> Result<Vec<AccessTime>, DeviceError> {
     let stream = device.stream()?;
     let mut mirror = supported(FallbackBuffer::<u32>::new(device, &stream, LEN))?;
     let pinned = supported(PinnedBuffer::<u32>::new(device, &stream, LEN))?;
@@ -71,7 +71,7 @@ pub fn all(device: &Device) -> Result<Vec<Access>, DeviceError> {
     Ok(measured.map(|(call, times)| of(call, times)).collect())
 }
 
-fn of(call: &'static str, mut times: Vec<f64>) -> Access {
+fn of(call: &'static str, mut times: Vec<f64>) -> AccessTime {
     times.sort_by(f64::total_cmp);
-    Access { call, ns: times[0], ns_p50: times[times.len() / 2] }
+    AccessTime { call, ns: times[0], ns_p50: times[times.len() / 2] }
 }

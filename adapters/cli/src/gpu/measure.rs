@@ -4,11 +4,11 @@
 //! hold a few ns of the loop's own.
 //! Asks from below: a device, a monotonic clock.
 
-use super::access::{self, Access};
-use super::open::Which;
+use super::access::{self, AccessTime};
+use super::open::DeviceName;
 use super::plan::halvings;
-use super::transfers::{self, Copies};
-use super::warm::{self, Steps};
+use super::transfers::{self, CopyRates};
+use super::warm_up::{self, WarmUpTimes};
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -21,7 +21,7 @@ use terrace_models::{Growing, PyTorch, PyTorchOptions, Segments};
 
 /// What was measured. The names are the JSON keys.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     /// As `--device` takes it.
     pub device: String,
     /// Why it is the host, where nothing was asked for.
@@ -41,20 +41,20 @@ pub struct Report {
     /// The same, half of the batches took at most this.
     pub hit_ns_p50: f64,
     /// Copies of a large buffer.
-    pub copies: Vec<Copies>,
+    pub copies: Vec<CopyRates>,
     /// Slices of host memory whose bytes are there.
-    pub access: Vec<Access>,
+    pub access: Vec<AccessTime>,
     /// Steps of a training, cold and after a warm-up.
-    pub warm_up: Vec<Steps>,
+    pub warm_up: Vec<WarmUpTimes>,
     /// Seconds since 1970.
     pub unix_seconds: u64,
     /// One for each scenario and subject.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ScenarioRow>,
 }
 
 /// One scenario on one subject. The names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct ScenarioRow {
     /// Name of the scenario.
     pub scenario: String,
     /// Who served it.
@@ -93,15 +93,20 @@ const HITS: u32 = 100_000;
 const MOST: u64 = 90;
 
 /// Measures everything.
-pub fn all(which: Which, why: Option<String>, scenarios: &[Scenario], quick: bool) -> Result<Report, Failure> {
+pub fn measure_all(
+    which: DeviceName,
+    why: Option<String>,
+    scenarios: &[Scenario],
+    quick: bool,
+) -> Result<BenchReport, Failure> {
     let device = which.open(Options::default())?;
     let description = device.description().clone();
     let free = device.memory().map_err(|error| which.fail(error))?.free;
     let hits = hits(&device).map_err(|error| which.fail(error))?;
-    let copies = transfers::all(&device, quick).map_err(|error| which.fail(error))?;
-    let access = access::all(&device).map_err(|error| which.fail(error))?;
+    let copies = transfers::measure_copies(&device, quick).map_err(|error| which.fail(error))?;
+    let access = access::measure(&device).map_err(|error| which.fail(error))?;
     drop(device);
-    let warm_up = warm::all(which, free)?;
+    let warm_up = warm_up::measure(which, free)?;
     let pages = description.capabilities.contains(Capabilities::PAGES);
     let origins: &[_] = if pages { &[Origin::Segments, Origin::Pages] } else { &[Origin::Segments] };
     let bar = bar(scenarios.len() * (origins.len() + 2));
@@ -109,8 +114,8 @@ pub fn all(which: Which, why: Option<String>, scenarios: &[Scenario], quick: boo
     for scenario in scenarios {
         let shift = halvings(scenario, free);
         let scaled = scenario.scaled(shift);
-        let mut keep = |row: Row| {
-            rows.push(Row { divided_by: 1 << shift, ..row });
+        let mut keep = |row: ScenarioRow| {
+            rows.push(ScenarioRow { divided_by: 1 << shift, ..row });
             bar.inc(1);
         };
         for &origin in origins {
@@ -121,7 +126,7 @@ pub fn all(which: Which, why: Option<String>, scenarios: &[Scenario], quick: boo
     }
     bar.finish_and_clear();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Ok(Report {
+    Ok(BenchReport {
         device: which.to_string(),
         chosen_because: why,
         name: description.name,
@@ -155,7 +160,7 @@ fn hits(device: &Device) -> Result<[f64; BATCHES], DeviceError> {
     Ok(times)
 }
 
-fn on_device(which: Which, origin: Origin, scenario: &Scenario, free: u64) -> Result<Row, Failure> {
+fn on_device(which: DeviceName, origin: Origin, scenario: &Scenario, free: u64) -> Result<ScenarioRow, Failure> {
     let most = (u128::from(free) * u128::from(MOST) / 100) as u64;
     let capacity = if scenario.limit == 0 { most } else { scenario.limit };
     let device = which.open(Options { origin, capacity, ..Options::default() })?;
@@ -164,11 +169,11 @@ fn on_device(which: Which, origin: Origin, scenario: &Scenario, free: u64) -> Re
     let outcome = run(scenario, &mut subject);
     let ns = begin.elapsed().as_nanos() as f64 / scenario.steps.len().max(1) as f64;
     let name = if origin == Origin::Pages { "terrace, pages" } else { "terrace, segments" };
-    Ok(Row { model: false, ns_per_operation: Some(ns), ..row(scenario, name, &outcome) })
+    Ok(ScenarioRow { model: false, ns_per_operation: Some(ns), ..row(scenario, name, &outcome) })
 }
 
 /// PyTorch's policy, as it is and with expandable segments.
-fn models(scenario: &Scenario) -> Result<[Row; 2], Failure> {
+fn models(scenario: &Scenario) -> Result<[ScenarioRow; 2], Failure> {
     let plain = run(scenario, &mut Pooled(PyTorch::new(Segments::new(scenario.limit))));
     let options = PyTorchOptions { expandable: true, ..PyTorchOptions::default() };
     let expandable = PyTorch::with(Growing::new(scenario.limit), NoFence, options)
@@ -177,9 +182,9 @@ fn models(scenario: &Scenario) -> Result<[Row; 2], Failure> {
     Ok([row(scenario, "PyTorch (model)", &plain), row(scenario, "PyTorch expandable (model)", &expandable)])
 }
 
-fn row(scenario: &Scenario, subject: &'static str, outcome: &Outcome) -> Row {
+fn row(scenario: &Scenario, subject: &'static str, outcome: &Outcome) -> ScenarioRow {
     let Totals { calls, handles, peak_reserved, peak_in_use } = outcome.totals;
-    Row {
+    ScenarioRow {
         scenario: scenario.name.clone(),
         subject,
         model: true,

@@ -8,34 +8,34 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `driver` | a driver that is named by path |
-//! | `find` | every device there is |
+//! | `devices` | every device there is |
 //! | `open` | the device that was asked for, or the first there is |
 //! | `plan` | which scenarios, how large |
 //! | `measure` | rows, and the time of a hit |
 //! | `transfers` | copies by the engine beside the driver's own |
-//! | `access`, `warm` | slices of host memory; steps with a warm-up and without |
-//! | `show` | table, JSON, file |
+//! | `access`, `warm_up` | slices of host memory; steps with a warm-up and without |
+//! | `report` | table, JSON, file |
 //!
 //! Promises upward: what is printed was measured here; what is a model is marked as one and has no time; sizes that do not
 //! fit are scaled down by a power of two, and the row says so.
 //! Asks from below: [`scenarios`](terrace_models::scenarios), a device.
 
 mod access;
+mod devices;
 mod driver;
-mod find;
 mod measure;
 mod open;
 mod plan;
-mod show;
+mod report;
 mod transfers;
-mod warm;
+mod warm_up;
 
+pub use devices::find_cuda_devices;
 pub use driver::DriverArgs;
-pub use find::cuda;
 
 use crate::failure::Failure;
 use clap::Args;
-use open::Which;
+use open::DeviceName;
 use std::path::PathBuf;
 use terrace_models::scenarios::Scenario;
 
@@ -57,8 +57,8 @@ Exit codes: 0 done; 1 the device cannot be used or a file not written; 2 bad inp
 #[command(after_help = HELP)]
 pub struct GpuArgs {
     /// Where to measure: host, cuda:N [default: the first CUDA device, else host].
-    #[arg(long, value_name = "DEVICE", value_parser = Which::parse)]
-    pub device: Option<Which>,
+    #[arg(long, value_name = "DEVICE", value_parser = DeviceName::parse)]
+    pub device: Option<DeviceName>,
     /// Recorded runs, each on its own [default: a training of ResNet-50 that is built in].
     #[arg(long = "trace", value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
@@ -80,11 +80,11 @@ pub struct GpuArgs {
 pub fn run(args: &GpuArgs) -> Result<(), Failure> {
     let recorded = plan::recorded(&args.traces)?;
     if let Some(folder) = &args.out {
-        show::probe(folder)?;
+        report::probe(folder)?;
     }
     args.driver.load()?;
     let (which, why) = open::choose(args.device)?;
-    let scenarios: Vec<Scenario> = plan::all(recorded, args.quick);
-    let report = measure::all(which, why, &scenarios, args.quick)?;
-    show::write(args, &report)
+    let scenarios: Vec<Scenario> = plan::scenarios(recorded, args.quick);
+    let report = measure::measure_all(which, why, &scenarios, args.quick)?;
+    report::write(args, &report)
 }

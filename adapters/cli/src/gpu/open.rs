@@ -11,14 +11,14 @@ use terrace::device::{Host, Options};
 
 /// A device, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum DeviceName {
     /// The host's memory.
     Host,
     /// A CUDA device, by number.
     Cuda(u32),
 }
 
-impl Which {
+impl DeviceName {
     /// `host`, `cuda:N`.
     pub fn parse(text: &str) -> Result<Self, String> {
         match (text, text.strip_prefix("cuda:").and_then(|number| number.parse().ok())) {
@@ -43,7 +43,7 @@ impl Which {
     }
 }
 
-impl fmt::Display for Which {
+impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host => f.write_str("host"),
@@ -53,26 +53,26 @@ impl fmt::Display for Which {
 }
 
 /// The device to measure; where none was asked for and there is no CUDA device, why it is the host.
-pub fn choose(asked: Option<Which>) -> Result<(Which, Option<String>), Failure> {
-    let which = asked.unwrap_or(Which::Cuda(0));
+pub fn choose(asked: Option<DeviceName>) -> Result<(DeviceName, Option<String>), Failure> {
+    let which = asked.unwrap_or(DeviceName::Cuda(0));
     match (which.open(Options::default()), asked) {
         (Ok(_), _) => Ok((which, None)),
-        (Err(failure), None) => Ok((Which::Host, Some(failure.to_string()))),
+        (Err(failure), None) => Ok((DeviceName::Host, Some(failure.to_string()))),
         (Err(failure), Some(_)) => Err(failure),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Which;
+    use super::DeviceName;
 
     #[test]
     fn names_are_read_back_and_others_refused() {
-        for which in [Which::Host, Which::Cuda(0), Which::Cuda(7)] {
-            assert_eq!(Which::parse(&which.to_string()), Ok(which));
+        for which in [DeviceName::Host, DeviceName::Cuda(0), DeviceName::Cuda(7)] {
+            assert_eq!(DeviceName::parse(&which.to_string()), Ok(which));
         }
         for bad in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "host:0"] {
-            assert!(Which::parse(bad).is_err(), "{bad}");
+            assert!(DeviceName::parse(bad).is_err(), "{bad}");
         }
     }
 }

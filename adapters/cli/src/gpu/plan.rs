@@ -61,7 +61,7 @@ pub fn training() -> Result<(Scenario, [usize; 4]), Failure> {
 }
 
 /// All five; each recorded one as it is, then in little memory.
-pub fn all(recorded: Vec<Scenario>, quick: bool) -> Vec<Scenario> {
+pub fn scenarios(recorded: Vec<Scenario>, quick: bool) -> Vec<Scenario> {
     let part = |steps: u32| if quick { steps / 10 } else { steps };
     let tight: Vec<_> = recorded.iter().map(Scenario::tight).collect();
     let made = [Scenario::same(part(ROUNDS)), Scenario::large(part(LARGE))];
@@ -90,7 +90,7 @@ mod tests {
     fn the_trace_that_is_built_in_is_a_whole_one() {
         let recorded = recorded(&[]).unwrap();
         assert_eq!((recorded.len(), recorded[0].name.as_str()), (1, "train_resnet50"));
-        assert_eq!(all(recorded, true).len(), 5);
+        assert_eq!(scenarios(recorded, true).len(), 5);
         let (scenario, marks) = training().unwrap();
         assert!(marks.is_sorted() && marks[0] > 100 && marks[3] == scenario.steps.len(), "{marks:?}");
         let blocks: u64 =

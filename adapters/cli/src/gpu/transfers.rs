@@ -16,7 +16,7 @@ const BYTES: usize = 256 << 20;
 
 /// One kind of copy. The names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
-pub struct Copies {
+pub struct CopyRates {
     /// Which way, and from or to which memory.
     pub name: &'static str,
     /// Bytes of one copy.
@@ -27,7 +27,7 @@ pub struct Copies {
     pub engine: [f64; ROUNDS],
 }
 
-impl Copies {
+impl CopyRates {
     /// The median of the engine over that of the bare loop.
     pub fn ratio(&self) -> f64 {
         self.engine[ROUNDS / 2] / self.bare[ROUNDS / 2]
@@ -35,7 +35,7 @@ impl Copies {
 }
 
 /// Measures all kinds: pinned and ordinary memory, there and back.
-pub fn all(device: &Device, quick: bool) -> Result<Vec<Copies>, DeviceError> {
+pub fn measure_copies(device: &Device, quick: bool) -> Result<Vec<CopyRates>, DeviceError> {
     let bytes = if quick { BYTES / 8 } else { BYTES };
     let (stream, engine) = (device.stream()?, TransferEngine::new(device)?);
     let there = DeviceBuffer::<u8>::zeroed(device, &stream, bytes)?;
@@ -46,7 +46,7 @@ pub fn all(device: &Device, quick: bool) -> Result<Vec<Copies>, DeviceError> {
         Ok(mut pinned) => {
             pinned.fill(1);
             let names = ["pinned, to the device", "pinned, from the device"];
-            let (there, rows) = measure(&engine, there, pinned, names, &Bare { up: pinned_up, down: pinned_down })?;
+            let (there, rows) = measure(&engine, there, pinned, names, &BareCopy { up: pinned_up, down: pinned_down })?;
             copies.extend(rows);
             there
         }
@@ -54,13 +54,13 @@ pub fn all(device: &Device, quick: bool) -> Result<Vec<Copies>, DeviceError> {
         Err(_) => there,
     };
     let names = ["ordinary, to the device", "ordinary, from the device"];
-    let (_, rows) = measure(&engine, there, ordinary, names, &Bare { up: ordinary_up, down: ordinary_down })?;
+    let (_, rows) = measure(&engine, there, ordinary, names, &BareCopy { up: ordinary_up, down: ordinary_down })?;
     copies.extend(rows);
     Ok(copies)
 }
 
 /// The driver's own copy, waited for.
-struct Bare<H> {
+struct BareCopy<H> {
     up: fn(H, &mut DeviceBuffer<u8>) -> Result<H, DeviceError>,
     down: fn(H, &DeviceBuffer<u8>) -> Result<H, DeviceError>,
 }
@@ -93,10 +93,10 @@ fn measure<H: HostBuffer<u8>>(
     mut there: DeviceBuffer<u8>,
     mut host: H,
     names: [&'static str; 2],
-    bare: &Bare<H>,
-) -> Result<(DeviceBuffer<u8>, [Copies; 2]), DeviceError> {
+    bare: &BareCopy<H>,
+) -> Result<(DeviceBuffer<u8>, [CopyRates; 2]), DeviceError> {
     let bytes = there.len();
-    let mut rows = names.map(|name| Copies { name, bytes, bare: [0.0; ROUNDS], engine: [0.0; ROUNDS] });
+    let mut rows = names.map(|name| CopyRates { name, bytes, bare: [0.0; ROUNDS], engine: [0.0; ROUNDS] });
     // Once before: staging memory is made, sizes of pieces are found.
     let done = engine.upload(host, there, 0).wait()?;
     let done = engine.download(done.target, 0, done.source).wait()?;

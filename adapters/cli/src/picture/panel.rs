@@ -4,9 +4,9 @@
 //! Asks from below: points in order of time, at least one.
 
 use super::FONT;
-use crate::output::{bytes, thousands, unit};
+use crate::output::{format_bytes, format_thousands, unit};
 use crate::pools::SourceKind;
-use crate::results::{Replayed, Row};
+use crate::results::{PoolRow, TraceResult};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -38,7 +38,7 @@ const COLOURS: [RGBColor; 8] = [
 type Result<B> = std::result::Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
 /// Draws one trace into an area.
-pub fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &Replayed, source: SourceKind) -> Result<B> {
+pub fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &TraceResult, source: SourceKind) -> Result<B> {
     let (head, body) = area.split_vertically(HEAD);
     let (width, _) = area.dim_in_pixel();
     let (left, right) = body.split_horizontally(width as i32 - legend_width(trace));
@@ -47,16 +47,16 @@ pub fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &Replayed, s
     legend(&right, trace)
 }
 
-fn titles<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &Replayed, source: SourceKind) -> Result<B> {
+fn titles<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &TraceResult, source: SourceKind) -> Result<B> {
     let title: String = trace.trace.chars().take(70).collect();
     let title = format!("{title}: memory over time");
     area.draw(&Text::new(title, (24, 16), style(24, FontStyle::Bold, INK)))?;
-    let peak = bytes(trace.peak_live);
-    let text = format!("{} events, peak live {peak}, source {}", thousands(trace.events), source.name());
+    let peak = format_bytes(trace.peak_live);
+    let text = format!("{} events, peak live {peak}, source {}", format_thousands(trace.events), source.name());
     area.draw(&Text::new(text, (24, 48), style(15, FontStyle::Normal, FAINT)))
 }
 
-fn chart<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &Replayed) -> Result<B> {
+fn chart<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &TraceResult) -> Result<B> {
     let span = trace.points.last().map_or(0, |point| point.time_us);
     let (per_time, time_unit) = time_unit(span);
     let top = trace.reserved.iter().flatten().copied().fold(trace.peak_live, u64::max).max(1);
@@ -94,7 +94,7 @@ fn chart<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &Replayed) -> R
     Ok(())
 }
 
-fn legend<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &Replayed) -> Result<B> {
+fn legend<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &TraceResult) -> Result<B> {
     let edge = legend_width(trace) - 24;
     let right = Pos::new(HPos::Right, VPos::Center);
     let middle = Pos::new(HPos::Left, VPos::Center);
@@ -113,15 +113,15 @@ fn legend<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &Replayed) -> 
     area.draw(&Text::new("live, as requested", (44, y), text))
 }
 
-fn legend_width(trace: &Replayed) -> i32 {
+fn legend_width(trace: &TraceResult) -> i32 {
     if trace.rows.iter().any(|row| row.failed > 0) { LEGEND + FAILURES } else { LEGEND }
 }
 
 /// Utilisation, and failures where there are any.
-fn figures(row: &Row) -> String {
+fn figures(row: &PoolRow) -> String {
     match row.failed {
         0 => format!("{:.3}", row.utilisation),
-        failed => format!("{} failed, {:.3}", thousands(failed), row.utilisation),
+        failed => format!("{} failed, {:.3}", format_thousands(failed), row.utilisation),
     }
 }
 

@@ -39,7 +39,7 @@ const NAMED: usize = 4;
 
 /// What was done. The names are the JSON keys.
 #[derive(Debug, Serialize)]
-struct Report {
+struct DemoReport {
     /// By their names.
     devices: Vec<String>,
     device_bytes: u64,
@@ -56,7 +56,7 @@ struct Report {
 }
 
 /// Where it is shown.
-pub struct Stage<'a> {
+pub struct DemoConfig<'a> {
     pub directory: &'a Path,
     /// The user's word for what that lies on.
     pub word: Option<TierKind>,
@@ -77,24 +77,24 @@ struct Demo {
 }
 
 /// Shows it, in a directory of its own inside of the one that is named.
-pub fn run(stage: &Stage<'_>, json: bool) -> Result<(), Failure> {
-    let directory = stage.directory;
+pub fn run(config: &DemoConfig<'_>, json: bool) -> Result<(), Failure> {
+    let directory = config.directory;
     let begun = Instant::now();
     let home = tempfile::Builder::new().prefix("terrace-demo-").tempdir_in(directory);
     let home =
         home.map_err(|error| Failure::Usage(format!("{}: {error}; give another --directory", directory.display())))?;
     let failed = |error: Error| Failure::Measure(format!("the demo ended with an error: {error}"));
-    let mut demo = Demo::begin(home.path(), stage).map_err(failed)?;
+    let mut demo = Demo::begin(home.path(), config).map_err(failed)?;
     demo.all().map_err(failed)??;
     let (moves, disk, on_device) = (demo.manager.moves(), demo.disk(), demo.on_device);
     let synced = demo.synced.clone();
     let mut checked = demo.checked;
     demo.bar.finish_and_clear();
     drop(demo);
-    let found = restart(home.path(), stage, &synced, &mut checked).map_err(failed)??;
-    let report = Report {
-        devices: stage.devices.iter().map(|device| device.name().to_owned()).collect(),
-        device_bytes: if on_device { MEMORY * stage.devices.len() as u64 } else { 0 },
+    let found = restart(home.path(), config, &synced, &mut checked).map_err(failed)??;
+    let report = DemoReport {
+        devices: config.devices.iter().map(|device| device.name().to_owned()).collect(),
+        device_bytes: if on_device { MEMORY * config.devices.len() as u64 } else { 0 },
         memory_bytes: MEMORY,
         data_bytes: BUFFER * BUFFERS as u64,
         bytes_checked: checked,
@@ -109,8 +109,8 @@ pub fn run(stage: &Stage<'_>, json: bool) -> Result<(), Failure> {
     report.write(json)
 }
 
-fn build(path: &Path, stage: &Stage<'_>) -> Result<Manager, Error> {
-    let builder = match stage.word {
+fn build(path: &Path, config: &DemoConfig<'_>) -> Result<Manager, Error> {
+    let builder = match config.word {
         Some(word) => Manager::builder().directory_as(path, word, Some(DISK)),
         None => Manager::builder().directory_of(path, DISK),
     };
@@ -118,12 +118,12 @@ fn build(path: &Path, stage: &Stage<'_>) -> Result<Manager, Error> {
         let shared = device.description().capabilities.contains(terrace::device::Capabilities::INTEGRATED);
         if shared { builder.device(device) } else { builder.device_of(device, MEMORY) }
     };
-    stage.devices.iter().fold(builder.memory(MEMORY), with).build()
+    config.devices.iter().fold(builder.memory(MEMORY), with).build()
 }
 
 impl Demo {
-    fn begin(path: &Path, stage: &Stage<'_>) -> Result<Self, Error> {
-        let manager = build(path, stage)?;
+    fn begin(path: &Path, config: &DemoConfig<'_>) -> Result<Self, Error> {
+        let manager = build(path, config)?;
         let on_device = manager.tier(TierKind::Gpu).is_ok();
         let allocate = |i: usize| match i % NAMED {
             0 => manager.allocate_named(&format!("buffer {i}"), BUFFER),
@@ -230,11 +230,11 @@ impl Demo {
 /// What was synced, found by a new manager; how many.
 fn restart(
     path: &Path,
-    stage: &Stage<'_>,
+    config: &DemoConfig<'_>,
     synced: &[Option<u64>],
     checked: &mut u64,
 ) -> Result<Result<usize, Failure>, Error> {
-    let manager = build(path, stage)?;
+    let manager = build(path, config)?;
     let mut found = 0;
     for (i, seed) in synced.iter().enumerate() {
         let Some(seed) = seed else { continue };
@@ -261,7 +261,7 @@ fn pattern(seed: u64) -> Vec<u8> {
     (0..BUFFER / 8).flat_map(|word| (word ^ seed << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()).collect()
 }
 
-impl Report {
+impl DemoReport {
     /// The GPUs, in words.
     fn on_devices(&self) -> String {
         match self.device_bytes {

@@ -4,7 +4,7 @@
 //! it has none; progress only on a terminal.
 //! Asks from below: [`terrace_tiers::detect::measure`].
 
-use super::{Named, TiersArgs};
+use super::{NamedDirectory, TiersArgs};
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -13,7 +13,7 @@ use terrace_tiers::detect::measure::{DiskFigures, MemoryFigures, memory};
 use terrace_tiers::detect::{Disk, Machine};
 
 /// Measures what the arguments allow; memory too.
-pub fn all(args: &TiersArgs, machine: &mut Machine) -> Result<Option<MemoryFigures>, Failure> {
+pub fn measure_all(args: &TiersArgs, machine: &mut Machine) -> Result<Option<MemoryFigures>, Failure> {
     // All of them before anything is written.
     for named in &args.directories {
         let (disk, _) = machine.disk_of(&named.path).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -47,14 +47,14 @@ fn rest(machine: &mut Machine, why: impl Fn(&Disk) -> String) {
 }
 
 /// A directory that the user named: measured, or an error. What is no tier stays one line that says so.
-fn of_user(named: &Named, machine: &mut Machine) -> Result<(), Failure> {
+fn of_user(named: &NamedDirectory, machine: &mut Machine) -> Result<(), Failure> {
     let (disk, real) = machine.disk_of(&named.path).map_err(|error| Failure::Usage(error.to_string()))?;
     if disk.class.tier.is_none() || disk.measured.is_some() {
         return Ok(());
     }
     match one(disk, &real) {
-        Err(Why::Directory(why) | Why::Disk(why)) => return Err(Failure::Measure(why)),
-        Err(Why::Little(why)) => disk.take(Err(format!("not measured: {why}"))),
+        Err(MeasureError::Directory(why) | MeasureError::Disk(why)) => return Err(Failure::Measure(why)),
+        Err(MeasureError::Little(why)) => disk.take(Err(format!("not measured: {why}"))),
         Ok(figures) => disk.take(Ok(figures)),
     }
     Ok(())
@@ -67,8 +67,8 @@ fn of_ours(directory: &Path, machine: &mut Machine) {
     if disk.class.tier.is_some() && disk.measured.is_none() && disk.not_measured.is_none() {
         match one(disk, &real) {
             // Not for this user; the next directory may be.
-            Err(Why::Directory(_)) => {}
-            Err(Why::Disk(why) | Why::Little(why)) => disk.take(Err(format!("not measured: {why}"))),
+            Err(MeasureError::Directory(_)) => {}
+            Err(MeasureError::Disk(why) | MeasureError::Little(why)) => disk.take(Err(format!("not measured: {why}"))),
             Ok(figures) => disk.take(Ok(figures)),
         }
     }
@@ -77,7 +77,7 @@ fn of_ours(directory: &Path, machine: &mut Machine) {
 
 /// Why there are no figures, in words.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is measured there"))]
-enum Why {
+enum MeasureError {
     /// The directory takes no file.
     Directory(String),
     /// The disk, or the system, failed.
@@ -87,7 +87,7 @@ enum Why {
 }
 
 #[cfg(target_os = "linux")]
-fn one(disk: &Disk, directory: &Path) -> Result<DiskFigures, Why> {
+fn one(disk: &Disk, directory: &Path) -> Result<DiskFigures, MeasureError> {
     use terrace_tiers::detect::measure::{Phase, Unmeasured, disk as measure};
     let bar = bar(&disk.device, Phase::ALL.len() as u64);
     let figures = measure(directory, |phase| {
@@ -96,15 +96,15 @@ fn one(disk: &Disk, directory: &Path) -> Result<DiskFigures, Why> {
     });
     bar.finish_and_clear();
     figures.map_err(|error| match error {
-        Unmeasured::Full { .. } => Why::Little(error.to_string()),
-        Unmeasured::Directory(..) => Why::Directory(error.to_string()),
-        Unmeasured::File(_) | Unmeasured::System(_) => Why::Disk(error.to_string()),
+        Unmeasured::Full { .. } => MeasureError::Little(error.to_string()),
+        Unmeasured::Directory(..) => MeasureError::Directory(error.to_string()),
+        Unmeasured::File(_) | Unmeasured::System(_) => MeasureError::Disk(error.to_string()),
     })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn one(_: &Disk, _: &Path) -> Result<DiskFigures, Why> {
-    Err(Why::Little("only Linux can be measured".into()))
+fn one(_: &Disk, _: &Path) -> Result<DiskFigures, MeasureError> {
+    Err(MeasureError::Little("only Linux can be measured".into()))
 }
 
 /// Progress over steps; hidden unless standard error is a terminal.

@@ -11,10 +11,10 @@
 #[cfg(target_os = "linux")]
 mod demo;
 mod measure;
-mod show;
+mod report;
 
 use crate::failure::Failure;
-use crate::gpu::{DriverArgs, cuda};
+use crate::gpu::{DriverArgs, find_cuda_devices};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -49,8 +49,8 @@ wrong byte or an error; 2 bad input or usage.";
 #[command(after_help = HELP)]
 pub struct TiersArgs {
     /// Measure the disk of this directory too; with =nvme, =ssd or =hdd it is that, whatever is found.
-    #[arg(long = "directory", value_name = "DIR[=TIER]", value_parser = Named::parse)]
-    pub directories: Vec<Named>,
+    #[arg(long = "directory", value_name = "DIR[=TIER]", value_parser = NamedDirectory::parse)]
+    pub directories: Vec<NamedDirectory>,
     /// Measure nothing, write nothing.
     #[arg(long)]
     pub no_measure: bool,
@@ -67,12 +67,12 @@ pub struct TiersArgs {
 
 /// A directory, and what the user says it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedDirectory {
     path: PathBuf,
     word: Option<TierKind>,
 }
 
-impl Named {
+impl NamedDirectory {
     /// `DIR`, `DIR=ssd`. A directory that is there under the whole name is meant as it is.
     fn parse(text: &str) -> Result<Self, String> {
         let whole = Self { path: text.into(), word: None };
@@ -90,7 +90,7 @@ impl Named {
 
 /// Everything that was found. The names are the JSON keys.
 #[derive(Debug, Serialize)]
-struct Report {
+struct TiersReport {
     /// Version of this command.
     terrace: &'static str,
     #[serde(flatten)]
@@ -109,8 +109,8 @@ pub fn run(args: &TiersArgs) -> Result<(), Failure> {
     }
     let (gpus, notes) = gpus();
     let mut machine = Machine::look(gpus);
-    let memory_measured = measure::all(args, &mut machine)?;
-    show::write(args, &Report { terrace: env!("CARGO_PKG_VERSION"), machine, memory_measured, notes })
+    let memory_measured = measure::measure_all(args, &mut machine)?;
+    report::write(args, &TiersReport { terrace: env!("CARGO_PKG_VERSION"), machine, memory_measured, notes })
 }
 
 #[cfg(target_os = "linux")]
@@ -120,8 +120,8 @@ fn demo(args: &TiersArgs) -> Result<(), Failure> {
         [one] => (&*one.path, one.word),
         _ => return Err(Failure::Usage("--demo takes one --directory".into())),
     };
-    let devices = cuda().0.into_iter().filter_map(|gpu| gpu.opened.ok()).collect();
-    demo::run(&demo::Stage { directory, word, devices }, args.json)
+    let devices = find_cuda_devices().0.into_iter().filter_map(|gpu| gpu.opened.ok()).collect();
+    demo::run(&demo::DemoConfig { directory, word, devices }, args.json)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -131,7 +131,7 @@ fn demo(_: &TiersArgs) -> Result<(), Failure> {
 
 /// What GPUs say of themselves.
 fn gpus() -> (Vec<Gpu>, Vec<String>) {
-    let (found, missing) = cuda();
+    let (found, missing) = find_cuda_devices();
     let (mut gpus, mut notes) = (Vec::new(), Vec::from_iter(missing));
     for gpu in found {
         match gpu.opened {
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_directory_may_have_a_word_and_signs_in_its_name() {
-        let of = |text: &str| Named::parse(text).map(|named| (named.path.display().to_string(), named.word));
+        let of = |text: &str| NamedDirectory::parse(text).map(|named| (named.path.display().to_string(), named.word));
         assert_eq!(of("/a"), Ok(("/a".into(), None)));
         assert_eq!(of("/a=ssd"), Ok(("/a".into(), Some(TierKind::Ssd))));
         assert_eq!(of("/a=b=hdd"), Ok(("/a=b".into(), Some(TierKind::Hdd))));

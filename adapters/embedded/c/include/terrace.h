@@ -12,8 +12,8 @@
  *
  * Every call takes a bounded number of instructions, whatever was allocated before; terrace_calloc also clears, a
  * terrace_realloc that cannot resize in place also copies, and terrace_stats walks the free blocks. Blocks are aligned for
- * any C type (8 bytes on 32-bit targets, 16 on 64-bit) and cost two words each: a free without a size must find one.
- * Nothing is called but the functions named here (and memcpy, memset).
+ * any C type (8 bytes on 32-bit targets, 16 on 64-bit) and cost two words each: terrace_free reads the size from there.
+ * The library calls only the functions named here, memcpy and memset.
  */
 #ifndef TERRACE_H
 #define TERRACE_H
@@ -25,80 +25,80 @@
 extern "C" {
 #endif
 
-/* What terrace_init and terrace_add_region return (as an int). On any error but TERRACE_OK the heap is as it was. */
+/* The result of terrace_init and terrace_add_region, as an int. Unless it is TERRACE_OK, the heap is unchanged. */
 enum terrace_result {
     TERRACE_OK = 0,
     TERRACE_NULL = 1,      /* the address is null: is the linker script's symbol right? */
-    TERRACE_TOO_SMALL = 2, /* nothing would be left beside the region's tables (some 200 bytes, and 1.6 %) */
+    TERRACE_TOO_SMALL = 2, /* no room for blocks beside the region's tables (some 200 bytes, and 1.6 %) */
     TERRACE_TOO_LARGE = 3, /* more than the heap's records can express: add it in parts */
-    TERRACE_OVERLAPS = 4,  /* the heap has some of these bytes already */
+    TERRACE_OVERLAPS = 4,  /* the region overlaps one that the heap has */
     TERRACE_TOO_MANY = 5,  /* all four regions are in use */
     TERRACE_AGAIN = 6      /* terrace_init was called before: use terrace_add_region for more memory */
 };
 
-/* Gives the heap its first memory: `bytes` bytes from `start` on, which nobody else uses from now on. The ends may lie
- * anywhere. Before this every request gets NULL. */
+/* Adds the first region: `bytes` bytes from `start` on, which only the heap may use from now on. The ends need no alignment.
+ * Before this every request returns NULL. */
 int terrace_init(void *start, size_t bytes);
 
-/* Gives the heap more: up to four regions in all. Blocks lie in one of them; they are tried in the order they came. */
+/* Adds another region, up to four in all. A block lies in one region; the heap tries them in the order they were added. */
 int terrace_add_region(void *start, size_t bytes);
 
-/* A block of `bytes` bytes, or NULL. 0 bytes are a block too, different from all others. O(1). */
+/* Allocates a block of `bytes` bytes, or returns NULL. A block of 0 bytes differs from all others. O(1). */
 void *terrace_malloc(size_t bytes);
 
-/* A block of `count * bytes` bytes, all 0, or NULL; NULL too when the product is too large for a size_t. */
+/* Allocates a block of `count * bytes` bytes, all 0, or returns NULL, also when the product overflows a size_t. */
 void *terrace_calloc(size_t count, size_t bytes);
 
-/* A block whose address is a multiple of `align`, a power of two (NULL for any other number). Freed as all others. */
+/* Allocates a block at a multiple of `align`, a power of two (otherwise returns NULL). terrace_free frees it. */
 void *terrace_memalign(size_t align, size_t bytes);
 
-/* Makes a block `bytes` bytes long, where it is if possible, else elsewhere, with what it held and its alignment. NULL: no
- * room, and the block is as it was. terrace_realloc(NULL, n) is terrace_malloc(n); terrace_realloc(p, 0) frees p and
- * returns NULL. A block that moves is copied between terrace_lock and terrace_unlock. */
+/* Resizes a block to `bytes` bytes, in place if possible, else by moving it; keeps contents and alignment. NULL: no room, and
+ * the block is unchanged. terrace_realloc(NULL, n) is terrace_malloc(n); terrace_realloc(p, 0) frees p and returns NULL.
+ * A block that moves is copied between terrace_lock and terrace_unlock. */
 void *terrace_realloc(void *block, size_t bytes);
 
-/* Takes a block back. NULL is ignored. What is certainly not a block is refused, counted and reported: see
+/* Frees a block; ignores NULL. Refuses, counts and reports a pointer that is certainly no block: see
  * terrace_set_bad_free_hook. O(1). */
 void terrace_free(void *block);
 
-/* The same; a size that is not the one asked for last is refused too. */
+/* Frees a block; also refuses a size other than that of the request or of the last realloc. */
 void terrace_free_sized(void *block, size_t bytes);
 
-/* Bytes, and numbers of calls, which wrap around. total = tables + live + free. */
+/* Bytes, unless they count blocks or calls; numbers of calls wrap around. total = tables + live + free. */
 struct terrace_stats {
     size_t total;        /* all regions */
-    size_t tables;       /* in the regions' tables */
-    size_t live;         /* in live blocks, with their headers, in whole granules of 8 bytes */
-    size_t free;         /* in free blocks */
-    size_t largest_free; /* the largest of them; a block needs two words more than it has bytes */
-    size_t free_blocks;  /* how many */
-    size_t requested;    /* in live blocks, as they were asked for */
-    size_t peak;         /* the most that `requested` ever was */
-    size_t allocations;  /* blocks handed out */
-    size_t frees;        /* blocks taken back */
-    size_t failures;     /* requests that got NULL */
+    size_t tables;       /* of the regions' tables */
+    size_t live;         /* of live blocks, with their headers, in whole granules of 8 bytes */
+    size_t free;         /* of free blocks */
+    size_t largest_free; /* of the largest free block; a request needs two words more than its size */
+    size_t free_blocks;  /* number of free blocks */
+    size_t requested;    /* of live blocks, by their requests */
+    size_t peak;         /* the highest value of `requested` */
+    size_t allocations;  /* blocks allocated */
+    size_t frees;        /* blocks freed */
+    size_t failures;     /* requests that returned NULL */
     size_t refused;      /* frees and reallocs that were refused */
 };
 
-/* Fills in the struct; NULL is ignored. O(free blocks), between terrace_lock and terrace_unlock. */
+/* Fills in the struct; ignores NULL. O(free blocks), between terrace_lock and terrace_unlock. */
 void terrace_stats(struct terrace_stats *out);
 
-/* What is called when a request finds nothing, outside of the lock. It may free blocks or add a region, and returns
- * non-zero to have the request tried again; it is called again as long as that fails and something came back. While it
- * runs it is not called again: requests that fail then, its own included, get NULL. NULL, given outside of the hook, takes it away. */
+/* Sets the hook for requests that fail; it runs without the lock. It may free blocks or add a region, and returns non-zero to
+ * have the request tried again. If that fails too, it runs again as long as memory use fell. While it runs it is not called
+ * again: a request that fails then, its own included, returns NULL. NULL removes the hook, unless the hook itself passes it. */
 void terrace_set_out_of_memory_hook(int (*hook)(size_t bytes, size_t align));
 
-/* What is called with a pointer that terrace_free, terrace_free_sized or terrace_realloc refused, outside of the lock.
- * Always refused: what lies in no region, is not aligned as every block is, or has another size (terrace_free_sized). In a
- * library built with --features checked also: any block that is not live, until its memory is handed out again. */
+/* Sets the hook for pointers that terrace_free, terrace_free_sized or terrace_realloc refuse; it runs without the lock.
+ * They refuse a pointer outside of all regions, one that is not aligned as a block, and a wrong size (terrace_free_sized). A
+ * library built with --features checked also refuses a block that is not live, until its memory is allocated again. */
 void terrace_set_bad_free_hook(void (*hook)(void *block));
 
-/* 1 when every invariant of the heap holds, 0 when something wrote where it must not. O(size of the regions). */
+/* Checks the heap: 1 when every invariant holds, 0 when memory of the heap was overwritten. O(size of the regions). */
 int terrace_check(void);
 
-/* The lock. The library has weak ones that do nothing, for programs in which only one thread and no interrupt handler
- * uses the heap. In any other define both; what terrace_lock returns is given to terrace_unlock. They do not nest. For one
- * Cortex-M core:
+/* The lock. The library's own functions are weak and do nothing: for programs in which one thread and no interrupt handler
+ * uses the heap. In any other program define both; terrace_unlock receives what terrace_lock returned. The library never
+ * nests them. For one Cortex-M core:
  *
  *     uintptr_t terrace_lock(void) {
  *         uint32_t state;

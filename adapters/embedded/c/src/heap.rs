@@ -1,69 +1,70 @@
 //! The one heap of the library.
 //!
-//! Promises upward: what is asked while the lock is held is short, but for the copy of a block that `realloc` moves.
+//! Promises upward: the lock is held for one bounded operation at a time, but for the copy of a block that `realloc` moves.
 //! Asks from below: `HeaderHeap` and the program's lock.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
-use embedded::{Counters, Fast, HeaderHeap, Locked, Room};
+use embedded::{Fast, HeaderHeap, HeapCounters, Locked, LowWaterMark};
 
-use crate::lock::Theirs;
+use crate::lock::ProgramLock;
 
 #[cfg(feature = "checked")]
 type Config = embedded::Checked<Fast>;
 #[cfg(not(feature = "checked"))]
 type Config = Fast;
 
-/// Regions that there is room for: internal RAM, a closely coupled one, a retained one, an external one.
+/// The most regions: for internal, closely coupled, retained and external RAM.
 const REGIONS: usize = 4;
 
-/// What stands in front of a block: two words. Also the alignment that each has.
+/// Bytes of the header in front of a block: two words. Also the least alignment of a block.
 pub const HEADER: usize = 2 * size_of::<usize>();
 
-/// Called with the bytes and the alignment asked for.
+/// The hook for failed requests, called with the size and alignment requested; not 0: try again.
 pub type OutOfMemoryHook = extern "C" fn(bytes: usize, align: usize) -> c_int;
-/// Called with the pointer that was refused.
+/// The hook for refused frees and resizes, called with the pointer.
 pub type BadFreeHook = extern "C" fn(block: *mut c_void);
 
-/// What the lock keeps.
+/// The state behind the lock.
 #[derive(Debug)]
 pub struct State {
     pub heap: HeaderHeap<Config, REGIONS>,
-    pub counters: Counters,
-    /// Regions in use: with the frees counted, what may have made a failed request possible.
+    pub counters: HeapCounters,
+    /// Regions added so far. A new one may let a request succeed that failed before.
     pub regions: usize,
-    /// Gone while it runs.
+    /// `None` also while the hook runs, so that it is not called again from inside.
     pub out_of_memory: Option<OutOfMemoryHook>,
     pub bad_free: Option<BadFreeHook>,
 }
 
-static HEAP: Locked<Theirs, State> = Locked::new(State {
+static HEAP: Locked<ProgramLock, State> = Locked::new(State {
     heap: HeaderHeap::empty(),
-    counters: Counters::ZERO,
+    counters: HeapCounters::ZERO,
     regions: 0,
     out_of_memory: None,
     bad_free: None,
 });
 
-/// Runs something under the lock that calls nothing of the program's.
+/// Runs `run` while holding the lock. It must call no hook of the program.
 #[inline(always)]
 pub fn locked<R>(run: impl FnOnce(&mut State) -> R) -> R {
-    // SAFETY: the closures of this library call neither it nor hooks.
+    // SAFETY: the closures of this library call neither `locked` nor hooks.
     unsafe { HEAP.with(run) }
 }
 
-/// Tries, asks the hook for room, and tries again as long as something came back. `LockedHeap::last_resort` is the same
-/// with a queue, which has to be emptied before and between.
-pub fn insist<R>(bytes: usize, align: usize, attempt: impl Fn(&mut State) -> Option<R>) -> Option<R> {
-    let (mut found, mut room) = locked(|state| (attempt(state), state.room()));
+/// Runs an attempt; if it fails, runs the hook and tries again, as long as the hook asks for it and memory use fell.
+///
+/// `LockedHeap::allocate_slow` does the same, and completes deferred frees as well.
+pub fn attempt_with_hook<R>(bytes: usize, align: usize, attempt: impl Fn(&mut State) -> Option<R>) -> Option<R> {
+    let (mut found, mut low_water) = locked(|state| (attempt(state), state.low_water()));
     while found.is_none() {
         let hook = locked(|state| state.out_of_memory.take());
         let again = hook.is_some_and(|hook| hook(bytes, align) != 0);
         let tried;
         (tried, found) = locked(|state| {
             state.out_of_memory = state.out_of_memory.or(hook);
-            let again = room.gained(state.room()) && again;
+            let again = low_water.lowered(state.low_water()) && again;
             (again, if again { attempt(state) } else { None })
         });
         if !tried {
@@ -74,15 +75,15 @@ pub fn insist<R>(bytes: usize, align: usize, attempt: impl Fn(&mut State) -> Opt
     found
 }
 
-/// Frees a block; null is none. A size that is not the block's is refused.
+/// Frees a block; does nothing for null. Refuses a size other than the block's.
 ///
 /// # Safety
-/// Null, or a live block that is not used any more.
+/// `block` must be null, or a live block that is used no more.
 pub unsafe fn free(block: *mut c_void, bytes: Option<usize>) {
     let Some(found) = NonNull::new(block.cast::<u8>()) else { return };
     let freed = locked(|state| {
-        // SAFETY: `size_of` needs the header that stands in front of every block.
-        let size = state.inside(found).then(|| unsafe { state.heap.size_of(found) })?;
+        // SAFETY: `could_be_block` checked that the header lies in the heap's memory.
+        let size = state.could_be_block(found).then(|| unsafe { state.heap.size_of(found) })?;
         bytes.is_none_or(|bytes| bytes == size).then_some(())?;
         // SAFETY: the caller's promise.
         unsafe { state.heap.free(found) }.ok()?;
@@ -90,22 +91,22 @@ pub unsafe fn free(block: *mut c_void, bytes: Option<usize>) {
         Some(())
     });
     if freed.is_none() {
-        refused(found);
+        report_bad_free(found);
     }
 }
 
-/// Makes a block larger or smaller.
+/// Resizes a block, in place or by moving it. `None`: no room, or refused; the block is unchanged.
 ///
 /// # Safety
-/// A live block; when one comes back, only that is used afterwards.
+/// `block` must be live. If a block is returned, only that may be used afterwards.
 pub unsafe fn resize(block: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
-    let resized = insist(bytes, HEADER, |state| {
-        if !state.inside(block) {
+    let resized = attempt_with_hook(bytes, HEADER, |state| {
+        if !state.could_be_block(block) {
             return Some(None);
         }
         // SAFETY: as in `free`.
         let size = unsafe { state.heap.size_of(block) };
-        // SAFETY: the caller's promise; what is refused or failed leaves the block as it was.
+        // SAFETY: the caller's promise.
         match unsafe { state.heap.reallocate(block, bytes) } {
             Ok(new) => {
                 state.counters.resized(size, new.map_or(size, |_| bytes));
@@ -115,12 +116,13 @@ pub unsafe fn resize(block: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
         }
     })?;
     if resized.is_none() {
-        refused(block);
+        report_bad_free(block);
     }
     resized
 }
 
-fn refused(block: NonNull<u8>) {
+/// Counts a refusal and runs the hook for it.
+fn report_bad_free(block: NonNull<u8>) {
     let hook = locked(|state| {
         state.counters.refused = state.counters.refused.wrapping_add(1);
         state.bad_free
@@ -131,18 +133,19 @@ fn refused(block: NonNull<u8>) {
 }
 
 impl State {
-    /// Whether this can be a block: it and its header lie in a region, at an alignment that all blocks have. One of no bytes
-    /// may begin where the region ends.
-    fn inside(&self, block: NonNull<u8>) -> bool {
+    /// Whether a pointer may be a block: it is aligned as every block, and it and its header lie in a region.
+    ///
+    /// A block of no bytes may begin where its region ends.
+    fn could_be_block(&self, block: NonNull<u8>) -> bool {
         let header = NonNull::new(block.as_ptr().wrapping_sub(HEADER));
         block.addr().get().is_multiple_of(HEADER)
             && header.is_some_and(|header| self.heap.contains(header))
-            // SAFETY: where the header would be is the heap's memory.
+            // SAFETY: the header lies in the heap's memory, as checked above.
             && (self.heap.contains(block) || unsafe { self.heap.size_of(block) } == 0)
     }
 
-    /// What may have made a failed request possible.
-    fn room(&self) -> Room {
-        Room::of(&self.counters, self.regions)
+    /// The memory use now, to compare with after a hook ran.
+    fn low_water(&self) -> LowWaterMark {
+        LowWaterMark::new(&self.counters, self.regions)
     }
 }

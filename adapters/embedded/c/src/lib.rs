@@ -1,7 +1,7 @@
 //! `libterrace_embedded.a`: the functions that `include/terrace.h` declares and documents.
 //!
-//! Promises upward: what the header says; null and error codes where C passes nonsense that can be recognised.
-//! Asks from below: `HeaderHeap`, whose blocks remember their size; the two lock functions.
+//! Promises upward: what the header says; null or an error code for every invalid argument that can be recognised.
+//! Asks from below: `HeaderHeap`, whose blocks record their size; the two lock functions.
 #![cfg_attr(target_os = "none", no_std)]
 
 mod heap;
@@ -10,10 +10,10 @@ mod lock;
 use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
 
-use embedded::{Counters, RegionError};
+use embedded::{HeapCounters, RegionError};
 use heap::{BadFreeHook, HEADER, OutOfMemoryHook};
 
-/// Nothing here panics on purpose; what the compiler cannot prove away stops here, where a debugger finds it.
+/// Stops for a debugger. The library does not panic, but the compiler cannot prove it.
 #[cfg(target_os = "none")]
 #[panic_handler]
 fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
@@ -22,31 +22,31 @@ fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
     }
 }
 
-/// `enum terrace_result`; C gets it as an `int`, since the width of an enum is a compiler's option.
+/// `enum terrace_result`. C declares the functions to return `int`, since compiler options change the width of an enum.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    /// It was done.
+pub enum InitResult {
+    /// Done.
     Ok = 0,
     /// The address is null.
     Null = 1,
-    /// Nothing would be left beside the tables.
+    /// The region has no room for blocks beside its tables.
     TooSmall = 2,
-    /// More than records can express.
+    /// The region is larger than the heap's records can express.
     TooLarge = 3,
-    /// The heap has some of it already.
+    /// The region overlaps one that the heap has.
     Overlaps = 4,
     /// All four regions are in use.
     TooMany = 5,
     /// `terrace_init` was called before.
-    Again = 6,
+    AlreadyInitialised = 6,
 }
 
 /// `struct terrace_stats`.
 #[repr(C)]
 #[derive(Debug)]
 #[expect(missing_docs, reason = "documented in the header")]
-pub struct Stats {
+pub struct CStats {
     pub total: usize,
     pub tables: usize,
     pub live: usize,
@@ -64,11 +64,11 @@ pub struct Stats {
 /// See the header.
 ///
 /// # Safety
-/// The bytes are readable and writable, and nobody else's, for ever.
+/// From now on the bytes must be readable and writable, and only the heap and the users of its blocks may access them.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn terrace_init(start: *mut c_void, bytes: usize) -> Code {
+pub unsafe extern "C" fn terrace_init(start: *mut c_void, bytes: usize) -> InitResult {
     // SAFETY: the caller's promise.
-    unsafe { give(start, bytes, true) }
+    unsafe { add_region(start, bytes, true) }
 }
 
 /// See the header.
@@ -76,29 +76,31 @@ pub unsafe extern "C" fn terrace_init(start: *mut c_void, bytes: usize) -> Code 
 /// # Safety
 /// As for [`terrace_init`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn terrace_add_region(start: *mut c_void, bytes: usize) -> Code {
+pub unsafe extern "C" fn terrace_add_region(start: *mut c_void, bytes: usize) -> InitResult {
     // SAFETY: the caller's promise.
-    unsafe { give(start, bytes, false) }
+    unsafe { add_region(start, bytes, false) }
 }
 
+/// Adds a region; `first`: refuses if there is one.
+///
 /// # Safety
 /// As for [`terrace_init`].
-unsafe fn give(start: *mut c_void, bytes: usize, first: bool) -> Code {
-    let Some(start) = NonNull::new(start.cast()) else { return Code::Null };
+unsafe fn add_region(start: *mut c_void, bytes: usize, first: bool) -> InitResult {
+    let Some(start) = NonNull::new(start.cast()) else { return InitResult::Null };
     heap::locked(|state| {
         if first && state.regions > 0 {
-            return Code::Again;
+            return InitResult::AlreadyInitialised;
         }
         // SAFETY: the caller's promise.
         match unsafe { state.heap.add_region(start, bytes) } {
             Ok(()) => {
                 state.regions += 1;
-                Code::Ok
+                InitResult::Ok
             }
-            Err(RegionError::TooSmall) => Code::TooSmall,
-            Err(RegionError::TooLarge { .. }) => Code::TooLarge,
-            Err(RegionError::Overlaps) => Code::Overlaps,
-            Err(RegionError::TooMany) => Code::TooMany,
+            Err(RegionError::TooSmall) => InitResult::TooSmall,
+            Err(RegionError::TooLarge { .. }) => InitResult::TooLarge,
+            Err(RegionError::Overlaps) => InitResult::Overlaps,
+            Err(RegionError::TooMany) => InitResult::TooMany,
         }
     })
 }
@@ -115,7 +117,7 @@ pub extern "C" fn terrace_calloc(count: usize, bytes: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(bytes) else { return ptr::null_mut() };
     let block = terrace_malloc(bytes);
     if !block.is_null() {
-        // SAFETY: a block of so many bytes, which nobody else knows yet.
+        // SAFETY: a fresh block of so many bytes.
         unsafe { block.write_bytes(0, bytes) };
     }
     block
@@ -127,7 +129,7 @@ pub extern "C" fn terrace_memalign(align: usize, bytes: usize) -> *mut c_void {
     if !align.is_power_of_two() {
         return ptr::null_mut();
     }
-    let found = heap::insist(bytes, align, |state| {
+    let found = heap::attempt_with_hook(bytes, align, |state| {
         let block = state.heap.allocate(bytes, align)?;
         state.counters.allocated(bytes);
         Some(block)
@@ -138,7 +140,7 @@ pub extern "C" fn terrace_memalign(align: usize, bytes: usize) -> *mut c_void {
 /// See the header.
 ///
 /// # Safety
-/// Null, or a live block that is not used any more.
+/// `block` must be null, or a live block that is used no more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_free(block: *mut c_void) {
     // SAFETY: the caller's promise.
@@ -148,7 +150,7 @@ pub unsafe extern "C" fn terrace_free(block: *mut c_void) {
 /// See the header.
 ///
 /// # Safety
-/// As for [`terrace_free`], and so many bytes were asked for last.
+/// As for [`terrace_free`]; `bytes` must be the size of the request or of the last resize.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_free_sized(block: *mut c_void, bytes: usize) {
     // SAFETY: the caller's promise.
@@ -158,7 +160,7 @@ pub unsafe extern "C" fn terrace_free_sized(block: *mut c_void, bytes: usize) {
 /// See the header.
 ///
 /// # Safety
-/// Null, or a live block; only the pointer returned is used afterwards.
+/// `block` must be null or live. Only the returned pointer may be used afterwards, unless it is null and `bytes` is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
     let Some(old) = NonNull::new(block.cast::<u8>()) else { return terrace_malloc(bytes) };
@@ -175,13 +177,13 @@ pub unsafe extern "C" fn terrace_realloc(block: *mut c_void, bytes: usize) -> *m
 /// See the header.
 ///
 /// # Safety
-/// Null, or a place for the struct.
+/// `out` must be null, or writable for the struct.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn terrace_stats(out: *mut Stats) {
+pub unsafe extern "C" fn terrace_stats(out: *mut CStats) {
     let (usage, counters) = heap::locked(|state| (state.heap.usage(), state.counters));
-    let Counters { requested, peak, allocations, frees, failures, refused } = counters;
+    let HeapCounters { requested, peak, allocations, frees, failures, refused } = counters;
     let embedded::HeapUsage { total, live, free, largest_free, free_blocks, tables } = usage;
-    let stats = Stats {
+    let stats = CStats {
         total,
         tables,
         live,

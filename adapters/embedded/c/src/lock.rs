@@ -1,8 +1,8 @@
-//! The lock is the C program's: `terrace_lock` and `terrace_unlock`.
+//! The C program's lock: `terrace_lock` and `terrace_unlock`.
 //!
 //! Promises upward: a [`Lock`].
-//! Asks from below: the program's two functions; else the weak ones here, which do nothing. Rust has no stable attribute
-//! for weak symbols, so they are a few lines of assembly; on systems without ELF the program must define both.
+//! Asks from below: the program's two functions. The weak ones here stand in for them and do nothing. Rust has no stable
+//! attribute for weak symbols, so they are assembly; on systems without ELF the program must define both.
 
 use core::arch::global_asm;
 
@@ -13,12 +13,12 @@ unsafe extern "C" {
     safe fn terrace_unlock(state: usize);
 }
 
-/// What the C program does to be alone.
+/// The lock that the C program defines.
 #[derive(Debug)]
-pub struct Theirs;
+pub struct ProgramLock;
 
-// SAFETY: the header asks the program to define the two functions if anything else runs beside it.
-unsafe impl Lock for Theirs {
+// SAFETY: the header requires the program to define both functions if interrupts or threads use the heap.
+unsafe impl Lock for ProgramLock {
     const UNLOCKED: Self = Self;
 
     #[inline(always)]
@@ -30,7 +30,7 @@ unsafe impl Lock for Theirs {
     }
 }
 
-/// Two functions that return 0; the second's result is not looked at.
+/// Defines both functions, weak: they return 0, which the second's caller ignores.
 macro_rules! weak {
     ($($line:literal),*) => {
         global_asm!(

@@ -19,7 +19,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Whether all of these programs are there; if not, says what to install.
+/// Whether all of these programs are installed; if not, prints what to install.
 fn have(test: &str, programs: &[(&str, &str)]) -> bool {
     let missing = programs.iter().find(|(program, _)| !is_there(program));
     if let Some((program, package)) = missing {
@@ -28,8 +28,8 @@ fn have(test: &str, programs: &[(&str, &str)]) -> bool {
     missing.is_none()
 }
 
-/// Builds the library as the README says, in a folder of its own; returns the folder it is in. The flags of whatever
-/// builds this test are not the library's.
+/// Builds the library as the README says, in a folder of its own, without the flags of this test's own build; returns the
+/// library's folder.
 fn library(name: &str, options: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut cargo = Command::new(env!("CARGO"));
@@ -81,7 +81,7 @@ fn the_header_is_cplusplus_too() {
     }
 }
 
-/// The names of functions in a text: what stands before a bracket after these words.
+/// The names of functions in a text: the word before a bracket, on lines that begin with one of `starts`.
 fn functions<'a>(text: &'a str, starts: &[&str]) -> Vec<&'a str> {
     let name = |line: &'a str| {
         let rest = starts.iter().find_map(|start| line.trim_start().strip_prefix(start))?;

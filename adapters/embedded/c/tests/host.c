@@ -64,7 +64,7 @@ static void threads(void) {
 static int make_room(size_t bytes, size_t align) {
     CHECK(bytes == 100000 - 64 && align == 64);
     calls++;
-    CHECK(terrace_malloc(1 << 20) == NULL); /* and does not call us again */
+    CHECK(terrace_malloc(1 << 20) == NULL); /* does not call this hook again */
     terrace_free(cached);
     cached = NULL;
     return 1;
@@ -99,7 +99,7 @@ static void blocks(void) {
     CHECK(grown);
     for (int i = 0; i < 100; i++) CHECK(grown[i] == 7);
     CHECK(terrace_realloc(grown, 200) == grown);
-    CHECK(terrace_realloc(grown, (size_t)-1 / 2) == NULL); /* and is as it was */
+    CHECK(terrace_realloc(grown, (size_t)-1 / 2) == NULL); /* and unchanged */
     CHECK(terrace_calloc((size_t)-1 / 2, 3) == NULL);
     CHECK(terrace_malloc((size_t)-1) == NULL);
     CHECK(terrace_memalign(0, 8) == NULL && terrace_memalign(24, 8) == NULL);
@@ -147,13 +147,13 @@ static int take_and_free(size_t bytes, size_t align) {
 static void hooks(void) {
     calls = 0;
     terrace_set_out_of_memory_hook(take_and_free);
-    CHECK(terrace_malloc(1 << 20) == NULL && calls == 1); /* nothing came back that was there before */
+    CHECK(terrace_malloc(1 << 20) == NULL && calls == 1); /* memory use did not fall */
     calls = 0;
     terrace_set_out_of_memory_hook(make_room);
     cached = terrace_malloc(40000);
     struct terrace_stats before, after;
     terrace_stats(&before);
-    CHECK(terrace_memalign(64, 100000 - 64) == NULL); /* larger than any region: what came back did not help */
+    CHECK(terrace_memalign(64, 100000 - 64) == NULL); /* larger than any region: the block freed does not help */
     terrace_stats(&after);
     CHECK(calls == 2 && cached == NULL && after.failures == before.failures + 3);
     terrace_set_out_of_memory_hook(NULL);

@@ -1,4 +1,4 @@
-/* What startup.c offers. */
+/* Functions of startup.c. */
 #ifndef BOARD_H
 #define BOARD_H
 

@@ -3,12 +3,12 @@
 #include "terrace.h"
 
 static unsigned char arena[32 * 1024];
-extern unsigned char heap_start[], heap_end[]; /* the linker script's */
+extern unsigned char heap_start[], heap_end[]; /* set by the linker script */
 
 static int failed;
 #define CHECK(what) ((what) ? (void)0 : (void)(failed++, print("FAILED: " #what "\n")))
 
-/* The heap's lock: interrupts masked. */
+/* The heap's lock: masks interrupts. */
 uintptr_t terrace_lock(void) {
     uint32_t state;
     __asm volatile("mrs %0, primask\n cpsid i" : "=r"(state) : : "memory");
@@ -27,7 +27,7 @@ struct message {
 static volatile uint32_t ticks;
 static struct message *volatile inbox;
 
-/* The interrupt makes a message; main takes it and frees it. */
+/* The interrupt handler allocates a message; main frees it. */
 void systick(void) {
     uint32_t length = ticks++ % 200;
     struct message *message = terrace_malloc(sizeof *message + length);
@@ -47,7 +47,7 @@ static struct message *take_all(void) {
     return all;
 }
 
-/* Reads 500 messages, with a block of its own growing meanwhile. */
+/* Reads 500 messages, while a block of its own grows. */
 static void work(void) {
     uint32_t *seen = 0, count = 0, room = 0;
     SYST[1] = 20000;

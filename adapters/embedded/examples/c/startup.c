@@ -1,4 +1,4 @@
-/* Vectors, and what has to happen before main: the smallest start of a Cortex-M4F; and output through semihosting. */
+/* Vectors and start-up code of a Cortex-M4F, as little as it needs; output through semihosting. */
 #include "board.h"
 
 extern uint32_t data_start[], data_end[], data_load[], bss_start[], bss_end[], stack_top[];
@@ -35,7 +35,7 @@ void fault(void) {
 }
 
 _Noreturn void reset(void) {
-    *(volatile uint32_t *)0xE000ED88 |= 0xF << 20; /* CPACR: the floating point unit is on */
+    *(volatile uint32_t *)0xE000ED88 |= 0xF << 20; /* CPACR: enables the floating point unit */
     for (uint32_t *to = data_start, *from = data_load; to < data_end;) *to++ = *from++;
     for (uint32_t *to = bss_start; to < bss_end;) *to++ = 0;
     leave(main());

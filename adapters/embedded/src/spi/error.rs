@@ -1,56 +1,56 @@
-//! What goes wrong with memory behind a bus.
+//! Errors of memory behind a bus.
 //!
-//! Promises upward: a bus's own error is passed on as it is; each other one says what to do.
+//! Promises upward: the bus's own error is passed on unchanged; the message of every other one says what to do.
 //! Asks from below: the core's errors.
 
 use core::fmt;
 
 use terrace_core::{AllocError, FreeError};
 
-/// A chip did not do what it was asked.
+/// A call of a chip failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpiError<E> {
     /// The bus failed. Try again.
     Bus(E),
-    /// Not all of it lies on the chip. Nothing was sent.
+    /// The access reaches beyond the chip. Nothing was sent.
     Outside {
-        /// Where it starts.
+        /// First address.
         address: u32,
-        /// How long it is.
+        /// Bytes to access.
         bytes: usize,
         /// Bytes of the chip.
         capacity: u32,
     },
-    /// The mode register does not hold what was written to it.
+    /// The mode register holds another value than was written to it.
     WrongMode {
-        /// What was written.
+        /// The value written.
         written: u8,
-        /// What was read back.
+        /// The value read back.
         found: u8,
     },
-    /// The chip's "known good die" byte is not what every good chip answers.
+    /// The chip's "known good die" byte is wrong.
     WrongId {
-        /// What every good chip answers.
+        /// The byte of every good chip.
         expected: u8,
-        /// What was read.
+        /// The byte read.
         found: u8,
     },
-    /// A flash says that it has 2^log2 bytes: nothing answers, or it is none that three address bytes reach.
+    /// A flash reports 2^log2 bytes: nothing answers, or three address bytes do not reach all of it.
     WrongCapacity {
-        /// What was read.
+        /// The exponent read.
         log2: u8,
     },
-    /// A flash is still busy after so long.
+    /// A flash stayed busy until the driver gave up.
     Busy {
-        /// Milliseconds.
+        /// Milliseconds waited.
         ms: u32,
     },
-    /// A flash does not hold what was written to it, after it said that it was done.
+    /// A page of a flash differs from what was programmed, although the flash reported that it was done.
     WornOut {
-        /// The page.
+        /// First address of the page.
         address: u32,
     },
-    /// Settings with which no byte would ever be moved: an empty burst, or a capacity that three address bytes cannot say.
+    /// A burst of 0 bytes, or a capacity that three address bytes cannot express.
     BadSettings,
 }
 
@@ -84,23 +84,23 @@ impl<E: fmt::Debug> fmt::Display for SpiError<E> {
 
 impl<E: fmt::Debug> core::error::Error for SpiError<E> {}
 
-/// A region's call failed.
+/// A call of a region failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessError<E> {
-    /// The block is not live, or not of this region. Nothing was sent.
+    /// The block is not live, or of another region. Nothing was sent.
     NotLive(FreeError),
-    /// Not all of it lies in the block. Nothing was sent.
+    /// The access reaches beyond the block. Nothing was sent.
     OutsideBlock {
-        /// Where in the block it starts.
+        /// First offset in the block.
         offset: u64,
-        /// How long it is.
+        /// Bytes to access.
         bytes: usize,
         /// Bytes of the block.
         block: u64,
     },
-    /// No block of this size can be had.
+    /// No free block is large enough.
     Alloc(AllocError),
-    /// The chip.
+    /// The chip failed.
     Memory(SpiError<E>),
 }
 

@@ -1,14 +1,14 @@
-//! NOR flash with an SPI face: W25Q, MX25L, GD25Q, AT25SF and their like, used on one data line.
+//! SPI NOR flash: W25Q, MX25L, GD25Q, AT25SF and compatible chips, on one data line.
 //!
-//! Promises upward: bytes are written as if it were RAM. A sector is erased only when a bit must go from 0 to 1; what a call
-//! does not name keeps its value, also when the bus fails half way: the sector is kept here then, and the next call finishes
-//! it. What was written is read back.
-//! Asks from below: a `SpiDevice` whose transactions hold the chip select, and a delay to poll with. Power that stays on while
-//! a sector is erased and programmed: when it goes, up to 4 KiB around the last write are lost.
+//! Promises upward: bytes are written as in RAM. A sector is erased only when a bit must go from 0 to 1. Bytes that a call does
+//! not name keep their values, also when the bus fails half way: the driver keeps the sector, and the next call finishes it.
+//! Every page programmed is read back and compared.
+//! Asks from below: a `SpiDevice` whose transactions hold the chip select, and a delay between two polls. Power must stay on
+//! while a sector is erased and programmed: if it fails, up to 4 KiB around the last write are lost.
 //!
 //! ```text
 //! WAKE       ab                       JEDEC ID   9f | maker, type, log2 of the bytes
-//! STATUS     05 | s                   bit 0: busy. Asked until it is 0, with a delay between
+//! STATUS     05 | s                   bit 0: busy. Polled until it is 0
 //! ENABLE     06                       before each of the two below
 //! ERASE      20 aa aa aa              4 KiB become ff
 //! PROGRAM    02 aa aa aa | d0 d1 ...  bits become 0; stays in a page of 256 bytes
@@ -18,7 +18,9 @@
 use embedded_hal::delay::DelayNs;
 use embedded_hal::spi::SpiDevice;
 
-use super::{SpiError, SpiMemory, header, inside, receive, send};
+use super::error::SpiError;
+use super::memory::SpiMemory;
+use super::transaction::{check_bounds, command_read, command_write, header};
 
 const WAKE: u8 = 0xAB;
 const READ_ID: u8 = 0x9F;
@@ -30,59 +32,60 @@ const READ: u8 = 0x03;
 
 /// Bit of the status register: the chip is busy.
 const BUSY: u8 = 1;
-/// Bytes that are erased together.
+/// Bytes of a sector, the unit of erasing.
 const SECTOR: u32 = 1 << 12;
-/// Bytes that are programmed together.
+/// Bytes of a page, the most that one command programs.
 const PAGE: u32 = 1 << 8;
-/// From deep sleep to the first command: 30 us at most on these chips (tRES1).
+/// From deep power-down to the first command: at most 30 us on these chips (tRES1).
 const WAKE_US: u32 = 50;
-/// A page takes 0.4 to 3 ms (tPP), a sector 45 to 400 ms (tSE): asked so often, and for five times that at most.
-const PROGRAM_WAIT: Wait = Wait { step_us: 100, steps: 150 };
-const ERASE_WAIT: Wait = Wait { step_us: 2000, steps: 1000 };
+/// A page takes 0.4 to 3 ms (tPP), a sector 45 to 400 ms (tSE): the limits are five times the longest.
+const PROGRAM_WAIT: PollLimit = PollLimit { step_us: 100, steps: 150 };
+const ERASE_WAIT: PollLimit = PollLimit { step_us: 2000, steps: 1000 };
 
+/// How often to poll, and how many times at most.
 #[derive(Clone, Copy)]
-struct Wait {
+struct PollLimit {
     step_us: u32,
     steps: u32,
 }
 
-/// A NOR flash of 64 KiB to 16 MiB. 4 KiB of RAM for the sector that is being written.
+/// A NOR flash of 64 KiB to 16 MiB. The driver holds the sector that it is writing: 4 KiB of RAM.
 ///
-/// Sectors wear out (100,000 erasures): a [`SpiRegion`](super::SpiRegion) with lines of 4096 bytes writes each sector once
-/// for many writes, and only when it must.
+/// Sectors wear out after about 100,000 erasures: a [`SpiRegion`](super::SpiRegion) with lines of 4096 bytes gathers many writes
+/// to a sector into one.
 #[derive(Debug)]
 pub struct Nor25<D, T> {
     device: D,
     delay: T,
     capacity: u32,
-    /// The sector that `sector` holds and the chip may not.
-    unfinished: Option<Unfinished>,
+    /// What is left to do until the chip holds `sector`; `None`: nothing.
+    unfinished: Option<PendingSector>,
     sector: [u8; SECTOR as usize],
 }
 
-/// What is left to be done to a sector.
+/// A sector that is not completely written yet.
 #[derive(Clone, Copy, Debug)]
-struct Unfinished {
-    /// Where it starts.
+struct PendingSector {
+    /// First address.
     at: u32,
-    /// A bit must rise: it must be erased first.
+    /// Whether the sector must be erased first, since a bit goes from 0 to 1.
     erase: bool,
-    /// The pages before this one hold what they must.
+    /// Offset of the first page that may differ.
     page: u32,
 }
 
 impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
-    /// Wakes the chip and asks what it is. What it holds stays.
+    /// Wakes the chip and reads its capacity. Its contents are kept.
     ///
     /// # Errors
-    /// [`SpiError::WrongCapacity`] when nothing answers, or a chip that needs four address bytes; [`SpiError::Busy`].
+    /// [`SpiError::WrongCapacity`]: no chip, or one that needs four address bytes; [`SpiError::Busy`]; [`SpiError::Bus`].
     pub fn open(device: D, delay: T) -> Result<Self, SpiError<D::Error>> {
         let mut chip = Self { device, delay, capacity: 0, unfinished: None, sector: [0; SECTOR as usize] };
         chip.device.write(&[WAKE]).map_err(SpiError::Bus)?;
         chip.delay.delay_us(WAKE_US);
         chip.wait(ERASE_WAIT)?;
         let [_, _, log2] = chip.id()?;
-        // 2^24 bytes are what three address bytes can say.
+        // Three address bytes reach 2^24 bytes.
         if !(16..=24).contains(&log2) {
             return Err(SpiError::WrongCapacity { log2 });
         }
@@ -90,20 +93,20 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
         Ok(chip)
     }
 
-    /// Maker, type, and log2 of the bytes, as JEDEC numbers them.
+    /// The chip's JEDEC id: maker, type, and log2 of its bytes.
     ///
     /// # Errors
     /// [`SpiError::Bus`].
     pub fn id(&mut self) -> Result<[u8; 3], SpiError<D::Error>> {
         let mut id = [0; 3];
-        receive(&mut self.device, &[READ_ID], &mut id)?;
+        command_read(&mut self.device, &[READ_ID], &mut id)?;
         Ok(id)
     }
 
-    /// Finishes what a bus error interrupted, and gives device and delay back.
+    /// Finishes a write that a bus error interrupted, and returns device and delay.
     ///
     /// # Errors
-    /// The chip itself, and why: nothing is lost.
+    /// The driver itself, and the error: nothing is lost.
     #[expect(clippy::result_large_err, reason = "the chip itself comes back, to be tried again")]
     #[expect(clippy::type_complexity, reason = "two pairs")]
     pub fn release(mut self) -> Result<(D, T), (Self, SpiError<D::Error>)> {
@@ -113,44 +116,45 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
         }
     }
 
-    /// Asks until the chip is done.
-    fn wait(&mut self, most: Wait) -> Result<(), SpiError<D::Error>> {
-        for _ in 0..most.steps {
+    /// Polls until the chip is not busy.
+    fn wait(&mut self, limit: PollLimit) -> Result<(), SpiError<D::Error>> {
+        for _ in 0..limit.steps {
             let mut status = [0];
-            receive(&mut self.device, &[STATUS], &mut status)?;
+            command_read(&mut self.device, &[STATUS], &mut status)?;
             if status[0] & BUSY == 0 {
                 return Ok(());
             }
-            self.delay.delay_us(most.step_us);
+            self.delay.delay_us(limit.step_us);
         }
-        Err(SpiError::Busy { ms: most.step_us * most.steps / 1000 })
+        Err(SpiError::Busy { ms: limit.step_us * limit.steps / 1000 })
     }
 
-    /// A command that changes the chip, which is not busy, from the enabling on until it is done.
-    fn change(&mut self, command: u8, address: u32, bytes: &[u8], most: Wait) -> Result<(), SpiError<D::Error>> {
+    /// Erases or programs: enables writing, sends the command, and waits. The chip must not be busy.
+    fn modify(&mut self, command: u8, address: u32, bytes: &[u8], limit: PollLimit) -> Result<(), SpiError<D::Error>> {
         self.device.write(&[ENABLE]).map_err(SpiError::Bus)?;
-        send(&mut self.device, &header(command, address), bytes)?;
-        self.wait(most)
+        command_write(&mut self.device, &header(command, address), bytes)?;
+        self.wait(limit)
     }
 
-    /// Makes the chip hold `sector`, if that is unfinished: erases, programs the pages that differ, and reads them back. What
-    /// is done stays done when the bus fails.
+    /// Writes `sector` to the chip, if that is unfinished: erases, programs the pages that differ, and reads them back.
+    ///
+    /// After a bus error the next call goes on where this one stopped.
     fn finish(&mut self) -> Result<(), SpiError<D::Error>> {
         let Some(mut left) = self.unfinished else { return Ok(()) };
-        // A change that the bus cut off may still be at work.
+        // The chip may still be busy with a command after which the bus failed.
         self.wait(ERASE_WAIT)?;
         if left.erase {
-            self.change(ERASE, left.at, &[], ERASE_WAIT)?;
-            left = Unfinished { erase: false, page: 0, ..left };
+            self.modify(ERASE, left.at, &[], ERASE_WAIT)?;
+            left = PendingSector { erase: false, page: 0, ..left };
         }
         while left.page < SECTOR {
             self.unfinished = Some(left);
             let mut wanted = [0; PAGE as usize];
             wanted.iter_mut().zip(self.sector.iter().skip(left.page as usize)).for_each(|(to, from)| *to = *from);
             let address = left.at + left.page;
-            if !self.holds(address, &wanted)? {
-                self.change(PROGRAM, address, &wanted, PROGRAM_WAIT)?;
-                if !self.holds(address, &wanted)? {
+            if !self.page_is(address, &wanted)? {
+                self.modify(PROGRAM, address, &wanted, PROGRAM_WAIT)?;
+                if !self.page_is(address, &wanted)? {
                     return Err(SpiError::WornOut { address });
                 }
             }
@@ -160,9 +164,10 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
         Ok(())
     }
 
-    fn holds(&mut self, address: u32, wanted: &[u8; PAGE as usize]) -> Result<bool, SpiError<D::Error>> {
+    /// Whether a page of the chip has these bytes.
+    fn page_is(&mut self, address: u32, wanted: &[u8; PAGE as usize]) -> Result<bool, SpiError<D::Error>> {
         let mut found = [0; PAGE as usize];
-        receive(&mut self.device, &header(READ, address), &mut found)?;
+        command_read(&mut self.device, &header(READ, address), &mut found)?;
         Ok(found == *wanted)
     }
 }
@@ -175,20 +180,22 @@ impl<D: SpiDevice, T: DelayNs> SpiMemory for Nor25<D, T> {
     }
 
     fn read(&mut self, address: u32, bytes: &mut [u8]) -> Result<(), SpiError<D::Error>> {
-        inside(self.capacity, address, bytes.len())?;
+        check_bounds(self.capacity, address, bytes.len())?;
         self.finish()?;
-        if bytes.is_empty() { Ok(()) } else { receive(&mut self.device, &header(READ, address), bytes) }
+        if bytes.is_empty() { Ok(()) } else { command_read(&mut self.device, &header(READ, address), bytes) }
     }
 
-    /// As for any chip; [`SpiError::WornOut`] when a sector does not take what it is given: it is kept here, and tried again
-    /// with every call.
+    /// Writes bytes as [`SpiMemory::write`] says.
+    ///
+    /// [`SpiError::WornOut`] when a page differs after it was programmed: the driver keeps the sector, and every later call
+    /// tries it again.
     fn write(&mut self, mut address: u32, mut bytes: &[u8]) -> Result<(), SpiError<D::Error>> {
-        inside(self.capacity, address, bytes.len())?;
+        check_bounds(self.capacity, address, bytes.len())?;
         while !bytes.is_empty() {
             self.finish()?;
             let (at, skip) = (address / SECTOR * SECTOR, address % SECTOR);
             let (now, later) = bytes.split_at(bytes.len().min((SECTOR - skip) as usize));
-            receive(&mut self.device, &header(READ, at), &mut self.sector)?;
+            command_read(&mut self.device, &header(READ, at), &mut self.sector)?;
             let (mut erase, mut differs) = (false, false);
             for (is, wanted) in self.sector.iter_mut().skip(skip as usize).zip(now) {
                 erase |= *is & wanted != *wanted;
@@ -196,7 +203,7 @@ impl<D: SpiDevice, T: DelayNs> SpiMemory for Nor25<D, T> {
                 *is = *wanted;
             }
             if differs {
-                self.unfinished = Some(Unfinished { at, erase, page: skip / PAGE * PAGE });
+                self.unfinished = Some(PendingSector { at, erase, page: skip / PAGE * PAGE });
                 self.finish()?;
             }
             (address, bytes) = (address + now.len() as u32, later);

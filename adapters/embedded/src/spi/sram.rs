@@ -1,10 +1,10 @@
-//! Microchip's 23LC1024 and its like: 128 KiB of static RAM, no waiting, no refresh.
+//! SPI SRAM: Microchip's 23LC1024 and compatible chips, 128 KiB, without wait times or refresh.
 //!
-//! Promises upward: transfers of any length in any of the chip's three modes, cut where the mode asks for it.
+//! Promises upward: transfers of any length in each of the chip's three modes, split as the mode requires.
 //! Asks from below: a `SpiDevice` whose transactions hold the chip select.
 //!
 //! ```text
-//! READ   03 aa aa aa | d0 d1 ...      byte mode:        one byte, whatever follows
+//! READ   03 aa aa aa | d0 d1 ...      byte mode:        one byte a transaction
 //! WRITE  02 aa aa aa | d0 d1 ...      page mode:        wraps at the end of a page of 32 bytes
 //! RDMR   05          | mode           sequential mode:  wraps at the end of the chip
 //! WRMR   01 mode
@@ -14,29 +14,31 @@
 
 use embedded_hal::spi::SpiDevice;
 
-use super::{SpiError, SpiMemory, header, inside, receive, send};
+use super::error::SpiError;
+use super::memory::SpiMemory;
+use super::transaction::{check_bounds, command_read, command_write, header};
 
 const READ: u8 = 0x03;
 const WRITE: u8 = 0x02;
 const READ_MODE: u8 = 0x05;
 const WRITE_MODE: u8 = 0x01;
 
-/// 17 address bits: 2^17 bytes.
+/// Bytes of the chip: 17 address bits.
 const CAPACITY: u32 = 1 << 17;
-/// Bytes of a page: 5 address bits.
+/// Bytes of a page: 2^5.
 const PAGE: u32 = 1 << 5;
-/// The mode is in the two highest bits of its register; the others are kept 0.
+/// The mode is in the two highest bits of its register; the others are written as 0.
 const MODE_BITS: u8 = 0b1100_0000;
 
-/// How the chip goes on after a byte.
+/// How the chip advances the address after each byte of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Mode {
-    /// It does not: one byte a transaction.
+pub enum SramMode {
+    /// It does not: a transaction transfers one byte.
     Byte = 0b0000_0000,
-    /// To the next byte of its page of 32: at most a page a transaction.
+    /// Within a page of 32 bytes: a transaction transfers at most a page.
     Page = 0b1000_0000,
-    /// To the next byte of the chip: one transaction for everything.
+    /// Through the whole chip: one transaction transfers everything.
     #[default]
     Sequential = 0b0100_0000,
 }
@@ -45,30 +47,30 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Sram23<D> {
     device: D,
-    /// What the mode register holds.
-    mode: Mode,
+    /// The value of the mode register.
+    mode: SramMode,
 }
 
 impl<D: SpiDevice> Sram23<D> {
-    /// Sets the mode and reads it back. The chip keeps what it holds.
+    /// Sets the mode and reads it back. The chip keeps its contents.
     ///
     /// # Errors
-    /// [`SpiError::WrongMode`] when another value comes back: no chip there, or another one.
-    pub fn open(device: D, mode: Mode) -> Result<Self, SpiError<D::Error>> {
+    /// [`SpiError::WrongMode`] when another value comes back: no chip, or one of another type; [`SpiError::Bus`].
+    pub fn open(device: D, mode: SramMode) -> Result<Self, SpiError<D::Error>> {
         let mut chip = Self { device, mode };
         chip.set_mode(mode)?;
         Ok(chip)
     }
 
-    /// Sets another mode and reads it back.
+    /// Sets the mode and reads it back.
     ///
     /// # Errors
-    /// As [`Sram23::open`]. Call it again before the chip is used: its mode is not known.
-    pub fn set_mode(&mut self, mode: Mode) -> Result<(), SpiError<D::Error>> {
+    /// As [`Sram23::open`]. The mode is unknown then: call it again before any other call.
+    pub fn set_mode(&mut self, mode: SramMode) -> Result<(), SpiError<D::Error>> {
         let written = mode as u8;
         self.device.write(&[WRITE_MODE, written]).map_err(SpiError::Bus)?;
         let mut found = [0];
-        receive(&mut self.device, &[READ_MODE], &mut found)?;
+        command_read(&mut self.device, &[READ_MODE], &mut found)?;
         let [found] = found;
         if found & MODE_BITS != written {
             return Err(SpiError::WrongMode { written, found });
@@ -77,17 +79,17 @@ impl<D: SpiDevice> Sram23<D> {
         Ok(())
     }
 
-    /// The device, for other uses.
+    /// Returns the device.
     pub fn release(self) -> D {
         self.device
     }
 
-    /// Of so many bytes at an address, as many as one transaction may have.
-    fn most(&self, address: u32, bytes: usize) -> usize {
+    /// How many of `bytes` bytes from an address on fit into one transaction.
+    fn transfer_len(&self, address: u32, bytes: usize) -> usize {
         match self.mode {
-            Mode::Byte => bytes.min(1),
-            Mode::Page => bytes.min((PAGE - address % PAGE) as usize),
-            Mode::Sequential => bytes,
+            SramMode::Byte => bytes.min(1),
+            SramMode::Page => bytes.min((PAGE - address % PAGE) as usize),
+            SramMode::Sequential => bytes,
         }
     }
 }
@@ -100,20 +102,20 @@ impl<D: SpiDevice> SpiMemory for Sram23<D> {
     }
 
     fn read(&mut self, mut address: u32, mut bytes: &mut [u8]) -> Result<(), SpiError<D::Error>> {
-        inside(CAPACITY, address, bytes.len())?;
+        check_bounds(CAPACITY, address, bytes.len())?;
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at_mut(self.most(address, bytes.len()));
-            receive(&mut self.device, &header(READ, address), now)?;
+            let (now, later) = bytes.split_at_mut(self.transfer_len(address, bytes.len()));
+            command_read(&mut self.device, &header(READ, address), now)?;
             (address, bytes) = (address + now.len() as u32, later);
         }
         Ok(())
     }
 
     fn write(&mut self, mut address: u32, mut bytes: &[u8]) -> Result<(), SpiError<D::Error>> {
-        inside(CAPACITY, address, bytes.len())?;
+        check_bounds(CAPACITY, address, bytes.len())?;
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(self.most(address, bytes.len()));
-            send(&mut self.device, &header(WRITE, address), now)?;
+            let (now, later) = bytes.split_at(self.transfer_len(address, bytes.len()));
+            command_write(&mut self.device, &header(WRITE, address), now)?;
             (address, bytes) = (address + now.len() as u32, later);
         }
         Ok(())

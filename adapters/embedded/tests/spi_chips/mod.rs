@@ -1,7 +1,7 @@
 //! Models of SPI RAM and flash chips, accurate to the byte, for the tests of `spi`.
 //!
 //! Promises upward: a [`Bus`] is an `SpiDevice`; every byte that a chip would misunderstand is an error that names it; each
-//! transaction is counted; bus faults come when they are asked for.
+//! transaction is counted; the bus fails when the test says so.
 //! Asks from below: nothing.
 
 pub mod nor;
@@ -13,7 +13,7 @@ use embedded_hal::spi::{Error, ErrorKind, ErrorType, Operation, SpiDevice};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What a chip would not have understood, or the bus's own failure.
+/// A command that the real chip would misunderstand, or a failure of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// No such command.
@@ -22,15 +22,15 @@ pub enum Wrong {
     CutShort,
     /// Address bits that the chip does not have.
     Address(u32),
-    /// More bytes than the mode moves: the chip would have wrapped around, or repeated itself.
+    /// More bytes than the mode transfers: the chip would wrap around, or repeat a byte.
     Wraps,
     /// Selected for longer than the chip may be.
     Burst(usize),
-    /// Before power-up was over, or before a reset that was enabled.
+    /// The chip is not ready for this command: power-up, reset, busy, or not enabled.
     NotReady,
-    /// Data sent where the chip sends, or awaited where it listens.
+    /// The driver writes where the chip sends, or reads where the chip receives.
     Direction,
-    /// The bus's own failure, asked for by the test.
+    /// A failure of the bus that the test asked for.
     Fault,
 }
 
@@ -40,19 +40,19 @@ impl Error for Wrong {
     }
 }
 
-/// A byte on the bus: sent to the chip, or a place for what the chip says.
+/// A byte on the bus: sent to the chip, or read from it.
 pub enum Byte<'a> {
     Sent(u8),
     Asked(&'a mut u8),
 }
 
-/// A chip, as the bus sees it.
+/// A model of a chip.
 pub trait Chip {
-    /// One chip select, from falling to rising.
+    /// One transaction: chip select falls, bytes are exchanged, chip select rises.
     fn select(&mut self, now_us: u64, bytes: &mut [Byte<'_>]) -> Result<(), Wrong>;
 }
 
-/// Time that passes only in delays: shared by a bus and a [`Clock`].
+/// Microseconds that only delays advance: shared by a bus and a [`Clock`].
 pub type Time = Rc<Cell<u64>>;
 
 /// A chip behind a bus.
@@ -63,11 +63,11 @@ pub struct Bus<C> {
     pub transactions: usize,
     /// The transaction of this number fails, before anything reaches the chip.
     pub fail_at: Option<usize>,
-    /// One in so many fails, in no rhythm, half of them after the chip did what it was told; 0: none.
+    /// One transaction in so many fails at random, half of them after the chip executed it; 0: none.
     pub fail_one_in: Rc<Cell<u64>>,
     /// Knuth's linear congruential generator.
     pub random: u64,
-    /// A mistake of the driver, made here in its place: alters what the driver sends.
+    /// Changes the bytes that the driver sends, as a mistake of the driver would.
     pub mistake: fn(&mut Vec<u8>),
 }
 
@@ -124,7 +124,7 @@ impl<C: Chip> SpiDevice for Bus<C> {
     }
 }
 
-/// A delay that lets a bus's time pass.
+/// A delay that advances a bus's time.
 pub struct Clock(Time);
 
 impl DelayNs for Clock {
@@ -133,7 +133,7 @@ impl DelayNs for Clock {
     }
 }
 
-/// The bytes sent at the front.
+/// The first `N` bytes of a transaction, which the driver must send.
 pub fn sent<const N: usize>(bytes: &[Byte<'_>]) -> Result<[u8; N], Wrong> {
     let front = bytes.get(..N).ok_or(Wrong::CutShort)?;
     let mut all = [0; N];
@@ -144,14 +144,14 @@ pub fn sent<const N: usize>(bytes: &[Byte<'_>]) -> Result<[u8; N], Wrong> {
     Ok(all)
 }
 
-/// Command and 24 address bits.
+/// The address behind the command: 24 bits.
 pub fn address(bytes: &[Byte<'_>], capacity: usize) -> Result<usize, Wrong> {
     let [_, high, middle, low] = sent(bytes)?;
     let address = u32::from_be_bytes([0, high, middle, low]);
     if address as usize >= capacity { Err(Wrong::Address(address)) } else { Ok(address as usize) }
 }
 
-/// Moves data bytes: byte `i` is at `place(i)`, or nowhere. Nothing is written unless all of it has a place.
+/// Transfers data bytes: byte `i` is at `place(i)`. Transfers nothing if a byte has no place.
 pub fn run(
     memory: &mut [u8],
     data: &mut [Byte<'_>],

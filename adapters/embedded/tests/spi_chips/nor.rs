@@ -1,8 +1,8 @@
 //! A W25Q16 or a chip like it in SPI mode, with sectors of 4 KiB and pages of 256 bytes.
 //!
-//! Promises upward: as the data sheets say, except that what would wrap around in its page is an error, and so is whatever
-//! the chip would have ignored: commands while it is busy, changes that nobody enabled.
-//! Asks from below: the bytes of one chip select, and the time.
+//! Promises upward: as the data sheets say, except that a program command that would wrap around in its page is an error, and so
+//! is each command that the chip would ignore: while it is busy, or a change without write enable.
+//! Asks from below: the bytes of one transaction, and the time.
 
 use super::{Byte, Chip, Wrong, address, run, sent};
 
@@ -14,11 +14,11 @@ const WAKE_US: u64 = 30;
 /// The chip.
 pub struct NorModel {
     pub memory: Vec<u8>,
-    /// What it says its size is, as log2.
+    /// The capacity that it reports, as log2.
     pub log2: u8,
-    /// A bit that is never programmed any more.
+    /// Address of a byte that can no longer be programmed.
     pub worn: Option<usize>,
-    /// It never gets done.
+    /// Whether it stays busy for ever.
     pub hangs: bool,
     pub erased: usize,
     pub programmed: usize,
@@ -28,7 +28,7 @@ pub struct NorModel {
 }
 
 impl NorModel {
-    /// Asleep, and full of anything.
+    /// A chip in deep power-down, with arbitrary contents.
     pub fn new(log2: u8) -> Self {
         let memory = (0..1u32 << log2).map(|i| (i * 5 + (i >> 9)) as u8).collect();
         let (worn, hangs) = (None, false);

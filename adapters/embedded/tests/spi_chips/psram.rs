@@ -1,7 +1,7 @@
 //! An ESP-PSRAM64 or LY68L6400 in SPI mode.
 //!
-//! Promises upward: as the data sheets say, except that what would wrap around in its page is an error.
-//! Asks from below: the bytes of one chip select, and the time.
+//! Promises upward: as the data sheets say, except that a transfer that would wrap around in its page is an error.
+//! Asks from below: the bytes of one transaction, and the time.
 
 use super::{Byte, Chip, Wrong, address, run, sent};
 
@@ -15,20 +15,20 @@ pub struct PsramModel {
     pub memory: Vec<u8>,
     /// Bytes of a page.
     pub page: usize,
-    /// What the "known good die" byte says.
+    /// The "known good die" byte.
     pub good: u8,
-    /// Bytes of a chip select, command included: 8 us of the bus's clock.
+    /// The most bytes of a transaction, command included: 8 us of the bus's clock.
     pub longest: usize,
     /// Whether READ without a wait byte is too fast for the bus's clock.
     pub fast_only: bool,
-    /// When it takes commands; `None` before the first reset.
+    /// The time from which it takes commands; `None` before the first reset.
     ready: Option<u64>,
-    /// The last command was RESET ENABLE.
+    /// Whether the last command was RESET ENABLE.
     enabled: bool,
 }
 
 impl PsramModel {
-    /// Powered up a moment ago. `capacity`: bytes; `longest`: of a chip select.
+    /// A chip at power-up. `capacity` in bytes; `longest`: the most bytes of a transaction.
     pub fn new(capacity: usize, longest: usize) -> Self {
         let memory = (0..capacity).map(|i| (i * 13 + (i >> 10)) as u8).collect();
         Self { memory, page: 1024, good: 0x5D, longest, fast_only: false, ready: None, enabled: false }
@@ -64,7 +64,7 @@ impl Chip for PsramModel {
             0x02 | 0x03 | 0x0B | 0x9F if self.ready.is_none_or(|ready| now_us < ready) => Err(Wrong::NotReady),
             0x66 | 0x99 => Err(Wrong::NotReady),
             0x9F => {
-                // The address is sent and says nothing; the rest of the answer is the maker's own.
+                // The chip ignores the address; the rest of the answer is the maker's own.
                 let [_, _, _, _] = sent(bytes)?;
                 run(&mut [0x0D, self.good], &mut bytes[4..], false, |i| Some(i).filter(|&i| i < 2))
             }

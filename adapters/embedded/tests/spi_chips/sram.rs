@@ -1,7 +1,7 @@
 //! A 23LC1024 in SPI mode.
 //!
-//! Promises upward: as DS20005142 says, except that what would wrap around is an error: no driver means it.
-//! Asks from below: the bytes of one chip select.
+//! Promises upward: as DS20005142 says, except that a transfer that would wrap around is an error.
+//! Asks from below: the bytes of one transaction.
 
 use super::{Byte, Chip, Wrong, address, run, sent};
 
@@ -12,12 +12,12 @@ pub struct SramModel {
     pub mode: u8,
     /// Bits of the mode register that cannot be set: a broken or another chip.
     pub stuck: u8,
-    /// The mode it works in, whatever its register says: as if a glitch had changed it after it was read back.
+    /// The mode it works in, if not that of its register: as if a glitch had changed it after it was read back.
     pub acts_as: Option<u8>,
 }
 
 impl SramModel {
-    /// After power-up: any bytes.
+    /// A chip after power-up, with arbitrary contents.
     pub fn new() -> Self {
         Self {
             memory: (0..1 << 17).map(|i: u32| (i * 7 + (i >> 8)) as u8).collect(),

@@ -3,7 +3,7 @@
 //! Promises upward: a fresh device for each run, runs in turn; only the pool's own time, nothing is launched.
 //! Asks from below: a device, a monotonic clock.
 
-use super::open::Which;
+use super::open::DeviceName;
 use super::plan;
 use crate::failure::Failure;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use terrace_models::scenarios::{Scenario, Step};
 
 /// Three steps. The names are the JSON keys.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Steps {
+pub struct WarmUpTimes {
     /// Whether there was a warm-up.
     pub warm: bool,
     /// Milliseconds of each, the best of [`RUNS`].
@@ -28,23 +28,24 @@ pub struct Steps {
 const RUNS: usize = 5;
 
 /// Cold, then warm; nothing where the training does not fit into `free` bytes.
-pub fn all(which: Which, free: u64) -> Result<Vec<Steps>, Failure> {
+pub fn measure(which: DeviceName, free: u64) -> Result<Vec<WarmUpTimes>, Failure> {
     let (scenario, marks) = plan::training()?;
     if free / 10 * 7 < scenario.peak {
         return Ok(Vec::new());
     }
-    let mut best: [Option<Steps>; 2] = [None; 2];
+    let mut best: [Option<WarmUpTimes>; 2] = [None; 2];
     for _ in 0..RUNS {
         for (warm, best) in [false, true].into_iter().zip(&mut best) {
             let steps = once(which, &scenario, marks, warm)?;
-            let least = |old: Steps| Steps { ms: std::array::from_fn(|at| old.ms[at].min(steps.ms[at])), ..steps };
+            let least =
+                |old: WarmUpTimes| WarmUpTimes { ms: std::array::from_fn(|at| old.ms[at].min(steps.ms[at])), ..steps };
             *best = Some(best.map_or(steps, least));
         }
     }
     Ok(best.into_iter().flatten().collect())
 }
 
-fn once(which: Which, scenario: &Scenario, marks: [usize; 4], warm: bool) -> Result<Steps, Failure> {
+fn once(which: DeviceName, scenario: &Scenario, marks: [usize; 4], warm: bool) -> Result<WarmUpTimes, Failure> {
     let device = which.open(Options::default())?;
     let fail = |error: DeviceError| which.fail(error);
     let stream = device.stream().map_err(fail)?;
@@ -68,7 +69,7 @@ fn once(which: Which, scenario: &Scenario, marks: [usize; 4], warm: bool) -> Res
         blocks.push((bytes / 160, 8));
         device.warm_up(&stream, &blocks).map_err(fail)?;
     }
-    let mut steps = Steps { warm, ms: [0.0; 3], calls: [0; 3], warm_up_ms: begin.elapsed().as_secs_f64() * 1e3 };
+    let mut steps = WarmUpTimes { warm, ms: [0.0; 3], calls: [0; 3], warm_up_ms: begin.elapsed().as_secs_f64() * 1e3 };
     for at in 0..3 {
         (steps.ms[at], steps.calls[at]) = part(&scenario.steps[marks[at]..marks[at + 1]]).map_err(fail)?;
     }

@@ -1,19 +1,19 @@
-//! What runs when the library is loaded, and when the process ends.
+//! Functions that run when the library is loaded, and when the process ends.
 
 use terrace_host::read_environment;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 use terrace_host::{check_at_exit, check_or_abort, report, stats, stats_at_exit};
 
-/// Reads the settings, if the first call came before the C library knew the environment.
-extern "C" fn begin() {
+/// Reads the settings again: the first call of malloc may have come before the C library had the environment.
+extern "C" fn on_load() {
     read_environment();
     #[cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    crate::dlopen::follow(terrace_host::deepbind());
+    crate::dlopen::allow_deepbind(terrace_host::deepbind());
 }
 
-/// Prints the statistics and makes the check that the environment asked for, where terrace-host does not.
+/// Prints statistics and checks the heap, as the environment asks, on systems where terrace-host does not.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-extern "C" fn end() {
+extern "C" fn on_exit() {
     if stats_at_exit() {
         report::line(format_args!("{}", stats()));
     }
@@ -25,10 +25,10 @@ extern "C" fn end() {
 #[used]
 #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
 #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
-static BEGIN: extern "C" fn() = begin;
+static ON_LOAD: extern "C" fn() = on_load;
 
 #[used]
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_term_func"))]
 #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".fini_array"))]
-static END: extern "C" fn() = end;
+static ON_EXIT: extern "C" fn() = on_exit;

@@ -4,10 +4,10 @@
 //! Asks from below: rows.
 
 use super::GpuArgs;
-use super::measure::{Report, Row};
-use super::transfers::{Copies, ROUNDS};
+use super::measure::{BenchReport, ScenarioRow};
+use super::transfers::{CopyRates, ROUNDS};
 use crate::failure::Failure;
-use crate::output::{bytes, file, print, thousands};
+use crate::output::{format_bytes, format_thousands, print, write_file};
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use std::fmt::Write;
 use std::path::Path;
@@ -20,13 +20,13 @@ pub fn probe(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Prints, and writes the file that was asked for.
-pub fn write(args: &GpuArgs, report: &Report) -> Result<(), Failure> {
+pub fn write(args: &GpuArgs, report: &BenchReport) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(report).map_err(|error| Failure::output(Path::new("JSON"), error))? + "\n";
     let printed = if args.json { print(&json) } else { print(&table(report)) };
     if let Some(folder) = &args.out {
         let name = format!("{}-{}.json", report.device.replace(':', ""), report.unix_seconds);
         let path = folder.join(name);
-        file(&path, &json).map_err(|error| Failure::output(&path, error))?;
+        write_file(&path, &json).map_err(|error| Failure::output(&path, error))?;
         if !args.json {
             print(&format!("{}\n", path.display()))?;
         }
@@ -34,14 +34,14 @@ pub fn write(args: &GpuArgs, report: &Report) -> Result<(), Failure> {
     printed
 }
 
-fn table(report: &Report) -> String {
+fn table(report: &BenchReport) -> String {
     let mut text = String::new();
-    let Report { device, name, driver, total_bytes, free_bytes, hit_ns, hit_ns_p50, .. } = report;
+    let BenchReport { device, name, driver, total_bytes, free_bytes, hit_ns, hit_ns_p50, .. } = report;
     if let Some(why) = &report.chosen_because {
         // The error ends with what to install.
         let _ = writeln!(text, "on the host's memory, since there is no CUDA device: {why}\n");
     }
-    let (total, free) = (bytes(*total_bytes), bytes(*free_bytes));
+    let (total, free) = (format_bytes(*total_bytes), format_bytes(*free_bytes));
     let _ = writeln!(text, "{device}: {name}, driver {driver}, {total} in all, {free} free");
     let _ = writeln!(
         text,
@@ -49,8 +49,8 @@ fn table(report: &Report) -> String {
     );
     for copies in &report.copies {
         let (middle, ratio) = (ROUNDS / 2, copies.ratio());
-        let Copies { name, bytes: size, bare, engine } = copies;
-        let size = bytes(*size as u64);
+        let CopyRates { name, bytes: size, bare, engine } = copies;
+        let size = format_bytes(*size as u64);
         let _ = writeln!(
             text,
             "{size} {name}: {:.2} GB/s by the engine, {:.2} by one copy of the driver's: {ratio:.2}",
@@ -96,16 +96,16 @@ fn table(report: &Report) -> String {
     text
 }
 
-fn cells(row: &Row) -> [String; 8] {
+fn cells(row: &ScenarioRow) -> [String; 8] {
     let scaled = if row.divided_by == 1 { String::new() } else { format!(" (sizes / {})", row.divided_by) };
     [
         format!("{}{scaled}", row.scenario),
         row.subject.to_owned(),
         row.ns_per_operation.map_or("-".into(), |ns| format!("{ns:.0}")),
-        thousands(row.calls),
-        thousands(row.handles),
-        bytes(row.peak_reserved_bytes),
+        format_thousands(row.calls),
+        format_thousands(row.handles),
+        format_bytes(row.peak_reserved_bytes),
         format!("{:.3}", row.utilisation),
-        thousands(row.failed),
+        format_thousands(row.failed),
     ]
 }

@@ -1,8 +1,8 @@
 //! The loop on pools whose every answer is known.
 
 use super::*;
-use crate::pools::Made;
-use crate::steps::Steps;
+use crate::operations::OperationReader;
+use crate::pools::NewPool;
 use crate::timeline::Timeline;
 use std::fmt::Write;
 use terrace::recording::Reader;
@@ -53,32 +53,33 @@ impl Allocator for Bump {
     }
 }
 
-fn moving(_: &Setup) -> Made {
+fn moving(_: &PoolSetup) -> NewPool {
     Ok(Box::new(Bump { limit: 1000, ..Bump::default() }))
 }
 
-fn in_place(_: &Setup) -> Made {
+fn in_place(_: &PoolSetup) -> NewPool {
     Ok(Box::new(Bump { limit: 1000, in_place: true, ..Bump::default() }))
 }
 
-fn endless(_: &Setup) -> Made {
+fn endless(_: &PoolSetup) -> NewPool {
     Ok(Box::new(Bump { limit: u64::MAX, ..Bump::default() }))
 }
 
 /// Replays lines and gives the row.
-fn replay(make: fn(&Setup) -> Made, lines: &str, min_size: u64) -> Row {
+fn replay(make: fn(&PoolSetup) -> NewPool, lines: &str, min_size: u64) -> PoolRow {
     let csv = format!("t,op,id,size,align,stream,tag\n{lines}");
     let clock = Clock::new();
-    let mut steps = Steps::new(Reader::new("test", csv.as_bytes()).unwrap(), min_size, false);
-    let mut run = Run::new(&Entry { name: "bump", make }, &Setup::new(SourceKind::Growing, None, 0)).unwrap();
+    let mut reader = OperationReader::new(Reader::new("test", csv.as_bytes()).unwrap(), min_size, false);
+    let mut run =
+        PoolReplay::new(&PoolFactory { name: "bump", make }, &PoolSetup::new(SourceKind::Growing, None, 0)).unwrap();
     let (mut chunk, mut timeline, mut events) = (Chunk::default(), Timeline::default(), 0);
     loop {
-        steps.fill(&mut chunk, &timeline).unwrap();
-        if chunk.steps.is_empty() {
+        reader.fill(&mut chunk, &timeline).unwrap();
+        if chunk.operations.is_empty() {
             break;
         }
         run.replay(&chunk, events, &clock).unwrap();
-        events += chunk.steps.len() as u64;
+        events += chunk.operations.len() as u64;
         timeline.extend(&chunk.points, [run.reserved_mut()].into_iter());
         assert_eq!(run.reserved.len(), timeline.points().len());
     }

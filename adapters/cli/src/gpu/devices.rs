@@ -7,7 +7,7 @@ use terrace::Device;
 use terrace::device::{CudaError, OpenError};
 
 /// A device, as it was found.
-pub struct Found {
+pub struct CudaDevice {
     /// `cuda:N`.
     pub device: String,
     /// The device, or why it cannot be opened.
@@ -19,12 +19,12 @@ pub struct Found {
 const LAST: u32 = 15;
 
 /// All devices; and what is missing, where none can be used.
-pub fn cuda() -> (Vec<Found>, Option<String>) {
+pub fn find_cuda_devices() -> (Vec<CudaDevice>, Option<String>) {
     let (mut devices, mut missing) = (Vec::new(), None);
     for ordinal in 0.. {
         let device = format!("cuda:{ordinal}");
         match Device::cuda(ordinal) {
-            Ok(opened) => devices.push(Found { device, opened: Ok(opened) }),
+            Ok(opened) => devices.push(CudaDevice { device, opened: Ok(opened) }),
             // One past the last.
             Err(CudaError::Open(OpenError::NoDevice { found, .. })) if found > 0 => break,
             Err(error) => {
@@ -34,7 +34,7 @@ pub fn cuda() -> (Vec<Found>, Option<String>) {
                 if !one || ordinal >= LAST {
                     break;
                 }
-                devices.push(Found { device, opened: Err(error.to_string()) });
+                devices.push(CudaDevice { device, opened: Err(error.to_string()) });
             }
         }
     }

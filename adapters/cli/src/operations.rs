@@ -1,6 +1,6 @@
 //! A trace in chunks of small steps, ready to be replayed without looking anything up.
 //!
-//! Promises upward: [`Step`]s of 24 bytes whose slots are dense and used again, after `--min-size` and `--streams`;
+//! Promises upward: [`Operation`]s of 24 bytes whose slots are dense and used again, after `--min-size` and `--streams`;
 //! memory bounded by [`CHUNK`] and by the blocks live at once.
 //! Asks from below: checked entries of the reader.
 
@@ -15,7 +15,7 @@ pub const CHUNK: usize = 1 << 16;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum OperationKind {
     /// Fill the slot.
     Allocate,
     /// Change the size of what is in the slot.
@@ -26,7 +26,7 @@ pub enum Action {
 
 /// One event, ready to be replayed.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct Operation {
     /// Bytes asked for.
     pub bytes: u64,
     /// Which block.
@@ -34,7 +34,7 @@ pub struct Step {
     /// Who.
     pub owner: Owner,
     /// What to do.
-    pub action: Action,
+    pub kind: OperationKind,
     /// log2 of the alignment.
     pub align_log2: u8,
 }
@@ -43,10 +43,10 @@ pub struct Step {
 #[derive(Debug, Default)]
 pub struct Chunk {
     /// What to do, in order.
-    pub steps: Vec<Step>,
+    pub operations: Vec<Operation>,
     /// Steps after which pools are looked at, rising.
-    pub moments: Vec<usize>,
-    /// The moments in the trace, as many.
+    pub samples: Vec<usize>,
+    /// The samples in the trace, as many.
     pub points: Vec<Point>,
     /// All slots so far are below this.
     pub slots: usize,
@@ -56,25 +56,25 @@ pub struct Chunk {
 
 /// What a slot holds, as the trace says.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct SlotState {
     bytes: u64,
     /// Allocated with less than `--min-size`.
-    left_out: bool,
+    skipped: bool,
 }
 
 /// Makes chunks of a trace.
-pub struct Steps<'a> {
+pub struct OperationReader<'a> {
     reader: Reader<'a>,
     min_size: u64,
     streams: bool,
-    held: Vec<Held>,
+    held: Vec<SlotState>,
     /// Sum of `bytes` over what is held and not left out.
     live: u64,
     /// Time of the first event, from which all times count.
     begin_us: Option<u64>,
 }
 
-impl<'a> Steps<'a> {
+impl<'a> OperationReader<'a> {
     /// Steps of what `reader` gives.
     pub fn new(reader: Reader<'a>, min_size: u64, streams: bool) -> Self {
         Self { reader, min_size, streams, held: Vec::new(), live: 0, begin_us: None }
@@ -87,58 +87,58 @@ impl<'a> Steps<'a> {
 
     /// Fills `chunk` with what comes next; empty at the end.
     pub fn fill(&mut self, chunk: &mut Chunk, timeline: &Timeline) -> Result<(), Failure> {
-        chunk.steps.clear();
+        chunk.operations.clear();
         chunk.live.clear();
-        while chunk.steps.len() < CHUNK {
+        while chunk.operations.len() < CHUNK {
             let Some(entry) = self.reader.next().transpose()? else { break };
             let begin_us = *self.begin_us.get_or_insert(entry.event.time_us);
             let Some(slot) = entry.slot else { continue };
-            if let Some(step) = self.step(&entry.event, slot) {
-                chunk.steps.push(step);
+            if let Some(operation) = self.operation(&entry.event, slot) {
+                chunk.operations.push(operation);
                 chunk.live.push(Point { time_us: entry.event.time_us - begin_us, live: self.live });
             }
         }
         chunk.slots = self.held.len();
-        // At most POINTS_MAX moments a chunk, so that looking at pools stays rare.
-        chunk.choose(timeline.stride().max(chunk.steps.len().div_ceil(POINTS_MAX).next_power_of_two()));
+        // At most POINTS_MAX samples a chunk, so that looking at pools stays rare.
+        chunk.choose(timeline.stride().max(chunk.operations.len().div_ceil(POINTS_MAX).next_power_of_two()));
         Ok(())
     }
 
     /// The step of an event, `None` when it is left out.
-    fn step(&mut self, event: &Event, slot: u32) -> Option<Step> {
-        let action = match event.kind {
-            Kind::Allocate => Action::Allocate,
-            Kind::Reallocate => Action::Reallocate,
-            Kind::Free => Action::Free,
+    fn operation(&mut self, event: &Event, slot: u32) -> Option<Operation> {
+        let kind = match event.kind {
+            Kind::Allocate => OperationKind::Allocate,
+            Kind::Reallocate => OperationKind::Reallocate,
+            Kind::Free => OperationKind::Free,
             _ => return None,
         };
         let at = slot as usize;
         if at >= self.held.len() {
-            self.held.resize(at + 1, Held::default());
+            self.held.resize(at + 1, SlotState::default());
         }
         let held = &mut self.held[at];
-        if action == Action::Allocate {
-            *held = Held { bytes: 0, left_out: event.bytes < self.min_size };
+        if kind == OperationKind::Allocate {
+            *held = SlotState { bytes: 0, skipped: event.bytes < self.min_size };
         }
-        if held.left_out {
+        if held.skipped {
             return None;
         }
-        let bytes = if action == Action::Free { 0 } else { event.bytes };
+        let bytes = if kind == OperationKind::Free { 0 } else { event.bytes };
         self.live = self.live - held.bytes + bytes;
         held.bytes = bytes;
         let owner = if self.streams { event.owner } else { Owner(0) };
-        Some(Step { bytes, slot, owner, action, align_log2: event.align.max(1).trailing_zeros() as u8 })
+        Some(Operation { bytes, slot, owner, kind, align_log2: event.align.max(1).trailing_zeros() as u8 })
     }
 }
 
 impl Chunk {
-    /// Chooses the moments: the highest of every `stride` steps.
+    /// Chooses the samples: the highest of every `stride` steps.
     fn choose(&mut self, stride: usize) {
-        self.moments.clear();
+        self.samples.clear();
         for (n, stretch) in self.live.chunks(stride).enumerate() {
-            self.moments.extend(highest(stretch.iter().map(|point| point.live)).map(|i| n * stride + i));
+            self.samples.extend(highest(stretch.iter().map(|point| point.live)).map(|i| n * stride + i));
         }
         self.points.clear();
-        self.points.extend(self.moments.iter().map(|&i| self.live[i]));
+        self.points.extend(self.samples.iter().map(|&i| self.live[i]));
     }
 }

@@ -3,16 +3,16 @@
 //! Promises upward: with `--json` nothing but JSON is on standard output; names from the system reach a terminal escaped.
 //! Asks from below: a report.
 
-use super::{Report, TiersArgs};
+use super::{TiersArgs, TiersReport};
 use crate::failure::Failure;
-use crate::output::{bytes, print};
+use crate::output::{format_bytes, print};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 use std::path::Path;
 use terrace_tiers::detect::{Disk, Limit, Pressure, TierKind};
 
 /// Prints what was asked for.
-pub fn write(args: &TiersArgs, report: &Report) -> Result<(), Failure> {
+pub fn write(args: &TiersArgs, report: &TiersReport) -> Result<(), Failure> {
     if !args.json {
         return print(&text(report));
     }
@@ -20,7 +20,7 @@ pub fn write(args: &TiersArgs, report: &Report) -> Result<(), Failure> {
     print(&(json + "\n"))
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &TiersReport) -> String {
     let mut text = format!("{}\n\n", table(report));
     for disk in &report.machine.disks {
         let name = if disk.class.tier.is_some() { "" } else { ", no tier" };
@@ -35,7 +35,7 @@ fn text(report: &Report) -> String {
     }
     let cpu = &report.machine.cpu;
     if let Some(Limit { group, limit_bytes, used_bytes, .. }) = cpu.groups.limit() {
-        let (limit, used) = (bytes(*limit_bytes), bytes(*used_bytes));
+        let (limit, used) = (format_bytes(*limit_bytes), format_bytes(*used_bytes));
         let _ = writeln!(text, "control group {}: at most {limit}, {used} in use", plain(group));
     }
     pressure("memory", cpu.memory_pressure, cpu.groups.memory_pressure, &mut text);
@@ -56,12 +56,12 @@ fn pressure(name: &str, machine: Option<Pressure>, group: Option<Pressure>, text
     }
 }
 
-fn table(report: &Report) -> Table {
+fn table(report: &TiersReport) -> Table {
     let mut table = Table::new();
     let header = ["device", "tier", "mount", "capacity", "free", "latency", "read", "write", "decided by"];
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
     for gpu in &report.machine.gpus {
-        let (total, free) = (bytes(gpu.total_bytes), size(gpu.free_bytes));
+        let (total, free) = (format_bytes(gpu.total_bytes), size(gpu.free_bytes));
         let decided = if gpu.shares_memory { "driver: shares the CPU's memory" } else { "driver" };
         let (device, tier) = (gpu.device.clone(), TierKind::Gpu.to_string());
         table.add_row([device, tier, plain(&gpu.name), total, free, none(), none(), none(), decided.into()]);
@@ -110,11 +110,11 @@ fn none() -> String {
 }
 
 fn size(known: Option<u64>) -> String {
-    known.map_or(none(), bytes)
+    known.map_or(none(), format_bytes)
 }
 
 fn rate(bytes_per_s: u64) -> String {
-    format!("{}/s", bytes(bytes_per_s))
+    format!("{}/s", format_bytes(bytes_per_s))
 }
 
 /// Control characters escaped.
@@ -146,7 +146,7 @@ mod tests {
             shares_memory: true,
         };
         let (machine, notes) = (Machine::look(vec![gpu]), vec!["a note".into()]);
-        let text = text(&Report { terrace: "0", machine, memory_measured: None, notes });
+        let text = text(&TiersReport { terrace: "0", machine, memory_measured: None, notes });
         let parts = ["shares the CPU's memory", "joint budget of cpu + cuda:0: ", "8.00 GiB", "note: a note\n"];
         parts.iter().for_each(|part| assert!(text.contains(part), "{part} in {text}"));
     }

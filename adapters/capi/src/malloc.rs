@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use terrace_host::{api, class};
 
-/// Alignment of every block: what `max_align_t` asks for.
+/// Alignment of every block: that of `max_align_t`.
 const ALIGN: usize = 16;
 
 /// Allocates `bytes` bytes at a multiple of 16; null and `ENOMEM` without memory.
@@ -13,17 +13,17 @@ pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
     api::allocate_small(bytes).cast()
 }
 
-/// Frees a block, or does nothing for null.
+/// Frees a block; does nothing for null.
 ///
 /// # Safety
-/// A block that this library allocated and that is not freed yet, or null.
+/// `block` must be null, or a live block of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller's promise.
     unsafe { api::free(block.cast()) };
 }
 
-/// Frees a block: the name of old System V programs.
+/// [`free`], as old System V programs call it.
 ///
 /// # Safety
 /// See [`free`].
@@ -62,7 +62,7 @@ pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     }
 }
 
-/// Resizes a block, which may move; null, and the old block as it was, without memory.
+/// Resizes a block, in place or by moving it; null without memory, and the block is unchanged.
 ///
 /// Size 0 frees the block and returns null, as glibc does.
 ///
@@ -98,17 +98,17 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: u
 /// Sets `errno` to `ENOMEM` and returns null.
 #[cold]
 pub fn out_of_memory() -> *mut c_void {
-    refuse(libc::ENOMEM)
+    fail_with(libc::ENOMEM)
 }
 
 /// Sets `errno` and returns null.
 #[cold]
-pub fn refuse(reason: i32) -> *mut c_void {
-    // SAFETY: the C library's place for this thread.
+pub fn fail_with(reason: i32) -> *mut c_void {
+    // SAFETY: takes nothing, and returns the address of this thread's `errno`.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: see above.
+    // SAFETY: this thread's `errno`.
     unsafe { *place = reason };
     null_mut()
 }
 
-const _: () = assert!(class::size(1) == ALIGN, "every block lies at a multiple of the smallest");
+const _: () = assert!(class::size(1) == ALIGN, "every block lies at a multiple of the smallest class");

@@ -6,13 +6,13 @@
 
 use hdrhistogram::{CreationError, Histogram};
 
-/// Times below 2^13 ticks, some 3 us, have a counter each: 64 KiB, of which a few lines are used.
+/// Latencies below 2^13 ticks, some 3 us, have a counter each: 64 KiB, of which a few lines are used.
 const SHORT: usize = 1 << 13;
 /// Longest time told apart: 2^40 ticks, some minutes; longer ones count as that long.
 const LONG_MAX: u64 = 1 << 40;
 
 /// How often each time was seen.
-pub struct Ticks {
+pub struct TickHistogram {
     /// `short[t]` events took `t` ticks.
     short: Vec<u64>,
     /// All that took longer.
@@ -20,7 +20,7 @@ pub struct Ticks {
     longest: u64,
 }
 
-impl Ticks {
+impl TickHistogram {
     /// Nothing seen.
     pub fn new() -> Result<Self, CreationError> {
         Ok(Self { short: vec![0; SHORT], long: Histogram::new_with_bounds(1, LONG_MAX, 3)?, longest: 0 })
