@@ -39,6 +39,8 @@ pub struct Rules {
     pub same: Reasons,
     /// Words that comments of libraries do without.
     pub comments: Reasons,
+    /// Folders of libraries whose names and comments are held to both.
+    pub plain: Vec<String>,
     /// Licences of dependencies.
     pub licences: Reasons,
 }
@@ -115,6 +117,7 @@ pub fn parse(text: &str) -> Result<Rules, String> {
         words: reasons(take_table(&mut table, "words")?)?,
         same: reasons(take_table(&mut table, "same")?)?,
         comments: reasons(take_table(&mut table, "comments")?)?,
+        plain: names(&take(&mut table, "plain")?)?,
         licences: reasons(take_table(&mut table, "licences")?)?,
     };
     match table.keys().chain(length.keys()).next() {
@@ -165,7 +168,7 @@ fn reasons(table: Table) -> Result<Reasons, String> {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "[layers]\ncore = [[\"error\"], [\"index\"]]\n[only]\nloom = [\"sync\"]\n[crates]\na = []\n[builds]\n\
+    const GOOD: &str = "plain = []\n[layers]\ncore = [[\"error\"], [\"index\"]]\n[only]\nloom = [\"sync\"]\n[crates]\na = []\n[builds]\n\
                         [unsafe]\n[length]\nmax = 400\n[length.longer]\n[words]\n[same]\n[comments]\n[licences]\nMIT = \"ours\"\n";
 
     #[test]

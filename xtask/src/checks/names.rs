@@ -1,8 +1,8 @@
 //! `check::names`, `check::comments`: one word has one meaning, and a stranger can read what stands beside the code.
 //!
-//! Promises upward: every type name that two modules of the libraries define without being listed, every word that
+//! Promises upward: every type name that two modules of the libraries named define without being listed, every word that
 //! comments of the libraries avoid, and every public item whose documentation begins with more than one short line.
-//! Asks from below: `[layers]` (which folders are libraries), `[same]` and `[comments]` in `docs/rules.toml`.
+//! Asks from below: `plain` (the libraries), `[same]` and `[comments]` in `docs/rules.toml`.
 
 use super::verdict;
 use crate::rules::{PATH, Rules};
@@ -65,7 +65,7 @@ fn library_files<'a>(rules: &'a Rules, files: &'a [Source]) -> impl Iterator<Ite
     files.iter().filter(move |file| {
         let inside =
             |folder: &String| file.path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with("/src/"));
-        file.is_rust() && !is_test(&file.path) && rules.layers.keys().any(inside)
+        file.is_rust() && !is_test(&file.path) && rules.plain.iter().any(inside)
     })
 }
 
@@ -136,8 +136,7 @@ mod tests {
 
     fn rules(same: &[&str]) -> Rules {
         let reasons = |names: &[&str]| names.iter().map(|name| (name.to_string(), "because".to_string())).collect();
-        let layers = BTreeMap::from([("core".to_string(), Vec::new())]);
-        Rules { layers, same: reasons(same), comments: reasons(&["nobody"]), ..Rules::default() }
+        Rules { plain: vec!["core".into()], same: reasons(same), comments: reasons(&["nobody"]), ..Rules::default() }
     }
 
     fn file(path: &str, text: &str) -> Source {
