@@ -62,9 +62,9 @@ fn pressure(name: &str, machine: Option<Pressure>, group: Option<Pressure>, text
     // The root group is the whole machine: the same share is not printed twice.
     let shown = |pressure: Pressure| pressure.some.avg60_percent.round();
     let group = group.filter(|&group| machine.is_none_or(|machine| shown(machine) != shown(group)));
-    for (who, pressure) in [("programs", machine), ("programs of this control group", group)] {
+    for (programs, pressure) in [("programs", machine), ("programs of this control group", group)] {
         if let Some(share) = pressure.map(|pressure| pressure.some.avg60_percent).filter(|&share| share >= 1.0) {
-            let _ = writeln!(text, "pressure: {who} waited for {name} {share:.0} % of the last minute");
+            let _ = writeln!(text, "pressure: {programs} waited for {name} {share:.0} % of the last minute");
         }
     }
 }
