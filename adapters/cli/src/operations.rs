@@ -10,7 +10,9 @@ use terrace::Owner;
 use terrace::event::{Event, Kind};
 use terrace::recording::Reader;
 
-/// The most operations of a chunk: 2^16 of 24 bytes are 1.5 MiB, which stays in a second-level cache while each pool replays it.
+/// The most operations of a chunk: 2^16.
+///
+/// At 24 bytes they take 1.5 MiB, which stays in a second-level cache while each pool replays them.
 pub const CHUNK: usize = 1 << 16;
 
 /// A kind of operation.

@@ -10,7 +10,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use terrace::recording::Partial;
 
-/// Writes a line to standard error, with control characters escaped. If that fails, only the exit code reports the error.
+/// Writes a line to standard error, with control characters escaped.
+///
+/// If that fails, only the exit code reports the error.
 pub fn print_error(text: &str) {
     let _ = io::stderr().write_all(format!("terrace: {}\n", escape(text)).as_bytes());
 }

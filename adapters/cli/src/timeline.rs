@@ -41,9 +41,10 @@ impl Timeline {
         &self.points
     }
 
-    /// Appends points. When there are too many, keeps every second, fourth, ... of them, and of each list in `reserved`.
+    /// Appends points; when there are too many, thins out all of them, and each list in `reserved` alike.
     ///
-    /// The lists in `reserved` must already have a value for each of the points.
+    /// Of each group of 2, 4, ... points the one with the most live memory stays. Each list must already have a value for every
+    /// point.
     pub fn extend<'a>(&mut self, points: &[Point], reserved: impl Iterator<Item = &'a mut Vec<u64>>) {
         self.points.extend_from_slice(points);
         let mut halvings = 0;
