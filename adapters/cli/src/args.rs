@@ -1,7 +1,7 @@
-//! What the command line may say.
+//! The command line.
 //!
-//! Promises upward: values of the right kind; anything else ends with a usage text and exit code 2.
-//! Asks from below: names of pools from the registry.
+//! Promises upward: valid values; for anything else clap prints usage and exits with code 2.
+//! Asks from below: names of pools, arguments of commands that have modules of their own.
 
 use crate::gpu::{DriverArgs, GpuArgs};
 use crate::pools::{self, SourceKind};

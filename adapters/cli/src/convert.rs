@@ -1,13 +1,13 @@
-//! `terrace record convert`: one form of trace into another.
+//! `terrace record convert`: converts a trace to another format.
 //!
-//! Promises upward: the output appears whole or not at all.
+//! Promises upward: the output is complete or absent.
 //! Asks from below: the reader and writer of recordings.
 
 use crate::failure::Failure;
 use std::path::Path;
 use terrace::recording::{Form, Partial, Writer};
 
-/// Converts `input` into the form that the name of `output` asks for.
+/// Converts `input` to the format that the name of `output` implies.
 pub fn run(input: &Path, output: &Path) -> Result<(), Failure> {
     let form = Form::of(output).ok_or_else(|| {
         Failure::Usage(format!("{}: end the name in .csv, .csv.gz, .csv.zst or .terrace", output.display()))

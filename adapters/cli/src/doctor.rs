@@ -1,13 +1,13 @@
-//! `terrace doctor`: what is here, what is missing, and what to do about it.
+//! `terrace doctor`: reports what the machine has, what is missing, and what to install.
 //!
-//! Promises upward: it runs everywhere and ends with 0, whatever is missing; the keys of its JSON are stable, and what is
-//! not known is `null`.
-//! Asks from below: the system's own words ([`system`]), and devices, each opened once.
+//! Promises upward: it runs on every machine and exits with 0, whatever is missing. The keys of its JSON are stable; unknown
+//! facts are `null`.
+//! Asks from below: facts about the machine ([`system`]), and devices, each opened once.
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
 use crate::gpu::find_cuda_devices;
-use crate::output::{format_bytes, print};
+use crate::output::{format_bytes, json, print};
 use crate::system::{self, System};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::path::Path;
 use terrace::Device;
 use terrace::device::Capabilities;
 
-/// Everything that was found. The names are the JSON keys.
+/// The report. The field names are the JSON keys.
 #[derive(Debug, Serialize)]
 struct DoctorReport {
     /// Version of this command.
@@ -27,47 +27,46 @@ struct DoctorReport {
     devices: Vec<DeviceStatus>,
 }
 
-/// The CUDA driver.
+/// State of the CUDA driver.
 #[derive(Debug, Default, Serialize)]
 struct CudaStatus {
     /// Whether at least one device can be used.
     usable: bool,
-    /// The driver and its version, where a device told it.
+    /// The driver and its version, if a device could be opened.
     driver: Option<String>,
-    /// What is missing and what to install, where nothing can be used.
+    /// What is missing and what to install, if no device can be used.
     missing: Option<String>,
 }
 
-/// A device.
+/// State of a device.
 #[derive(Debug, Serialize)]
 struct DeviceStatus {
-    /// As `terrace bench gpu --device` takes it.
+    /// The name that `terrace bench gpu --device` takes.
     device: String,
-    /// Its own name; `null` for one that could not be opened.
+    /// The product name; `null` if the device could not be opened.
     name: Option<String>,
     driver: Option<String>,
     total_bytes: u64,
-    /// What could be had now, where the driver says it.
+    /// Bytes free now, if the driver reports them.
     free_bytes: Option<u64>,
-    /// Bytes of a page that can be mapped; 0 where none can.
+    /// Bytes of a page; 0 if the device cannot map pages.
     page_bytes: u64,
-    /// By name, every one there is.
+    /// All capabilities by name: whether the device has them.
     capabilities: BTreeMap<String, bool>,
-    /// Why it cannot do the rest.
+    /// Why the device lacks capabilities.
     notes: Vec<String>,
-    /// Why it could not be opened.
+    /// Why the device could not be opened.
     problem: Option<String>,
 }
 
-/// Looks, and prints.
+/// Inspects the machine and prints the report.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     args.driver.load()?;
     let report = inspect();
     if !args.json {
         return print(&text(&report).map_err(|error| Failure::output(Path::new("the text"), error))?);
     }
-    let json = serde_json::to_string_pretty(&report).map_err(|error| Failure::output(Path::new("JSON"), error))?;
-    print(&(json + "\n"))
+    print(&json(&report)?)
 }
 
 fn inspect() -> DoctorReport {
@@ -110,7 +109,7 @@ fn unopened(device: String, problem: String) -> DeviceStatus {
     DeviceStatus { device, name, driver, total_bytes: 0, free_bytes, page_bytes: 0, capabilities, notes, problem }
 }
 
-/// For people.
+/// The report as text.
 fn text(report: &DoctorReport) -> Result<String, std::fmt::Error> {
     let mut text = format!("terrace {}\n\n", report.terrace);
     system::write_text(&report.system, &mut text)?;

@@ -1,35 +1,35 @@
-//! Why the command stops, and with which exit code.
+//! The command's errors, and their exit codes.
 //!
-//! Promises upward: one line of text that says what and what to do.
-//! Asks from below: errors that say the same.
+//! Promises upward: a message of one line that says what failed and what to do.
+//! Asks from below: errors whose messages say so.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use terrace::recording::{Problem, TraceError};
 
-/// Why the command stops.
+/// An error that ends the command.
 #[derive(Debug)]
 pub enum Failure {
     /// A trace that cannot be read.
     Input(TraceError),
-    /// Arguments that make no sense together.
+    /// Invalid arguments.
     Usage(String),
     /// A file that cannot be written.
     Output(PathBuf, String),
-    /// An allocator broke its contract, or could not be made.
+    /// An allocator broke its contract, or could not be created.
     Pool {
-        /// Its name.
+        /// The allocator's name.
         pool: &'static str,
-        /// What happened.
+        /// The fault.
         what: String,
     },
-    /// A device that cannot be used: what was asked of it, and why not.
+    /// A device that cannot be used: its name as requested, and the reason.
     Device(String, String),
-    /// A directory in which nothing can be measured; the text says which, why, and what to do.
+    /// A measurement failed; the text names the directory and says why.
     Measure(String),
-    /// Nobody reads standard output any more.
-    ReaderGone,
+    /// The reader of standard output closed it.
+    BrokenPipe,
 }
 
 impl Failure {
@@ -41,12 +41,12 @@ impl Failure {
     /// A failed write to standard output.
     pub fn standard_output(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::ReaderGone,
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
             _ => Self::Output("standard output".into(), error.to_string()),
         }
     }
 
-    /// A failed write of a trace: the trace cannot be expressed, or the file cannot be written.
+    /// A failed write of a trace: the format cannot express the trace, or the file cannot be written.
     pub fn writing(path: &Path, error: TraceError) -> Self {
         match error.problem {
             Problem::Io(error) => Self::output(path, error),
@@ -54,12 +54,12 @@ impl Failure {
         }
     }
 
-    /// 1 where the machine or the program is at fault, 2 where what was given is.
+    /// The exit code: 1 for faults of the machine or the program, 2 for faults of the input, 0 for a closed pipe.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) | Self::Usage(_) => 2,
             Self::Output(..) | Self::Pool { .. } | Self::Device(..) | Self::Measure(_) => 1,
-            Self::ReaderGone => 0,
+            Self::BrokenPipe => 0,
         }
     }
 }
@@ -82,7 +82,7 @@ impl fmt::Display for Failure {
                 write!(f, "pool {pool}: {what}; this is a fault of the pool, please report it")
             }
             Self::Device(what, why) => write!(f, "{what}: {why}"),
-            Self::ReaderGone => write!(f, "standard output was closed"),
+            Self::BrokenPipe => write!(f, "standard output was closed"),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Where traces come from, and how they are called.
+//! The traces of a command: opens them, names them, and protects them from outputs.
 //!
-//! Promises upward: `-` is standard input; names that any output may hold, each once; no output over an input.
+//! Promises upward: `-` is standard input; names are distinct and free of control characters; no output replaces an input.
 //! Asks from below: the reader of recordings; a file system.
 
 use crate::failure::Failure;
@@ -19,8 +19,9 @@ pub fn open(path: &Path) -> Result<Reader<'static>, TraceError> {
     if is_standard_input(path) { Reader::new("standard input", std::io::stdin().lock()) } else { Reader::open(path) }
 }
 
-/// Names of traces: the files' names without directories and without what says their form. Names that come again get
-/// a number; what no picture or terminal can hold becomes `_`.
+/// Names of traces: file names without directories and extensions.
+///
+/// Repeated names get a number; characters that no picture or terminal can show become `_`.
 pub fn names(paths: &[PathBuf]) -> Vec<String> {
     let stems: Vec<String> = paths.iter().map(|path| stem(path)).collect();
     let mut taken: HashSet<String> = stems.iter().cloned().collect();
@@ -38,6 +39,7 @@ pub fn names(paths: &[PathBuf]) -> Vec<String> {
     names
 }
 
+/// A file name without the extensions of traces.
 fn stem(path: &Path) -> String {
     if is_standard_input(path) {
         return "stdin".into();
@@ -51,25 +53,25 @@ fn stem(path: &Path) -> String {
     if name.is_empty() { "trace".into() } else { name.replace(no_text, "_") }
 }
 
-/// Refuses outputs that would replace an input or each other.
+/// Refuses outputs that would overwrite an input or each other.
 pub fn refuse_overwrites(inputs: &[PathBuf], outputs: &[&Path]) -> Result<(), Failure> {
     let inputs: HashSet<PathBuf> = inputs.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     let mut seen = HashSet::new();
     for path in outputs {
-        let place = place(path);
-        if place.is_file() && inputs.contains(&place) {
+        let output = canonical(path);
+        if output.is_file() && inputs.contains(&output) {
             return Err(Failure::Usage(format!("{}: is a trace to replay; write to another file", path.display())));
         }
-        // What is no file (a pipe, `/dev/null`) may take several outputs.
-        if !seen.insert(place.clone()) && (place.is_file() || !place.exists()) {
+        // A path that is not a file (a pipe, `/dev/null`) may take several outputs.
+        if !seen.insert(output.clone()) && (output.is_file() || !output.exists()) {
             return Err(Failure::Usage(format!("{}: is to be written twice; give each its own file", path.display())));
         }
     }
     Ok(())
 }
 
-/// The one path of a file, there already or not.
-fn place(path: &Path) -> PathBuf {
+/// The canonical path of a file, which need not exist.
+fn canonical(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let there = fs::canonicalize(path);
     there.ok().or_else(|| Some(fs::canonicalize(parent).ok()?.join(path.file_name()?))).unwrap_or_else(|| path.into())

@@ -1,9 +1,9 @@
 //! The `terrace` command.
 //!
 //! Promises upward: results on standard output; progress and errors on standard error, one line an error. Exit
-//! codes: 0 done (also when the reader of standard output went away), 1 something could not be written or an
-//! allocator misbehaved, 2 bad input or usage. After bad input nothing is written at all.
-//! Asks from below: `terrace` for recordings, the pools of the registry.
+//! codes: 0 done (also when the reader of standard output closed it), 1 a write failed, a device cannot be used or an
+//! allocator is faulty, 2 bad input or usage. After bad input the command writes no results.
+//! Asks from below: `terrace` for recordings and devices, the table of pools.
 #![deny(unsafe_code)]
 
 mod args;
@@ -16,6 +16,7 @@ mod operations;
 mod output;
 mod picture;
 mod pools;
+mod progress;
 mod replay;
 mod report;
 mod results;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Gpu(args)) => gpu::run(&args),
     };
     match done {
-        Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
         Err(failure) => {
             output::print_error(&failure.to_string());
             ExitCode::from(failure.exit_code())

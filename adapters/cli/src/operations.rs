@@ -1,91 +1,94 @@
-//! A trace in chunks of small steps, ready to be replayed without looking anything up.
+//! A trace as chunks of operations, which a replay executes without lookups.
 //!
-//! Promises upward: [`Operation`]s of 24 bytes whose slots are dense and used again, after `--min-size` and `--streams`;
-//! memory bounded by [`CHUNK`] and by the blocks live at once.
-//! Asks from below: checked entries of the reader.
+//! Promises upward: [`Operation`]s of 24 bytes whose slots are dense and reused, after `--min-size` and `--streams`. Memory is
+//! bounded by [`CHUNK`] and by the blocks live at once.
+//! Asks from below: validated entries of the reader.
 
 use crate::failure::Failure;
-use crate::timeline::{POINTS_MAX, Point, Timeline, highest};
+use crate::timeline::{POINTS_MAX, Point, Timeline, index_of_max};
 use terrace::Owner;
 use terrace::event::{Event, Kind};
 use terrace::recording::Reader;
 
-/// Steps of a chunk: 2^16 of 24 bytes are 1.5 MiB, which stays in a second-level cache while pools take turns.
+/// The most operations of a chunk: 2^16.
+///
+/// At 24 bytes they take 1.5 MiB, which stays in a second-level cache while each pool replays them.
 pub const CHUNK: usize = 1 << 16;
 
-/// What to do.
+/// A kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
-    /// Fill the slot.
+    /// Allocate a block for the slot.
     Allocate,
-    /// Change the size of what is in the slot.
+    /// Resize the slot's block.
     Reallocate,
-    /// Empty the slot.
+    /// Free the slot's block.
     Free,
 }
 
-/// One event, ready to be replayed.
+/// One operation of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// Bytes asked for.
+    /// Bytes requested; 0 for a free.
     pub bytes: u64,
-    /// Which block.
+    /// The slot that names the block.
     pub slot: u32,
-    /// Who.
+    /// The stream, or 0.
     pub owner: Owner,
-    /// What to do.
+    /// The kind of operation.
     pub kind: OperationKind,
     /// log2 of the alignment.
     pub align_log2: u8,
 }
 
-/// Steps that follow each other.
+/// Consecutive operations of a trace, with the samples chosen among them.
 #[derive(Debug, Default)]
 pub struct Chunk {
-    /// What to do, in order.
+    /// The operations, in order.
     pub operations: Vec<Operation>,
-    /// Steps after which pools are looked at, rising.
+    /// Indices of the operations after which pools are sampled, rising.
     pub samples: Vec<usize>,
-    /// The samples in the trace, as many.
+    /// Time and live memory at each sample.
     pub points: Vec<Point>,
-    /// All slots so far are below this.
+    /// Slots that the trace has used so far.
     pub slots: usize,
-    /// After each step.
+    /// Time and live memory after each operation.
     live: Vec<Point>,
 }
 
-/// What a slot holds, as the trace says.
+/// The block in a slot, by the trace.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotState {
     bytes: u64,
-    /// Allocated with less than `--min-size`.
+    /// Whether the block was allocated with less than `--min-size`.
     skipped: bool,
 }
 
-/// Makes chunks of a trace.
+/// Reads the operations of a trace, in chunks.
 pub struct OperationReader<'a> {
     reader: Reader<'a>,
     min_size: u64,
     streams: bool,
-    held: Vec<SlotState>,
-    /// Sum of `bytes` over what is held and not left out.
+    /// By slot.
+    slots: Vec<SlotState>,
+    /// Sum of `bytes` over all slots that are not skipped.
     live: u64,
-    /// Time of the first event, from which all times count.
+    /// Time of the first event, the origin of all times.
     begin_us: Option<u64>,
 }
 
 impl<'a> OperationReader<'a> {
-    /// Steps of what `reader` gives.
+    /// Reads operations from a trace's entries.
     pub fn new(reader: Reader<'a>, min_size: u64, streams: bool) -> Self {
-        Self { reader, min_size, streams, held: Vec::new(), live: 0, begin_us: None }
+        Self { reader, min_size, streams, slots: Vec::new(), live: 0, begin_us: None }
     }
 
-    /// Bytes read of the file, and its length where known.
+    /// Bytes read of the file, and its length if known.
     pub fn progress(&self) -> (u64, Option<u64>) {
         self.reader.progress()
     }
 
-    /// Fills `chunk` with what comes next; empty at the end.
+    /// Reads the next chunk; an empty one at the end of the trace.
     pub fn fill(&mut self, chunk: &mut Chunk, timeline: &Timeline) -> Result<(), Failure> {
         chunk.operations.clear();
         chunk.live.clear();
@@ -98,13 +101,13 @@ impl<'a> OperationReader<'a> {
                 chunk.live.push(Point { time_us: entry.event.time_us - begin_us, live: self.live });
             }
         }
-        chunk.slots = self.held.len();
-        // At most POINTS_MAX samples a chunk, so that looking at pools stays rare.
-        chunk.choose(timeline.stride().max(chunk.operations.len().div_ceil(POINTS_MAX).next_power_of_two()));
+        chunk.slots = self.slots.len();
+        // At most POINTS_MAX samples a chunk, so that sampling stays rare.
+        chunk.choose_samples(timeline.stride().max(chunk.operations.len().div_ceil(POINTS_MAX).next_power_of_two()));
         Ok(())
     }
 
-    /// The step of an event, `None` when it is left out.
+    /// The operation of an event, `None` when it is skipped.
     fn operation(&mut self, event: &Event, slot: u32) -> Option<Operation> {
         let kind = match event.kind {
             Kind::Allocate => OperationKind::Allocate,
@@ -113,30 +116,30 @@ impl<'a> OperationReader<'a> {
             _ => return None,
         };
         let at = slot as usize;
-        if at >= self.held.len() {
-            self.held.resize(at + 1, SlotState::default());
+        if at >= self.slots.len() {
+            self.slots.resize(at + 1, SlotState::default());
         }
-        let held = &mut self.held[at];
+        let state = &mut self.slots[at];
         if kind == OperationKind::Allocate {
-            *held = SlotState { bytes: 0, skipped: event.bytes < self.min_size };
+            *state = SlotState { bytes: 0, skipped: event.bytes < self.min_size };
         }
-        if held.skipped {
+        if state.skipped {
             return None;
         }
         let bytes = if kind == OperationKind::Free { 0 } else { event.bytes };
-        self.live = self.live - held.bytes + bytes;
-        held.bytes = bytes;
+        self.live = self.live - state.bytes + bytes;
+        state.bytes = bytes;
         let owner = if self.streams { event.owner } else { Owner(0) };
         Some(Operation { bytes, slot, owner, kind, align_log2: event.align.max(1).trailing_zeros() as u8 })
     }
 }
 
 impl Chunk {
-    /// Chooses the samples: the highest of every `stride` steps.
-    fn choose(&mut self, stride: usize) {
+    /// Chooses the samples: of every `stride` operations the one with the most live memory.
+    fn choose_samples(&mut self, stride: usize) {
         self.samples.clear();
-        for (n, stretch) in self.live.chunks(stride).enumerate() {
-            self.samples.extend(highest(stretch.iter().map(|point| point.live)).map(|i| n * stride + i));
+        for (n, interval) in self.live.chunks(stride).enumerate() {
+            self.samples.extend(index_of_max(interval.iter().map(|point| point.live)).map(|i| n * stride + i));
         }
         self.points.clear();
         self.points.extend(self.samples.iter().map(|&i| self.live[i]));

@@ -1,50 +1,63 @@
-//! What all commands write with: files, standard output and error, numbers for people.
+//! Output of all commands: files, standard output and error, JSON, numbers for people.
 //!
-//! Promises upward: a file is whole or absent; text reaches standard output whole, or the failure says why not.
+//! Promises upward: a file is complete or absent; text reaches standard output completely, or there is an error; control
+//! characters in text from outside are escaped.
 //! Asks from below: partial files.
 
 use crate::failure::Failure;
+use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
 use terrace::recording::Partial;
 
-/// Writes a line to standard error, its control characters (names of files may hold some) escaped. When that cannot be
-/// written either, the exit code is all that is left to say.
+/// Writes a line to standard error, with control characters escaped.
+///
+/// If that fails, only the exit code reports the error.
 pub fn print_error(text: &str) {
-    let mut line = String::from("terrace: ");
-    for c in text.chars() {
-        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
-    }
-    line.push('\n');
-    let _ = io::stderr().write_all(line.as_bytes());
+    let _ = io::stderr().write_all(format!("terrace: {}\n", escape(text)).as_bytes());
 }
 
-/// Writes a file that is whole or absent.
+/// Escapes control characters, which names of files and devices may contain.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { escaped.extend(c.escape_default()) } else { escaped.push(c) }
+    }
+    escaped
+}
+
+/// A value as indented JSON, with a line end.
+pub fn json(value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::output(Path::new("JSON"), error))?;
+    Ok(text + "\n")
+}
+
+/// Writes a file, which is complete or absent.
 pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     let (partial, mut file) = Partial::create(path)?;
     file.write_all(text.as_bytes())?;
     partial.keep()
 }
 
-/// Writes to standard output, whole.
+/// Writes text to standard output, and flushes it.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::standard_output)
 }
 
-/// A size with three digits or more and its unit.
+/// A size with its unit: bytes, or two decimals of a larger unit.
 pub fn format_bytes(bytes: u64) -> String {
     let (unit, name) = unit(bytes);
     if unit == 1 { format!("{bytes} B") } else { format!("{:.2} {name}", bytes as f64 / unit as f64) }
 }
 
-/// The largest unit not above `bytes`.
+/// The largest unit of at most `bytes` bytes, and its name.
 pub fn unit(bytes: u64) -> (u64, &'static str) {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     units.into_iter().find(|(unit, _)| bytes >= *unit).unwrap_or((1, "B"))
 }
 
-/// A number with commas between thousands.
+/// A number with a comma between each three digits.
 pub fn format_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -55,4 +68,14 @@ pub fn format_thousands(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_reach_a_terminal_escaped() {
+        assert_eq!(escape("/mnt/a b\u{1b}[31m\n"), "/mnt/a b\\u{1b}[31m\\n");
+    }
 }

@@ -1,8 +1,8 @@
-//! Memory over time, drawn.
+//! Pictures of memory over time.
 //!
-//! Promises upward: one drawing for SVG and PNG; one panel a trace, with title, axes with units, and a legend beside
-//! it; text needs no font of the system. The file appears whole or not at all.
-//! Asks from below: points of a timeline; what each pool had reserved at them.
+//! Promises upward: the same drawing as SVG and PNG; a panel for each trace, with title, axes with units, and a legend; no font
+//! of the system is needed. The file is complete or absent.
+//! Asks from below: points of a timeline, and each pool's reserved bytes at them.
 
 mod panel;
 
@@ -20,12 +20,9 @@ use terrace::recording::Partial;
 /// Width of a picture and height of a panel in pixels.
 const WIDTH: u32 = 1200;
 const HEIGHT: u32 = 520;
-/// Most panels in a picture: 64 are 33,280 pixels high, below the 65,535 that viewers take.
+/// The most panels of a picture: 64 are 33,280 pixels high, below the 65,535 that viewers accept.
 pub const PANELS_MAX: usize = 64;
-/// The font by the names an SVG viewer may know it; PNG has it built in.
-const FONT: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
-
-/// Draws traces into one file, SVG or PNG by its name.
+/// Draws traces into one file: SVG or PNG, by its extension.
 pub fn draw(path: &Path, traces: &[TraceResult], source: SourceKind) -> Result<(), Failure> {
     let bytes = picture(path, traces, source).map_err(|text| Failure::Output(path.into(), text))?;
     write(path, &bytes).map_err(|error| Failure::output(path, error))
@@ -41,7 +38,7 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 fn picture(path: &Path, traces: &[TraceResult], source: SourceKind) -> Result<Vec<u8>, String> {
     for (style, font) in [(FontStyle::Normal, dejavu::sans::regular()), (FontStyle::Bold, dejavu::sans::bold())] {
-        register_font(FONT, style, font).map_err(|_| "the built-in font cannot be read".to_owned())?;
+        register_font(panel::FONT, style, font).map_err(|_| "the built-in font cannot be read".to_owned())?;
     }
     let size = (WIDTH, HEIGHT * traces.len() as u32);
     if path.extension().is_some_and(|end| end == "png") {

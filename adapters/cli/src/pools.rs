@@ -1,6 +1,6 @@
-//! The allocators that can be replayed on, by name.
+//! The allocators that traces can be replayed on, by name.
 //!
-//! Promises upward: one list; an allocator is added by a function and a line.
+//! Promises upward: one table; a new allocator needs a function and a line.
 //! Asks from below: allocators, simulated sources, a fence that opens some events later.
 
 use clap::ValueEnum;
@@ -11,7 +11,7 @@ use terrace::pool::{BlockRecord, BucketArena, SegmentRecord, Steps};
 use terrace::{AllocError, Allocator, Arena, BestFit, Branch, FirstFit, Index, Room, WorstFit, heap_parts};
 use terrace_models::{BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
 
-/// Where allocators take memory from.
+/// A kind of simulated memory source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SourceKind {
     /// Address space is reserved, pages of 2 MiB are mapped and moved under it.
@@ -21,7 +21,7 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    /// As on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Growing => "growing",
@@ -30,61 +30,62 @@ impl SourceKind {
     }
 }
 
-/// What an allocator is made on.
+/// Source, size and fence of an allocator.
 #[derive(Clone, Debug)]
 pub struct PoolSetup {
-    /// Which source to take from.
+    /// The kind of source.
     pub source: SourceKind,
-    /// The most bytes it gives.
+    /// The most bytes of the source.
     pub capacity: u64,
-    /// Blocks live at once that there is room for.
+    /// The most blocks live at once.
     pub blocks: usize,
-    /// Opens `--fence-delay` events after a free; its clock is the number of the event.
+    /// A fence that opens `--fence-delay` events after a free.
     pub fence: Delay,
 }
 
-/// The most bytes of a source that was not limited: 2^50 = 1 PiB, more than any machine has. A growing source keeps a bit
-/// for each page of 2 MiB, so that whatever a trace asks, that is at most 2^50 / 2^21 / 8 = 64 MiB.
+/// The capacity of a source without a limit: 2^50 = 1 PiB, more than any machine has. A growing source keeps a bit for each
+/// page of 2 MiB: at most 2^50 / 2^21 / 8 = 64 MiB, whatever the trace requests.
 const CAPACITY: u64 = 1 << 50;
 
 impl PoolSetup {
-    /// A setup with a clock of its own and the room of a default arena.
+    /// A setup with a clock of its own, and room for as many blocks as a default arena.
     pub fn new(source: SourceKind, capacity: Option<u64>, fence_delay: u64) -> Self {
         let (capacity, blocks) = (capacity.unwrap_or(CAPACITY).min(CAPACITY), Room::default().slots / 2);
         Self { source, capacity, blocks, fence: Delay::new(fence_delay) }
     }
 
-    /// The same with room for so many blocks live at once.
-    pub fn blocks(self, blocks: usize) -> Self {
+    /// The same, with room for `blocks` blocks live at once.
+    pub fn with_blocks(self, blocks: usize) -> Self {
         Self { blocks, ..self }
     }
 
-    /// Two records for each block, one of them for the hole beside it; all else in a default arena's proportions.
+    /// Room for the records of an arena: two for each block, one of them for the free range beside it; all else in a default
+    /// arena's proportions.
     fn room(&self) -> Room {
         let room = Room::default();
         let slots = (2 * self.blocks).max(room.slots);
         Room { slots, segments: room.segments * (slots / room.slots), ..room }
     }
 
-    /// The clock of the fence.
+    /// The clock of the fence: the number of the event.
     pub fn clock(&self) -> Rc<Cell<u64>> {
         self.fence.clock()
     }
 }
 
-/// An allocator, or why it cannot be made.
+/// A new allocator, or why it cannot be created.
 pub type NewPool = Result<Box<dyn Allocator>, String>;
 
-/// A name and how to make what it names.
+/// The name and constructor of an allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolFactory {
-    /// As given to `--pool`.
+    /// The name that `--pool` takes.
     pub name: &'static str,
-    /// Makes the allocator.
+    /// Creates the allocator.
     pub make: fn(&PoolSetup) -> NewPool,
 }
 
-/// Every allocator, in the order of the table.
+/// Every allocator, in the order of the printed table.
 pub const POOLS: &[PoolFactory] = &[
     PoolFactory { name: "terrace", make: terrace },
     PoolFactory { name: "best", make: best },
@@ -101,7 +102,7 @@ pub fn names_and_all() -> Vec<&'static str> {
     std::iter::once("all").chain(POOLS.iter().map(|entry| entry.name)).collect()
 }
 
-/// The entries for some names, in the order of the table and each once.
+/// The allocators with these names, each once, in the order of the table.
 pub fn select(names: &[String]) -> Vec<PoolFactory> {
     let all = names.iter().any(|name| name == "all");
     POOLS.iter().filter(|entry| all || names.iter().any(|name| name == entry.name)).copied().collect()
@@ -111,7 +112,7 @@ fn boxed(pool: impl Allocator + 'static) -> NewPool {
     Ok(Box::new(pool))
 }
 
-/// An arena over a source of the kind asked for; `change` says what differs from that kind's usual settings.
+/// An arena over the setup's source; `change` adjusts the usual settings for that kind of source.
 fn arena<I: Index + 'static>(
     setup: &PoolSetup,
     index: impl Fn(Box<[Branch]>) -> I,
@@ -131,26 +132,42 @@ fn arena<I: Index + 'static>(
     }
 }
 
-/// The default: best fit behind a cache of exact sizes.
+/// The default arena: best fit behind a cache of exact sizes.
 fn terrace(setup: &PoolSetup) -> NewPool {
     arena(setup, BestFit::new, |settings| settings)
 }
 
-/// A strategy alone: nothing is cached, so every call searches.
-fn bare(settings: Settings) -> Settings {
+/// Settings without a cache, so that every call searches the index.
+fn uncached(settings: Settings) -> Settings {
     Settings { coalesce: Coalesce::AtOnce, ..settings }
 }
 
 fn best(setup: &PoolSetup) -> NewPool {
-    arena(setup, BestFit::new, bare)
+    arena(setup, BestFit::new, uncached)
 }
 
 fn first(setup: &PoolSetup) -> NewPool {
-    arena(setup, FirstFit::new, bare)
+    arena(setup, FirstFit::new, uncached)
 }
 
 fn worst(setup: &PoolSetup) -> NewPool {
-    arena(setup, WorstFit::new, bare)
+    arena(setup, WorstFit::new, uncached)
+}
+
+/// Creates a pool over the setup's source: `on_source!(setup, |source| POOL)`.
+macro_rules! on_source {
+    ($setup:expr, |$source:ident| $pool:expr) => {
+        match $setup.source {
+            SourceKind::Growing => {
+                let $source = Growing::new($setup.capacity);
+                $pool
+            }
+            SourceKind::Segments => {
+                let $source = Segments::new($setup.capacity);
+                $pool
+            }
+        }
+    };
 }
 
 /// Power-of-two buckets of fixed blocks from 512 bytes up, in segments of at least 2 MiB.
@@ -158,35 +175,21 @@ fn buckets(setup: &PoolSetup) -> NewPool {
     let steps = Steps::new(512, 1).map_err(|error| error.to_string())?;
     let room = setup.room();
     let (blocks, segments) = (vec![BlockRecord::default(); room.slots], vec![SegmentRecord::default(); room.segments]);
-    match setup.source {
-        SourceKind::Growing => boxed(BucketArena::new(Growing::new(setup.capacity), steps, 2 << 20, blocks, segments)),
-        SourceKind::Segments => {
-            boxed(BucketArena::new(Segments::new(setup.capacity), steps, 2 << 20, blocks, segments))
-        }
-    }
+    on_source!(setup, |source| boxed(BucketArena::new(source, steps, 2 << 20, blocks, segments)))
 }
 
 fn pytorch(setup: &PoolSetup) -> NewPool {
     let (fence, options) = (setup.fence.clone(), PyTorchOptions::default());
     let text = |error: BadOption| error.to_string();
-    match setup.source {
-        SourceKind::Growing => boxed(PyTorch::with(Growing::new(setup.capacity), fence, options).map_err(text)?),
-        SourceKind::Segments => boxed(PyTorch::with(Segments::new(setup.capacity), fence, options).map_err(text)?),
-    }
+    on_source!(setup, |source| boxed(PyTorch::with(source, fence, options).map_err(text)?))
 }
 
 fn rmm(setup: &PoolSetup) -> NewPool {
     let (fence, options) = (setup.fence.clone(), RmmOptions::default());
-    match setup.source {
-        SourceKind::Growing => boxed(Rmm::with(Growing::new(setup.capacity), fence, options)),
-        SourceKind::Segments => boxed(Rmm::with(Segments::new(setup.capacity), fence, options)),
-    }
+    on_source!(setup, |source| boxed(Rmm::with(source, fence, options)))
 }
 
 fn bfc(setup: &PoolSetup) -> NewPool {
     let (fence, options) = (setup.fence.clone(), BfcOptions::default());
-    match setup.source {
-        SourceKind::Growing => boxed(Bfc::with(Growing::new(setup.capacity), fence, options)),
-        SourceKind::Segments => boxed(Bfc::with(Segments::new(setup.capacity), fence, options)),
-    }
+    on_source!(setup, |source| boxed(Bfc::with(source, fence, options)))
 }

@@ -1,8 +1,8 @@
-//! `terrace replay`: traces on pools.
+//! `terrace replay`: replays traces on pools.
 //!
-//! Promises upward: all traces are read to their end before anything is written.
-//! A trace that has more blocks live at once than the pools have room for is begun again with more room.
-//! Asks from below: steps of a trace, pools by name, the report.
+//! Promises upward: all traces are read to their end before anything is written. A trace with more blocks live at once than the
+//! pools have room for is replayed again from its beginning, with more room.
+//! Asks from below: operations of a trace, pools by name, the report.
 
 mod histogram;
 mod pool_replay;
@@ -13,24 +13,23 @@ use crate::input;
 use crate::operations::{Chunk, OperationReader};
 use crate::picture;
 use crate::pools::{self, PoolSetup};
+use crate::progress;
 use crate::report;
 use crate::results::TraceResult;
 use crate::timeline::Timeline;
-use indicatif::{ProgressBar, ProgressStyle};
 use pool_replay::PoolReplay;
 use quanta::Clock;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use terrace::recording::{LIVE_MAX, Partial};
 
-/// Blocks that pools have room for at first: half as many records as a default arena has, since holes take some too.
+/// Room for live blocks at first: half as many as a default arena has records, since free ranges take records too.
 const BLOCKS: usize = 1 << 17;
-/// The same where a trace cannot be read twice (a pipe): 2^19, at the price of 200 MiB an arena.
+/// Room for live blocks of a trace that cannot be read twice (a pipe): 2^19, which cost 200 MiB an arena.
 const BLOCKS_ONCE: usize = 1 << 19;
-/// How much more room is made at a time: at most 3 new beginnings lead from 2^17 to [`LIVE_MAX`].
+/// The factor of room between two attempts: at most 3 repetitions lead from 2^17 to [`LIVE_MAX`].
 const MORE: usize = 4;
 
-/// Replays every trace on every pool, then reports.
+/// Replays every trace on every pool, then writes pictures and results.
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let names = input::names(&args.traces);
     let pictures = pictures(args, &names);
@@ -46,7 +45,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     reported.and_then(|()| report::paths(args, &pictures))
 }
 
-/// What is wrong with the outputs is found out before the work, not after.
+/// Checks before the replay that all outputs can be written.
 fn check_outputs(args: &ReplayArgs, pictures: &[PathBuf]) -> Result<(), Failure> {
     let (traces, most) = (args.traces.len(), picture::PANELS_MAX);
     if args.picture.is_some() && traces > most {
@@ -59,7 +58,7 @@ fn check_outputs(args: &ReplayArgs, pictures: &[PathBuf]) -> Result<(), Failure>
     outputs.iter().try_for_each(|path| Partial::probe(path).map_err(|error| Failure::output(path, error)))
 }
 
-/// Replays one trace on every pool, with as much room as it takes.
+/// Replays one trace on every pool, with as much room as it needs.
 fn trace(args: &ReplayArgs, path: &Path, name: String, clock: &Clock) -> Result<TraceResult, Failure> {
     let mut blocks = BLOCKS;
     loop {
@@ -83,10 +82,12 @@ fn attempt(
     let room = if again { blocks } else { blocks.max(BLOCKS_ONCE) };
     let mut runs = Vec::new();
     for entry in pools::select(&args.pools) {
-        let setup = PoolSetup::new(args.source, args.capacity, args.fence_delay).blocks(room);
+        let setup = PoolSetup::new(args.source, args.capacity, args.fence_delay).with_blocks(room);
         runs.push(PoolReplay::new(&entry, &setup)?);
     }
-    let bar = bar(name, reader.progress().1);
+    let length = reader.progress().1;
+    let template = length.map_or("{spinner} {msg}", |_| "{msg} {bar:40} {bytes} of {total_bytes}, {eta} left");
+    let bar = progress::bar(length, template).with_message(name.to_owned());
     let (mut chunk, mut timeline) = (Chunk::default(), Timeline::default());
     let (mut events, mut peak_live) = (0, 0);
     loop {
@@ -120,7 +121,7 @@ fn attempt(
     Ok(Some(TraceResult { trace: name.into(), events, peak_live, points, rows, reserved, failures }))
 }
 
-/// Why there is no event to replay.
+/// The message for a trace without events to replay.
 fn nothing_left(path: &Path, min_size: u64) -> String {
     let path = path.display();
     match min_size {
@@ -129,7 +130,7 @@ fn nothing_left(path: &Path, min_size: u64) -> String {
     }
 }
 
-/// The pictures to draw: one shared, one for each trace, or none.
+/// The pictures to draw: one for all traces, one for each, or none.
 fn pictures(args: &ReplayArgs, names: &[String]) -> Vec<PathBuf> {
     match &args.picture {
         Some(path) => vec![path.clone()],
@@ -138,6 +139,7 @@ fn pictures(args: &ReplayArgs, names: &[String]) -> Vec<PathBuf> {
     }
 }
 
+/// Draws all traces into one picture, or each into its own.
 fn draw(args: &ReplayArgs, pictures: &[PathBuf], replayed: &[TraceResult]) -> Result<(), Failure> {
     match pictures {
         [shared] => picture::draw(shared, replayed, args.source),
@@ -146,17 +148,4 @@ fn draw(args: &ReplayArgs, pictures: &[PathBuf], replayed: &[TraceResult]) -> Re
             .zip(replayed)
             .try_for_each(|(path, trace)| picture::draw(path, std::slice::from_ref(trace), args.source)),
     }
-}
-
-/// Progress through a file; hidden unless standard error is a terminal.
-fn bar(name: &str, bytes: Option<u64>) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = bytes.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-    let form = "{msg} {bar:40} {bytes} of {total_bytes}, {eta} left";
-    if let (Ok(style), true) = (ProgressStyle::with_template(form), bytes.is_some()) {
-        bar.set_style(style);
-    }
-    bar.with_message(name.to_owned())
 }

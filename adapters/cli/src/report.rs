@@ -1,36 +1,34 @@
-//! The table and the JSON.
+//! Table and JSON of `terrace replay`.
 //!
-//! Promises upward: with `--json -` nothing but JSON is on standard output.
+//! Promises upward: with `--json -` standard output has only JSON.
 //! Asks from below: rows.
 
 use crate::args::ReplayArgs;
 use crate::failure::Failure;
-use crate::output::{format_bytes, format_thousands, print, write_file};
-use crate::results::{PoolRow, TraceResult};
+use crate::output::{format_bytes, format_thousands, json, print, write_file};
+use crate::results::TraceResult;
 use comfy_table::{CellAlignment, Table, presets};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// Writes what was asked for: JSON, and the table unless JSON has standard output to itself.
+/// Writes the results: as JSON where requested, and as a table unless JSON goes to standard output.
 pub fn write(args: &ReplayArgs, replayed: &[TraceResult]) -> Result<(), Failure> {
     if args.json_only() {
-        return print(&json(replayed)?);
+        return print(&rows_json(replayed)?);
     }
     let tables: Vec<String> = replayed.iter().map(|trace| table(args, trace)).collect();
-    // Neither keeps the other from being written: a full disk not the table, a reader that went away not the file.
+    // Both are written even if one fails: the table on a full disk, the file after a closed pipe.
     let printed = print(&tables.join("\n"));
     if let Some(path) = &args.json {
-        write_file(path, &json(replayed)?).map_err(|error| Failure::output(path, error))?;
+        write_file(path, &rows_json(replayed)?).map_err(|error| Failure::output(path, error))?;
     }
     printed
 }
 
-fn json(replayed: &[TraceResult]) -> Result<String, Failure> {
-    let rows: Vec<&PoolRow> = replayed.iter().flat_map(|trace| &trace.rows).collect();
-    let text = serde_json::to_string_pretty(&rows).map_err(|error| Failure::output(Path::new("JSON"), error))?;
-    Ok(text + "\n")
+fn rows_json(replayed: &[TraceResult]) -> Result<String, Failure> {
+    json(&replayed.iter().flat_map(|trace| &trace.rows).collect::<Vec<_>>())
 }
 
-/// Prints where the pictures are, last of all.
+/// Prints the paths of the pictures.
 pub fn paths(args: &ReplayArgs, pictures: &[PathBuf]) -> Result<(), Failure> {
     if args.json_only() {
         return Ok(());
@@ -53,8 +51,8 @@ fn table(args: &ReplayArgs, replayed: &TraceResult) -> String {
         "replayed\nevents/s",
     ]);
     for row in &replayed.rows {
-        let asked = row.hits + row.misses;
-        let hits = if asked == 0 { 0.0 } else { 100.0 * row.hits as f64 / asked as f64 };
+        let allocations = row.hits + row.misses;
+        let hits = if allocations == 0 { 0.0 } else { 100.0 * row.hits as f64 / allocations as f64 };
         table.add_row([
             row.pool.to_owned(),
             format!("{:.3}", row.utilisation),

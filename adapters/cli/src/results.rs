@@ -1,4 +1,4 @@
-//! What a replay found: a row for each pool on each trace.
+//! Results of a replay: a row for each pool on each trace.
 //!
 //! Promises upward: the keys of [`PoolRow`] are stable.
 //! Asks from below: the allocator's statistics, ticks of a clock.
@@ -10,25 +10,25 @@ use quanta::Clock;
 use serde::Serialize;
 use terrace::Stats;
 
-/// What came of a trace.
+/// The results of all pools on one trace.
 pub struct TraceResult {
-    /// Name of the trace: the file's, without what says its form.
+    /// Name of the trace: the file's, without extensions.
     pub trace: String,
-    /// What was replayed, after `--min-size`.
+    /// Events replayed, after `--min-size`.
     pub events: u64,
     /// Highest live requested bytes of the trace.
     pub peak_live: u64,
     /// Live memory over time.
     pub points: Vec<Point>,
-    /// One for each pool.
+    /// A row for each pool.
     pub rows: Vec<PoolRow>,
-    /// Reserved bytes at each point, one for each pool.
+    /// For each pool its reserved bytes at each point.
     pub reserved: Vec<Vec<u64>>,
-    /// Why pools failed, a line for each that did.
+    /// A line for each pool on which an allocation failed.
     pub failures: Vec<String>,
 }
 
-/// One pool on one trace. The names are the JSON keys.
+/// One pool on one trace. The field names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolRow {
     /// Name of the trace.
@@ -51,25 +51,25 @@ pub struct PoolRow {
     pub handles: u64,
     /// Allocations served without the source.
     pub hits: u64,
-    /// Allocations that asked the source.
+    /// Allocations that called the source.
     pub misses: u64,
     /// Allocations and reallocations that failed.
     pub failed: u64,
     /// Mean nanoseconds of an event.
     pub ns_mean: f64,
-    /// Half of the events took at most this.
+    /// Median nanoseconds of an event.
     pub ns_p50: u64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub ns_p99: u64,
-    /// 999 of 1000.
+    /// 99.9th percentile.
     pub ns_p999: u64,
-    /// The longest.
+    /// Maximum.
     pub ns_max: u64,
-    /// Bytes still reserved after everything was freed and trimmed.
+    /// Bytes still reserved after all blocks were freed and the pool was trimmed.
     pub reserved_after_trim: u64,
 }
 
-/// Times of events in nanoseconds.
+/// The distribution of events' latencies, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Latencies {
     mean: f64,
@@ -80,7 +80,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// From ticks of `clock`.
+    /// Converts ticks of `clock` to nanoseconds; `longest` is the exact maximum.
     pub fn new(ticks: &Histogram<u64>, longest: u64, clock: &Clock) -> Self {
         let at = |quantile| clock.delta_as_nanos(0, ticks.value_at_quantile(quantile).min(longest));
         // Nanoseconds of 2^32 ticks (about a second), so that the ratio has nine digits.
@@ -91,7 +91,7 @@ impl Latencies {
 }
 
 impl PoolRow {
-    /// Puts a row together; `stats` as of the last event.
+    /// The row of a pool; `stats` are those after the last event.
     #[expect(clippy::too_many_arguments, reason = "each is a column")]
     pub fn new(
         trace: &str,

@@ -1,6 +1,6 @@
-//! The machine, in its own words.
+//! Facts about the machine and its operating system.
 //!
-//! Promises upward: what the system does not say is `None`; nothing here fails.
+//! Promises upward: a fact that the system does not report is `None`; nothing here fails.
 //! Asks from below: `/proc`, `/etc/os-release` and the control groups of Linux; the standard library elsewhere.
 
 use crate::output::format_bytes;
@@ -10,29 +10,29 @@ use std::path::Path;
 use terrace::device::meminfo;
 use terrace_tiers::detect::Groups;
 
-/// A machine. The names are JSON keys.
+/// A machine. The field names are the JSON keys.
 #[derive(Debug, Serialize)]
 pub struct System {
     /// `linux`, `macos`, `windows`.
     os: &'static str,
-    /// Architecture.
+    /// Architecture of the processor.
     arch: &'static str,
-    /// Name and version, as the system writes them.
+    /// Name and version of the distribution.
     name: Option<String>,
     /// Version of the kernel.
     kernel: Option<String>,
     /// Cores that this process may use.
     cores: Option<usize>,
-    /// Memory in all.
+    /// Total memory.
     memory_bytes: Option<u64>,
-    /// Memory that could be had now, page cache included.
+    /// Memory that programs could allocate now, page cache included.
     available_bytes: Option<u64>,
-    /// The tightest limit of the control groups that this process is in; `null`: none.
+    /// The lowest memory limit of this process's control groups; `null`: none.
     limit_bytes: Option<u64>,
 }
 
 impl System {
-    /// Looks.
+    /// Reads the facts from the system.
     pub fn detect() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).ok();
         Self {
@@ -48,7 +48,7 @@ impl System {
     }
 }
 
-/// For people: a line for each thing known.
+/// Writes a line for each fact.
 pub fn write_text(system: &System, text: &mut String) -> std::fmt::Result {
     let kernel = system.kernel.as_ref().map_or(String::new(), |kernel| format!(", kernel {kernel}"));
     writeln!(text, "system    {}{kernel}, {}", system.name.as_deref().unwrap_or(system.os), system.arch)?;

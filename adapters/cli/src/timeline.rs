@@ -1,13 +1,13 @@
-//! Memory over time in bounded space.
+//! Memory over time, in bounded space.
 //!
-//! Promises upward: between [`POINTS_MAX`] / 2 and `POINTS_MAX` points for a long trace, each the moment of highest
-//! live memory in its stretch, so that no peak is lost; all pools are looked at in the same moments.
-//! Asks from below: chunks that say which of their events are such moments.
+//! Promises upward: between [`POINTS_MAX`] / 2 and `POINTS_MAX` points for a long trace. Each is the sample with the most live
+//! memory of its interval, so that no peak is lost; all pools are sampled at the same events.
+//! Asks from below: chunks that choose their samples likewise.
 
-/// Most points kept: 4096, more than a picture has pixels across.
+/// The most points: 4096, more than a picture has pixels across.
 pub const POINTS_MAX: usize = 4096;
 
-/// A moment of a trace.
+/// Live memory at one event of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     /// Microseconds since the first event.
@@ -16,11 +16,11 @@ pub struct Point {
     pub live: u64,
 }
 
-/// Moments of a trace in order, and what pools held at each.
+/// The points of a trace, in order of time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     points: Vec<Point>,
-    /// Events that one point stands for.
+    /// Events per point.
     stride: usize,
 }
 
@@ -31,7 +31,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Events that one point stands for, now.
+    /// Events per point, so far.
     pub fn stride(&self) -> usize {
         self.stride
     }
@@ -41,7 +41,10 @@ impl Timeline {
         &self.points
     }
 
-    /// Adds points; the pools add theirs to `reserved` in the same order. Halves all when there are too many.
+    /// Appends points; when there are too many, thins out all of them, and each list in `reserved` alike.
+    ///
+    /// Of each group of 2, 4, ... points the one with the most live memory stays. Each list must already have a value for every
+    /// point.
     pub fn extend<'a>(&mut self, points: &[Point], reserved: impl Iterator<Item = &'a mut Vec<u64>>) {
         self.points.extend_from_slice(points);
         let mut halvings = 0;
@@ -61,15 +64,17 @@ impl Timeline {
         }
     }
 
-    /// The index of the highest point of each group.
+    /// The index of the point with the most live memory in each group of `group` points.
     fn highest(&self, group: usize) -> Vec<usize> {
         let groups = self.points.chunks(group).enumerate();
-        groups.filter_map(|(g, points)| Some(g * group + highest(points.iter().map(|point| point.live))?)).collect()
+        groups
+            .filter_map(|(g, points)| Some(g * group + index_of_max(points.iter().map(|point| point.live))?))
+            .collect()
     }
 }
 
-/// The index of the first highest value.
-pub fn highest(values: impl Iterator<Item = u64>) -> Option<usize> {
+/// The index of the first maximum; `None` without values.
+pub fn index_of_max(values: impl Iterator<Item = u64>) -> Option<usize> {
     values.enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(i, _)| i)
 }
 

@@ -1,14 +1,14 @@
-//! Whatever is wrong with a trace: one error with file and place, exit code 2, and nothing written.
+//! Invalid traces: one error with file and line, exit code 2, and no output.
 
 mod common;
 
-use common::{HEADER, Place, gzip, stderr, zstd};
+use common::{HEADER, Sandbox, gzip, stderr, zstd};
 
-/// Replays bytes and checks that they are refused: the error names the file with `place` and says `what`.
+/// Replays an invalid trace. The error must name the file with `place` and contain `what`.
 fn refused(bytes: impl AsRef<[u8]>, place: &str, what: &str) {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("bad.csv", bytes);
-    // A good trace before the bad one must not be reported either.
+    // The valid trace before the invalid one must not be reported either.
     here.file("good.csv", format!("{HEADER}0,a,0,4096,64,0,x\n"));
     let output = here.run(&["replay", "good.csv", "bad.csv", "--json", "out.json", "--picture", "out.png"]);
     let error = stderr(&output);
@@ -20,7 +20,7 @@ fn refused(bytes: impl AsRef<[u8]>, place: &str, what: &str) {
     assert_eq!(here.names(), ["bad.csv", "good.csv"]);
 }
 
-/// The same with lines after the header.
+/// Replays an invalid CSV of a header and these lines.
 fn refused_lines(lines: &str, place: &str, what: &str) {
     refused(format!("{HEADER}{lines}"), place, what);
 }
@@ -73,7 +73,7 @@ fn bytes_that_are_no_text() {
     refused_lines("0,a,0,8,8,0,t\n0,f,0,,,0,\r\n", ":3", "a carriage return");
     refused_lines(&format!("0,a,0,8,8,0,{}\n", "x".repeat(10_000)), ":2", "longer than 4224 bytes");
     refused("size,address\n1,2\n", ":1", "the first line is `size,address`");
-    // What a file holds reaches a terminal escaped.
+    // Text from the file is escaped.
     refused_lines("0,\x1b[31m,0,8,8,0,t\n", ":2", "operation `\\u{1b}[31m` is unknown");
 }
 
@@ -86,7 +86,7 @@ fn empty_and_cut_files() {
     refused_lines("0,a,0,8,8,0,t\n0,f,0,,,0,", ":3", "the last line has no line end");
 }
 
-/// Lines that do not compress to nothing.
+/// A CSV that does not compress well.
 fn lines() -> String {
     let lines = (0..20_000u64).map(|id| format!("{id},a,{id},{},8,0,tag{}\n", id * id % 9973 + 1, id * 7919 % 1009));
     format!("{HEADER}{}", lines.collect::<String>())
@@ -105,15 +105,15 @@ fn cut_and_damaged_archives() {
         }
         refused_anywhere(&damaged, "");
     }
-    // What follows a whole archive and is none.
+    // Bytes behind the end of an archive.
     let mut trailing = zstd(lines().as_bytes());
     trailing.extend(b"more");
     refused_anywhere(&trailing, "the zstd archive is");
 }
 
-/// The same, where the line depends on how much was unpacked.
+/// Replays an invalid trace whose error names a line that depends on how much was decompressed.
 fn refused_anywhere(bytes: &[u8], what: &str) {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("bad.zst", bytes);
     let output = here.run(&["replay", "bad.zst"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -125,7 +125,7 @@ fn refused_anywhere(bytes: &[u8], what: &str) {
 
 #[test]
 fn cut_and_foreign_recordings() {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("good.csv", lines());
     assert!(here.run(&["record", "convert", "good.csv", "good.terrace"]).status.success());
     let good = std::fs::read(here.path("good.terrace")).unwrap();
@@ -136,7 +136,7 @@ fn cut_and_foreign_recordings() {
     let mut other = good.clone();
     other[8] = 9;
     refused_anywhere(&other, "recording version 9, this program reads 1");
-    // Whole as an archive, but no records inside.
+    // A complete archive, without valid records inside.
     let mut nonsense = good[..9].to_vec();
     nonsense.extend(zstd(&[0xff; 100]));
     refused_anywhere(&nonsense, "record 1: 0xff starts no record");
@@ -144,13 +144,13 @@ fn cut_and_foreign_recordings() {
 
 #[test]
 fn a_bomb_streams_in_bounded_memory() {
-    // 512 MiB of zeros in a few KiB: refused at the first line, read no further.
+    // 512 MiB of zeros in a few KiB: the reader stops at the first line.
     let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
     std::io::copy(&mut std::io::Read::take(std::io::repeat(0), 512 << 20), &mut encoder).unwrap();
     refused(encoder.finish().unwrap(), ":1", "the first line is `\\0");
 }
 
-/// A file of another kind is not told to shorten its tags.
+/// For a file of another kind the error shows its first line, and does not ask for shorter tags.
 #[test]
 fn files_of_another_kind() {
     refused("{\"events\": []}\n", ":1", "the first line is `{\"events\": []}`, not");
@@ -174,7 +174,7 @@ fn windows_above_the_limit_are_refused() {
 
 #[test]
 fn files_that_are_not_there() {
-    let here = Place::new();
+    let here = Sandbox::new();
     for (path, what) in [("none.csv", "No such file"), (".", "directory")] {
         let output = here.run(&["replay", path]);
         assert_eq!(output.status.code(), Some(2));
@@ -186,7 +186,7 @@ fn files_that_are_not_there() {
 
 #[test]
 fn usage() {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("t.csv", format!("{HEADER}0,a,0,8,8,0,t\n"));
     let wrong: [&[&str]; 10] = [
         &[],

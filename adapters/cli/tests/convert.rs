@@ -1,13 +1,13 @@
-//! `terrace record convert`: every form into every other, without loss.
+//! `terrace record convert`: every format into every other, without loss.
 
 mod common;
 
-use common::{HEADER, Place, recorded, stderr};
+use common::{HEADER, Sandbox, recorded, stderr};
 
 #[test]
 fn recorded_traces_come_back_to_the_byte() {
     for name in ["train_resnet50.csv.zst", "malloc_rustfmt.csv.zst"] {
-        let here = Place::new();
+        let here = Sandbox::new();
         let first = recorded(name);
         let original = zstd::decode_all(std::fs::File::open(&first).unwrap()).unwrap();
         let names = [first.to_str().unwrap(), "1.terrace", "2.csv.gz", "3.csv.zst", "4.terrace", "5.csv"];
@@ -17,7 +17,7 @@ fn recorded_traces_come_back_to_the_byte() {
         }
         assert!(std::fs::read(here.path("5.csv")).unwrap() == original, "{name}");
         assert_eq!(std::fs::read(here.path("1.terrace")).unwrap(), std::fs::read(here.path("4.terrace")).unwrap());
-        // A recording is smaller than the CSV that was packed at zstd's best.
+        // A recording is at most half as large again as the CSV compressed at zstd's best.
         let packed = std::fs::metadata(&first).unwrap().len();
         assert!(std::fs::metadata(here.path("1.terrace")).unwrap().len() < packed * 3 / 2);
     }
@@ -25,9 +25,9 @@ fn recorded_traces_come_back_to_the_byte() {
 
 #[test]
 fn recordings_replay_like_their_csv() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let trace = recorded("infer_bert_varlen.csv.zst");
-    // The form is told by content: a name that lies does no harm.
+    // The reader recognises the format by content, whatever the file name says.
     assert!(here.run(&["record", "convert", trace.to_str().unwrap(), "t.terrace"]).status.success());
     std::fs::rename(here.path("t.terrace"), here.path("infer_bert_varlen.csv.gz")).unwrap();
     let rows = |path: &str| {
@@ -43,7 +43,7 @@ fn recordings_replay_like_their_csv() {
 
 #[test]
 fn nothing_is_left_of_a_failed_conversion() {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("bad.csv", format!("{HEADER}0,a,0,8,8,0,x\n0,f,9,,,0,\n"));
     here.file("old.terrace", "kept");
     let output = here.run(&["record", "convert", "bad.csv", "old.terrace"]);

@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{HEADER, Place, stderr, stdout};
+use common::{HEADER, Sandbox, stderr, stdout};
 use serde_json::Value;
 
-/// Runs a command that ends well, and reads its JSON.
-fn json(here: &Place, words: &[&str]) -> Value {
+/// Runs a command, which must succeed, and parses its JSON.
+fn json(here: &Sandbox, words: &[&str]) -> Value {
     let output = here.run(words);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
@@ -20,22 +20,22 @@ fn keys(value: &Value) -> Vec<&str> {
     keys
 }
 
-/// One of few steps: the same trace in every test that does not look at the default one.
-fn trace(here: &Place) -> String {
+/// A trace of three events, for tests that do not need the built-in one.
+fn trace(here: &Sandbox) -> String {
     let path = here.file("small.csv", format!("{HEADER}0,a,0,5000000,64,0,x\n10,a,1,100,64,0,y\n2000,f,0,,,0,\n"));
     path.to_str().unwrap().into()
 }
 
 #[test]
 fn doctor_ends_well_wherever_it_runs() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let report = json(&here, &["doctor", "--json"]);
     assert_eq!(keys(&report), ["cuda", "devices", "system", "terrace"]);
     assert_eq!(keys(&report["cuda"]), ["driver", "missing", "usable"]);
     let host = &report["devices"][0];
     assert_eq!((host["device"].as_str(), host["problem"].as_str()), (Some("host"), None));
     assert_eq!((&host["capabilities"]["synchronous"], &host["capabilities"]["pages"]), (&true.into(), &false.into()));
-    // There is a CUDA device, or what is missing is said.
+    // Either a CUDA device is usable, or the report says what is missing.
     assert_ne!(report["cuda"]["usable"].as_bool(), Some(report["cuda"]["missing"].is_string()));
     let output = here.run(&["doctor"]);
     assert!(output.status.success() && stderr(&output).is_empty());
@@ -49,12 +49,12 @@ fn doctor_ends_well_wherever_it_runs() {
 
 #[test]
 fn the_host_is_measured_beside_the_models() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let report = json(&here, &["bench", "gpu", "--device", "host", "--quick", "--json", "--trace", &trace(&here)]);
     assert_eq!((report["device"].as_str(), report["quick"].as_bool()), (Some("host"), Some(true)));
     assert!(report["hit_ns"].as_f64() > Some(0.0) && report["hit_ns_p50"].as_f64() >= report["hit_ns"].as_f64());
     let rows = report["rows"].as_array().unwrap();
-    // Five scenarios, each by segments, by PyTorch's policy, and by that with expandable segments.
+    // Five scenarios, each on segments and on both models of PyTorch's allocator.
     assert_eq!(rows.len(), 15);
     for row in rows {
         assert_eq!(row["model"].as_bool(), Some(row["ns_per_operation"].is_null()), "{row}");
@@ -70,7 +70,7 @@ fn the_host_is_measured_beside_the_models() {
 
 #[test]
 fn a_file_is_written_only_where_it_was_asked_for() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let words = ["bench", "gpu", "--device", "host", "--quick", "--trace", &trace(&here), "--out", "results/gpu"];
     let output = here.run(&words);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -85,7 +85,7 @@ fn a_file_is_written_only_where_it_was_asked_for() {
 
 #[test]
 fn what_cannot_be_used_is_one_line_that_says_what_to_do() {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("a-file", "");
     let bad = [
         (vec!["bench", "gpu", "--device", "gpu0"], 2, "host or cuda:N"),
@@ -105,20 +105,20 @@ fn what_cannot_be_used_is_one_line_that_says_what_to_do() {
     assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(2), 1), "{}", stderr(&output));
 }
 
-/// With the simulated driver, by its path. It is for Linux.
+/// Tests on the simulated driver, which only Linux has.
 #[cfg(target_os = "linux")]
 mod simulated {
     use super::*;
     use terrace_tests::simcuda::without_symbols;
 
-    /// A copy of the library in which some functions are missing.
+    /// The path of a copy of the simulated driver without some functions.
     fn driver(missing: &[&str]) -> String {
         without_symbols(missing).to_str().unwrap().into()
     }
 
     #[test]
     fn doctor_describes_the_device() {
-        let here = Place::new();
+        let here = Sandbox::new();
         let report = json(&here, &["doctor", "--json", "--driver", &driver(&[])]);
         assert_eq!((&report["cuda"]["usable"], &report["cuda"]["missing"]), (&true.into(), &Value::Null));
         let device = &report["devices"][1];
@@ -138,7 +138,7 @@ mod simulated {
 
     #[test]
     fn doctor_names_a_function_that_the_driver_lacks() {
-        let here = Place::new();
+        let here = Sandbox::new();
         let report = json(&here, &["doctor", "--json", "--driver", &driver(&["cuMemAlloc_v2"])]);
         assert_eq!(report["cuda"]["usable"].as_bool(), Some(false));
         let missing = report["cuda"]["missing"].as_str().unwrap();
@@ -151,7 +151,7 @@ mod simulated {
 
     #[test]
     fn the_device_is_measured_by_segments_and_by_pages() {
-        let here = Place::new();
+        let here = Sandbox::new();
         let words = ["bench", "gpu", "--quick", "--json", "--trace", &trace(&here), "--driver", &driver(&[])];
         let report = json(&here, &words);
         assert_eq!((report["device"].as_str(), &report["chosen_because"]), (Some("cuda:0"), &Value::Null));
@@ -161,11 +161,11 @@ mod simulated {
         assert_eq!(of("terrace, pages").len(), 5);
         for row in of("terrace, pages") {
             assert!(row["peak_reserved_bytes"].as_u64() <= report["free_bytes"].as_u64(), "{row}");
-            // 5.5 MB are two whole pages, and the trace wants more.
+            // `tight small` has 5.5 MB, two whole pages, and the trace needs more.
             let refused = u64::from(row["scenario"].as_str() == Some("tight small"));
             assert_eq!(row["failed"].as_u64(), Some(refused), "{row}");
         }
-        // What the device has not got room for is made smaller, for all alike.
+        // A scenario that does not fit the device is scaled down, for all subjects alike.
         let divided: Vec<_> = rows.iter().rev().take(4).map(|row| row["divided_by"].as_u64().unwrap()).collect();
         assert!(divided[0] > 1 && divided.iter().all(|by| *by == divided[0]), "{divided:?}");
     }

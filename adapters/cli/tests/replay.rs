@@ -1,8 +1,8 @@
-//! What a replay gives: table, JSON, pictures.
+//! Output of a replay: table, JSON, pictures.
 
 mod common;
 
-use common::{HEADER, Place, recorded, stderr, stdout};
+use common::{HEADER, Sandbox, recorded, stderr, stdout};
 use serde_json::Value;
 
 const KEYS: [&str; 18] = [
@@ -26,8 +26,8 @@ const KEYS: [&str; 18] = [
     "reserved_after_trim",
 ];
 
-/// Replays with `--json -` and gives the list.
-fn json(here: &Place, words: &[&str]) -> Vec<Value> {
+/// Replays with `--json -`; returns the rows.
+fn json(here: &Sandbox, words: &[&str]) -> Vec<Value> {
     let output = here.run(&[&["replay", "--json", "-"], words].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
@@ -40,7 +40,7 @@ fn number(row: &Value, key: &str) -> u64 {
 
 #[test]
 fn json_has_exactly_the_keys_and_nothing_else_is_written() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let trace = recorded("train_resnet50.csv.zst");
     let rows = json(&here, &[trace.to_str().unwrap()]);
     assert!(rows.len() >= 3);
@@ -55,7 +55,7 @@ fn json_has_exactly_the_keys_and_nothing_else_is_written() {
         assert_eq!(number(row, "peak_live_bytes"), 948_817_616);
         let utilisation = 948_817_616.0 / number(row, "peak_reserved_bytes") as f64;
         assert!((row["utilisation"].as_f64().unwrap() - utilisation).abs() < 1e-12 && utilisation <= 1.0);
-        // Every allocation of the file; reallocations, of which a tensor trace has none, may add more.
+        // Hits and misses count every allocation; reallocations, which tensor traces do not have, may add some.
         assert_eq!(number(row, "hits") + number(row, "misses"), 20_261);
         assert!(number(row, "ns_p50") <= number(row, "ns_p99") && number(row, "ns_p999") <= number(row, "ns_max"));
         assert!(number(row, "source_calls") > 0 && number(row, "reserved_after_trim") == 0);
@@ -65,7 +65,7 @@ fn json_has_exactly_the_keys_and_nothing_else_is_written() {
 
 #[test]
 fn a_table_a_picture_and_its_path_by_default() {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("small.csv", format!("{HEADER}0,a,0,5000000,64,0,x\n10,a,1,100,64,0,y\n2000,f,0,,,0,\n"));
     let output = here.run(&["replay", "small.csv"]);
     assert!(output.status.success() && stderr(&output).is_empty());
@@ -79,7 +79,7 @@ fn a_table_a_picture_and_its_path_by_default() {
 
 #[test]
 fn svg_is_well_formed_and_says_what_it_shows() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let trace = recorded("malloc_rustfmt.csv.zst");
     assert!(here.run(&["replay", trace.to_str().unwrap(), "--picture", "a & b.svg"]).status.success());
     let text = std::fs::read_to_string(here.path("a & b.svg")).unwrap();
@@ -103,7 +103,7 @@ fn svg_is_well_formed_and_says_what_it_shows() {
 
 #[test]
 fn png_holds_a_panel_for_each_trace() {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("one.csv", format!("{HEADER}0,a,0,4096,64,0,x\n"));
     here.file("two.csv", format!("{HEADER}0,a,0,4096,64,0,x\n7,f,0,,,0,\n"));
     for (traces, height) in [(vec!["one.csv"], 520), (vec!["one.csv", "two.csv"], 1040)] {
@@ -125,7 +125,7 @@ fn png_holds_a_panel_for_each_trace() {
 
 #[test]
 fn traces_of_one_name_get_a_picture_each() {
-    let here = Place::new();
+    let here = Sandbox::new();
     std::fs::create_dir(here.path("d")).unwrap();
     here.file("t.csv", format!("{HEADER}0,a,0,4096,64,0,x\n"));
     here.file("d/t.csv", format!("{HEADER}0,a,0,4096,64,0,x\n0,f,0,,,0,\n"));
@@ -139,7 +139,7 @@ fn traces_of_one_name_get_a_picture_each() {
 
 #[test]
 fn small_blocks_can_be_left_out() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let lines = "0,a,0,16,64,0,x\n0,a,1,1KiB,64,0,x\n0,f,0,,,0,\n0,a,2,2048,64,0,x\n".replace("1KiB", "1024");
     here.file("t.csv", format!("{HEADER}{lines}"));
     for (min_size, events, peak) in [("0", 4, 3072), ("17", 2, 3072), ("1KiB", 2, 3072), ("1025", 1, 2048)] {
@@ -151,7 +151,7 @@ fn small_blocks_can_be_left_out() {
 
 #[test]
 fn a_small_capacity_gives_failures_and_no_error() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let trace = recorded("train_resnet50.csv.zst");
     for source in ["growing", "segments"] {
         for row in json(&here, &[trace.to_str().unwrap(), "--capacity", "256MiB", "--source", source]) {
@@ -164,8 +164,8 @@ fn a_small_capacity_gives_failures_and_no_error() {
 
 #[test]
 fn a_fence_keeps_memory_from_other_streams() {
-    let here = Place::new();
-    // Stream 2 frees what stream 1 has; PyTorch's policy keeps it from stream 1 until stream 2 has come so far.
+    let here = Sandbox::new();
+    // Stream 2 frees stream 1's block; PyTorch's policy does not let stream 1 reuse it until the fence of stream 2 opens.
     let lines = "0,a,0,12582912,64,1,x\n0,f,0,,,2,\n0,a,1,12582912,64,1,x\n";
     here.file("t.csv", format!("{HEADER}{lines}"));
     let reserved = |words: &[&str]| {
@@ -179,7 +179,7 @@ fn a_fence_keeps_memory_from_other_streams() {
 
 #[test]
 fn paths_that_cannot_be_written_are_found_before_the_work() {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("t.csv", format!("{HEADER}0,a,0,4096,64,0,x\n"));
     for words in [["--picture", "no/where.svg"], ["--json", "no/where.json"], ["--json", "."]] {
         let output = here.run(&[&["replay", "t.csv"], &words[..]].concat());
@@ -194,7 +194,7 @@ fn paths_that_cannot_be_written_are_found_before_the_work() {
 #[test]
 fn a_reader_that_went_away_is_no_error_and_a_full_disk_is() {
     use std::process::Stdio;
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("t.csv", format!("{HEADER}0,a,0,4096,64,0,x\n"));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -208,7 +208,7 @@ fn a_reader_that_went_away_is_no_error_and_a_full_disk_is() {
 
 #[test]
 fn help_has_examples() {
-    let here = Place::new();
+    let here = Sandbox::new();
     for words in [&["replay", "--help"][..], &["record", "convert", "--help"]] {
         let output = here.run(words);
         assert!(output.status.success() && stdout(&output).contains("Examples:\n  terrace"));

@@ -1,23 +1,23 @@
-//! What must not surprise: nothing is overwritten or lost unasked, large and odd traces replay, failures say why.
+//! Unusual use: no file is overwritten unasked, large and odd traces replay, failures are explained.
 
 mod common;
 
-use common::{HEADER, Place, stderr, stdout};
+use common::{HEADER, Sandbox, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
 
 const SMALL: &str = "0,a,0,4096,64,0,x\n7,f,0,,,0,\n";
 
-/// A place with a small trace `t.csv`.
-fn small() -> Place {
-    let here = Place::new();
+/// A directory with a small trace `t.csv`.
+fn small() -> Sandbox {
+    let here = Sandbox::new();
     here.file("t.csv", format!("{HEADER}{SMALL}"));
     here
 }
 
-/// Runs and checks that it is refused as usage, that the error says `what`, and that nothing new appears.
-fn refused(here: &Place, words: &[&str], what: &str) {
+/// Runs a command with invalid arguments: exit code 2, an error that contains `what`, and no new file.
+fn refused(here: &Sandbox, words: &[&str], what: &str) {
     let before = here.names();
     let output = here.run(words);
     assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
@@ -70,7 +70,7 @@ fn a_full_disk_under_the_json_keeps_the_table_and_a_lost_reader_the_json() {
 #[cfg(target_os = "linux")]
 #[test]
 fn an_error_that_cannot_be_told_keeps_its_exit_code() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     assert_eq!(here.command(&["replay", "none.csv"]).stderr(full).status().unwrap().code(), Some(2));
 }
@@ -120,7 +120,7 @@ fn a_dash_is_standard_input() {
 #[cfg(unix)]
 #[test]
 fn control_characters_in_names_reach_neither_picture_nor_terminal() {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("a\u{1}\u{1b}[31m\nb.csv", format!("{HEADER}{SMALL}"));
     let output = here.run(&["replay", "a\u{1}\u{1b}[31m\nb.csv"]);
     assert!(stdout(&output).starts_with("a__[31m_b: 2 events"));
@@ -132,17 +132,17 @@ fn control_characters_in_names_reach_neither_picture_nor_terminal() {
 
 #[test]
 fn times_count_from_the_first_event() {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("t.csv", format!("{HEADER}1700000000000000,a,0,4096,64,0,x\n1700000000004000,f,0,,,0,\n"));
     assert!(here.run(&["replay", "t.csv"]).status.success());
     let svg = fs::read_to_string(here.path("replay-t.svg")).unwrap();
     assert!(svg.contains("time since the first event (us)") && svg.contains("\n3000\n"), "{svg}");
 }
 
-/// More blocks than a default arena has records for: replayed with more room, so that no pool fails.
+/// More live blocks than a default arena has records for: the replay gives pools more room, so that none fails.
 #[test]
 fn many_live_blocks_find_room() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let lines: String = (0..600_000u64).map(|id| format!("{id},a,{id},{},16,0,x\n", 64 + id % 64)).collect();
     let trace = format!("{HEADER}{lines}");
     here.file("t.csv", &trace);
@@ -153,10 +153,10 @@ fn many_live_blocks_find_room() {
     }
 }
 
-/// Pages of a simulated device are counted up to 1 PiB: a trace of absurd sizes must not take the machine's memory.
+/// A simulated device has at most 1 PiB: for a trace of absurd sizes its page table must not exhaust the machine's memory.
 #[test]
 fn absurd_sizes_fail_and_say_why() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let lines: String = (0..2000u64).map(|id| format!("0,a,{id},{},8,0,x\n", 1u64 << 48)).collect();
     here.file("t.csv", format!("{HEADER}{lines}"));
     for source in ["growing", "segments"] {

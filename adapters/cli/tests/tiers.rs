@@ -1,16 +1,16 @@
-//! `terrace tiers`: on the disk that is here, with a simulated CUDA driver and without any.
+//! `terrace tiers`: on the disks of this machine, with a simulated CUDA driver and without any.
 #![cfg(target_os = "linux")]
 
 mod common;
 
-use common::{Place, stderr, stdout};
+use common::{Sandbox, stderr, stdout};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Output;
 
-/// Runs a command that ends well, and reads its JSON.
-fn json(here: &Place, words: &[&str]) -> Value {
+/// Runs a command, which must succeed, and parses its JSON.
+fn json(here: &Sandbox, words: &[&str]) -> Value {
     let output = here.run(words);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
@@ -21,7 +21,7 @@ fn number(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or_else(|| panic!("{name} in {value}"))
 }
 
-/// One line that says what and what to do, and nothing else.
+/// Checks that a command failed with one line that contains all of `parts`.
 fn refused(output: &Output, code: i32, parts: &[&str]) {
     let error = stderr(output);
     assert_eq!(output.status.code(), Some(code), "{error}");
@@ -29,7 +29,7 @@ fn refused(output: &Output, code: i32, parts: &[&str]) {
     assert!(output.stdout.is_empty() && parts.iter().all(|part| error.contains(part)), "{parts:?} in {error}");
 }
 
-/// A disk that was measured: its figures make sense beside each other.
+/// Checks that the figures of a measured disk are consistent.
 fn sensible(disk: &Value) {
     let figures = &disk["measured"];
     assert!(number(figures, "file_bytes") <= (256 << 20) as f64 && number(figures, "file_bytes") > 0.0, "{disk}");
@@ -37,7 +37,7 @@ fn sensible(disk: &Value) {
     for name in ["write_bytes_per_s", "read_bytes_per_s", "random_4k_qd1_iops", "random_4k_qd16_iops"] {
         assert!(number(figures, name) > 0.0, "{name} in {disk}");
     }
-    // Half of the reads took at most the middle, so that no more than twice as many fit into a second.
+    // Half of the reads took at least the median: a second has room for at most twice its inverse.
     let most = 2e9 / number(figures, "random_4k_read_p50_ns");
     assert!(number(figures, "random_4k_qd1_iops") <= most + 1.0, "{disk}");
     assert!(["nvme", "ssd", "hdd"].contains(&disk["tier"].as_str().unwrap()), "{disk}");
@@ -45,7 +45,7 @@ fn sensible(disk: &Value) {
 
 #[test]
 fn a_machine_is_described_in_json() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let report = json(&here, &["tiers", "--json", "--directory", "."]);
     let cpu = &report["cpu"];
     assert!(number(cpu, "available_bytes") <= number(cpu, "total_bytes") && number(cpu, "available_bytes") > 0.0);
@@ -61,7 +61,7 @@ fn a_machine_is_described_in_json() {
         if !disk["capacity_bytes"].is_null() {
             assert!(number(disk, "free_bytes") <= number(disk, "capacity_bytes"), "{disk}");
         }
-        // Figures, or why there are none; neither for what is no tier.
+        // A tier has figures or a reason why not; a disk that is no tier has neither.
         let told = u8::from(!disk["measured"].is_null()) + u8::from(!disk["not_measured"].is_null());
         assert_eq!(told, u8::from(!disk["tier"].is_null()), "{disk}");
     }
@@ -71,7 +71,7 @@ fn a_machine_is_described_in_json() {
 
 #[test]
 fn a_named_directory_is_what_the_user_says() {
-    let here = Place::new();
+    let here = Sandbox::new();
     std::fs::create_dir(here.path("a=b")).unwrap();
     for (word, tier) in [("a=b=hdd", "hdd"), ("a=b=nvme", "nvme"), ("a=b=ssd", "ssd")] {
         let report = json(&here, &["tiers", "--json", "--no-measure", "--directory", word]);
@@ -85,7 +85,7 @@ fn a_named_directory_is_what_the_user_says() {
 
 #[test]
 fn nothing_is_measured_where_that_is_asked_for() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let report = json(&here, &["tiers", "--json", "--no-measure", "--directory", "."]);
     assert!(report["memory_measured"].is_null());
     for disk in report["disks"].as_array().unwrap() {
@@ -97,7 +97,7 @@ fn nothing_is_measured_where_that_is_asked_for() {
 
 #[test]
 fn the_table_says_what_each_is_and_why() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let output = here.run(&["tiers", "--directory", "."]);
     assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
     let text = stdout(&output);
@@ -114,14 +114,14 @@ fn the_table_says_what_each_is_and_why() {
 
 #[test]
 fn what_cannot_be_measured_is_one_line_that_says_what_to_do() {
-    let here = Place::new();
+    let here = Sandbox::new();
     here.file("a-file", "");
     let tiers = |directory: &str| here.run(&["tiers", "--directory", directory]);
     refused(&tiers("absent"), 2, &["absent: ", "No such file", "give a directory that is there"]);
     refused(&tiers("a-file"), 2, &["a-file: ", "not a directory", "give a directory that is there"]);
-    // A good one before a bad one is not measured either.
+    // The valid directory before the invalid one is not measured either.
     refused(&here.run(&["tiers", "--directory", ".", "--directory", "absent"]), 2, &["absent: "]);
-    // Takes no file, not even root's; it is no disk, which the user may deny.
+    // /proc accepts no file, not even root's, although the user declares it to be an SSD.
     refused(&tiers("/proc=ssd"), 1, &["/proc: no file can be made", "give a directory that you may write"]);
     for (word, what) in [(".=gpu", "a directory is never gpu"), ("", "give a directory")] {
         let output = tiers(word);
@@ -131,8 +131,8 @@ fn what_cannot_be_measured_is_one_line_that_says_what_to_do() {
     assert_eq!(here.names(), ["a-file"]);
 }
 
-/// The command as a user who owns nothing: root may write everywhere, and becomes one for this.
-fn as_somebody(here: &Place, directory: &str, words: &[&str]) -> Output {
+/// Runs the command as a user without files: root, who may write everywhere, changes to the user `nobody`.
+fn unprivileged(here: &Sandbox, directory: &str, words: &[&str]) -> Output {
     let program = here.path("terrace");
     std::fs::copy(env!("CARGO_BIN_EXE_terrace"), &program).unwrap();
     let mut command = std::process::Command::new(program);
@@ -142,7 +142,7 @@ fn as_somebody(here: &Place, directory: &str, words: &[&str]) -> Output {
         std::fs::remove_file(probe).unwrap();
         command.uid(65534).gid(65534);
     }
-    // A child that another test begins has the copy open to write until it runs its own program.
+    // A child that another test forks keeps the copy open for writing until its exec.
     loop {
         match command.output() {
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
@@ -153,14 +153,14 @@ fn as_somebody(here: &Place, directory: &str, words: &[&str]) -> Output {
 
 #[test]
 fn a_directory_of_another_user_is_an_error_and_a_plain_call_passes_it_by() {
-    let here = Place::new();
+    let here = Sandbox::new();
     std::fs::create_dir(here.path("closed")).unwrap();
     for (name, mode) in [("closed", 0o555), ("", 0o755)] {
         std::fs::set_permissions(here.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
     }
-    let named = as_somebody(&here, "closed", &["tiers", "--directory", "."]);
+    let named = unprivileged(&here, "closed", &["tiers", "--directory", "."]);
     refused(&named, 1, &["/closed: no file can be made: Permission denied", "that you may write"]);
-    let output = as_somebody(&here, "closed", &["tiers", "--json"]);
+    let output = unprivileged(&here, "closed", &["tiers", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     for disk in report["disks"].as_array().unwrap() {
@@ -172,9 +172,9 @@ fn a_directory_of_another_user_is_an_error_and_a_plain_call_passes_it_by() {
 
 #[test]
 fn little_memory_is_measured_with_less_of_it() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let program = env!("CARGO_BIN_EXE_terrace");
-    // 200 MB of addresses: the two buffers of 128 MiB do not fit.
+    // Two buffers of 128 MiB do not fit into 200 MB of address space.
     let script = format!("ulimit -v 200000 && exec {program} tiers --json");
     let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(here.path("")).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -185,15 +185,15 @@ fn little_memory_is_measured_with_less_of_it() {
 
 #[test]
 fn memory_is_no_tier_where_a_directory_of_it_is_named() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let report = json(&here, &["tiers", "--json", "--no-measure", "--directory", "/dev/shm"]);
     let disks = report["disks"].as_array().unwrap();
     let Some(memory) = disks.iter().find(|disk| disk["file_system"].as_str() == Some("tmpfs")) else {
-        // A system without one there.
+        // This system has no tmpfs there.
         return assert!(!stdout(&here.run(&["tiers", "--no-measure"])).contains("tmpfs"));
     };
     assert_eq!((memory["tier"].as_str(), memory["refused"].as_str()), (None, Some("memory")));
-    // Not listed where nobody asked, and where this runs in it neither.
+    // Without `--directory` it is not listed, not even if the current directory is there.
     let mut command = here.command(&["tiers"]);
     let output = command.current_dir("/dev/shm").env("TMPDIR", "/dev/shm").output().unwrap();
     assert!(output.status.success() && !stdout(&output).contains("tmpfs"), "{}", stdout(&output));
@@ -201,7 +201,7 @@ fn memory_is_no_tier_where_a_directory_of_it_is_named() {
 
 #[test]
 fn a_gpu_has_a_line_and_a_budget_of_its_own() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let driver = terrace_tests::simcuda::without_symbols(&[]);
     let words = ["tiers", "--no-measure", "--driver", driver.to_str().unwrap()];
     let report = json(&here, &[&words[..], &["--json"]].concat());
@@ -216,7 +216,7 @@ fn a_gpu_has_a_line_and_a_budget_of_its_own() {
 
 #[test]
 fn the_demo_moves_buffers_and_every_byte_is_right() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let report = json(&here, &["tiers", "--demo", "--json", "--directory", "."]);
     assert!(number(&report, "data_bytes") >= 6.0 * number(&report, "memory_bytes"), "{report}");
     assert!(number(&report, "bytes_checked") >= 5.0 * number(&report, "data_bytes"), "{report}");
@@ -229,7 +229,7 @@ fn the_demo_moves_buffers_and_every_byte_is_right() {
 
 #[test]
 fn the_demo_uses_a_gpu_where_there_is_one() {
-    let here = Place::new();
+    let here = Sandbox::new();
     let driver = terrace_tests::simcuda::without_symbols(&[]);
     let words = ["tiers", "--demo", "--directory", ".", "--driver", driver.to_str().unwrap()];
     let report = json(&here, &[&words[..], &["--json"]].concat());
@@ -241,7 +241,7 @@ fn the_demo_uses_a_gpu_where_there_is_one() {
 
 #[test]
 fn the_demo_says_where_it_cannot_be() {
-    let here = Place::new();
+    let here = Sandbox::new();
     refused(&here.run(&["tiers", "--demo", "--directory", "nowhere"]), 2, &["nowhere", "another --directory"]);
     refused(&here.run(&["tiers", "--demo", "--directory", ".", "--directory", "."]), 2, &["one --directory"]);
 }

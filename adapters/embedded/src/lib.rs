@@ -54,13 +54,16 @@ pub use terrace_core::heap::{
 };
 pub use terrace_core::{FreeError, Violation};
 
-/// A heap behind a critical section: for one core, or for several if the target's implementation locks out the others.
+/// A heap behind a critical section.
 ///
+/// For one core, or for several if the target's implementation of `critical-section` locks out the other cores.
 /// Only with feature `critical-section`, the default.
 #[cfg(feature = "critical-section")]
 pub type FirmwareHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue> = LockedHeap<CriticalSection, C, REGIONS, Q>;
 
-/// A heap behind a spin lock, for several cores. Interrupt handlers must not take it: see [`LockedHeap::free_later`].
+/// A heap behind a spin lock, for several cores.
+///
+/// Interrupt handlers must not take the lock: see [`LockedHeap::free_later`].
 ///
 /// Only with feature `spin`, and on targets with compare-and-swap.
 #[cfg(all(feature = "spin", target_has_atomic = "8"))]

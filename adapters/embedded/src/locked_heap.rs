@@ -84,8 +84,9 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
         self.locked(|state| state.out_of_memory = Some(hook));
     }
 
-    /// Sets the hook for refused frees and resizes: a double free, a foreign pointer, a wrong layout. It runs without the lock.
+    /// Sets the hook for refused frees and resizes. It runs without the lock.
     ///
+    /// The heap refuses a double free, a foreign pointer, and a wrong layout, as far as it recognises them.
     /// `C` decides what is recognised: [`Checked`](crate::Checked) all of them, until the memory is allocated again; other
     /// heaps only foreign pointers, and only with several regions.
     pub fn on_bad_free(&self, hook: fn(BadFree)) {
@@ -142,7 +143,9 @@ impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, R
         (0..Q::CAPACITY).take_while(|_| self.locked(|state| state.drain(&self.queue, 1)) == 1).count()
     }
 
-    /// Resizes a block, in place or by moving it with its contents. `None`: no room, or refused; the block is unchanged.
+    /// Resizes a block, in place or by moving it with its contents.
+    ///
+    /// `None`: no room, a size of 0, or a refused block; the block is unchanged.
     ///
     /// A block of more than 256 bytes that moves is copied without the lock, unless it only fits by moving down over itself.
     ///

@@ -13,7 +13,9 @@ use crate::error::BadFree;
 use crate::free_queue::DeferQueue;
 use crate::stats::{HeapCounters, LowWaterMark};
 
-/// Deferred frees that one call completes: 2, so that calls stay bounded, and the queue shrinks though each call allocates one.
+/// Deferred frees that one call completes: 2.
+///
+/// Calls stay bounded, and the queue shrinks even if every call is a request.
 pub const DRAIN_PER_CALL: usize = 2;
 
 /// The state of a heap.

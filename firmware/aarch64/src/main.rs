@@ -76,7 +76,7 @@ extern "C" fn second() -> ! {
             }
             core::hint::spin_loop();
         };
-        // SAFETY: the first core made it from a box, gave it away, and the swap gave it to nobody else.
+        // SAFETY: the first core made the pointer from a box and uses it no more; the swap took it once.
         let block = unsafe { Box::from_raw(block) };
         let own = vec![number as u8; 50 + number % 50];
         let right = block.number == number

@@ -14,7 +14,7 @@ use terrace_core::heap::{Config, Fast, Heap, Small};
 #[derive(Debug)]
 pub struct Bare<C: Config>(UnsafeCell<Heap<C>>);
 
-// SAFETY: whoever calls says that it runs once at a time, on one core.
+// SAFETY: callers run on one core, one call at a time.
 unsafe impl<C: Config> Sync for Bare<C> {}
 
 static FAST_HEAP: Bare<Fast> = Bare::empty();

@@ -1,32 +1,34 @@
-//! What a slice of host memory costs when its bytes are there.
+//! The latency of an access to a host slice whose bytes are resident.
 //!
-//! Promises upward: batches of all buffers in turn, so that what else runs on the machine meets all of them; kinds of memory
-//! that a device lacks are left out.
+//! Promises upward: batches alternate between the kinds of buffer, so that other programs disturb all of them alike; kinds that
+//! the device lacks are omitted.
 //! Asks from below: a device, a monotonic clock.
 
-use super::measure::BATCHES;
 use serde::Serialize;
 use std::hint::black_box;
 use std::time::Instant;
 use terrace::Device;
 use terrace::device::{DeviceError, FallbackBuffer, PinnedBuffer, Reason, UnifiedBuffer};
 
-/// One kind of buffer. The names are the JSON keys.
+/// One kind of buffer. The field names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
 pub struct AccessTime {
-    /// Which call.
+    /// The call that returns the slice.
     pub call: &'static str,
     /// Nanoseconds of the call and of reading one element, best of [`BATCHES`].
     pub ns: f64,
-    /// The same, half of the batches took at most this.
+    /// The same, median of the batches.
     pub ns_p50: f64,
 }
 
-/// Accesses of a batch, and elements of a buffer: all in the nearest cache.
+/// Batches of a measurement: of some ms each, so that other programs disturb only some.
+pub const BATCHES: usize = 25;
+
+/// Accesses of a batch, and elements of a buffer, all of which fit into the first-level cache.
 const TIMES: u32 = 100_000;
 const LEN: usize = 1024;
 
-/// `None` where the device has no such memory.
+/// Turns an error into `None` if the device lacks this kind of memory.
 fn supported<T>(made: Result<T, DeviceError>) -> Result<Option<T>, DeviceError> {
     match made {
         Err(DeviceError::Driver { fault, .. }) if fault.reason == Reason::Unsupported => Ok(None),
@@ -34,7 +36,7 @@ fn supported<T>(made: Result<T, DeviceError>) -> Result<Option<T>, DeviceError> 
     }
 }
 
-/// Nanoseconds of an access, over a batch.
+/// Mean nanoseconds of an access in a batch.
 fn batch(mut access: impl FnMut(usize) -> Result<u32, DeviceError>) -> Result<f64, DeviceError> {
     let begin = Instant::now();
     for at in 0..TIMES as usize {
@@ -43,14 +45,14 @@ fn batch(mut access: impl FnMut(usize) -> Result<u32, DeviceError>) -> Result<f6
     Ok(begin.elapsed().as_nanos() as f64 / f64::from(TIMES))
 }
 
-/// All kinds that the device has.
+/// Measures all kinds that the device has.
 pub fn measure(device: &Device) -> Result<Vec<AccessTime>, DeviceError> {
     let stream = device.stream()?;
     let mut mirror = supported(FallbackBuffer::<u32>::new(device, &stream, LEN))?;
     let pinned = supported(PinnedBuffer::<u32>::new(device, &stream, LEN))?;
     let mut unified = supported(UnifiedBuffer::<u32>::new(device, &stream, LEN))?;
     if let Some(mirror) = &mut mirror {
-        // On both sides: what most programs have.
+        // Valid on both sides, as in most programs.
         mirror.on_device()?;
     }
     let lease = unified.as_mut().map(UnifiedBuffer::lease).transpose()?;
@@ -68,10 +70,11 @@ pub fn measure(device: &Device) -> Result<Vec<AccessTime>, DeviceError> {
     }
     let names = ["FallbackBuffer::host()", "PinnedBuffer, as a slice", "UnifiedLease, as a slice"];
     let measured = names.into_iter().zip(times).filter(|(_, times)| !times.is_empty());
-    Ok(measured.map(|(call, times)| of(call, times)).collect())
+    Ok(measured.map(|(call, times)| summary(call, times)).collect())
 }
 
-fn of(call: &'static str, mut times: Vec<f64>) -> AccessTime {
+/// The least and the median of the batches.
+fn summary(call: &'static str, mut times: Vec<f64>) -> AccessTime {
     times.sort_by(f64::total_cmp);
     AccessTime { call, ns: times[0], ns_p50: times[times.len() / 2] }
 }

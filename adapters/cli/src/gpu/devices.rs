@@ -1,12 +1,12 @@
-//! Every CUDA device there is.
+//! All CUDA devices of the machine.
 //!
-//! Promises upward: a device that cannot be opened is named with the reason; where none can, what is missing is said.
+//! Promises upward: a device that cannot be opened is listed with the reason; if none can, the result says what is missing.
 //! Asks from below: the driver; each device is opened once.
 
 use terrace::Device;
 use terrace::device::{CudaError, OpenError};
 
-/// A device, as it was found.
+/// A CUDA device.
 pub struct CudaDevice {
     /// `cuda:N`.
     pub device: String,
@@ -14,11 +14,10 @@ pub struct CudaDevice {
     pub opened: Result<Device, String>,
 }
 
-/// A driver that refuses every device does not say how many there are: looking ends behind 16, what the largest machines of
-/// today have.
-const LAST: u32 = 15;
+/// The last number to try: a driver that refuses every device does not report how many there are. The largest machines have 16.
+const LAST_ORDINAL: u32 = 15;
 
-/// All devices; and what is missing, where none can be used.
+/// Opens all devices; also returns what is missing, if none can be used.
 pub fn find_cuda_devices() -> (Vec<CudaDevice>, Option<String>) {
     let (mut devices, mut missing) = (Vec::new(), None);
     for ordinal in 0.. {
@@ -28,10 +27,10 @@ pub fn find_cuda_devices() -> (Vec<CudaDevice>, Option<String>) {
             // One past the last.
             Err(CudaError::Open(OpenError::NoDevice { found, .. })) if found > 0 => break,
             Err(error) => {
-                // Without a driver, or before the first device is known, there is none that could be named.
+                // Only these errors are about one device; all others, such as a missing driver, are about all of them.
                 let one = matches!(&error, CudaError::Device(_) | CudaError::Open(OpenError::Driver(_)));
                 missing.get_or_insert(error.to_string());
-                if !one || ordinal >= LAST {
+                if !one || ordinal >= LAST_ORDINAL {
                     break;
                 }
                 devices.push(CudaDevice { device, opened: Err(error.to_string()) });

@@ -1,8 +1,8 @@
-//! Which CUDA driver is used: the system's, or one that is named by path.
+//! The CUDA driver: the system's, or a library that the user names by path.
 //!
-//! Promises upward: a library that was asked for by path is the one that devices use, or there is an error that names it.
-//! Asks from below: the system's loader. It keeps a library under the name that the library has for itself; a driver is
-//! called `libcuda.so`, so whoever looks for that name later gets the one that is there already.
+//! Promises upward: devices use the named library, or there is an error that names it.
+//! Asks from below: the dynamic linker. It records a library by the library's own name (soname), `libcuda.so` for a driver: a
+//! later search for that name finds the library that is already loaded.
 
 use crate::failure::Failure;
 use clap::Args;
@@ -17,12 +17,13 @@ pub struct DriverArgs {
 }
 
 impl DriverArgs {
-    /// Loads the library that was named, if any was, for as long as the process lives.
+    /// Loads the named library, if there is one, for the life of the process.
     pub fn load(&self) -> Result<(), Failure> {
         self.path.as_deref().map_or(Ok(()), load)
     }
 }
 
+/// The error for a library that cannot be used.
 fn unusable(path: &Path, why: impl std::fmt::Display) -> Failure {
     Failure::Device(format!("--driver {}", path.display()), format!("{why}; give the path of a CUDA driver's library"))
 }
@@ -30,12 +31,12 @@ fn unusable(path: &Path, why: impl std::fmt::Display) -> Failure {
 #[cfg(unix)]
 fn load(path: &Path) -> Result<(), Failure> {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-    // A name without a slash would be searched for in the system's folders.
+    // Absolute: the linker would search its own folders for a name without a slash.
     let path = std::fs::canonicalize(path).map_err(|error| unusable(path, error))?;
-    // SAFETY: loading runs the library's initialisers: the user named it to have it run.
+    // SAFETY: loading runs the library's initialisers, and the user named it to be loaded.
     #[allow(unsafe_code, reason = "a library's initialisers may do anything")]
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) };
-    // Never unloaded: what devices get from it is used until the end.
+    // Never unloaded: devices keep pointers to its functions.
     std::mem::forget(library.map_err(|error| unusable(&path, error))?);
     Ok(())
 }

@@ -1,32 +1,31 @@
-//! The measurements.
+//! The measurements of `terrace bench gpu`.
 //!
-//! Promises upward: a fresh device for each row; times are of the whole loop over a scenario, freeing included, so that they
-//! hold a few ns of the loop's own.
+//! Promises upward: each row has a newly opened device. Times are those of a loop over the scenario, frees included, and contain
+//! a few ns of the loop itself.
 //! Asks from below: a device, a monotonic clock.
 
-use super::access::{self, AccessTime};
+use super::access::{self, AccessTime, BATCHES};
 use super::open::DeviceName;
 use super::plan::halvings;
 use super::transfers::{self, CopyRates};
 use super::warm_up::{self, WarmUpTimes};
 use crate::failure::Failure;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::progress;
 use serde::Serialize;
-use std::io::IsTerminal;
 use std::time::Instant;
 use terrace::device::{Capabilities, DeviceError, Options, Origin};
 use terrace::{Device, NoFence};
 use terrace_models::scenarios::{OnDevice, Outcome, Pooled, Scenario, Totals, run};
 use terrace_models::{Growing, PyTorch, PyTorchOptions, Segments};
 
-/// What was measured. The names are the JSON keys.
+/// All measurements on a device. The field names are the JSON keys.
 #[derive(Debug, Serialize)]
 pub struct BenchReport {
-    /// As `--device` takes it.
+    /// The name that `--device` takes.
     pub device: String,
-    /// Why it is the host, where nothing was asked for.
+    /// Why the host was chosen, if no device was requested.
     pub chosen_because: Option<String>,
-    /// The device's own name.
+    /// The product name of the device.
     pub name: String,
     /// Driver and version.
     pub driver: String,
@@ -36,32 +35,32 @@ pub struct BenchReport {
     pub free_bytes: u64,
     /// Whether a tenth of the steps was run.
     pub quick: bool,
-    /// Allocate and drop 4 KiB that the stream's cache has, best of [`BATCHES`].
+    /// Nanoseconds to allocate and drop 4 KiB that the stream's cache has, best of [`BATCHES`].
     pub hit_ns: f64,
-    /// The same, half of the batches took at most this.
+    /// The same, median of the batches.
     pub hit_ns_p50: f64,
     /// Copies of a large buffer.
     pub copies: Vec<CopyRates>,
-    /// Slices of host memory whose bytes are there.
+    /// Accesses to host slices whose bytes are resident.
     pub access: Vec<AccessTime>,
-    /// Steps of a training, cold and after a warm-up.
+    /// Steps of a training, without and with a warm-up.
     pub warm_up: Vec<WarmUpTimes>,
     /// Seconds since 1970.
     pub unix_seconds: u64,
-    /// One for each scenario and subject.
+    /// A row for each scenario and subject.
     pub rows: Vec<ScenarioRow>,
 }
 
-/// One scenario on one subject. The names are the JSON keys.
+/// One scenario on one subject. The field names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScenarioRow {
     /// Name of the scenario.
     pub scenario: String,
-    /// Who served it.
+    /// The allocator, or the model of one.
     pub subject: &'static str,
-    /// Whether it is a model of a policy, without a device.
+    /// Whether the subject is a model, without a device.
     pub model: bool,
-    /// All sizes were divided by this, so that they fit.
+    /// The divisor of all sizes, so that the scenario fits.
     pub divided_by: u64,
     /// Steps: allocations and frees.
     pub operations: u64,
@@ -71,45 +70,45 @@ pub struct ScenarioRow {
     pub calls: u64,
     /// Handles made for them.
     pub handles: u64,
-    /// The most bytes to take; 0: the device's.
+    /// The most bytes to reserve; 0: as many as the device has.
     pub limit_bytes: u64,
-    /// Peak of live bytes as asked for.
+    /// Peak of requested bytes of live blocks.
     pub peak_live_bytes: u64,
-    /// Peak of live bytes as given.
+    /// Peak of allocated bytes of live blocks.
     pub peak_in_use_bytes: u64,
-    /// Peak of bytes taken.
+    /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
     /// `peak_live_bytes / peak_reserved_bytes`.
     pub utilisation: f64,
-    /// Allocations refused.
+    /// Allocations that failed.
     pub failed: u64,
 }
 
-/// Batches of hits, and hits of a batch: some ms each, so that a batch in which nothing else ran is among them.
-pub const BATCHES: usize = 25;
+/// Cache hits of a batch.
 const HITS: u32 = 100_000;
 
-/// Percent of what is free that the pool may take: contexts and other programs need some.
-const MOST: u64 = 90;
+/// The most that a pool may reserve, in percent of free memory: contexts and other programs need some.
+const POOL_PERCENT: u64 = 90;
 
 /// Measures everything.
 pub fn measure_all(
-    which: DeviceName,
+    name: DeviceName,
     why: Option<String>,
     scenarios: &[Scenario],
     quick: bool,
 ) -> Result<BenchReport, Failure> {
-    let device = which.open(Options::default())?;
+    let device = name.open(Options::default())?;
     let description = device.description().clone();
-    let free = device.memory().map_err(|error| which.fail(error))?.free;
-    let hits = hits(&device).map_err(|error| which.fail(error))?;
-    let copies = transfers::measure_copies(&device, quick).map_err(|error| which.fail(error))?;
-    let access = access::measure(&device).map_err(|error| which.fail(error))?;
+    let free = device.memory().map_err(|error| name.failure(error))?.free;
+    let hits = hits(&device).map_err(|error| name.failure(error))?;
+    let copies = transfers::measure_copies(&device, quick).map_err(|error| name.failure(error))?;
+    let access = access::measure(&device).map_err(|error| name.failure(error))?;
     drop(device);
-    let warm_up = warm_up::measure(which, free)?;
+    let warm_up = warm_up::measure(name, free)?;
     let pages = description.capabilities.contains(Capabilities::PAGES);
     let origins: &[_] = if pages { &[Origin::Segments, Origin::Pages] } else { &[Origin::Segments] };
-    let bar = bar(scenarios.len() * (origins.len() + 2));
+    let rows_to_come = scenarios.len() * (origins.len() + 2);
+    let bar = progress::bar(Some(rows_to_come as u64), "{msg} {bar:40} {pos} of {len}, {eta} left");
     let mut rows = Vec::new();
     for scenario in scenarios {
         let shift = halvings(scenario, free);
@@ -120,14 +119,14 @@ pub fn measure_all(
         };
         for &origin in origins {
             bar.set_message(scenario.name.clone());
-            keep(on_device(which, origin, &scaled, free)?);
+            keep(on_device(name, origin, &scaled, free)?);
         }
         models(&scaled)?.into_iter().for_each(&mut keep);
     }
     bar.finish_and_clear();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Ok(BenchReport {
-        device: which.to_string(),
+        device: name.to_string(),
         chosen_because: why,
         name: description.name,
         driver: description.driver,
@@ -144,7 +143,7 @@ pub fn measure_all(
     })
 }
 
-/// Nanoseconds of an allocation and its drop, of each batch, rising.
+/// For each batch the nanoseconds of an allocation and its drop, sorted.
 fn hits(device: &Device) -> Result<[f64; BATCHES], DeviceError> {
     let stream = device.stream()?;
     drop(device.allocate(&stream, 4096)?);
@@ -160,19 +159,20 @@ fn hits(device: &Device) -> Result<[f64; BATCHES], DeviceError> {
     Ok(times)
 }
 
-fn on_device(which: DeviceName, origin: Origin, scenario: &Scenario, free: u64) -> Result<ScenarioRow, Failure> {
-    let most = (u128::from(free) * u128::from(MOST) / 100) as u64;
+/// Runs a scenario on a device.
+fn on_device(name: DeviceName, origin: Origin, scenario: &Scenario, free: u64) -> Result<ScenarioRow, Failure> {
+    let most = (u128::from(free) * u128::from(POOL_PERCENT) / 100) as u64;
     let capacity = if scenario.limit == 0 { most } else { scenario.limit };
-    let device = which.open(Options { origin, capacity, ..Options::default() })?;
-    let mut subject = OnDevice::new(&device, scenario).map_err(|error| which.fail(error))?;
+    let device = name.open(Options { origin, capacity, ..Options::default() })?;
+    let mut subject = OnDevice::new(&device, scenario).map_err(|error| name.failure(error))?;
     let begin = Instant::now();
     let outcome = run(scenario, &mut subject);
     let ns = begin.elapsed().as_nanos() as f64 / scenario.steps.len().max(1) as f64;
-    let name = if origin == Origin::Pages { "terrace, pages" } else { "terrace, segments" };
-    Ok(ScenarioRow { model: false, ns_per_operation: Some(ns), ..row(scenario, name, &outcome) })
+    let subject_name = if origin == Origin::Pages { "terrace, pages" } else { "terrace, segments" };
+    Ok(ScenarioRow { model: false, ns_per_operation: Some(ns), ..row(scenario, subject_name, &outcome) })
 }
 
-/// PyTorch's policy, as it is and with expandable segments.
+/// Runs a scenario on the models of PyTorch's allocator: the default one, and with expandable segments.
 fn models(scenario: &Scenario) -> Result<[ScenarioRow; 2], Failure> {
     let plain = run(scenario, &mut Pooled(PyTorch::new(Segments::new(scenario.limit))));
     let options = PyTorchOptions { expandable: true, ..PyTorchOptions::default() };
@@ -182,6 +182,7 @@ fn models(scenario: &Scenario) -> Result<[ScenarioRow; 2], Failure> {
     Ok([row(scenario, "PyTorch (model)", &plain), row(scenario, "PyTorch expandable (model)", &expandable)])
 }
 
+/// The row of a model; a device's row overwrites what differs.
 fn row(scenario: &Scenario, subject: &'static str, outcome: &Outcome) -> ScenarioRow {
     let Totals { calls, handles, peak_reserved, peak_in_use } = outcome.totals;
     ScenarioRow {
@@ -200,16 +201,4 @@ fn row(scenario: &Scenario, subject: &'static str, outcome: &Outcome) -> Scenari
         utilisation: outcome.utilisation(),
         failed: outcome.failed,
     }
-}
-
-/// Progress over rows; hidden unless standard error is a terminal.
-fn bar(rows: usize) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(rows as u64);
-    if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {pos} of {len}, {eta} left") {
-        bar.set_style(style);
-    }
-    bar
 }

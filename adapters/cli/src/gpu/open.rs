@@ -1,7 +1,7 @@
-//! The device that was asked for, or the first there is.
+//! The device to measure: the requested one, else the first CUDA device, else the host.
 //!
-//! Promises upward: a device that cannot be opened is an error that says what to do; a choice that was made for the user
-//! is told.
+//! Promises upward: a device that cannot be opened is an error that says what to do; a choice made for the user comes with its
+//! reason.
 //! Asks from below: [`Device`], by host and by CUDA.
 
 use crate::failure::Failure;
@@ -9,7 +9,7 @@ use std::fmt;
 use terrace::Device;
 use terrace::device::{Host, Options};
 
-/// A device, by name.
+/// The name of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceName {
     /// The host's memory.
@@ -19,7 +19,7 @@ pub enum DeviceName {
 }
 
 impl DeviceName {
-    /// `host`, `cuda:N`.
+    /// Parses `host`, `cuda` or `cuda:N`.
     pub fn parse(text: &str) -> Result<Self, String> {
         match (text, text.strip_prefix("cuda:").and_then(|number| number.parse().ok())) {
             ("host", _) => Ok(Self::Host),
@@ -29,16 +29,16 @@ impl DeviceName {
         }
     }
 
-    /// Opens it.
+    /// Opens the device.
     pub fn open(self, options: Options) -> Result<Device, Failure> {
         match self {
-            Self::Host => Device::open(Host::new(), options).map_err(|error| self.fail(error)),
-            Self::Cuda(ordinal) => Device::cuda_with(ordinal, options).map_err(|error| self.fail(error)),
+            Self::Host => Device::open(Host::new(), options).map_err(|error| self.failure(error)),
+            Self::Cuda(ordinal) => Device::cuda_with(ordinal, options).map_err(|error| self.failure(error)),
         }
     }
 
-    /// Why it cannot be used.
-    pub fn fail(self, error: impl fmt::Display) -> Failure {
+    /// The command's error for an error of this device.
+    pub fn failure(self, error: impl fmt::Display) -> Failure {
         Failure::Device(self.to_string(), error.to_string())
     }
 }
@@ -52,11 +52,11 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// The device to measure; where none was asked for and there is no CUDA device, why it is the host.
-pub fn choose(asked: Option<DeviceName>) -> Result<(DeviceName, Option<String>), Failure> {
-    let which = asked.unwrap_or(DeviceName::Cuda(0));
-    match (which.open(Options::default()), asked) {
-        (Ok(_), _) => Ok((which, None)),
+/// Chooses the device. If none was requested and there is no CUDA device, also returns why it is the host.
+pub fn choose(requested: Option<DeviceName>) -> Result<(DeviceName, Option<String>), Failure> {
+    let name = requested.unwrap_or(DeviceName::Cuda(0));
+    match (name.open(Options::default()), requested) {
+        (Ok(_), _) => Ok((name, None)),
         (Err(failure), None) => Ok((DeviceName::Host, Some(failure.to_string()))),
         (Err(failure), Some(_)) => Err(failure),
     }
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn names_are_read_back_and_others_refused() {
-        for which in [DeviceName::Host, DeviceName::Cuda(0), DeviceName::Cuda(7)] {
-            assert_eq!(DeviceName::parse(&which.to_string()), Ok(which));
+        for name in [DeviceName::Host, DeviceName::Cuda(0), DeviceName::Cuda(7)] {
+            assert_eq!(DeviceName::parse(&name.to_string()), Ok(name));
         }
         for bad in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "host:0"] {
             assert!(DeviceName::parse(bad).is_err(), "{bad}");

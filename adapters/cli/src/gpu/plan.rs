@@ -1,31 +1,32 @@
-//! Which scenarios, and how large.
+//! The scenarios to measure, and their sizes.
 //!
-//! Promises upward: traces are read to their end before anything is measured; a scenario fits the device it is scaled to.
+//! Promises upward: traces are read to their end before the measurement; a scaled scenario fits its device.
 //! Asks from below: recordings; [`Scenario`].
 
 use crate::failure::Failure;
 use crate::input;
 use std::path::PathBuf;
+use terrace::event::Event;
 use terrace::recording::{Reader, TraceError};
 use terrace_models::scenarios::Scenario;
 
-/// For those who have no trace at hand: one step of memory's life in a training, 40,041 events with a peak of 905 MiB.
+/// The built-in trace: some steps of a training of ResNet-50, 40,041 events with a peak of 905 MiB.
 const BUILT_IN: (&str, &[u8]) =
     ("train_resnet50", include_bytes!("../../../../tests/data/train_resnet50.csv.zst").as_slice());
 
-/// The least size of a recorded block. PyTorch's host allocator gives scalars of up to 16 bytes that a device never sees.
-const LEAST: u64 = 17;
+/// The smallest recorded block to replay: PyTorch allocates scalars of up to 16 bytes on the host, not on the device.
+const LEAST_BYTES: u64 = 17;
 
-/// Rounds of `same`, and steps of `large` and `mixed`.
+/// Rounds of the scenario `same`, and steps of `large` and `mixed`.
 const ROUNDS: u32 = 1000;
 const LARGE: u32 = 1000;
 const MIXED: u32 = 100_000;
 
-/// Live bytes are at most this share of what the device has free, in percent: the best policies of those that are measured
-/// reserve up to 35 % more than is live (see the table of `large`).
-const SHARE: u64 = 70;
+/// The highest peak of live bytes, in percent of the device's free bytes: the best policies measured here reserve up to 35 %
+/// more than is live (see the table of `large`).
+const LIVE_PERCENT: u64 = 70;
 
-/// The recorded scenarios.
+/// The recorded scenarios: of the traces, or of the built-in one.
 pub fn recorded(traces: &[PathBuf]) -> Result<Vec<Scenario>, Failure> {
     if traces.is_empty() {
         let (name, bytes) = BUILT_IN;
@@ -35,10 +36,13 @@ pub fn recorded(traces: &[PathBuf]) -> Result<Vec<Scenario>, Failure> {
     named.map(|(path, name)| scenario(&name, input::open(path)?)).collect()
 }
 
+/// The first `most` events of a trace, with their slots.
+fn events(reader: Reader<'_>, most: usize) -> Result<Vec<(Event, Option<u32>)>, TraceError> {
+    reader.take(most).map(|entry| entry.map(|entry| (entry.event, entry.slot))).collect()
+}
+
 fn scenario(name: &str, reader: Reader<'_>) -> Result<Scenario, Failure> {
-    let entries: Vec<_> =
-        reader.map(|entry| entry.map(|entry| (entry.event, entry.slot))).collect::<Result<_, TraceError>>()?;
-    let scenario = Scenario::recorded(name, LEAST, entries);
+    let scenario = Scenario::recorded(name, LEAST_BYTES, events(reader, usize::MAX)?);
     if scenario.steps.is_empty() {
         let text = format!("{name}: no event allocates more than 16 bytes; give a trace of a device's memory");
         return Err(Failure::Usage(text));
@@ -46,21 +50,19 @@ fn scenario(name: &str, reader: Reader<'_>) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
-/// Where the first three steps of [`BUILT_IN`] begin, and the fourth: events of the recording.
-const MARKS: [usize; 4] = [320, 3551, 7265, 10_979];
+/// The events at which the first four steps of the built-in training begin.
+const STEP_STARTS: [usize; 4] = [320, 3551, 7265, 10_979];
 
-/// The training that is built in, up to the end of its third step, and where its steps begin.
+/// The built-in training up to the end of its third step, and the indices at which its first four steps begin.
 pub fn training() -> Result<(Scenario, [usize; 4]), Failure> {
     let (name, bytes) = BUILT_IN;
-    let entries = Reader::new(name, bytes)?.take(MARKS[3]);
-    let events: Vec<_> =
-        entries.map(|entry| entry.map(|entry| (entry.event, entry.slot))).collect::<Result<_, TraceError>>()?;
-    // A scenario of fewer events begins like one of more.
-    let upto = |count: usize| Scenario::recorded(name, LEAST, events.iter().take(count).copied());
-    Ok((upto(MARKS[3]), MARKS.map(|mark| upto(mark).steps.len())))
+    let events = events(Reader::new(name, bytes)?, STEP_STARTS[3])?;
+    // A scenario of the first events is a prefix of the whole one.
+    let prefix = |count: usize| Scenario::recorded(name, LEAST_BYTES, events.iter().take(count).copied());
+    Ok((prefix(STEP_STARTS[3]), STEP_STARTS.map(|start| prefix(start).steps.len())))
 }
 
-/// All five; each recorded one as it is, then in little memory.
+/// All five scenarios: `same`, `large`, the recorded ones, the same in little memory, `mixed`.
 pub fn scenarios(recorded: Vec<Scenario>, quick: bool) -> Vec<Scenario> {
     let part = |steps: u32| if quick { steps / 10 } else { steps };
     let tight: Vec<_> = recorded.iter().map(Scenario::tight).collect();
@@ -68,9 +70,9 @@ pub fn scenarios(recorded: Vec<Scenario>, quick: bool) -> Vec<Scenario> {
     made.into_iter().chain(recorded).chain(tight).chain([Scenario::mixed(part(MIXED))]).collect()
 }
 
-/// How often sizes are halved so that the scenario fits into `free` bytes.
+/// How many times to halve the sizes of a scenario so that it fits into `free` bytes.
 pub fn halvings(scenario: &Scenario, free: u64) -> u32 {
-    let room = (u128::from(free) * u128::from(SHARE) / 100) as u64;
+    let room = (u128::from(free) * u128::from(LIVE_PERCENT) / 100) as u64;
     (0..64).find(|&shift| scenario.peak >> shift <= room).unwrap_or(64)
 }
 
@@ -81,7 +83,7 @@ mod tests {
     #[test]
     fn sizes_are_halved_until_they_fit_and_no_further() {
         let large = Scenario::large(1000);
-        let fits = large.peak * 100 / SHARE + 100;
+        let fits = large.peak * 100 / LIVE_PERCENT + 100;
         assert_eq!([fits, fits / 2, fits / 4 - 50].map(|free| halvings(&large, free)), [0, 1, 3]);
         assert!(large.scaled(3).peak <= large.peak / 8);
     }

@@ -1,27 +1,27 @@
-//! Table, JSON, file.
+//! Table, JSON and file of `terrace bench gpu`.
 //!
-//! Promises upward: with `--json` nothing but JSON is on standard output; a file is whole or absent.
-//! Asks from below: rows.
+//! Promises upward: with `--json` standard output has only JSON; a file is complete or absent.
+//! Asks from below: measurements.
 
-use super::GpuArgs;
+use super::args::GpuArgs;
 use super::measure::{BenchReport, ScenarioRow};
 use super::transfers::{CopyRates, ROUNDS};
 use crate::failure::Failure;
-use crate::output::{format_bytes, format_thousands, print, write_file};
+use crate::output::{format_bytes, format_thousands, json, print, write_file};
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use std::fmt::Write;
 use std::path::Path;
 use terrace::recording::Partial;
 
-/// Finds out whether a file can be written to the folder, before anything is measured.
+/// Checks that a file can be written to a folder, which it creates.
 pub fn probe(folder: &Path) -> Result<(), Failure> {
     let probed = std::fs::create_dir_all(folder).and_then(|()| Partial::probe(&folder.join("probe.json")));
     probed.map_err(|error| Failure::output(folder, error))
 }
 
-/// Prints, and writes the file that was asked for.
+/// Prints the report, and writes it to a file if requested.
 pub fn write(args: &GpuArgs, report: &BenchReport) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(report).map_err(|error| Failure::output(Path::new("JSON"), error))? + "\n";
+    let json = json(report)?;
     let printed = if args.json { print(&json) } else { print(&table(report)) };
     if let Some(folder) = &args.out {
         let name = format!("{}-{}.json", report.device.replace(':', ""), report.unix_seconds);
@@ -38,7 +38,7 @@ fn table(report: &BenchReport) -> String {
     let mut text = String::new();
     let BenchReport { device, name, driver, total_bytes, free_bytes, hit_ns, hit_ns_p50, .. } = report;
     if let Some(why) = &report.chosen_because {
-        // The error ends with what to install.
+        // The message ends with what to install.
         let _ = writeln!(text, "on the host's memory, since there is no CUDA device: {why}\n");
     }
     let (total, free) = (format_bytes(*total_bytes), format_bytes(*free_bytes));
@@ -77,7 +77,7 @@ fn table(report: &BenchReport) -> String {
         "utilisation",
         "failed",
     ]);
-    // Rows of one scenario belong together: no lines between them.
+    // No lines between the rows of a scenario.
     for part in [
         TableComponent::HorizontalLines,
         TableComponent::MiddleIntersections,
@@ -96,6 +96,7 @@ fn table(report: &BenchReport) -> String {
     text
 }
 
+/// The cells of a row.
 fn cells(row: &ScenarioRow) -> [String; 8] {
     let scaled = if row.divided_by == 1 { String::new() } else { format!(" (sizes / {})", row.divided_by) };
     [

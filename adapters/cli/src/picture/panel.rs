@@ -1,9 +1,8 @@
-//! One trace: live memory as an area, what each pool had reserved as lines.
+//! The panel of one trace: live memory as an area, reserved memory of each pool as a line.
 //!
-//! Promises upward: lines are steps, as memory is; names and utilisation stand at the right, never over data.
+//! Promises upward: lines are stairs, since memory changes at events; the legend is right of the chart, never over data.
 //! Asks from below: points in order of time, at least one.
 
-use super::FONT;
 use crate::output::{format_bytes, format_thousands, unit};
 use crate::pools::SourceKind;
 use crate::results::{PoolRow, TraceResult};
@@ -11,9 +10,11 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+/// The font, by the names that an SVG viewer may know it by. In a PNG the built-in font is used.
+pub const FONT: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
 /// Width of the legend in pixels: a line, a name and a number.
 const LEGEND: i32 = 250;
-/// Width more where failures stand beside utilisation.
+/// Additional width if it shows failures.
 const FAILURES: i32 = 110;
 /// Height of title and subtitle in pixels.
 const HEAD: i32 = 72;
@@ -23,7 +24,7 @@ const LIVE: RGBColor = RGBColor(196, 206, 219);
 const INK: RGBColor = RGBColor(40, 44, 52);
 const FAINT: RGBColor = RGBColor(110, 116, 126);
 const GRID: RGBColor = RGBColor(228, 231, 235);
-/// Colours that stay apart also for the colour-blind (Okabe and Ito, 2008), the one for our own pool first.
+/// Colours that colour-blind readers can tell apart (Okabe and Ito, 2008); the first is for terrace's own pool.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -87,7 +88,7 @@ fn chart<B: DrawingBackend>(area: &DrawingArea<B, Shift>, trace: &TraceResult) -
     };
     let live = line(&mut trace.points.iter().map(|point| point.live));
     chart.draw_series(AreaSeries::new(live, 0.0, LIVE.mix(0.75)))?;
-    // The first pool last, on top of the others.
+    // In reverse, so that the first pool's line is on top.
     for (i, reserved) in trace.reserved.iter().enumerate().rev() {
         chart.draw_series(LineSeries::new(line(&mut reserved.iter().copied()), colour(i).stroke_width(2)))?;
     }
@@ -117,7 +118,7 @@ fn legend_width(trace: &TraceResult) -> i32 {
     if trace.rows.iter().any(|row| row.failed > 0) { LEGEND + FAILURES } else { LEGEND }
 }
 
-/// Utilisation, and failures where there are any.
+/// The utilisation of a pool, and its failed allocations if there are any.
 fn figures(row: &PoolRow) -> String {
     match row.failed {
         0 => format!("{:.3}", row.utilisation),
@@ -133,7 +134,7 @@ fn colour(i: usize) -> RGBColor {
     COLOURS[i % COLOURS.len()]
 }
 
-/// A value holds until the next one begins: corners between the points.
+/// The corners of a line that stays level from each point to the next.
 fn stairs(times: &[f64], values: Vec<f64>) -> Vec<(f64, f64)> {
     let mut corners = Vec::with_capacity(2 * values.len());
     let mut before = 0.0;
@@ -145,7 +146,7 @@ fn stairs(times: &[f64], values: Vec<f64>) -> Vec<(f64, f64)> {
     corners
 }
 
-/// Microseconds of a unit that gives few digits, and its name.
+/// A unit of time in which the span has few digits: its microseconds and its name.
 fn time_unit(span_us: u64) -> (f64, &'static str) {
     match span_us {
         0..5_000 => (1.0, "us"),
@@ -156,7 +157,7 @@ fn time_unit(span_us: u64) -> (f64, &'static str) {
     }
 }
 
-/// A label without needless zeros.
+/// A number without trailing zeros.
 fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! One pool, driven through a trace.
+//! The replay of a trace on one pool.
 //!
 //! Promises upward: each operation is one call (a reallocation that cannot be done in place: two), timed by one reading of
 //! the clock; the time of an event runs from reading to reading, so that it holds the loop's own cost too, about 20 ns.
@@ -8,55 +8,55 @@ use super::histogram::TickHistogram;
 use crate::failure::Failure;
 use crate::operations::{Chunk, Operation, OperationKind};
 use crate::output::format_thousands;
-use crate::pools::SourceKind;
-use crate::pools::{PoolFactory, PoolSetup};
+use crate::pools::{PoolFactory, PoolSetup, SourceKind};
 use crate::results::{Latencies, PoolRow};
 use quanta::Clock;
 use std::cell::Cell;
 use std::rc::Rc;
 use terrace::{AllocError, Allocator, Block, FreeError, Owner, Request};
 
-/// What a pool gave for a slot.
+/// The block of a slot.
 #[derive(Clone, Copy, Debug)]
 struct LiveBlock {
     block: Block,
-    /// Bytes asked for; 0 when the slot is empty or its allocation failed.
+    /// Bytes requested; 0 when the slot is empty or its allocation failed.
     bytes: u64,
 }
 
 const EMPTY: LiveBlock = LiveBlock { block: Block { address: 0, bytes: 0, slot: 0, region: 0, ticket: 0 }, bytes: 0 };
 
-/// One pool on its way through a trace.
+/// A pool during the replay of a trace.
 pub struct PoolReplay {
     name: &'static str,
     pool: Box<dyn Allocator>,
-    /// The number of the event, for the fence.
+    /// The number of the current event, which is the fence's clock.
     now: Rc<Cell<u64>>,
-    held: Vec<LiveBlock>,
-    /// Sum of `bytes` over `held`.
+    /// By slot.
+    blocks: Vec<LiveBlock>,
+    /// Sum of `bytes` over `blocks`.
     live: u64,
     peak_live: u64,
     failed: u64,
-    /// The first failure: number of the event, and why. `Some` iff `failed > 0`.
-    first: Option<(u64, AllocError)>,
+    /// Number of the event and error of the first failure. `Some` iff `failed > 0`.
+    first_failure: Option<(u64, AllocError)>,
     ticks: TickHistogram,
     /// Bytes reserved at each point of the timeline.
     reserved: Vec<u64>,
 }
 
 impl PoolReplay {
-    /// A fresh pool.
-    pub fn new(entry: &PoolFactory, setup: &PoolSetup) -> Result<Self, Failure> {
-        let fail = |what: String| Failure::Pool { pool: entry.name, what };
+    /// Creates a pool.
+    pub fn new(factory: &PoolFactory, setup: &PoolSetup) -> Result<Self, Failure> {
+        let fail = |what: String| Failure::Pool { pool: factory.name, what };
         Ok(Self {
-            name: entry.name,
-            pool: (entry.make)(setup).map_err(fail)?,
+            name: factory.name,
+            pool: (factory.make)(setup).map_err(fail)?,
             now: setup.clock(),
-            held: Vec::new(),
+            blocks: Vec::new(),
             live: 0,
             peak_live: 0,
             failed: 0,
-            first: None,
+            first_failure: None,
             ticks: TickHistogram::new().map_err(|error| fail(error.to_string()))?,
             reserved: Vec::new(),
         })
@@ -67,18 +67,18 @@ impl PoolReplay {
         &mut self.reserved
     }
 
-    /// When and why it failed first, for people; `None` when it never did.
+    /// A message with the number of failures and the first one; `None` without failures.
     pub fn failure(&self) -> Option<String> {
-        let (event, error) = self.first?;
+        let (event, error) = self.first_failure?;
         Some(format!("{}: {} failed, the first at event {event}: {error}", self.name, format_thousands(self.failed)))
     }
 
     /// Replays a chunk whose first operation is event number `first`.
     pub fn replay(&mut self, chunk: &Chunk, first: u64, clock: &Clock) -> Result<(), Failure> {
-        self.held.resize(chunk.slots.max(self.held.len()), EMPTY);
+        self.blocks.resize(chunk.slots.max(self.blocks.len()), EMPTY);
         let mut begin = 0;
         for &sample in &chunk.samples {
-            // Looking at the pool is not timed: the clock is read anew after it.
+            // Sampling is not timed: `replay_operations` reads the clock afresh.
             self.replay_operations(&chunk.operations[begin..=sample], first + begin as u64, clock)?;
             self.reserved.push(self.pool.stats().reserved);
             begin = sample + 1;
@@ -86,6 +86,7 @@ impl PoolReplay {
         self.replay_operations(&chunk.operations[begin..], first + begin as u64, clock)
     }
 
+    /// Replays operations, the first of which is event number `first`, and records the latency of each.
     fn replay_operations(&mut self, operations: &[Operation], first: u64, clock: &Clock) -> Result<(), Failure> {
         let mut last = clock.raw();
         for (event, operation) in (first..).zip(operations) {
@@ -100,48 +101,51 @@ impl PoolReplay {
         Ok(())
     }
 
+    /// Executes one operation. An error is a free that the pool refused.
     #[inline]
     fn execute(&mut self, operation: &Operation) -> Result<(), FreeError> {
         let slot = operation.slot as usize;
-        let held = self.held[slot];
+        let old = self.blocks[slot];
         match operation.kind {
             OperationKind::Allocate => {
-                if let Some(held) = self.allocate(operation) {
-                    self.held[slot] = held;
-                    self.grow(0, operation.bytes);
+                if let Some(new) = self.allocate(operation) {
+                    self.blocks[slot] = new;
+                    self.count_live(0, operation.bytes);
                 }
             }
-            OperationKind::Free if held.bytes > 0 => {
-                self.held[slot].bytes = 0;
-                self.live -= held.bytes;
-                self.pool.free(held.block, operation.owner)?;
+            OperationKind::Free if old.bytes > 0 => {
+                self.blocks[slot].bytes = 0;
+                self.live -= old.bytes;
+                self.pool.free(old.block, operation.owner)?;
             }
-            OperationKind::Reallocate if held.bytes > 0 => {
-                if let Some(new) = self.reallocate(held, operation)? {
-                    self.held[slot] = new;
-                    self.grow(held.bytes, operation.bytes);
+            OperationKind::Reallocate if old.bytes > 0 => {
+                if let Some(new) = self.reallocate(old, operation)? {
+                    self.blocks[slot] = new;
+                    self.count_live(old.bytes, operation.bytes);
                 }
             }
-            // The allocation failed on this pool: there is nothing to resize or free.
+            // The allocation failed on this pool: the slot is empty.
             OperationKind::Free | OperationKind::Reallocate => {}
         }
         Ok(())
     }
 
+    /// Allocates a block, or records the failure.
     fn allocate(&mut self, operation: &Operation) -> Option<LiveBlock> {
         let request = Request::new(operation.bytes).align(1 << operation.align_log2).owner(operation.owner);
         match self.pool.allocate(request) {
             Ok(block) => Some(LiveBlock { block, bytes: operation.bytes }),
             Err(error) => {
                 self.failed += 1;
-                self.first.get_or_insert((self.now.get(), error));
+                self.first_failure.get_or_insert((self.now.get(), error));
                 None
             }
         }
     }
 
-    /// In place where the address suits and the pool can; else a new block, then the old one goes. When that fails
-    /// the old one stays, as with `realloc`.
+    /// Resizes a block in place if its address has the alignment and the pool can; else allocates a new one and frees the old.
+    ///
+    /// `None`: the allocation failed, and the old block stays, as with `realloc`.
     fn reallocate(&mut self, old: LiveBlock, operation: &Operation) -> Result<Option<LiveBlock>, FreeError> {
         let aligned = old.block.address.trailing_zeros() >= operation.align_log2.into();
         if aligned && let Ok(block) = self.pool.resize(old.block, operation.bytes) {
@@ -154,19 +158,20 @@ impl PoolReplay {
         Ok(new)
     }
 
-    fn grow(&mut self, old: u64, new: u64) {
+    /// Counts a block of `old` live bytes that now has `new`.
+    fn count_live(&mut self, old: u64, new: u64) {
         self.live = self.live - old + new;
         self.peak_live = self.peak_live.max(self.live);
     }
 
-    /// The row of the table; then frees everything and trims, to see what stays reserved.
+    /// Returns the row of the table. Frees all blocks and trims the pool, to measure what stays reserved.
     pub fn finish(mut self, trace: &str, source: SourceKind, events: u64, clock: &Clock) -> Result<PoolRow, Failure> {
         let stats = self.pool.stats();
-        // All fences are open from here on.
+        // All fences are open at this time.
         self.now.set(u64::MAX);
-        for held in self.held.iter_mut().filter(|held| held.bytes > 0) {
-            held.bytes = 0;
-            self.pool.free(held.block, Owner(0)).map_err(|error| Failure::Pool {
+        for slot in self.blocks.iter_mut().filter(|slot| slot.bytes > 0) {
+            slot.bytes = 0;
+            self.pool.free(slot.block, Owner(0)).map_err(|error| Failure::Pool {
                 pool: self.name,
                 what: format!("after the last event: refused a free: {error}"),
             })?;

@@ -1,17 +1,18 @@
-//! `terrace tiers --demo`: far more data than memory, moving between tiers, every byte checked.
+//! `terrace tiers --demo`: moves far more data than memory between tiers, and checks every byte.
 //!
-//! Promises upward: Ok only when every byte that was read is the one that was written last, also after a restart; the
-//! directory that it made is removed, however it ends.
+//! Promises upward: `Ok` only if every read returned the bytes written last, also after a restart. The demo's directory is
+//! removed, however the demo ends.
 //! Asks from below: a manager on a directory.
 //!
 //! ```text
-//!   ▒▒▒▒████▓█░░░░░░██░░░░░░        a cell for each buffer: on a GPU, in memory, leased, in files
+//!   ▒▒▒▒████▓█░░░░░░██░░░░░░        a cell for each buffer: ▒ on a GPU, █ in memory, ▓ leased, ░ in files
 //! ```
 
 use crate::failure::Failure;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::output::{self, print};
+use crate::progress;
+use indicatif::ProgressBar;
 use serde::Serialize;
-use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Instant;
 use terrace::Device;
@@ -22,25 +23,25 @@ use terrace_tiers::{Buffer, Error, Manager};
 /// Bytes of a buffer.
 const BUFFER: u64 = 8 << 20;
 
-/// How many: 192 MiB.
+/// Number of buffers: 192 MiB of data.
 const BUFFERS: usize = 24;
 
-/// Bytes of memory, and of each GPU: of four buffers.
+/// Bytes of memory, and of each GPU, that the manager may use: four buffers.
 const MEMORY: u64 = 4 * BUFFER;
 
-/// Bytes that files may take: the buffers, a durable version of some, and what the store needs itself.
+/// The most bytes of files: all buffers, a durable version of some, and the store's own data.
 const DISK: u64 = 384 << 20;
 
 /// Reads and writes after the first round.
 const ACCESSES: u64 = 240;
 
-/// Buffers that are named and synced: every fourth.
+/// Every fourth buffer is named and synced.
 const NAMED: usize = 4;
 
-/// What was done. The names are the JSON keys.
+/// The report. The field names are the JSON keys.
 #[derive(Debug, Serialize)]
 struct DemoReport {
-    /// By their names.
+    /// Names of the GPUs.
     devices: Vec<String>,
     device_bytes: u64,
     memory_bytes: u64,
@@ -55,28 +56,30 @@ struct DemoReport {
     seconds: f64,
 }
 
-/// Where it is shown.
+/// Directory and devices of the demo.
 pub struct DemoConfig<'a> {
     pub directory: &'a Path,
-    /// The user's word for what that lies on.
-    pub word: Option<TierKind>,
+    /// The tier that the user declared the directory to be.
+    pub declared: Option<TierKind>,
     pub devices: Vec<Device>,
 }
 
+/// The demo while it runs.
 struct Demo {
     manager: Manager,
-    /// Whether a device is a tier of its own.
+    /// Whether a GPU has memory of its own, which is a tier then.
     on_device: bool,
     buffers: Vec<Buffer>,
-    /// The seed of each buffer's bytes as they should be.
+    /// For each buffer the seed of the bytes written last.
     seeds: Vec<u64>,
-    /// Those of the named ones when they were synced.
+    /// For each buffer the seed at its last sync.
     synced: Vec<Option<u64>>,
+    /// Bytes read and compared.
     checked: u64,
     bar: ProgressBar,
 }
 
-/// Shows it, in a directory of its own inside of the one that is named.
+/// Runs the demo in a temporary directory below the configured one, and prints the report.
 pub fn run(config: &DemoConfig<'_>, json: bool) -> Result<(), Failure> {
     let directory = config.directory;
     let begun = Instant::now();
@@ -84,14 +87,14 @@ pub fn run(config: &DemoConfig<'_>, json: bool) -> Result<(), Failure> {
     let home =
         home.map_err(|error| Failure::Usage(format!("{}: {error}; give another --directory", directory.display())))?;
     let failed = |error: Error| Failure::Measure(format!("the demo ended with an error: {error}"));
-    let mut demo = Demo::begin(home.path(), config).map_err(failed)?;
-    demo.all().map_err(failed)??;
-    let (moves, disk, on_device) = (demo.manager.moves(), demo.disk(), demo.on_device);
+    let mut demo = Demo::new(home.path(), config).map_err(failed)?;
+    demo.access_buffers().map_err(failed)??;
+    let (moves, disk, on_device) = (demo.manager.moves(), demo.disk_bytes(), demo.on_device);
     let synced = demo.synced.clone();
     let mut checked = demo.checked;
     demo.bar.finish_and_clear();
     drop(demo);
-    let found = restart(home.path(), config, &synced, &mut checked).map_err(failed)??;
+    let found = check_after_restart(home.path(), config, &synced, &mut checked).map_err(failed)??;
     let report = DemoReport {
         devices: config.devices.iter().map(|device| device.name().to_owned()).collect(),
         device_bytes: if on_device { MEMORY * config.devices.len() as u64 } else { 0 },
@@ -106,12 +109,13 @@ pub fn run(config: &DemoConfig<'_>, json: bool) -> Result<(), Failure> {
         disk_bytes: disk,
         seconds: begun.elapsed().as_secs_f64(),
     };
-    report.write(json)
+    if json { print(&output::json(&report)?) } else { print(&report.text()) }
 }
 
+/// A manager on the demo's directory, memory and devices.
 fn build(path: &Path, config: &DemoConfig<'_>) -> Result<Manager, Error> {
-    let builder = match config.word {
-        Some(word) => Manager::builder().directory_as(path, word, Some(DISK)),
+    let builder = match config.declared {
+        Some(tier) => Manager::builder().directory_as(path, tier, Some(DISK)),
         None => Manager::builder().directory_of(path, DISK),
     };
     let with = |builder: terrace_tiers::manager::Builder, device: &Device| {
@@ -122,7 +126,8 @@ fn build(path: &Path, config: &DemoConfig<'_>) -> Result<Manager, Error> {
 }
 
 impl Demo {
-    fn begin(path: &Path, config: &DemoConfig<'_>) -> Result<Self, Error> {
+    /// Allocates all buffers.
+    fn new(path: &Path, config: &DemoConfig<'_>) -> Result<Self, Error> {
         let manager = build(path, config)?;
         let on_device = manager.tier(TierKind::Gpu).is_ok();
         let allocate = |i: usize| match i % NAMED {
@@ -130,18 +135,18 @@ impl Demo {
             _ => manager.allocate(BUFFER),
         };
         let buffers = (0..BUFFERS).map(allocate).collect::<Result<_, _>>()?;
-        let bar = if std::io::stderr().is_terminal() { ProgressBar::no_length() } else { ProgressBar::hidden() };
-        bar.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let bar = progress::bar(None, "{msg}");
         Ok(Self { manager, on_device, buffers, seeds: vec![0; BUFFERS], synced: vec![None; BUFFERS], checked: 0, bar })
     }
 
-    fn all(&mut self) -> Result<Result<(), Failure>, Error> {
+    /// Writes all buffers, then reads, writes and syncs at random, then checks all.
+    fn access_buffers(&mut self) -> Result<Result<(), Failure>, Error> {
         for i in 0..BUFFERS {
             self.write(i, i as u64 + 1)?;
         }
         let mut random = Random::new(1);
         for access in 0..ACCESSES {
-            // A quarter of the buffers gets three quarters of the accesses.
+            // The first quarter of the buffers gets most of the accesses.
             let among = if random.below(4) == 0 { BUFFERS } else { BUFFERS / 4 };
             let i = random.below(among as u64) as usize;
             match access % 8 {
@@ -156,7 +161,7 @@ impl Demo {
                     }
                 }
             }
-            self.show();
+            self.draw();
         }
         for i in 0..BUFFERS {
             if let Err(wrong) = self.check(i, true)? {
@@ -169,15 +174,15 @@ impl Demo {
     fn write(&mut self, i: usize, seed: u64) -> Result<(), Error> {
         self.buffers[i].write(0, &pattern(seed))?;
         self.seeds[i] = seed;
-        self.show();
+        self.draw();
         Ok(())
     }
 
-    /// Holds every byte of a buffer against what it should be.
+    /// Reads a buffer, through a lease or not, and compares every byte.
     fn check(&mut self, i: usize, leased: bool) -> Result<Result<(), Failure>, Error> {
         let expected = pattern(self.seeds[i]);
         let right = match leased {
-            // What is taken as written on the device is read from there.
+            // An exclusive lease on the device marks the bytes there as written, so that the read comes from the device.
             true if self.on_device && i.is_multiple_of(2) => {
                 drop(self.buffers[i].lease_device_mut()?);
                 let mut read = vec![0; BUFFER as usize];
@@ -186,7 +191,7 @@ impl Demo {
             }
             true => {
                 let lease = self.buffers[i].lease_best()?;
-                self.show();
+                self.draw();
                 lease[..] == expected[..]
             }
             false => {
@@ -199,8 +204,8 @@ impl Demo {
         Ok(verdict(right, i))
     }
 
-    /// A cell for each buffer.
-    fn show(&self) {
+    /// Draws a cell for each buffer into the progress line.
+    fn draw(&self) {
         if self.bar.is_hidden() {
             return;
         }
@@ -222,13 +227,14 @@ impl Demo {
         ));
     }
 
-    fn disk(&self) -> u64 {
+    /// Bytes that the files take.
+    fn disk_bytes(&self) -> u64 {
         self.manager.tiers().iter().filter_map(|tier| tier.files.map(|files| files.disk)).sum()
     }
 }
 
-/// What was synced, found by a new manager; how many.
-fn restart(
+/// Opens the synced buffers with a new manager, and compares every byte; returns how many it found.
+fn check_after_restart(
     path: &Path,
     config: &DemoConfig<'_>,
     synced: &[Option<u64>],
@@ -250,19 +256,20 @@ fn restart(
     Ok(Ok(found))
 }
 
+/// The error for a buffer with a wrong byte.
 fn verdict(right: bool, i: usize) -> Result<(), Failure> {
     let wrong =
         || Failure::Measure(format!("buffer {i} has a wrong byte: this is a fault of terrace, please report it"));
     if right { Ok(()) } else { Err(wrong()) }
 }
 
-/// The bytes of a buffer with that seed: no two words of 8 bytes are the same.
+/// The bytes of a buffer with this seed: no two of its words of 8 bytes are equal.
 fn pattern(seed: u64) -> Vec<u8> {
     (0..BUFFER / 8).flat_map(|word| (word ^ seed << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()).collect()
 }
 
 impl DemoReport {
-    /// The GPUs, in words.
+    /// Size and names of the GPUs, for the text.
     fn on_devices(&self) -> String {
         match self.device_bytes {
             0 => String::new(),
@@ -270,31 +277,23 @@ impl DemoReport {
         }
     }
 
-    fn write(&self, json: bool) -> Result<(), Failure> {
-        let mut out = std::io::stdout().lock();
-        let written = if json {
-            let text = serde_json::to_string_pretty(self).unwrap_or_default();
-            writeln!(out, "{text}")
-        } else {
-            writeln!(
-                out,
-                "{} MiB of buffers in {}{} MiB of memory and {} MiB of files, in {:.1} s\n\
-                 {} promotions, {} demotions by copying, {} by dropping a copy that was below already\n\
-                 {} MiB read back and compared: every byte was right\n\
-                 {} buffers synced, {} found after a restart, every byte right",
-                self.data_bytes >> 20,
-                self.on_devices(),
-                self.memory_bytes >> 20,
-                self.disk_bytes >> 20,
-                self.seconds,
-                self.promotions,
-                self.demotions,
-                self.drops_without_copying,
-                self.bytes_checked >> 20,
-                self.synced,
-                self.found_after_restart,
-            )
-        };
-        written.map_err(Failure::standard_output)
+    fn text(&self) -> String {
+        format!(
+            "{} MiB of buffers in {}{} MiB of memory and {} MiB of files, in {:.1} s\n\
+             {} promotions, {} demotions by copying, {} by dropping a copy that was below already\n\
+             {} MiB read back and compared: every byte was right\n\
+             {} buffers synced, {} found after a restart, every byte right\n",
+            self.data_bytes >> 20,
+            self.on_devices(),
+            self.memory_bytes >> 20,
+            self.disk_bytes >> 20,
+            self.seconds,
+            self.promotions,
+            self.demotions,
+            self.drops_without_copying,
+            self.bytes_checked >> 20,
+            self.synced,
+            self.found_after_restart,
+        )
     }
 }

@@ -1,44 +1,47 @@
-//! Which disks are measured, and where.
+//! Chooses the disks to measure, and the directories to do it in.
 //!
-//! Promises upward: each disk once, in a directory that the user named before any other; every disk has figures, or says why
-//! it has none; progress only on a terminal.
+//! Promises upward: each disk is measured once, preferably in a directory that the user named; every disk has figures, or a
+//! reason why not; progress is shown only on a terminal.
 //! Asks from below: [`terrace_tiers::detect::measure`].
 
-use super::{NamedDirectory, TiersArgs};
+use super::args::{NamedDirectory, TiersArgs};
 use crate::failure::Failure;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use crate::progress;
 use std::path::Path;
 use terrace_tiers::detect::measure::{DiskFigures, MemoryFigures, memory};
 use terrace_tiers::detect::{Disk, Machine};
 
-/// Measures what the arguments allow; memory too.
+const TEMPLATE: &str = "{bar:20} {msg}";
+
+/// Measures disks and memory, as far as the arguments allow.
 pub fn measure_all(args: &TiersArgs, machine: &mut Machine) -> Result<Option<MemoryFigures>, Failure> {
-    // All of them before anything is written.
+    // All named directories are checked before anything is written.
     for named in &args.directories {
         let (disk, _) = machine.disk_of(&named.path).map_err(|error| Failure::Usage(error.to_string()))?;
-        if let Some(word) = named.word {
-            disk.say(word);
+        if let Some(tier) = named.declared {
+            disk.say(tier);
         }
     }
     if args.no_measure {
-        rest(machine, |_| "--no-measure".into());
+        explain_rest(machine, |_| "--no-measure".into());
         return Ok(None);
     }
     for named in &args.directories {
-        of_user(named, machine)?;
+        measure_named(named, machine)?;
     }
     let usual = [std::env::current_dir().ok(), Some(std::env::temp_dir())];
-    usual.into_iter().flatten().for_each(|directory| of_ours(&directory, machine));
-    rest(machine, |disk| format!("not measured: give --directory DIR, one on {} that you may write", disk.device));
-    let bar = bar("memory", 1);
+    usual.into_iter().flatten().for_each(|directory| measure_unnamed(&directory, machine));
+    explain_rest(machine, |disk| {
+        format!("not measured: give --directory DIR, one on {} that you may write", disk.device)
+    });
+    let bar = progress::bar(Some(1), TEMPLATE).with_message("memory");
     let figures = memory(machine.budgets.first().and_then(|budget| budget.bytes));
     bar.finish_and_clear();
     Ok(figures)
 }
 
-/// Says why of each disk that could be measured and was not.
-fn rest(machine: &mut Machine, why: impl Fn(&Disk) -> String) {
+/// Records a reason for each disk that could be measured and was not.
+fn explain_rest(machine: &mut Machine, why: impl Fn(&Disk) -> String) {
     let open = machine.disks.iter_mut().filter(|disk| disk.class.tier.is_some() && disk.measured.is_none());
     for disk in open.filter(|disk| disk.not_measured.is_none()) {
         let why = why(disk);
@@ -46,75 +49,64 @@ fn rest(machine: &mut Machine, why: impl Fn(&Disk) -> String) {
     }
 }
 
-/// A directory that the user named: measured, or an error. What is no tier stays one line that says so.
-fn of_user(named: &NamedDirectory, machine: &mut Machine) -> Result<(), Failure> {
+/// Measures in a directory that the user named, or fails. A disk that is no tier is not measured.
+fn measure_named(named: &NamedDirectory, machine: &mut Machine) -> Result<(), Failure> {
     let (disk, real) = machine.disk_of(&named.path).map_err(|error| Failure::Usage(error.to_string()))?;
     if disk.class.tier.is_none() || disk.measured.is_some() {
         return Ok(());
     }
-    match one(disk, &real) {
+    match measure_disk(disk, &real) {
         Err(MeasureError::Directory(why) | MeasureError::Disk(why)) => return Err(Failure::Measure(why)),
-        Err(MeasureError::Little(why)) => disk.take(Err(format!("not measured: {why}"))),
+        Err(MeasureError::Skipped(why)) => disk.take(Err(format!("not measured: {why}"))),
         Ok(figures) => disk.take(Ok(figures)),
     }
     Ok(())
 }
 
-/// A directory that nobody named: measured where it is on a disk that has a line, and takes files.
-fn of_ours(directory: &Path, machine: &mut Machine) {
+/// Measures in a directory that the user did not name, if it is on a listed disk that is not measured yet.
+fn measure_unnamed(directory: &Path, machine: &mut Machine) {
     let listed = machine.disks.len();
     let Ok((disk, real)) = machine.disk_of(directory) else { return };
     if disk.class.tier.is_some() && disk.measured.is_none() && disk.not_measured.is_none() {
-        match one(disk, &real) {
-            // Not for this user; the next directory may be.
+        match measure_disk(disk, &real) {
+            // This user cannot write here, but perhaps in the next directory of the disk.
             Err(MeasureError::Directory(_)) => {}
-            Err(MeasureError::Disk(why) | MeasureError::Little(why)) => disk.take(Err(format!("not measured: {why}"))),
+            Err(MeasureError::Disk(why) | MeasureError::Skipped(why)) => disk.take(Err(format!("not measured: {why}"))),
             Ok(figures) => disk.take(Ok(figures)),
         }
     }
     machine.disks.truncate(listed);
 }
 
-/// Why there are no figures, in words.
+/// Why a disk has no figures; the texts say so.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is measured there"))]
 enum MeasureError {
-    /// The directory takes no file.
+    /// The directory accepts no file.
     Directory(String),
-    /// The disk, or the system, failed.
+    /// The disk or the system failed.
     Disk(String),
-    /// Nobody is at fault: too little is free, or this system is not Linux.
-    Little(String),
+    /// Not a fault: too little space is free, or the system is not Linux.
+    Skipped(String),
 }
 
+/// Measures a disk in a directory, with a progress bar.
 #[cfg(target_os = "linux")]
-fn one(disk: &Disk, directory: &Path) -> Result<DiskFigures, MeasureError> {
+fn measure_disk(disk: &Disk, directory: &Path) -> Result<DiskFigures, MeasureError> {
     use terrace_tiers::detect::measure::{Phase, Unmeasured, disk as measure};
-    let bar = bar(&disk.device, Phase::ALL.len() as u64);
+    let bar = progress::bar(Some(Phase::ALL.len() as u64), TEMPLATE).with_message(disk.device.clone());
     let figures = measure(directory, |phase| {
         bar.set_message(format!("{}: {phase}", disk.device));
         bar.inc(1);
     });
     bar.finish_and_clear();
     figures.map_err(|error| match error {
-        Unmeasured::Full { .. } => MeasureError::Little(error.to_string()),
+        Unmeasured::Full { .. } => MeasureError::Skipped(error.to_string()),
         Unmeasured::Directory(..) => MeasureError::Directory(error.to_string()),
         Unmeasured::File(_) | Unmeasured::System(_) => MeasureError::Disk(error.to_string()),
     })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn one(_: &Disk, _: &Path) -> Result<DiskFigures, MeasureError> {
-    Err(MeasureError::Little("only Linux can be measured".into()))
-}
-
-/// Progress over steps; hidden unless standard error is a terminal.
-fn bar(name: &str, steps: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(steps);
-    if let Ok(style) = ProgressStyle::with_template("{bar:20} {msg}") {
-        bar.set_style(style);
-    }
-    bar.with_message(name.to_owned())
+fn measure_disk(_: &Disk, _: &Path) -> Result<DiskFigures, MeasureError> {
+    Err(MeasureError::Skipped("only Linux can be measured".into()))
 }

@@ -1,23 +1,36 @@
-//! Table and JSON.
+//! Table and JSON of `terrace tiers`.
 //!
-//! Promises upward: with `--json` nothing but JSON is on standard output; names from the system reach a terminal escaped.
-//! Asks from below: a report.
+//! Promises upward: with `--json` standard output has only JSON; names from the system are escaped.
+//! Asks from below: detected and measured tiers.
 
-use super::{TiersArgs, TiersReport};
+use super::args::TiersArgs;
 use crate::failure::Failure;
-use crate::output::{format_bytes, print};
+use crate::output::{escape, format_bytes, json, print};
 use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
 use std::fmt::Write;
-use std::path::Path;
-use terrace_tiers::detect::{Disk, Limit, Pressure, TierKind};
+use terrace_tiers::detect::measure::MemoryFigures;
+use terrace_tiers::detect::{Disk, Limit, Machine, Pressure, TierKind};
 
-/// Prints what was asked for.
+/// The report. The field names are the JSON keys.
+#[derive(Debug, Serialize)]
+pub struct TiersReport {
+    /// Version of this command.
+    pub terrace: &'static str,
+    #[serde(flatten)]
+    pub machine: Machine,
+    /// Latency and bandwidth of memory; `null` with `--no-measure`, and if too little memory was free to measure.
+    pub memory_measured: Option<MemoryFigures>,
+    /// GPUs that cannot be opened, and what is missing if there is none.
+    pub notes: Vec<String>,
+}
+
+/// Prints the report, as a table or as JSON.
 pub fn write(args: &TiersArgs, report: &TiersReport) -> Result<(), Failure> {
     if !args.json {
         return print(&text(report));
     }
-    let json = serde_json::to_string_pretty(report).map_err(|error| Failure::output(Path::new("JSON"), error))?;
-    print(&(json + "\n"))
+    print(&json(report)?)
 }
 
 fn text(report: &TiersReport) -> String {
@@ -26,32 +39,32 @@ fn text(report: &TiersReport) -> String {
         let name = if disk.class.tier.is_some() { "" } else { ", no tier" };
         let mut reasons = disk.class.reasons.clone();
         reasons.extend(disk.not_measured.iter().filter(|why| why.starts_with("not measured: ")).cloned());
-        let (device, mount) = (plain(&disk.device), plain(&disk.mount.display().to_string()));
-        let _ = writeln!(text, "{device} on {mount}{name}: {}", plain(&reasons.join("; ")));
+        let (device, mount) = (escape(&disk.device), escape(&disk.mount.display().to_string()));
+        let _ = writeln!(text, "{device} on {mount}{name}: {}", escape(&reasons.join("; ")));
     }
     for budget in &report.machine.budgets {
         let (of, joint) = (budget.of.join(" + "), if budget.joint { "joint budget" } else { "budget" });
-        let _ = writeln!(text, "{joint} of {of}: {} ({})", size(budget.bytes), plain(&budget.reasons.join("; ")));
+        let _ = writeln!(text, "{joint} of {of}: {} ({})", size(budget.bytes), escape(&budget.reasons.join("; ")));
     }
     let cpu = &report.machine.cpu;
     if let Some(Limit { group, limit_bytes, used_bytes, .. }) = cpu.groups.limit() {
         let (limit, used) = (format_bytes(*limit_bytes), format_bytes(*used_bytes));
-        let _ = writeln!(text, "control group {}: at most {limit}, {used} in use", plain(group));
+        let _ = writeln!(text, "control group {}: at most {limit}, {used} in use", escape(group));
     }
     pressure("memory", cpu.memory_pressure, cpu.groups.memory_pressure, &mut text);
     pressure("disks", cpu.io_pressure, cpu.groups.io_pressure, &mut text);
-    report.notes.iter().for_each(|note| text.extend(["note: ", &plain(note), "\n"]));
+    report.notes.iter().for_each(|note| text.extend(["note: ", &escape(note), "\n"]));
     text
 }
 
-/// Only where something waited within the last minute.
+/// Writes a line if programs waited at least 1 % of the last minute.
 fn pressure(name: &str, machine: Option<Pressure>, group: Option<Pressure>, text: &mut String) {
-    // The uppermost group is the whole machine: the same is not said twice.
+    // The root group is the whole machine: the same share is not printed twice.
     let shown = |pressure: Pressure| pressure.some.avg60_percent.round();
     let group = group.filter(|&group| machine.is_none_or(|machine| shown(machine) != shown(group)));
-    for (who, pressure) in [("programs", machine), ("programs of this control group", group)] {
+    for (programs, pressure) in [("programs", machine), ("programs of this control group", group)] {
         if let Some(share) = pressure.map(|pressure| pressure.some.avg60_percent).filter(|&share| share >= 1.0) {
-            let _ = writeln!(text, "pressure: {who} waited for {name} {share:.0} % of the last minute");
+            let _ = writeln!(text, "pressure: {programs} waited for {name} {share:.0} % of the last minute");
         }
     }
 }
@@ -64,7 +77,7 @@ fn table(report: &TiersReport) -> Table {
         let (total, free) = (format_bytes(gpu.total_bytes), size(gpu.free_bytes));
         let decided = if gpu.shares_memory { "driver: shares the CPU's memory" } else { "driver" };
         let (device, tier) = (gpu.device.clone(), TierKind::Gpu.to_string());
-        table.add_row([device, tier, plain(&gpu.name), total, free, none(), none(), none(), decided.into()]);
+        table.add_row([device, tier, escape(&gpu.name), total, free, none(), none(), none(), decided.into()]);
     }
     let (cpu, memory) = (&report.machine.cpu, &report.memory_measured);
     let latency = memory.as_ref().map_or(none(), |memory| format!("{:.0} ns", memory.latency_ns));
@@ -101,8 +114,8 @@ fn row(disk: &Disk) -> [String; 9] {
         None => (none(), none(), none()),
     };
     let (capacity, free) = (size(disk.capacity_bytes), size(disk.free_bytes));
-    let mount = plain(&disk.mount.display().to_string());
-    [plain(&disk.device), tier, mount, capacity, free, latency, read, write, disk.class.by.words().into()]
+    let mount = escape(&disk.mount.display().to_string());
+    [escape(&disk.device), tier, mount, capacity, free, latency, read, write, disk.class.by.words().into()]
 }
 
 fn none() -> String {
@@ -117,24 +130,10 @@ fn rate(bytes_per_s: u64) -> String {
     format!("{}/s", format_bytes(bytes_per_s))
 }
 
-/// Control characters escaped.
-fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() { plain.extend(c.escape_default()) } else { plain.push(c) }
-    }
-    plain
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_tiers::detect::{Gpu, Machine, Stall};
-
-    #[test]
-    fn names_reach_a_terminal_escaped() {
-        assert_eq!(plain("/mnt/a b\u{1b}[31m\n"), "/mnt/a b\\u{1b}[31m\\n");
-    }
+    use terrace_tiers::detect::{Gpu, Stall};
 
     #[test]
     fn a_gpu_that_shares_memory_is_shown_with_one_budget() {

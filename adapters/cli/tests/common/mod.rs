@@ -10,11 +10,11 @@ use tempfile::TempDir;
 pub const HEADER: &str = "t,op,id,size,align,stream,tag\n";
 
 /// A directory and the command to run in it.
-pub struct Place {
+pub struct Sandbox {
     directory: TempDir,
 }
 
-impl Place {
+impl Sandbox {
     /// An empty directory.
     pub fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap() }
@@ -32,7 +32,7 @@ impl Place {
         path
     }
 
-    /// Names of all that is there, sorted.
+    /// Names of all files in it, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.directory.path()).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -40,14 +40,14 @@ impl Place {
         names
     }
 
-    /// The command with these words, not yet run.
+    /// The command with these arguments, not started yet.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
         command.current_dir(self.directory.path()).args(words);
         command
     }
 
-    /// Runs `terrace` with these words.
+    /// Runs the command with these arguments.
     pub fn run(&self, words: &[&str]) -> Output {
         self.command(words).output().unwrap()
     }
@@ -65,13 +65,13 @@ pub fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// zstd of some bytes.
+/// Bytes, compressed by zstd.
 #[allow(dead_code, reason = "not every test file packs")]
 pub fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 3).unwrap()
 }
 
-/// gzip of some bytes.
+/// Bytes, compressed by gzip.
 #[allow(dead_code, reason = "not every test file packs")]
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -79,7 +79,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A recorded trace that lies in the repository.
+/// The path of a recorded trace in the repository.
 #[allow(dead_code, reason = "not every test file reads one")]
 pub fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name)

@@ -53,8 +53,9 @@ pub fn locked<R>(run: impl FnOnce(&mut State) -> R) -> R {
     unsafe { HEAP.with(run) }
 }
 
-/// Runs an attempt; if it fails, runs the hook and tries again, as long as the hook asks for it and memory use fell.
+/// Makes an attempt; while it fails, runs the hook and makes another.
 ///
+/// Stops when the hook returns 0, or when memory use did not fall while it ran.
 /// `LockedHeap::allocate_slow` does the same, and completes deferred frees as well.
 pub fn attempt_with_hook<R>(bytes: usize, align: usize, attempt: impl Fn(&mut State) -> Option<R>) -> Option<R> {
     let (mut found, mut low_water) = locked(|state| (attempt(state), state.low_water()));

@@ -22,7 +22,9 @@ fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
     }
 }
 
-/// `enum terrace_result`. C declares the functions to return `int`, since compiler options change the width of an enum.
+/// `enum terrace_result`.
+///
+/// In C the functions return `int`, since compiler options change the width of an enum.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitResult {

@@ -1,4 +1,4 @@
-//! The loop on pools whose every answer is known.
+//! Replays on pools whose every result is known.
 
 use super::*;
 use crate::operations::OperationReader;
@@ -8,8 +8,8 @@ use std::fmt::Write;
 use terrace::recording::Reader;
 use terrace::{AllocError, Cause, Stats};
 
-/// Hands out rising addresses and takes nothing back: the cheapest pool there can be. Refuses sizes above `limit`,
-/// resizes in place when `in_place`, and counts calls.
+/// Allocates at rising addresses and reuses none: the cheapest pool possible. Refuses sizes above `limit`, resizes in place if
+/// `in_place`, and counts calls.
 #[derive(Debug, Default)]
 struct Bump {
     next: u64,
@@ -44,7 +44,7 @@ impl Allocator for Bump {
     }
 
     fn trim(&mut self) -> u64 {
-        // Everything is given back only when everything was freed.
+        // Returns all memory if all blocks were freed, otherwise none.
         if self.stats.frees == self.stats.allocations { std::mem::take(&mut self.stats.reserved) } else { 0 }
     }
 
@@ -65,7 +65,7 @@ fn endless(_: &PoolSetup) -> NewPool {
     Ok(Box::new(Bump { limit: u64::MAX, ..Bump::default() }))
 }
 
-/// Replays lines and gives the row.
+/// Replays lines of a trace; returns the row.
 fn replay(make: fn(&PoolSetup) -> NewPool, lines: &str, min_size: u64) -> PoolRow {
     let csv = format!("t,op,id,size,align,stream,tag\n{lines}");
     let clock = Clock::new();
@@ -119,7 +119,7 @@ fn small_blocks_are_left_out_whole() {
     assert_eq!((row.events, row.peak_live_bytes), (3, 34));
 }
 
-/// Also shows what the loop itself costs: `cargo test --release -p terrace-cli bump -- --nocapture`.
+/// Prints the cost of the replay itself: `cargo test --release -p terrace-cli bump -- --nocapture`.
 #[test]
 fn many_chunks_on_the_bump_pool() {
     let mut lines = String::new();
