@@ -140,8 +140,8 @@ impl Store {
     ///
     /// # Errors
     /// The cause of the failure. The store then has none of the changes; after a power cut it may have all of them or none.
-    /// [`StoreError::LogGone`] is final: every later commit fails. [`StoreError::Full`]: no room for the next log, which must hold more
-    /// objects and parts.
+    /// [`StoreError::LogGone`] is final: every later commit fails. [`StoreError::Full`]: no room for the next log, which must hold
+    /// more objects and parts.
     pub fn commit(&self, changes: Vec<Change>) -> JoinHandle<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
         let committed = self.tasks.spawn(async move { shared.commit(changes).await });

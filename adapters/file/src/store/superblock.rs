@@ -15,7 +15,7 @@
 //! Invariants:
 //! - floors are written alternately, each synced before the other is written: after any power cut one of them is sound
 //! - marks are not synced: each states what was durable before its write, and a lost mark only states less
-//! - each floor has a count of its own, even if its write was reported as failed: of two pages the one with the greater count holds
+//! - each floor has a count of its own, even one whose write was reported as failed: the page with the greater count holds
 //! - floors lie 56 KiB apart, so that a misdirected write hits one of them
 //! - the file is durable before the store creates any other file
 
