@@ -3,15 +3,15 @@
 //! Promises upward: what the trait says. No lock on any path: a call is the driver's, and what must be done around it.
 //! Asks from below: `regions` and `pages` for memory; streams, events and copies are here.
 
-use crate::batches::batch;
-use crate::codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, of_handle, size};
+use crate::context::{handle, number};
+use crate::copy_batch::copy_batch;
 use crate::cuda::Cuda;
 use crate::hints;
 use crate::layouts::NO_TIMING;
-use crate::library::absent;
+use crate::library::missing_fault;
 use crate::pages;
-use crate::primary::{handle, number};
 use crate::regions;
+use crate::result_codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, as_bad_handle, size};
 use crate::streams::{create_stream, destroy_stream, stream_name};
 use std::ptr::null_mut;
 use terrace_device::{
@@ -53,12 +53,12 @@ unsafe impl Backend for Cuda {
     }
 
     fn take(&self, kind: Kind, bytes: u64) -> Result<u64, Fault> {
-        regions::take(self, kind, bytes)
+        regions::allocate(self, kind, bytes)
     }
 
     unsafe fn give_back(&self, kind: Kind, address: u64, _bytes: u64) -> Result<(), Fault> {
         // SAFETY: the caller's promise.
-        unsafe { regions::give_back(self, kind, address) }
+        unsafe { regions::free(self, kind, address) }
     }
 
     fn trim(&self) -> Result<(), Fault> {
@@ -121,24 +121,24 @@ unsafe impl Backend for Cuda {
 
     unsafe fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
         let mut answer = 0;
-        let done = self.primary.relaxed("cuStreamQuery", |core| {
+        let done = self.primary.call_relaxed("cuStreamQuery", |core| {
             // SAFETY: the caller's promise: what is named is live.
             answer = unsafe { (core.cuStreamQuery)(handle(stream.0)) };
             if answer == NOT_READY { 0 } else { answer }
         });
-        done.map(|()| answer != NOT_READY).map_err(of_handle)
+        done.map(|()| answer != NOT_READY).map_err(as_bad_handle)
     }
 
     unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
-        let done = self.primary.relaxed("cuStreamSynchronize", |core| {
+        let done = self.primary.call_relaxed("cuStreamSynchronize", |core| {
             // SAFETY: the caller's promise: what is named is live.
             unsafe { (core.cuStreamSynchronize)(handle(stream.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     fn synchronize(&self) -> Result<(), Fault> {
-        self.primary.relaxed("cuCtxSynchronize", |core| {
+        self.primary.call_relaxed("cuCtxSynchronize", |core| {
             // SAFETY: takes nothing.
             unsafe { (core.cuCtxSynchronize)() }
         })
@@ -158,7 +158,7 @@ unsafe impl Backend for Cuda {
             // SAFETY: the caller's promise: what is named is live.
             unsafe { (core.cuEventDestroy_v2)(handle(event.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
@@ -166,26 +166,26 @@ unsafe impl Backend for Cuda {
             // SAFETY: the caller's promise: what is named is live.
             unsafe { (core.cuEventRecord)(handle(event.0), handle(stream.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn query(&self, event: RawEvent) -> Result<bool, Fault> {
         let mut answer = 0;
-        let done = self.primary.relaxed("cuEventQuery", |core| {
+        let done = self.primary.call_relaxed("cuEventQuery", |core| {
             // SAFETY: the caller's promise: what is named is live.
             answer = unsafe { (core.cuEventQuery)(handle(event.0)) };
             // Not yet is an answer, not a refusal.
             if answer == NOT_READY { 0 } else { answer }
         });
-        done.map(|()| answer != NOT_READY).map_err(of_handle)
+        done.map(|()| answer != NOT_READY).map_err(as_bad_handle)
     }
 
     unsafe fn wait(&self, event: RawEvent) -> Result<(), Fault> {
-        let done = self.primary.relaxed("cuEventSynchronize", |core| {
+        let done = self.primary.call_relaxed("cuEventSynchronize", |core| {
             // SAFETY: the caller's promise: what is named is live.
             unsafe { (core.cuEventSynchronize)(handle(event.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault> {
@@ -193,7 +193,7 @@ unsafe impl Backend for Cuda {
             // SAFETY: the caller's promise: what is named is live.
             unsafe { (core.cuStreamWaitEvent)(handle(stream.0), handle(event.0), 0) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
@@ -205,7 +205,7 @@ unsafe impl Backend for Cuda {
             unsafe { (capture.cuStreamIsCapturing)(handle(stream.0), &raw mut state) }
         });
         // 0 is none; a capture that was spoiled is one until it ends.
-        done.map(|()| state != 0).map_err(of_handle)
+        done.map(|()| state != 0).map_err(as_bad_handle)
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault> {
@@ -214,14 +214,14 @@ unsafe impl Backend for Cuda {
             // SAFETY: the caller's promise. The driver sees by the addresses which side is the host's.
             unsafe { (core.cuMemcpyAsync)(to, from, size, handle(stream.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn copy_batch(&self, copies: &[CopyRange], stream: RawStream) -> Result<(), Fault> {
         match &self.primary.functions.batches {
             // SAFETY: the caller's promise.
             Ok(batches) if copies.len() > 1 && self.description.capabilities.contains(Capabilities::BATCHES) => unsafe {
-                batch(self, batches, copies, stream)
+                copy_batch(self, batches, copies, stream)
             },
             _ => copies.iter().try_for_each(|&CopyRange { to, from, bytes }| {
                 // SAFETY: the caller's promise.
@@ -235,14 +235,14 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), Fault> {
-        let peers = self.primary.functions.peers.as_ref().map_err(absent)?;
+        let peers = self.primary.functions.peers.as_ref().map_err(missing_fault)?;
         let size = size("cuMemcpyPeerAsync", bytes)?;
-        let (own, other) = (self.primary.context(), self.peer(of)?.context());
+        let (own, other) = (self.primary.context(), self.peer_context(of)?.context());
         let done = self.primary.call("cuMemcpyPeerAsync", |_| {
             // SAFETY: the caller's promise; both contexts are kept.
             unsafe { (peers.cuMemcpyPeerAsync)(to, own, from, other, size, handle(stream.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault> {
@@ -251,7 +251,7 @@ unsafe impl Backend for Cuda {
             // SAFETY: the caller's promise.
             unsafe { (core.cuMemsetD8Async)(address, value, size, handle(stream.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn prefetch(&self, address: u64, bytes: u64, to: Side, stream: RawStream) -> Result<(), Fault> {
@@ -278,7 +278,7 @@ unsafe impl Backend for Cuda {
         if ordinal == self.description.ordinal {
             return Ok(true);
         }
-        self.peers_reach(ordinal, false)
+        self.can_access_peer(ordinal, false)
     }
 
     fn reach(&self, ordinal: u32) -> Result<(), Fault> {
@@ -286,11 +286,11 @@ unsafe impl Backend for Cuda {
         if ordinal == self.description.ordinal {
             return Ok(());
         }
-        let peers = self.primary.functions.peers.as_ref().map_err(absent)?;
+        let peers = self.primary.functions.peers.as_ref().map_err(missing_fault)?;
         if !self.can_reach(ordinal)? {
             return Err(Fault::of(CALL, Reason::Unsupported));
         }
-        let other = self.peer(ordinal)?.context();
+        let other = self.peer_context(ordinal)?.context();
         self.primary.call(CALL, |_| {
             // SAFETY: the context is kept.
             match unsafe { (peers.cuCtxEnablePeerAccess)(other, 0) } {

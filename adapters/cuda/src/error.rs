@@ -3,7 +3,7 @@
 //! Promises upward: an error that says what happened, where, and what to install or do; it can be kept, compared and shown
 //! when there is no driver.
 
-use crate::codes;
+use crate::result_codes;
 use std::fmt;
 use terrace_device::Fault;
 
@@ -98,7 +98,7 @@ impl fmt::Display for OpenError {
             }
             Self::Driver(fault) => {
                 write!(f, "the CUDA device could not be opened: {fault}")?;
-                match codes::advice(fault.code) {
+                match result_codes::advice(fault.code) {
                     "" => Ok(()),
                     advice => write!(f, "; {advice}"),
                 }
@@ -143,7 +143,7 @@ mod tests {
         let text = OpenError::NoDevice { ordinal: 3, found: 2 }.to_string();
         assert!(text.contains("no CUDA device 3") && text.contains("the last one is 1"), "{text}");
         assert!(OpenError::NoDevice { ordinal: 0, found: 0 }.to_string().contains("CUDA_VISIBLE_DEVICES"));
-        let stub = OpenError::Driver(codes::fault("cuInit", 34)).to_string();
+        let stub = OpenError::Driver(result_codes::fault("cuInit", 34)).to_string();
         for word in ["cuInit", "CUDA_ERROR_STUB_LIBRARY", "`stubs`"] {
             assert!(stub.contains(word), "{word} in {stub}");
         }

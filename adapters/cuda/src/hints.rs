@@ -5,11 +5,11 @@
 //! latter; the library exports both.)
 //! Asks from below: the functions; whether a device takes hints at all is asked above.
 
-use crate::codes::{of_handle, size};
+use crate::context::handle;
 use crate::cuda::Cuda;
-use crate::layouts::{CPU, Location, advice};
-use crate::library::absent;
-use crate::primary::handle;
+use crate::layouts::{CPU, MemoryLocation, advice};
+use crate::library::missing_fault;
+use crate::result_codes::{as_bad_handle, size};
 use std::ffi::{c_int, c_uint};
 use terrace_device::{Advice, Fault, RawStream, Side};
 
@@ -21,10 +21,10 @@ fn device_of(cuda: &Cuda, side: Side) -> c_int {
     }
 }
 
-fn location_of(cuda: &Cuda, side: Side) -> Location {
+fn location_of(cuda: &Cuda, side: Side) -> MemoryLocation {
     match side {
-        Side::Device => Location::device(cuda.primary.device),
-        Side::Host => Location::host(),
+        Side::Device => MemoryLocation::device(cuda.primary.device),
+        Side::Host => MemoryLocation::host(),
     }
 }
 
@@ -58,9 +58,9 @@ pub unsafe fn prefetch(cuda: &Cuda, address: u64, bytes: u64, to: Side, stream: 
             // SAFETY: as above; no flags are known.
             unsafe { (newer.cuMemPrefetchAsync_v2)(address, size, location_of(cuda, to), 0, stream) }
         }),
-        (Err(missing), _) => Err(absent(missing)),
+        (Err(missing), _) => Err(missing_fault(missing)),
     };
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
 /// Says how a range will be used.
@@ -72,15 +72,15 @@ pub unsafe fn advise(cuda: &Cuda, address: u64, bytes: u64, said: Advice) -> Res
     let (number, about) = translate(said);
     let functions = cuda.primary.functions;
     let done = match (&functions.hints, &functions.hints_by_location) {
-        (Ok(plain), _) => cuda.primary.relaxed("cuMemAdvise", |_| {
+        (Ok(plain), _) => cuda.primary.call_relaxed("cuMemAdvise", |_| {
             // SAFETY: the caller's promise; a number of a device, or the CPU's.
             unsafe { (plain.cuMemAdvise)(address, size, number, device_of(cuda, about)) }
         }),
-        (_, Ok(newer)) => cuda.primary.relaxed("cuMemAdvise_v2", |_| {
+        (_, Ok(newer)) => cuda.primary.call_relaxed("cuMemAdvise_v2", |_| {
             // SAFETY: as above.
             unsafe { (newer.cuMemAdvise_v2)(address, size, number, location_of(cuda, about)) }
         }),
-        (Err(missing), _) => Err(absent(missing)),
+        (Err(missing), _) => Err(missing_fault(missing)),
     };
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }

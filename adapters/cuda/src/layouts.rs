@@ -12,13 +12,13 @@ use std::ptr::null_mut;
 /// `CUmemLocation`: where memory is, or who may use it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Location {
+pub struct MemoryLocation {
     pub kind: c_uint,
     /// The ordinal of the device.
     pub id: c_int,
 }
 
-impl Location {
+impl MemoryLocation {
     /// On a device: `CU_MEM_LOCATION_TYPE_DEVICE`.
     pub fn device(ordinal: c_int) -> Self {
         Self { kind: 1, id: ordinal }
@@ -36,7 +36,7 @@ pub struct PageProperties {
     pub kind: c_uint,
     /// Handles for other processes: none.
     pub handles: c_uint,
-    pub location: Location,
+    pub location: MemoryLocation,
     pub security: *mut c_void,
     /// Compression, RDMA, usage: none.
     pub flags: [u8; 8],
@@ -48,7 +48,7 @@ pub struct PoolProperties {
     pub kind: c_uint,
     /// Handles for other processes: none.
     pub handles: c_uint,
-    pub location: Location,
+    pub location: MemoryLocation,
     pub security: *mut c_void,
     /// 64 bytes are reserved in CUDA 11.4; newer headers give the first ones to a limit, which 0 leaves open.
     pub reserved: [u64; 8],
@@ -57,8 +57,8 @@ pub struct PoolProperties {
 /// `CUmemAccessDesc`: who may use a range, and how.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Access {
-    pub location: Location,
+pub struct AccessDescriptor {
+    pub location: MemoryLocation,
     pub flags: c_uint,
 }
 
@@ -68,34 +68,46 @@ pub struct Access {
 pub struct CopyAttributes {
     pub order: c_uint,
     /// Hints for managed memory: none.
-    pub hints: [Location; 2],
+    pub hints: [MemoryLocation; 2],
     pub flags: c_uint,
 }
 
 impl CopyAttributes {
     /// `CU_MEMCPY_SRC_ACCESS_ORDER_STREAM`: sources are read when the stream gets there, and stay until then.
-    pub const IN_ORDER: Self = Self { order: 1, hints: [Location { kind: 0, id: 0 }; 2], flags: 0 };
+    pub const STREAM_ORDER: Self = Self { order: 1, hints: [MemoryLocation { kind: 0, id: 0 }; 2], flags: 0 };
 }
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`: memory that stays where it is.
-const STAYS: c_uint = 1;
+const PINNED_ALLOCATION: c_uint = 1;
 
 impl PageProperties {
     pub fn on(ordinal: c_int) -> Self {
-        Self { kind: STAYS, handles: 0, location: Location::device(ordinal), security: null_mut(), flags: [0; 8] }
+        Self {
+            kind: PINNED_ALLOCATION,
+            handles: 0,
+            location: MemoryLocation::device(ordinal),
+            security: null_mut(),
+            flags: [0; 8],
+        }
     }
 }
 
 impl PoolProperties {
     pub fn on(ordinal: c_int) -> Self {
-        Self { kind: STAYS, handles: 0, location: Location::device(ordinal), security: null_mut(), reserved: [0; 8] }
+        Self {
+            kind: PINNED_ALLOCATION,
+            handles: 0,
+            location: MemoryLocation::device(ordinal),
+            security: null_mut(),
+            reserved: [0; 8],
+        }
     }
 }
 
-impl Access {
+impl AccessDescriptor {
     /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
     pub fn full(ordinal: c_int) -> Self {
-        Self { location: Location::device(ordinal), flags: 3 }
+        Self { location: MemoryLocation::device(ordinal), flags: 3 }
     }
 }
 
@@ -103,17 +115,17 @@ impl Access {
 pub const GRANULARITY_MINIMUM: c_uint = 0;
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: pinned for every context, with an address on the device. Not
 /// write-combined: the host could hardly read it then. `CU_MEMHOSTREGISTER_*` has the same numbers.
-pub const PINNED: c_uint = 1 | 2;
+pub const HOST_ALLOC_FLAGS: c_uint = 1 | 2;
 /// `CU_MEM_ATTACH_GLOBAL`: managed memory that every stream may use.
-pub const MANAGED: c_uint = 1;
+pub const ATTACH_GLOBAL: c_uint = 1;
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream.
 pub const NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DISABLE_TIMING`: an event without a clock is cheaper to record.
 pub const NO_TIMING: c_uint = 2;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`: this thread may make calls that a capture elsewhere would forbid.
-pub const RELAXED: c_uint = 2;
+pub const CAPTURE_MODE_RELAXED: c_uint = 2;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: how much unused memory a pool keeps.
-pub const POOL_KEEPS: c_uint = 4;
+pub const POOL_RELEASE_THRESHOLD: c_uint = 4;
 
 /// `CU_DEVICE_CPU`: the host, where a device is named.
 pub const CPU: c_int = -1;
@@ -146,8 +158,8 @@ pub mod attribute {
 }
 
 /// Full access for each of `peers`.
-pub fn accesses(peers: &[u32]) -> impl Iterator<Item = Access> {
-    peers.iter().map(|&peer| Access::full(peer.cast_signed()))
+pub fn full_access(peers: &[u32]) -> impl Iterator<Item = AccessDescriptor> {
+    peers.iter().map(|&peer| AccessDescriptor::full(peer.cast_signed()))
 }
 
 #[cfg(test)]
@@ -158,10 +170,10 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_header() {
-        assert_eq!(size_of::<Location>(), size_of::<sys::CUmemLocation>());
+        assert_eq!(size_of::<MemoryLocation>(), size_of::<sys::CUmemLocation>());
         assert_eq!(size_of::<PageProperties>(), size_of::<sys::CUmemAllocationProp>());
         assert_eq!(size_of::<PoolProperties>(), size_of::<sys::CUmemPoolProps>());
-        assert_eq!(size_of::<Access>(), size_of::<sys::CUmemAccessDesc>());
+        assert_eq!(size_of::<AccessDescriptor>(), size_of::<sys::CUmemAccessDesc>());
         assert_eq!(align_of::<PageProperties>(), align_of::<sys::CUmemAllocationProp>());
         assert_eq!(align_of::<PoolProperties>(), align_of::<sys::CUmemPoolProps>());
         assert_eq!(offset_of!(PageProperties, handles), offset_of!(sys::CUmemAllocationProp, requestedHandleTypes));
@@ -172,7 +184,7 @@ mod tests {
         // Of CUDA 12.8, which the oldest cudarc does not know.
         assert_eq!(size_of::<CopyAttributes>(), 8 + 2 * size_of::<sys::CUmemLocation>());
         assert_eq!(offset_of!(CopyAttributes, flags), 4 + 2 * size_of::<sys::CUmemLocation>());
-        assert_eq!(offset_of!(Access, flags), offset_of!(sys::CUmemAccessDesc, flags));
+        assert_eq!(offset_of!(AccessDescriptor, flags), offset_of!(sys::CUmemAccessDesc, flags));
     }
 
     #[test]
@@ -204,11 +216,14 @@ mod tests {
         for (ours, header) in pairs {
             assert_eq!(ours, header as c_uint, "{header:?}");
         }
-        assert_eq!(PINNED, sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP);
-        assert_eq!(MANAGED, sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL as c_uint);
-        assert_eq!(RELAXED, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as c_uint);
-        assert_eq!(POOL_KEEPS, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint);
-        assert_eq!(Access::full(0).flags, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as c_uint);
+        assert_eq!(HOST_ALLOC_FLAGS, sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP);
+        assert_eq!(ATTACH_GLOBAL, sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL as c_uint);
+        assert_eq!(CAPTURE_MODE_RELAXED, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as c_uint);
+        assert_eq!(POOL_RELEASE_THRESHOLD, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint);
+        assert_eq!(
+            AccessDescriptor::full(0).flags,
+            sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as c_uint
+        );
         assert_eq!(NO_TIMING, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint);
         assert_eq!(NON_BLOCKING, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint);
     }

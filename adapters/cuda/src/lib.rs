@@ -25,8 +25,8 @@
 //! shut down, its refusal is [`Reason::Lost`](terrace_device::Reason::Lost).
 
 mod backend;
-mod batches;
-mod codes;
+mod context;
+mod copy_batch;
 mod cuda;
 mod error;
 mod functions;
@@ -36,9 +36,9 @@ mod layouts;
 mod library;
 mod open;
 mod pages;
-mod primary;
 mod probe;
 mod regions;
+mod result_codes;
 mod streams;
 
 pub use cuda::Cuda;

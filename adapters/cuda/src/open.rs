@@ -4,13 +4,13 @@
 //! its stream, its pool, its references to contexts; never panics, says nothing, and does nothing in a forked child.
 //! Asks from below: the functions, the primary context; `probe` finds out what the device can do.
 
-use crate::codes;
+use crate::context::{PrimaryContext, check, device};
 use crate::cuda::Cuda;
 use crate::error::{OpenError, Version};
-use crate::functions::{self, Functions};
-use crate::primary::{Primary, checked, device};
+use crate::functions::{self, DriverFunctions};
 use crate::probe;
 use crate::regions;
+use crate::result_codes;
 use crate::streams::{create_stream, destroy_stream};
 use std::sync::OnceLock;
 use terrace_device::{Capabilities, Description, insist};
@@ -27,7 +27,7 @@ impl Cuda {
         if ordinal >= found {
             return Err(OpenError::NoDevice { ordinal, found });
         }
-        let primary = Primary::retain(functions, device(functions, ordinal)?)?;
+        let primary = PrimaryContext::retain(functions, device(functions, ordinal)?)?;
         let stream = create_stream(&primary)?;
         // From here on, dropping `cuda` gives everything back.
         let mut cuda = Self {
@@ -52,7 +52,7 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        if !self.primary.is_at_home() {
+        if !self.primary.is_own_process() {
             return;
         }
         if let Some(pool) = self.pool.take() {
@@ -64,26 +64,26 @@ impl Drop for Cuda {
 }
 
 /// Starts the driver; gives its version and how many devices there are.
-fn start(functions: &Functions) -> Result<(Version, u32), OpenError> {
+fn start(functions: &DriverFunctions) -> Result<(Version, u32), OpenError> {
     let mut number = 0;
     // SAFETY: the out parameter lives through the call, which is allowed before `cuInit`.
     let code = unsafe { (functions.core.cuDriverGetVersion)(&raw mut number) };
-    checked("cuDriverGetVersion", code)?;
+    check("cuDriverGetVersion", code)?;
     let version = Version::from_number(number);
     if version < Version::NEEDED {
         return Err(OpenError::DriverTooOld { version, needed: Version::NEEDED });
     }
     // SAFETY: may be called at any time, and again.
     match unsafe { (functions.core.cuInit)(0) } {
-        codes::NO_DEVICE => return Ok((version, 0)),
-        code => checked("cuInit", code)?,
+        result_codes::NO_DEVICE => return Ok((version, 0)),
+        code => check("cuInit", code)?,
     }
-    codes::initialized();
+    result_codes::mark_initialized();
     let mut found = 0;
     // SAFETY: the out parameter lives through the call.
     match unsafe { (functions.core.cuDeviceGetCount)(&raw mut found) } {
-        codes::NO_DEVICE => Ok((version, 0)),
-        code => checked("cuDeviceGetCount", code).map(|()| (version, found.unsigned_abs())).map_err(OpenError::from),
+        result_codes::NO_DEVICE => Ok((version, 0)),
+        code => check("cuDeviceGetCount", code).map(|()| (version, found.unsigned_abs())).map_err(OpenError::from),
     }
 }
 

@@ -2,13 +2,13 @@
 //!
 //! Promises upward: pages of one size, [`Description::page_bytes`](terrace_device::Description::page_bytes), each a handle of
 //! the driver, mapped and unmapped whole.
-//! Asks from below: the eight functions of [`Pages`](crate::functions::Pages).
+//! Asks from below: the eight functions of [`Pages`](crate::functions::PageFunctions).
 
-use crate::codes::{of_handle, size};
 use crate::cuda::Cuda;
-use crate::functions::Pages;
-use crate::layouts::{self, Access, GRANULARITY_MINIMUM, PageProperties};
-use crate::library::absent;
+use crate::functions::PageFunctions;
+use crate::layouts::{self, AccessDescriptor, GRANULARITY_MINIMUM, PageProperties};
+use crate::library::missing_fault;
+use crate::result_codes::{as_bad_handle, size};
 use std::iter;
 use terrace_device::{Fault, Page, Reason};
 
@@ -16,8 +16,8 @@ use terrace_device::{Fault, Page, Reason};
 /// only make more calls of the same memory.
 const SMALLEST: u64 = 2 << 20;
 
-fn functions(cuda: &Cuda) -> Result<&'static Pages, Fault> {
-    cuda.primary.functions.pages.as_ref().map_err(absent)
+fn functions(cuda: &Cuda) -> Result<&'static PageFunctions, Fault> {
+    cuda.primary.functions.pages.as_ref().map_err(missing_fault)
 }
 
 /// Bytes of a page as this device maps them: a power of two.
@@ -42,7 +42,7 @@ pub fn reserve(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     let size = size("cuMemAddressReserve", bytes)?;
     let alignment = size_of_page(cuda)?;
     let mut address = 0;
-    cuda.primary.relaxed("cuMemAddressReserve", |_| {
+    cuda.primary.call_relaxed("cuMemAddressReserve", |_| {
         // SAFETY: the out parameter lives through the call.
         unsafe { (pages.cuMemAddressReserve)(&raw mut address, size, alignment, 0, 0) }
     })?;
@@ -56,11 +56,11 @@ pub fn reserve(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
 pub unsafe fn unreserve(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
     let pages = functions(cuda)?;
     let size = size("cuMemAddressFree", bytes)?;
-    let done = cuda.primary.relaxed("cuMemAddressFree", |_| {
+    let done = cuda.primary.call_relaxed("cuMemAddressFree", |_| {
         // SAFETY: the caller's promise.
         unsafe { (pages.cuMemAddressFree)(address, size) }
     });
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
 /// Takes a page.
@@ -69,7 +69,7 @@ pub fn create(cuda: &Cuda) -> Result<Page, Fault> {
     let bytes = size_of_page(cuda)?;
     let properties = PageProperties::on(cuda.primary.device);
     let mut page = 0;
-    cuda.primary.relaxed("cuMemCreate", |_| {
+    cuda.primary.call_relaxed("cuMemCreate", |_| {
         // SAFETY: both live through the call.
         unsafe { (pages.cuMemCreate)(&raw mut page, bytes, &raw const properties, 0) }
     })?;
@@ -82,11 +82,11 @@ pub fn create(cuda: &Cuda) -> Result<Page, Fault> {
 /// [`create`] gave it, it is not given back yet, and no later call names it.
 pub unsafe fn release(cuda: &Cuda, page: Page) -> Result<(), Fault> {
     let pages = functions(cuda)?;
-    let done = cuda.primary.relaxed("cuMemRelease", |_| {
+    let done = cuda.primary.call_relaxed("cuMemRelease", |_| {
         // SAFETY: the caller's promise. A page's memory lives on while it is mapped, so nothing that is in use goes away.
         unsafe { (pages.cuMemRelease)(page.0) }
     });
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
 /// Maps a page.
@@ -96,11 +96,11 @@ pub unsafe fn release(cuda: &Cuda, page: Page) -> Result<(), Fault> {
 pub unsafe fn map(cuda: &Cuda, address: u64, page: Page) -> Result<(), Fault> {
     let pages = functions(cuda)?;
     let bytes = size_of_page(cuda)?;
-    let done = cuda.primary.relaxed("cuMemMap", |_| {
+    let done = cuda.primary.call_relaxed("cuMemMap", |_| {
         // SAFETY: the caller's promise.
         unsafe { (pages.cuMemMap)(address, bytes, 0, page.0, 0) }
     });
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
 /// Lets this device and `peers` use a range.
@@ -110,9 +110,9 @@ pub unsafe fn map(cuda: &Cuda, address: u64, page: Page) -> Result<(), Fault> {
 pub unsafe fn allow(cuda: &Cuda, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {
     let pages = functions(cuda)?;
     let size = size("cuMemSetAccess", bytes)?;
-    let own = Access::full(cuda.primary.device);
-    let allow = |accesses: &[Access]| {
-        cuda.primary.relaxed("cuMemSetAccess", |_| {
+    let own = AccessDescriptor::full(cuda.primary.device);
+    let allow = |accesses: &[AccessDescriptor]| {
+        cuda.primary.call_relaxed("cuMemSetAccess", |_| {
             // SAFETY: the caller's promise; the accesses live through the call.
             unsafe { (pages.cuMemSetAccess)(address, size, accesses.as_ptr(), accesses.len()) }
         })
@@ -120,9 +120,9 @@ pub unsafe fn allow(cuda: &Cuda, address: u64, bytes: u64, peers: &[u32]) -> Res
     let done = if peers.is_empty() {
         allow(&[own])
     } else {
-        allow(&iter::once(own).chain(layouts::accesses(peers)).collect::<Vec<_>>())
+        allow(&iter::once(own).chain(layouts::full_access(peers)).collect::<Vec<_>>())
     };
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
 /// Takes the pages under a range away.
@@ -132,11 +132,11 @@ pub unsafe fn allow(cuda: &Cuda, address: u64, bytes: u64, peers: &[u32]) -> Res
 pub unsafe fn unmap(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
     let pages = functions(cuda)?;
     let size = size("cuMemUnmap", bytes)?;
-    let done = cuda.primary.relaxed("cuMemUnmap", |_| {
+    let done = cuda.primary.call_relaxed("cuMemUnmap", |_| {
         // SAFETY: the caller's promise.
         unsafe { (pages.cuMemUnmap)(address, size) }
     });
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
 /// A page as the driver takes sizes. A device that maps none has none.

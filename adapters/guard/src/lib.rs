@@ -2,15 +2,15 @@
 //!
 //! A forked child has its parent's memory, but neither its threads nor, for ever, the locks that those held. What belongs to
 //! threads, to files or to a driver is refused in the child, without looking at any lock, and is not dropped there:
-//! [`Process`], [`Kept`]. A waker, a callback or a destructor of a user's may panic: [`calm`].
+//! [`Process`], [`ProcessOwned`]. A waker, a callback or a destructor of a user's may panic: [`catch_panic`].
 //!
 //! Promises upward: a check costs one load, and is right in every child of a [`fork`](https://man7.org/linux/man-pages/man2/fork.2.html)
 //! by the C library.
 //! Asks from below: `pthread_atfork`, once.
 
-mod calm;
+mod catch;
 
-pub use calm::calm;
+pub use catch::catch_panic;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -66,15 +66,15 @@ impl Process {
 ///
 /// # Example
 /// ```
-/// let kept = terrace_guard::Kept::new(vec![1, 2, 3]);
+/// let kept = terrace_guard::ProcessOwned::new(vec![1, 2, 3]);
 /// assert!(kept.is_own() && kept.len() == 3);
 /// ```
-pub struct Kept<T> {
+pub struct ProcessOwned<T> {
     value: ManuallyDrop<T>,
     process: Process,
 }
 
-impl<T> Kept<T> {
+impl<T> ProcessOwned<T> {
     /// A value of this process.
     pub fn new(value: T) -> Self {
         Self { value: ManuallyDrop::new(value), process: Process::current() }
@@ -92,7 +92,7 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T> Deref for Kept<T> {
+impl<T> Deref for ProcessOwned<T> {
     type Target = T;
 
     #[inline]
@@ -101,20 +101,20 @@ impl<T> Deref for Kept<T> {
     }
 }
 
-impl<T: Default> Default for Kept<T> {
+impl<T: Default> Default for ProcessOwned<T> {
     fn default() -> Self {
         Self::new(T::default())
     }
 }
 
 /// Of the same process as this one is.
-impl<T: Clone> Clone for Kept<T> {
+impl<T: Clone> Clone for ProcessOwned<T> {
     fn clone(&self) -> Self {
         Self { value: self.value.clone(), process: self.process }
     }
 }
 
-impl<T> Drop for Kept<T> {
+impl<T> Drop for ProcessOwned<T> {
     fn drop(&mut self) {
         if self.process.is_current() {
             // SAFETY: it is used by nothing after this.
@@ -123,7 +123,7 @@ impl<T> Drop for Kept<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Kept<T> {
+impl<T: fmt::Debug> fmt::Debug for ProcessOwned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

@@ -11,7 +11,7 @@ use terrace_device::{DeviceError, OutOfMemory};
 
 /// Kinds of failures: each is printed once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// No memory.
     Memory,
     /// An argument or a variable that cannot be.
@@ -26,13 +26,13 @@ pub enum Kind {
 
 /// A failure with its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub kind: Kind,
+pub struct TorchFailure {
+    pub kind: FailureKind,
     pub message: String,
 }
 
-impl Failure {
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+impl TorchFailure {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
 
@@ -40,13 +40,13 @@ impl Failure {
     pub fn of_device(ordinal: usize, error: &DeviceError) -> Self {
         match error {
             DeviceError::OutOfMemory(what) => Self::new(
-                Kind::Memory,
+                FailureKind::Memory,
                 format!("CUDA out of memory. terrace, device {ordinal}: {}", out_of_memory(what)),
             ),
             DeviceError::BadRequest { .. } => {
-                Self::new(Kind::Memory, format!("CUDA out of memory. terrace, device {ordinal}: {error}"))
+                Self::new(FailureKind::Memory, format!("CUDA out of memory. terrace, device {ordinal}: {error}"))
             }
-            other => Self::new(Kind::Device, format!("terrace, device {ordinal}: {other}")),
+            other => Self::new(FailureKind::Device, format!("terrace, device {ordinal}: {other}")),
         }
     }
 }
@@ -68,7 +68,7 @@ static LAST: Mutex<String> = Mutex::new(String::new());
 static PRINTED: AtomicU32 = AtomicU32::new(0);
 
 /// Keeps the message, and prints it if it is the first of its kind.
-pub fn report(failure: &Failure) {
+pub fn report(failure: &TorchFailure) {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&failure.message);
     let bit = 1 << failure.kind as u32;
     if PRINTED.fetch_or(bit, Ordering::Relaxed) & bit == 0 {

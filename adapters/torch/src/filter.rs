@@ -8,11 +8,11 @@
 use std::ffi::c_void;
 
 /// The place of what is called: two pointers, aligned like them.
-type Functor = [usize; 2];
+type FunctorStorage = [usize; 2];
 /// Copies (2) or destroys (3) what is called.
-type Manager = unsafe extern "C-unwind" fn(*mut Functor, *const Functor, u32) -> bool;
+type FunctionManager = unsafe extern "C-unwind" fn(*mut FunctorStorage, *const FunctorStorage, u32) -> bool;
 /// Calls it with a reference to the argument.
-type Invoker = unsafe extern "C-unwind" fn(*const Functor, *const *mut c_void) -> bool;
+type FunctionInvoker = unsafe extern "C-unwind" fn(*const FunctorStorage, *const *mut c_void) -> bool;
 
 /// `_M_manager`'s operations.
 const CLONE: u32 = 2;
@@ -22,10 +22,10 @@ const DESTROY: u32 = 3;
 #[repr(C)]
 #[derive(Debug)]
 pub struct StdFunction {
-    functor: Functor,
+    functor: FunctorStorage,
     /// None: the function is empty.
-    manager: Option<Manager>,
-    invoker: Option<Invoker>,
+    manager: Option<FunctionManager>,
+    invoker: Option<FunctionInvoker>,
 }
 
 /// Our own copy of one. Boxed: what is called may lie inside, and then stays where it is.

@@ -4,19 +4,20 @@
 //! called by any thread at any time.
 //! Asks from below: `process`, which gives failures as values.
 
-use crate::captures::PoolId;
-use crate::failure::{self, Failure, Kind};
+use crate::failure::{self, FailureKind, TorchFailure};
 use crate::filter::{Filter, StdFunction};
-use crate::{process, throw};
+use crate::pools::PoolId;
+use crate::{exception, process};
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs what must not panic; a panic that happens all the same becomes a failure.
-pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, TorchFailure>) -> Result<T, TorchFailure> {
     // Every structure behind it is whole between any two of its calls.
     let done = catch_unwind(AssertUnwindSafe(work));
-    let done = done
-        .unwrap_or_else(|_| Err(Failure::new(Kind::Bug, "terrace: a mistake in libterrace_torch; please report it")));
+    let done = done.unwrap_or_else(|_| {
+        Err(TorchFailure::new(FailureKind::Bug, "terrace: a mistake in libterrace_torch; please report it"))
+    });
     done.inspect_err(failure::report)
 }
 
@@ -40,8 +41,8 @@ pub extern "C" fn terrace_torch_alloc(size: isize, device: c_int, stream: *mut c
 pub extern "C-unwind" fn terrace_torch_alloc_or_throw(size: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
     match guarded(|| process::allocate(size, device, handle(stream))) {
         Ok(address) => pointer(address),
-        Err(Failure { message, .. }) => {
-            throw::throw(message);
+        Err(TorchFailure { message, .. }) => {
+            exception::throw(message);
             std::ptr::null_mut()
         }
     }
@@ -65,7 +66,7 @@ pub extern "C" fn terrace_torch_init(_device_count: c_int) {
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_reset() {
     let _ = guarded(|| {
-        process::all().iter().for_each(|card| _ = card.device.trim());
+        process::all_opened().iter().for_each(|device| _ = device.inner.trim());
         Ok(())
     });
 }
@@ -73,7 +74,7 @@ pub extern "C" fn terrace_torch_reset() {
 /// `void memory_fraction(double fraction, int device)`: takes at most this share of the device's memory from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_memory_fraction(fraction: f64, device: c_int) {
-    let _ = guarded(|| process::limit(fraction, device));
+    let _ = guarded(|| process::set_memory_fraction(fraction, device));
 }
 
 /// `void* base_alloc(void* ptr, size_t* size)`: start and bytes of the block in which a pointer lies; the pointer itself and
@@ -83,7 +84,7 @@ pub extern "C" fn terrace_torch_memory_fraction(fraction: f64, device: c_int) {
 /// `size` is null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_torch_base_alloc(inside: *mut c_void, size: *mut usize) -> *mut c_void {
-    let found = guarded(|| Ok(process::around(handle(inside)))).ok().flatten();
+    let found = guarded(|| Ok(process::enclosing_block(handle(inside)))).ok().flatten();
     let (start, bytes) = found.map_or((inside, 0), |(start, bytes)| (pointer(start), bytes as usize));
     // SAFETY: null or writable, says the caller.
     if let Some(size) = unsafe { size.as_mut() } {
@@ -96,7 +97,7 @@ pub unsafe extern "C" fn terrace_torch_base_alloc(inside: *mut c_void, size: *mu
 /// until it is freed is done.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_record_stream(block: *mut c_void, stream: *mut c_void) {
-    let _ = guarded(|| process::record(handle(block), handle(stream)));
+    let _ = guarded(|| process::record_stream(handle(block), handle(stream)));
 }
 
 /// `void begin_allocate_to_pool(int device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter)`: what the filter
@@ -108,18 +109,18 @@ pub extern "C" fn terrace_torch_record_stream(block: *mut c_void, stream: *mut c
 pub unsafe extern "C" fn terrace_torch_begin_allocate_to_pool(device: c_int, pool: PoolId, filter: *const StdFunction) {
     // SAFETY: the caller's promise.
     let filter = unsafe { Filter::copy(filter) };
-    let _ = guarded(|| process::begin(device, pool, filter));
+    let _ = guarded(|| process::begin_pool(device, pool, filter));
 }
 
 /// `void end_allocate_to_pool(int device, MempoolId_t pool)`
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_end_allocate_to_pool(device: c_int, pool: PoolId) {
-    let _ = guarded(|| process::on_pool(device, pool, "ended", |card| card.end(pool)));
+    let _ = guarded(|| process::on_pool(device, pool, "ended", |device| device.end(pool)));
 }
 
 /// `void release_pool(int device, MempoolId_t pool)`: one for each begin; the pool's memory goes back with the last, as soon
 /// as its blocks are free.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_release_pool(device: c_int, pool: PoolId) {
-    let _ = guarded(|| process::on_pool(device, pool, "released", |card| card.release(pool)));
+    let _ = guarded(|| process::on_pool(device, pool, "released", |device| device.release(pool)));
 }

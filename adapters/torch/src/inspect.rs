@@ -3,7 +3,7 @@
 //! Promises upward: 0 is success, -1 a failure whose message is kept; nothing here opens a device.
 //! Asks from below: `process`, `snapshot`.
 
-use crate::failure::{self, Failure, Kind};
+use crate::failure::{self, FailureKind, TorchFailure};
 use crate::hooks::guarded;
 use crate::{process, snapshot};
 use std::ffi::{CStr, OsStr, c_char, c_int};
@@ -77,7 +77,7 @@ impl From<DeviceStats> for TorchStats {
 }
 
 /// What C sees of a result.
-fn code(done: Result<(), Failure>) -> c_int {
+fn code(done: Result<(), TorchFailure>) -> c_int {
     if done.is_ok() { 0 } else { -1 }
 }
 
@@ -90,8 +90,9 @@ pub unsafe extern "C" fn terrace_torch_stats(device: c_int, out: *mut TorchStats
     // SAFETY: null or writable, says the caller.
     let out = unsafe { out.as_mut() };
     code(guarded(|| {
-        let out = out.ok_or_else(|| Failure::new(Kind::Request, "terrace_torch_stats: nowhere to write to"))?;
-        *out = process::known(device)?.map_or(TorchStats::default(), |card| card.device.stats().into());
+        let out =
+            out.ok_or_else(|| TorchFailure::new(FailureKind::Request, "terrace_torch_stats: nowhere to write to"))?;
+        *out = process::opened(device)?.map_or(TorchStats::default(), |device| device.inner.stats().into());
         Ok(())
     }))
 }
@@ -105,11 +106,13 @@ pub unsafe extern "C" fn terrace_torch_snapshot(device: c_int, path: *const c_ch
     // SAFETY: a string, says the caller, unless it is null.
     let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) });
     code(guarded(|| {
-        let path = path.ok_or_else(|| Failure::new(Kind::Request, "terrace_torch_snapshot: no path"))?;
+        let path = path.ok_or_else(|| TorchFailure::new(FailureKind::Request, "terrace_torch_snapshot: no path"))?;
         let path = Path::new(OsStr::from_bytes(path.to_bytes()));
-        let cards = if device == -1 { process::all() } else { process::known(device)?.into_iter().collect() };
-        let text = snapshot::of(&cards);
-        let refused = |error| Failure::new(Kind::Request, format!("terrace: snapshot to {}: {error}", path.display()));
+        let devices = if device == -1 { process::all_opened() } else { process::opened(device)?.into_iter().collect() };
+        let text = snapshot::of(&devices);
+        let refused = |error| {
+            TorchFailure::new(FailureKind::Request, format!("terrace: snapshot to {}: {error}", path.display()))
+        };
         std::fs::write(path, text).map_err(refused)
     }))
 }
@@ -133,7 +136,7 @@ pub unsafe extern "C" fn terrace_torch_last_error(buffer: *mut c_char, room: usi
 /// Gives everything unused of a device back to the driver. The bytes given back; 0 for a device that was not used.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_trim(device: c_int) -> u64 {
-    guarded(|| Ok(process::known(device)?.map_or(0, |card| card.device.trim()))).unwrap_or(0)
+    guarded(|| Ok(process::opened(device)?.map_or(0, |device| device.inner.trim()))).unwrap_or(0)
 }
 
 /// Lets go of all devices, when nobody allocates any more. Each is closed with its last live block; gives how many are left.

@@ -30,19 +30,19 @@
 //! ```
 #![cfg(unix)]
 
-mod captures;
-mod card;
+mod block_table;
+mod device;
+mod exception;
 mod failure;
 mod filter;
 mod hooks;
 mod inspect;
+mod pools;
 mod process;
 mod settings;
 mod snapshot;
-mod table;
-mod throw;
 
-pub use captures::PoolId;
 pub use filter::StdFunction;
 pub use hooks::*;
 pub use inspect::*;
+pub use pools::PoolId;

@@ -41,7 +41,7 @@ mod slices;
 
 pub use slices::{SharedSlice, SharedSliceMut};
 
-use crate::primary::number;
+use crate::context::number;
 use bytemuck::Pod;
 use cudarc::driver::{CudaFunction, CudaStream, LaunchArgs, SyncOnDrop};
 use std::sync::Arc;

@@ -7,43 +7,43 @@
 
 use crate::cuda::Cuda;
 use crate::pages;
-use crate::regions::settle;
+use crate::regions::synchronize;
 use terrace_device::{Backend, Fault, Page, RawStream, insist};
 
 /// Space, and a page in it.
-pub fn in_space(cuda: &Cuda, bytes: u64) -> Result<(), Fault> {
+pub fn reserve_and_write(cuda: &Cuda, bytes: u64) -> Result<(), Fault> {
     let address = pages::reserve(cuda, bytes)?;
-    let tried = with_page(cuda, address, bytes);
+    let tried = create_and_write(cuda, address, bytes);
     // SAFETY: reserved above; the page was taken away again.
     let back = insist(|| unsafe { pages::unreserve(cuda, address, bytes) });
     tried.and(back)
 }
 
 /// A page, and its use at an address.
-fn with_page(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
+fn create_and_write(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
     let page = pages::create(cuda)?;
-    let tried = mapped(cuda, address, bytes, page);
+    let tried = map_and_write(cuda, address, bytes, page);
     // SAFETY: made above, and no later call names it. A refused call released nothing.
     let back = insist(|| unsafe { pages::release(cuda, page) });
     tried.and(back)
 }
 
 /// A page in its place, and a write to it.
-fn mapped(cuda: &Cuda, address: u64, bytes: u64, page: Page) -> Result<(), Fault> {
+fn map_and_write(cuda: &Cuda, address: u64, bytes: u64, page: Page) -> Result<(), Fault> {
     // SAFETY: space of one page, reserved for this.
     unsafe { pages::map(cuda, address, page) }?;
-    let tried = written(cuda, address, bytes);
+    let tried = write_byte(cuda, address, bytes);
     // SAFETY: mapped above; what was written is waited for.
     let back = insist(|| unsafe { pages::unmap(cuda, address, bytes) });
     tried.and(back)
 }
 
 /// A byte, written by the device.
-fn written(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
+fn write_byte(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
     // SAFETY: mapped by the caller.
     unsafe { pages::allow(cuda, address, bytes, &[]) }?;
     // SAFETY: one byte of the page, which stays until the stream is done.
     unsafe { cuda.fill(address, 1, 1, RawStream(cuda.stream)) }?;
     // Nothing may be taken away while the byte is still written.
-    insist(|| settle(cuda))
+    insist(|| synchronize(cuda))
 }

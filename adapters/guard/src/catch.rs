@@ -1,6 +1,6 @@
 //! Calls of what users brought, where a panic must not pass: wakers, releases, keepers, what a drop drops.
 //!
-//! Promises upward: [`calm`] returns, whatever is called. Nobody holds a lock around it.
+//! Promises upward: [`catch_panic`] returns, whatever is called. Nobody holds a lock around it.
 
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,10 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// # Example
 /// ```
-/// terrace_guard::calm(|| panic!("in a waker"));
+/// terrace_guard::catch_panic(|| panic!("in a waker"));
 /// println!("the next waker is woken all the same");
 /// ```
-pub fn calm(call: impl FnOnce()) {
+pub fn catch_panic(call: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
         // What was thrown may panic when it is dropped.
         forget(payload);
@@ -21,7 +21,7 @@ pub fn calm(call: impl FnOnce()) {
 
 #[cfg(test)]
 mod tests {
-    use super::calm;
+    use super::catch_panic;
     use std::panic::panic_any;
 
     #[test]
@@ -32,6 +32,6 @@ mod tests {
                 panic!("a second time");
             }
         }
-        calm(|| panic_any(Thrown));
+        catch_panic(|| panic_any(Thrown));
     }
 }

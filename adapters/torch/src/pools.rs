@@ -20,34 +20,34 @@ pub struct PoolId(pub u64, pub u64);
 
 /// The pools of one device.
 #[derive(Default)]
-pub struct Captures {
+pub struct PoolScopes {
     /// Length of `inner.open`: nothing is locked while nothing is open.
     open: AtomicUsize,
-    inner: Mutex<Inner>,
+    inner: Mutex<PoolState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    pools: HashMap<PoolId, Pool>,
+struct PoolState {
+    pools: HashMap<PoolId, CountedPool>,
     /// What was begun and not ended, oldest first; an id may be there twice.
-    open: Vec<Open>,
+    open: Vec<PoolScope>,
 }
 
-struct Pool {
+struct CountedPool {
     pool: GraphPool,
     /// Begun and not released.
     users: u32,
 }
 
-struct Open {
+struct PoolScope {
     id: PoolId,
     filter: Filter,
     /// Streams that are routed to the pool. A stream is in at most one of all `open`.
     routed: HashMap<u64, Capture>,
 }
 
-impl Captures {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+impl PoolScopes {
+    fn inner(&self) -> MutexGuard<'_, PoolState> {
         // Maps are whole between any two calls, so those a panicking thread left are.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,9 +58,9 @@ impl Captures {
         if let Some(pool) = inner.pools.get_mut(&id) {
             pool.users += 1;
         } else {
-            inner.pools.insert(id, Pool { pool: device.graph_pool()?, users: 1 });
+            inner.pools.insert(id, CountedPool { pool: device.graph_pool()?, users: 1 });
         }
-        inner.open.push(Open { id, filter, routed: HashMap::new() });
+        inner.open.push(PoolScope { id, filter, routed: HashMap::new() });
         self.open.store(inner.open.len(), Ordering::Release);
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Captures {
     }
 
     /// A stream is about to be named to the device: if it is captured, no event may be asked of it.
-    pub fn notice(&self, handle: u64, stream: &Stream) -> Result<(), DeviceError> {
+    pub fn route_use(&self, handle: u64, stream: &Stream) -> Result<(), DeviceError> {
         if self.open.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl Captures {
     }
 }
 
-impl Inner {
+impl PoolState {
     /// Routes a stream to the first that accepts it, or, unless `keep`, back to the device.
     fn route(&mut self, handle: u64, stream: &Stream, keep: bool) -> Result<Option<PoolId>, DeviceError> {
         let accepting = self.open.iter().position(|open| open.filter.accepts(handle));

@@ -25,13 +25,13 @@ pub const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 static INITIALIZED_IN: AtomicU32 = AtomicU32::new(0);
 
 /// Remembers that the driver was initialised in this process.
-pub fn initialized() {
+pub fn mark_initialized() {
     // The first one stays: a child inherits the word, and a driver that its parent had initialised works for nobody there.
     let _ = INITIALIZED_IN.compare_exchange(0, process::id(), Relaxed, Relaxed);
 }
 
 /// Whether an ancestor of this process, and not it, initialised the driver.
-fn is_inherited() -> bool {
+fn was_initialized_by_ancestor() -> bool {
     ![0, process::id()].contains(&INITIALIZED_IN.load(Relaxed))
 }
 
@@ -41,7 +41,7 @@ pub fn size(call: &'static str, bytes: u64) -> Result<usize, Fault> {
 }
 
 /// What kind of refusal a code is.
-fn reason(code: Code) -> Reason {
+fn reason_of(code: Code) -> Reason {
     match code {
         2 => Reason::OutOfMemory,
         // Not supported, not permitted here; peers, memory and attributes that this device has not.
@@ -49,9 +49,9 @@ fn reason(code: Code) -> Reason {
         36 => Reason::Missing,
         400 => Reason::BadHandle,
         // The driver worked before: it was left behind by a fork, or it shut down.
-        NOT_INITIALIZED if is_inherited() => Reason::Forked,
+        NOT_INITIALIZED if was_initialized_by_ancestor() => Reason::Forked,
         NOT_INITIALIZED | 4 => Reason::Lost,
-        // The context is gone: every call makes ours current before, so it cannot be absent.
+        // The context is gone: every call makes ours current before, so it cannot be missing_fault.
         201 | 709 => Reason::Lost,
         // The device is gone, or what it wrote cannot be trusted: memory errors, links, the device unplugged, its server ended.
         46 | 214 | 220 | 226 | 911 | 810 => Reason::Lost,
@@ -68,11 +68,11 @@ fn reason(code: Code) -> Reason {
 #[cold]
 pub fn fault(call: &'static str, code: Code) -> Fault {
     let name = NAMES.binary_search_by_key(&code, |&(code, _)| code).map_or("", |at| NAMES[at].1);
-    Fault { call, code, name, reason: reason(code) }
+    Fault { call, code, name, reason: reason_of(code) }
 }
 
 /// The same refusal, of a call whose only values are handles and addresses: one of them the driver does not know.
-pub fn of_handle(fault: Fault) -> Fault {
+pub fn as_bad_handle(fault: Fault) -> Fault {
     if fault.code == INVALID_VALUE { Fault { reason: Reason::BadHandle, ..fault } } else { fault }
 }
 
@@ -88,7 +88,7 @@ pub fn advice(code: Code) -> &'static str {
         804 => "the compatibility package does not support this device: use the library that came with the driver",
         805..=809 => "the MPS server cannot be used: look at its log",
         999 => "the kernel module may be missing: try `nvidia-modprobe -u`, or restart the machine",
-        NOT_INITIALIZED if is_inherited() => "the driver was initialised before the fork: fork first",
+        NOT_INITIALIZED if was_initialized_by_ancestor() => "the driver was initialised before the fork: fork first",
         _ => "",
     }
 }
@@ -256,7 +256,7 @@ mod tests {
                 assert_eq!(fault("f", code).reason, reason, "{code}");
             }
         }
-        assert_eq!(of_handle(fault("f", INVALID_VALUE)).reason, Reason::BadHandle);
-        assert_eq!(of_handle(fault("f", 700)).reason, Reason::Lost);
+        assert_eq!(as_bad_handle(fault("f", INVALID_VALUE)).reason, Reason::BadHandle);
+        assert_eq!(as_bad_handle(fault("f", 700)).reason, Reason::Lost);
     }
 }
