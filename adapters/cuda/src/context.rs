@@ -1,13 +1,12 @@
-//! A device's primary context: the one that every library of a process shares.
+//! A device's primary context, which all libraries of a process share.
 //!
-//! Promises upward: [`PrimaryContext::call`] runs one call of the driver with this context current on the calling thread, and the
-//! thread has what it had again afterwards. In a forked child nothing reaches the driver.
+//! Promises upward: [`PrimaryContext::call`] runs one call of the driver with this context current on the calling thread, and
+//! restores the thread's previous context afterwards. In a forked child no call reaches the driver.
 //! Asks from below: the driver's functions.
 //!
-//! Which context is current is asked of the driver before every call. What a thread had last could be remembered beside it,
-//! but not that another library changed it since: the answer would be wrong exactly where it matters. The driver keeps the
-//! answer in the thread's own memory. A thread that had none has none again, too: a context that was left behind would be
-//! current on threads that outlive the device, and destroyed.
+//! Each call queries the driver for the current context. A cached value would be wrong as soon as another library changes the
+//! context, and the query is cheap: the driver keeps the answer in thread-local memory. A thread without a context is left
+//! without one again: otherwise our context would stay current on threads that outlive the device, after it was destroyed.
 
 use crate::functions::{CoreFunctions, DriverFunctions};
 use crate::layouts::CAPTURE_MODE_RELAXED;
@@ -17,33 +16,33 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 use terrace_device::{Fault, Reason, insist};
 use terrace_guard::Process;
 
-/// The result of a call.
+/// Turns the code of a call into a result.
 pub fn check(call: &'static str, code: Code) -> Result<(), Fault> {
     if code == result_codes::SUCCESS { Ok(()) } else { Err(result_codes::fault(call, code)) }
 }
 
-/// A handle of the driver as a number: it names something, and nothing here looks behind it.
+/// A driver handle as a number; this crate never dereferences it.
 pub fn number<T>(handle: *mut T) -> u64 {
     handle.expose_provenance() as u64
 }
 
-/// The handle that a number is.
+/// The driver handle that [`number`] turned into a number.
 pub fn handle<T>(number: u64) -> *mut T {
     with_exposed_provenance_mut(number as usize)
 }
 
-/// A reference to a device's primary context; dropping it gives the reference back.
+/// A reference to a device's primary context; dropping it releases the context.
 pub struct PrimaryContext {
     pub functions: &'static DriverFunctions,
     pub device: CUdevice,
     /// The context, as a number.
     context: u64,
-    /// The process that took the reference.
+    /// The process that retained the context.
     process: Process,
 }
 
 impl PrimaryContext {
-    /// Takes a reference to the primary context of a device.
+    /// Retains the primary context of a device.
     pub fn retain(functions: &'static DriverFunctions, device: CUdevice) -> Result<Self, Fault> {
         let process = Process::current();
         let mut context = null_mut();
@@ -53,30 +52,32 @@ impl PrimaryContext {
         Ok(Self { functions, device, context: number(context), process })
     }
 
-    /// The context, as the driver names it.
+    /// The context as the driver's handle.
     pub fn context(&self) -> CUcontext {
         handle(self.context)
     }
 
-    /// Whether this is the process that opened the device.
+    /// Whether the current process retained the context, not a forked child of it.
     pub fn is_own_process(&self) -> bool {
         self.process.is_current()
     }
 
-    /// Refuses a call in a child.
+    /// Refuses a call in a forked child.
     #[inline]
     pub fn check_process(&self, call: &'static str) -> Result<(), Fault> {
         if self.is_own_process() { Ok(()) } else { Err(Fault::of(call, Reason::Forked)) }
     }
 
-    /// Runs a call with the context current.
+    /// Runs a call with the context current on the calling thread.
     #[inline]
     pub fn call(&self, name: &'static str, call: impl FnOnce(&CoreFunctions) -> Code) -> Result<(), Fault> {
         let _current = CurrentContext::enter(self, name)?;
         check(name, call(&self.functions.core))
     }
 
-    /// The same for a call that a capture in "global" mode on another thread would forbid, and would be broken by.
+    /// Like [`call`](Self::call), for calls that a capture on another thread may forbid.
+    ///
+    /// A capture in "global" mode forbids such calls to all threads, and they would invalidate it.
     #[inline]
     pub fn call_relaxed(&self, name: &'static str, call: impl FnOnce(&CoreFunctions) -> Code) -> Result<(), Fault> {
         let _current = CurrentContext::enter(self, name)?;
@@ -84,7 +85,7 @@ impl PrimaryContext {
         check(name, call(&self.functions.core))
     }
 
-    /// Makes the context current on this thread for as long as it runs: calls find it and leave it.
+    /// Makes the context current on the calling thread until it ends, so that later calls need not switch.
     pub fn attach(&self) -> Result<(), Fault> {
         self.check_process("cuCtxSetCurrent")?;
         self.set_current(self.context())
@@ -98,7 +99,7 @@ impl PrimaryContext {
     }
 
     fn set_current(&self, context: CUcontext) -> Result<(), Fault> {
-        // SAFETY: our own context, retained as long as `self` lives, or the one that the driver said was current.
+        // SAFETY: either our own context, retained while `self` lives, or a handle that the driver returned as current.
         let code = unsafe { (self.functions.core.cuCtxSetCurrent)(context) };
         check("cuCtxSetCurrent", code)
     }
@@ -107,9 +108,9 @@ impl PrimaryContext {
 impl Drop for PrimaryContext {
     fn drop(&mut self) {
         if self.is_own_process() {
-            // Refused for good, e.g. since the process ends: the driver takes everything back with the process.
+            // A permanent refusal, e.g. because the process ends, is ignored: the driver frees everything at process exit.
             let _ = insist(|| {
-                // SAFETY: retained once by `retain`, given back once: a refused call gives nothing back.
+                // SAFETY: balances the one call in `retain`; a refused release releases nothing, so a retry is sound.
                 let code = unsafe { (self.functions.core.cuDevicePrimaryCtxRelease_v2)(self.device) };
                 check("cuDevicePrimaryCtxRelease_v2", code)
             });
@@ -117,10 +118,10 @@ impl Drop for PrimaryContext {
     }
 }
 
-/// While it lives, the context is current on this thread.
+/// Guard: keeps our context current on the calling thread until it is dropped.
 struct CurrentContext<'a> {
     primary: &'a PrimaryContext,
-    /// What the thread had, and gets back: another context, or none (null). `None`: it had this one.
+    /// The thread's previous context, to be restored (null: none). `None`: our context was current already.
     previous: Option<CUcontext>,
 }
 
@@ -141,23 +142,23 @@ impl Drop for CurrentContext<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(before) = self.previous {
-            // A context that was destroyed meanwhile cannot be given back; the thread keeps ours.
+            // If the previous context was destroyed meanwhile, the call fails and the thread keeps ours.
             let _ = insist(|| self.primary.set_current(before));
         }
     }
 }
 
-/// While it lives, this thread may make calls that a capture elsewhere forbids.
+/// Guard: sets the calling thread's capture mode to relaxed until it is dropped.
 struct RelaxedCapture<'a> {
     functions: &'a DriverFunctions,
-    /// The thread's mode, which it gets back; `None`: unchanged.
+    /// The thread's previous mode, to be restored. `None`: the mode was not changed.
     previous: Option<u32>,
 }
 
 impl<'a> RelaxedCapture<'a> {
     #[inline]
     fn begin(functions: &'a DriverFunctions) -> Self {
-        // A driver that refuses leaves the mode as it is, and says itself what the capture forbids.
+        // If the driver refuses, the mode is unchanged and the following call reports what a capture forbids.
         Self {
             functions,
             previous: exchange_capture_mode(functions, CAPTURE_MODE_RELAXED)
@@ -175,15 +176,15 @@ impl Drop for RelaxedCapture<'_> {
     }
 }
 
-/// Sets the thread's capture mode; gives the one it had. `None`: it is unchanged.
+/// Sets the thread's capture mode and returns the previous one; `None` if it is unchanged.
 fn exchange_capture_mode(functions: &DriverFunctions, mut mode: u32) -> Option<u32> {
     let capture = functions.capture.as_ref().ok()?;
-    // SAFETY: the mode lives through the call, which reads and writes it.
+    // SAFETY: the call reads and writes the mode, a local variable.
     let code = unsafe { (capture.cuThreadExchangeStreamCaptureMode)(&raw mut mode) };
     (code == result_codes::SUCCESS).then_some(mode)
 }
 
-/// The driver's handle of a device.
+/// The driver's handle of the device with an ordinal.
 pub fn device(functions: &DriverFunctions, ordinal: u32) -> Result<i32, Fault> {
     let mut device = 0;
     // SAFETY: the out parameter lives through the call.

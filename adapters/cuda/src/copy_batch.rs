@@ -1,7 +1,7 @@
 //! Many copies by one call.
 //!
-//! Promises upward: all copies of a call are in the stream's order, or none was begun.
-//! Asks from below: a function that came with CUDA 12.8.
+//! Promises upward: all copies of a call are queued in stream order, or none is.
+//! Asks from below: `cuMemcpyBatchAsync` of CUDA 12.8.
 
 use crate::context::handle;
 use crate::cuda::Cuda;
@@ -10,10 +10,10 @@ use crate::layouts::CopyAttributes;
 use crate::result_codes::{as_bad_handle, size};
 use terrace_device::{CopyRange, Fault, RawStream};
 
-/// All copies by one call.
+/// Queues all copies on a stream by one call.
 ///
 /// # Safety
-/// As for [`Backend::copy_batch`].
+/// As for [`Backend::copy_batch`](terrace_device::Backend::copy_batch).
 pub unsafe fn copy_batch(
     cuda: &Cuda,
     batches: &BatchFunctions,
@@ -28,7 +28,7 @@ pub unsafe fn copy_batch(
     let done = cuda.primary.call(CALL, |_| {
         let (to, from, sizes, count) = (to.as_ptr(), from.as_ptr(), sizes.as_ptr(), copies.len());
         let (attributes, failed, stream) = (&raw const attributes, &raw mut failed, handle(stream.0));
-        // SAFETY: the caller's promise for the ranges; three arrays of `count`, one attribute that counts from the first copy on.
+        // SAFETY: the caller promises the ranges; the arrays have `count` elements, and the one attribute applies from copy 0 on.
         unsafe { (batches.cuMemcpyBatchAsync)(to, from, sizes, count, attributes, &raw const first, 1, failed, stream) }
     });
     done.map_err(as_bad_handle)

@@ -1,9 +1,9 @@
-//! The driver's functions: pointers found by name, once in a process, in groups that stand for something a device can do.
+//! The driver's functions: pointers looked up by name once per process, in groups of one capability each.
 //!
-//! Promises upward: a function that the driver lacks is known by name and by the CUDA that brought it. Without one of
-//! [`CoreFunctions`] no device is opened; any other group is there as a whole, or the capability behind it is not.
-//! Asks from below: the library, by exported names. Names end in `_v2` where the exported ones do: the plain ones are what
-//! programs of CUDA 3 call.
+//! Promises upward: a missing function is reported by name and by the version of CUDA that introduced it. No device opens
+//! without all of [`CoreFunctions`]; any other group is either complete, or its capability is off.
+//! Asks from below: the library, by exported names. Names end in `_v2` where the exported ones do: the same name without it
+//! is the old function that programs for CUDA 3 call.
 
 use crate::error::OpenError;
 use crate::layouts::{AccessDescriptor, CopyAttributes, MemoryLocation, PageProperties, PoolProperties};
@@ -15,14 +15,14 @@ use cudarc::driver::sys::{
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
 
-/// One function that is asked for.
+/// A function of the driver that this crate looks up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// The exported name.
     pub symbol: &'static str,
-    /// The version of CUDA that brought it.
+    /// The version of CUDA that introduced the function.
     pub since: &'static str,
-    /// Whether no device can be opened without it.
+    /// Whether opening a device fails without the function.
     pub required: bool,
 }
 
@@ -40,7 +40,7 @@ macro_rules! group {
                 &[$(Function { symbol: stringify!($name), since: $since, required: $required }),*];
 
             fn find() -> Result<Self, MissingSymbol> {
-                // SAFETY: called by `find`, below, when the library is there; the prototypes are those of the driver's header.
+                // SAFETY: the `find` below checks first that the library is available; the prototypes are copied from `cuda.h`.
                 Ok(Self { $($name: unsafe { library::function(stringify!($name), $since) }?,)* })
             }
         }
@@ -48,7 +48,7 @@ macro_rules! group {
 }
 
 group! {
-    /// What a backend cannot do without.
+    /// Functions that every device needs.
     CoreFunctions, required: true;
     cuInit(c_uint), "2.0";
     cuDriverGetVersion(*mut c_int), "2.2";
@@ -82,7 +82,7 @@ group! {
 }
 
 group! {
-    /// Address space and pages.
+    /// Virtual address ranges and physical pages.
     PageFunctions, required: false;
     cuMemGetAllocationGranularity(*mut usize, *const PageProperties, c_uint), "10.2";
     cuMemAddressReserve(*mut CUdeviceptr, usize, usize, CUdeviceptr, c_ulonglong), "10.2";
@@ -95,7 +95,7 @@ group! {
 }
 
 group! {
-    /// The driver's own pools.
+    /// The driver's own memory pools.
     PoolFunctions, required: false;
     cuMemPoolCreate(*mut CUmemoryPool, *const PoolProperties), "11.2";
     cuMemPoolDestroy(CUmemoryPool), "11.2";
@@ -107,34 +107,34 @@ group! {
 }
 
 group! {
-    /// Managed memory.
+    /// Allocation of managed memory.
     ManagedFunctions, required: false;
     cuMemAllocManaged(*mut CUdeviceptr, usize, c_uint), "6.0";
 }
 
 group! {
-    /// Hints about managed memory.
+    /// Prefetch and advice for managed memory, with the target given as a device ordinal.
     HintFunctions, required: false;
     cuMemPrefetchAsync(CUdeviceptr, usize, CUdevice, CUstream), "8.0";
     cuMemAdvise(CUdeviceptr, usize, c_uint, CUdevice), "8.0";
 }
 
 group! {
-    /// The same by location, for drivers that have lost the former.
+    /// Prefetch and advice with the target given as a location, for drivers without [`HintFunctions`].
     LocationHintFunctions, required: false;
     cuMemPrefetchAsync_v2(CUdeviceptr, usize, MemoryLocation, c_uint, CUstream), "12.2";
     cuMemAdvise_v2(CUdeviceptr, usize, c_uint, MemoryLocation), "12.2";
 }
 
 group! {
-    /// Memory of the program itself, made usable for devices.
+    /// Pinning of host memory that the program allocated itself.
     RegistrationFunctions, required: false;
     cuMemHostRegister_v2(*mut c_void, usize, c_uint), "6.5";
     cuMemHostUnregister(*mut c_void), "4.0";
 }
 
 group! {
-    /// Other devices.
+    /// Access to other devices and copies between contexts.
     PeerFunctions, required: false;
     cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice), "4.0";
     cuCtxEnablePeerAccess(CUcontext, c_uint), "4.0";
@@ -142,8 +142,9 @@ group! {
 }
 
 group! {
-    /// Many copies by one call. In CUDA 13 the header's name is of a `_v2` without the last out parameter; the exported name of
-    /// the first form stays.
+    /// Many copies by one call.
+    ///
+    /// The header of CUDA 13 maps this name to a `_v2` without the last out parameter; the library still exports the first form.
     BatchFunctions, required: false;
     cuMemcpyBatchAsync(
         *const CUdeviceptr, *const CUdeviceptr, *const usize, usize, *const CopyAttributes, *const usize, usize, *mut usize,
@@ -152,19 +153,19 @@ group! {
 }
 
 group! {
-    /// Names of streams that are never used twice.
+    /// Ids of streams, which the driver never reuses.
     StreamIdFunctions, required: false;
     cuStreamGetId(CUstream, *mut c_ulonglong), "12.0";
 }
 
 group! {
-    /// Leaving captures alone, and being left alone by those of other threads.
+    /// Detection of stream captures, and the capture mode of the calling thread.
     CaptureFunctions, required: false;
     cuStreamIsCapturing(CUstream, *mut c_uint), "10.0";
     cuThreadExchangeStreamCaptureMode(*mut c_uint), "10.1";
 }
 
-/// All that was found.
+/// All functions of the loaded driver; a group is an error if one of its functions is missing.
 pub struct DriverFunctions {
     pub core: CoreFunctions,
     pub pages: Result<PageFunctions, MissingSymbol>,
@@ -179,7 +180,9 @@ pub struct DriverFunctions {
     pub capture: Result<CaptureFunctions, MissingSymbol>,
 }
 
-/// Every function that is asked for, so that a program (or a test) can say what a driver lacks.
+/// Every function of the driver that this crate looks up.
+///
+/// A program can compare the list with a driver's exports and name what that driver lacks.
 ///
 /// # Example
 /// ```
@@ -226,7 +229,9 @@ fn find() -> Result<DriverFunctions, OpenError> {
     })
 }
 
-/// The driver's functions. Looked for by the first call; whatever it found, the library or none, holds for the process.
+/// The driver's functions, looked up by the first call.
+///
+/// The first call's result, also an error, holds for the rest of the process.
 pub fn loaded() -> Result<&'static DriverFunctions, OpenError> {
     static LOADED: OnceLock<Result<DriverFunctions, OpenError>> = OnceLock::new();
     LOADED.get_or_init(find).as_ref().map_err(Clone::clone)

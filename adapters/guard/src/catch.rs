@@ -1,11 +1,13 @@
-//! Calls of what users brought, where a panic must not pass: wakers, releases, keepers, what a drop drops.
+//! Calls into user code whose panic must not unwind further: wakers, release functions, destructors.
 //!
-//! Promises upward: [`catch_panic`] returns, whatever is called. Nobody holds a lock around it.
+//! Promises upward: [`catch_panic`] returns even if the called function panics. Callers must hold no lock around the call.
 
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls it. A panic ends here: the hook of panics has told of it, and the thread that happens to be here owes others its work.
+/// Calls a function and swallows its panic, which the panic hook has already reported.
+///
+/// The calling thread has other work to finish, so a panic in user code must not unwind through it.
 ///
 /// # Example
 /// ```
@@ -14,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// ```
 pub fn catch_panic(call: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
-        // What was thrown may panic when it is dropped.
+        // The payload's destructor may panic too, so the payload is leaked.
         forget(payload);
     }
 }

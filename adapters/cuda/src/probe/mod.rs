@@ -1,12 +1,11 @@
-//! What a device can do, found by trying each thing once.
+//! Finds the capabilities of a device by using each of them once.
 //!
-//! Promises upward: a bit is set when a first use of it worked, on this device, with this driver, now; for each bit that is
-//! not, a note says why. Nothing stays allocated, also where a trial fails half-way. A device that is lost in the middle is
-//! not opened.
-//! Asks from below: the same functions that are used later.
+//! Promises upward: a capability is set only after its first use succeeded on this device with this driver; for each other
+//! capability a note says why. A failed probe leaves nothing allocated. If the device is lost during a probe, opening fails.
+//! Asks from below: the same functions that the backend calls later.
 //!
-//! Attributes alone would not do: boards that share the host's memory say that they map pages and fail to, guests and WSL2
-//! refuse kinds of memory that the device has.
+//! The device's attributes alone are not enough: boards that share the host's memory report page mapping and then fail, and
+//! virtual machines and WSL2 refuse kinds of memory that the device reports.
 
 mod mapping;
 
@@ -22,15 +21,15 @@ use crate::streams::stream_name;
 use std::fmt;
 use terrace_device::{Backend, Capabilities, CopyRange, Fault, Kind, RawStream, insist, meminfo};
 
-/// Why a trial did not succeed.
+/// Why a probe failed.
 enum ProbeError {
-    /// The driver has no such function.
+    /// The driver lacks the function.
     Missing(MissingSymbol),
-    /// The device says itself that it cannot: which attribute.
+    /// This attribute of the device is 0.
     Attribute(&'static str),
-    /// A call was refused.
+    /// The driver refused a call.
     Refused(Fault),
-    /// Anything else, in words.
+    /// Another reason, in words.
     Other(&'static str),
 }
 
@@ -59,7 +58,7 @@ impl From<&MissingSymbol> for ProbeError {
     }
 }
 
-/// A trial, and what the description says when it fails.
+/// A probe, its capability, and the note's first words if it fails.
 struct Probe {
     capability: Capabilities,
     without: &'static str,
@@ -74,7 +73,7 @@ const fn probe_for(
     Probe { capability, without, run }
 }
 
-/// In order: some ask for what those before them found.
+/// All probes, in order: some depend on the capabilities that earlier ones set.
 const PROBES: [Probe; 13] = [
     probe_for(Capabilities::STREAM_NAMES, "streams have no names of their own", stream_names),
     probe_for(Capabilities::PAGES, "pages cannot be mapped", map_pages),
@@ -91,7 +90,7 @@ const PROBES: [Probe; 13] = [
     probe_for(Capabilities::FREE_IS_AVAILABLE, "free memory is what the driver says", available),
 ];
 
-/// Finds out everything, and writes it into the description.
+/// Runs all probes and writes name, size, capabilities and notes into the description.
 pub fn probe(cuda: &mut Cuda) -> Result<(), OpenError> {
     cuda.description.name = name(cuda)?;
     cuda.description.total = total(cuda)?;
@@ -115,11 +114,11 @@ pub fn probe(cuda: &mut Cuda) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The device's name: up to 255 bytes and a zero.
+/// The device's name: up to 255 bytes, terminated by a zero.
 fn name(cuda: &Cuda) -> Result<String, Fault> {
     let mut bytes = [0_u8; 256];
     cuda.primary.call("cuDeviceGetName", |core| {
-        // SAFETY: the driver writes at most as many bytes as it is told, which live through the call.
+        // SAFETY: the driver writes at most the 256 bytes of the buffer, which lives through the call.
         unsafe { (core.cuDeviceGetName)(bytes.as_mut_ptr().cast(), 256, cuda.primary.device) }
     })?;
     let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -135,11 +134,11 @@ fn total(cuda: &Cuda) -> Result<u64, Fault> {
     Ok(bytes as u64)
 }
 
-/// Whether the device says that it can.
+/// Queries an attribute of the device; an error if it is 0.
 fn check_attribute(cuda: &Cuda, which: u32, name: &'static str) -> Result<(), ProbeError> {
     let mut value = 0;
     cuda.primary.call("cuDeviceGetAttribute", |core| {
-        // SAFETY: the out parameter lives through the call; an attribute is a number, and one unknown is refused.
+        // SAFETY: the out parameter lives through the call; the driver refuses an unknown attribute.
         unsafe { (core.cuDeviceGetAttribute)(&raw mut value, which, cuda.primary.device) }
     })?;
     if value == 0 { Err(ProbeError::Attribute(name)) } else { Ok(()) }
@@ -147,12 +146,12 @@ fn check_attribute(cuda: &Cuda, which: u32, name: &'static str) -> Result<(), Pr
 
 fn stream_names(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.stream_ids.as_ref()?;
-    // SAFETY: the device's own stream.
+    // SAFETY: the device's own stream, which is live.
     unsafe { stream_name(&cuda.primary, cuda.stream) }?;
     Ok(())
 }
 
-/// One page, all the way.
+/// Maps a page, writes to it and unmaps it.
 fn map_pages(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.pages.as_ref()?;
     check_attribute(cuda, attribute::VIRTUAL_MEMORY, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")?;
@@ -177,27 +176,27 @@ fn pool(cuda: &mut Cuda) -> Result<(), ProbeError> {
     Ok(tried?)
 }
 
-/// Two copies by one call.
+/// Copies two ranges by one call.
 fn batches(cuda: &mut Cuda) -> Result<(), ProbeError> {
     let functions = cuda.primary.functions.batches.as_ref()?;
     let region = allocate(cuda, Kind::Device, 1024)?;
     let copies = [0, 512].map(|at| CopyRange { to: region + at, from: region + at + 256, bytes: 256 });
     let stream = RawStream(cuda.stream);
-    // SAFETY: four parts of the region, which stays until the stream is done.
+    // SAFETY: four disjoint parts of the region, which is not freed before the stream is done.
     let tried = unsafe { copy_batch(cuda, functions, &copies, stream) };
-    // SAFETY: the device's own stream.
+    // SAFETY: the device's own stream, which is live.
     let done = insist(|| unsafe { cuda.synchronize_stream(stream) });
     if done.is_ok() {
-        // SAFETY: taken above; the stream that used it is done.
+        // SAFETY: allocated above; the stream that used it is idle.
         insist(|| unsafe { free(cuda, Kind::Device, region) })?;
     }
     Ok(tried.and(done)?)
 }
 
-/// Takes one region and gives it back.
+/// Allocates a region and frees it.
 fn allocate_and_free(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<(), Fault> {
     let address = allocate(cuda, kind, bytes)?;
-    // SAFETY: taken above, and used by nobody.
+    // SAFETY: allocated above, and no work uses it.
     insist(|| unsafe { free(cuda, kind, address) })
 }
 
@@ -215,12 +214,12 @@ fn concurrent(cuda: &mut Cuda) -> Result<(), ProbeError> {
 }
 
 fn pinned(cuda: &mut Cuda) -> Result<(), ProbeError> {
-    // Otherwise the device has another address for the same memory, and the trait has one only.
+    // Without unified addressing the device has another address for the same memory, but `Backend` knows only one.
     check_attribute(cuda, attribute::UNIFIED_ADDRESSING, "UNIFIED_ADDRESSING")?;
     Ok(allocate_and_free(cuda, Kind::Pinned, 4096)?)
 }
 
-/// Pins a page of our own for a moment.
+/// Pins a page of our own and unpins it.
 fn registration(cuda: &mut Cuda) -> Result<(), ProbeError> {
     #[repr(align(4096))]
     struct Own([u8; 4096]);
@@ -229,12 +228,12 @@ fn registration(cuda: &mut Cuda) -> Result<(), ProbeError> {
     check_attribute(cuda, attribute::HOST_REGISTER, "HOST_REGISTER_SUPPORTED")?;
     let mut own = Box::new(Own([0; 4096]));
     let address = number(own.0.as_mut_ptr());
-    // SAFETY: whole pages of ours, unregistered before they go.
+    // SAFETY: a page of our own, which is unregistered before it is freed, or leaked.
     unsafe { register(cuda, address, 4096) }?;
-    // SAFETY: registered above, and used by nobody.
+    // SAFETY: registered above, and no work uses it.
     let back = insist(|| unsafe { unregister(cuda, address) });
     if back.is_err() {
-        // Still pinned: it must not become other memory of the program.
+        // The page is still pinned: leak it, so that the program's allocator cannot reuse it.
         Box::leak(own);
     }
     Ok(back?)
