@@ -1,6 +1,6 @@
-//! Who has which address: PyTorch frees by pointer.
+//! Live blocks by address, because PyTorch frees by pointer.
 //!
-//! Promises upward: an address is taken out once; threads that free different blocks rarely meet.
+//! Promises upward: a block is removed at most once; threads that free different blocks rarely contend.
 //! Asks from below: nothing.
 
 use crate::device::TorchDevice;
@@ -9,46 +9,48 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_device::DeviceBlock;
 
-/// A block that the program has.
+/// A block that PyTorch allocated and has not freed.
 pub struct LiveBlock {
     pub block: DeviceBlock,
     pub device: Arc<TorchDevice>,
-    /// Bytes asked for.
+    /// Requested bytes, before rounding.
     pub requested: u64,
-    /// The handle it was allocated for.
+    /// Handle of the stream that the block was allocated for.
     pub stream: u64,
     pub pool: Option<PoolId>,
 }
 
-/// Locks: with 64, two of 16 threads that free at once meet in one of four cases at most (15 / 64).
+/// Number of locks: one of 16 threads that free at once meets another with a probability of at most 15 / 64.
 const SHARDS: usize = 64;
 
-/// By address. Addresses of different devices are different: CUDA has one address space.
+/// Live blocks by address. CUDA has one address space, so addresses of different devices differ.
 static TABLE: [Mutex<Option<HashMap<u64, LiveBlock>>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
 
-/// The shard of an address. Blocks lie at multiples of 256; multiplied by 2^64 / golden ratio, the top 6 bits say which.
+/// Locks the shard of an address.
+///
+/// Fibonacci hashing: blocks lie at multiples of 256; the top 6 bits of the product with 2^64 / golden ratio choose the shard.
 fn shard(address: u64) -> MutexGuard<'static, Option<HashMap<u64, LiveBlock>>> {
     let at = ((address >> 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize;
-    // A map is whole between any two of its calls, also after a thread panicked.
+    // A panic poisons the lock, but never interrupts a map operation, so the map is consistent.
     TABLE[at].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts a block in.
+/// Inserts a block.
 pub fn put(live: LiveBlock) {
     shard(live.block.address()).get_or_insert_default().insert(live.block.address(), live);
 }
 
-/// Takes the block at an address out.
+/// Removes the block at an address.
 pub fn take(address: u64) -> Option<LiveBlock> {
     shard(address).as_mut()?.remove(&address)
 }
 
-/// Looks at the block at an address, which stays alive meanwhile.
+/// Calls `look` with the block at an address; the shard's lock keeps the block live meanwhile.
 pub fn with<T>(address: u64, look: impl FnOnce(&LiveBlock) -> T) -> Option<T> {
     shard(address).as_ref()?.get(&address).map(look)
 }
 
-/// What `look` makes of each block, in no order. O(n).
+/// Collects the results of `look` for all live blocks, in no order. O(n).
 pub fn collect<T>(mut look: impl FnMut(&LiveBlock) -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
     for shard in &TABLE {

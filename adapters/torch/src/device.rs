@@ -1,12 +1,12 @@
 //! One device as PyTorch sees it: streams are handles, pools are ids.
 //!
-//! Promises upward: a block that is safe to free from the moment it is given; a handle is adopted once.
+//! Promises upward: a block may be freed as soon as it is returned; each stream handle is adopted once.
 //! Asks from below: [`Device`] over the CUDA driver.
 //!
-//! # Handles that are no stream's
-//! 0 and 1 are the legacy default stream. 2 is the per-thread one: a different stream on each thread under one handle, so
-//! that nothing may be handed from one use of it to the next in order. Its blocks belong to a stream of our own on which
-//! nothing is done, and count as used on the legacy stream, whose event waits for the default streams of all threads.
+//! # Special handles
+//! 0 and 1 are the legacy default stream. 2 is the per-thread default stream: one handle for a different stream on each thread,
+//! so stream order does not hold between two uses of it. Its blocks belong to an idle stream of our own and are marked as used
+//! on the legacy stream, whose event waits for the default streams of all threads.
 
 use crate::failure::{FailureKind, TorchFailure};
 use crate::filter::Filter;
@@ -20,21 +20,21 @@ const LEGACY: u64 = 0;
 const LEGACY_ALIAS: u64 = 1;
 const PER_THREAD: u64 = 2;
 
-/// The handle under which a stream is known here.
+/// Maps the two handles of the legacy default stream to one.
 fn canonical_handle(handle: u64) -> u64 {
     if handle == LEGACY_ALIAS { LEGACY } else { handle }
 }
 
-/// An open device.
+/// An open device and the streams and pools that PyTorch uses on it.
 pub struct TorchDevice {
     pub ordinal: usize,
     pub inner: Device,
-    /// By handle, never 1 or 2. PyTorch keeps its streams as long as the process.
+    /// Adopted streams by handle, never 1 or 2. PyTorch never destroys its streams.
     streams: RwLock<HashMap<u64, Stream>>,
     scopes: PoolScopes,
-    /// A stream on which nothing is done; made when it is first needed.
+    /// A stream without work, created when first needed.
     idle: Mutex<Option<Stream>>,
-    /// Blocks of which is not known what still uses them. They go with the device, which waits for everything then.
+    /// Blocks whose users are unknown. They are freed with the device, which first waits for all its work.
     quarantined: Mutex<Vec<DeviceBlock>>,
 }
 
@@ -43,7 +43,7 @@ impl TorchDevice {
         let number = u32::try_from(ordinal).unwrap_or(u32::MAX);
         let cuda = Cuda::open(number)
             .map_err(|error| TorchFailure::new(FailureKind::Device, format!("terrace, device {ordinal}: {error}")))?;
-        // Memory that the device has for itself is taken whole, as PyTorch's allocator does.
+        // PyTorch's allocator leaves no reserve on a device with memory of its own; neither does this one.
         let shared = cuda.description().capabilities.contains(Capabilities::FREE_IS_AVAILABLE);
         let options = Options { min_free: if shared { options.min_free } else { 0 }, ..options };
         let inner = Device::open(cuda, options).map_err(|error| TorchFailure::of_device(ordinal, &error))?;
@@ -57,7 +57,7 @@ impl TorchDevice {
         })
     }
 
-    /// A block for work on a stream, and the pool it came from.
+    /// Allocates a block for work on a stream; returns it and its graph pool, if any.
     pub fn allocate(&self, bytes: u64, handle: u64) -> Result<(DeviceBlock, Option<PoolId>), DeviceError> {
         let handle = canonical_handle(handle);
         if handle == PER_THREAD {
@@ -69,7 +69,7 @@ impl TorchDevice {
         self.scopes.allocate(handle, &stream, || self.inner.allocate(&stream, bytes))
     }
 
-    /// Says that a stream uses a block.
+    /// Marks a block as used on a stream.
     pub fn used_on(&self, block: &DeviceBlock, handle: u64) -> Result<(), DeviceError> {
         let handle = match canonical_handle(handle) {
             PER_THREAD => LEGACY,
@@ -80,7 +80,7 @@ impl TorchDevice {
         block.used_on(&stream)
     }
 
-    /// A block of this stream is about to be freed; `on` is the stream that the free names.
+    /// Marks a block as used on the stream `on` that its free names; caller then drops the block.
     pub fn prepare_free(&self, block: &DeviceBlock, home: u64, on: u64) -> Result<(), DeviceError> {
         let (home, on) = (canonical_handle(home), canonical_handle(on));
         if home != on {
@@ -92,15 +92,15 @@ impl TorchDevice {
         self.scopes.route_use(home, &self.stream(home)?)
     }
 
-    /// Keeps a block of which is not known what still uses it: nobody gets it again.
+    /// Keeps a block whose users are unknown, so that it is not reused while the device is open.
     pub fn quarantine(&self, block: DeviceBlock) {
         self.quarantined.lock().unwrap_or_else(PoisonError::into_inner).push(block);
     }
 
-    /// From here on what the filter accepts goes to the pool.
+    /// Opens a scope: allocations that the filter accepts come from the pool.
     pub fn begin(&self, id: PoolId, filter: Filter) -> Result<(), DeviceError> {
-        // A device's only stream frees without events, and none can be had of it while it is captured: with a second one that
-        // never is, whichever streams are captured can be told from the others.
+        // While a device has only one stream, frees record no events, and a captured stream cannot record any later. A second
+        // stream, which is never captured, makes the device track streams from now on.
         self.idle()?;
         self.scopes.begin(&self.inner, id, filter)
     }
@@ -113,15 +113,15 @@ impl TorchDevice {
         self.scopes.release(id)
     }
 
-    /// The stream of a handle, adopted at its first use.
+    /// The stream of a handle, adopted at first use.
     fn stream(&self, handle: u64) -> Result<Stream, DeviceError> {
         if let Some(stream) = self.streams.read().unwrap_or_else(PoisonError::into_inner).get(&handle) {
             return Ok(stream.clone());
         }
-        // SAFETY: PyTorch names streams of this device, and never destroys its own; one that somebody else made and
-        // destroyed costs a wait for the whole device.
+        // SAFETY: PyTorch passes streams of this device and never destroys its own. A stream that other code made and destroyed
+        // is detected, and costs a wait for the whole device.
         let stream = unsafe { self.inner.adopt_stream(RawStream(handle)) }?;
-        // Of two threads that come here at once both have the same stream.
+        // If two threads race here, both adopted the same stream.
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(handle, stream.clone());
         Ok(stream)
     }

@@ -1,15 +1,15 @@
-//! A C++ exception with a message.
+//! Throws a C++ exception with a message.
 //!
-//! Promises upward: [`throw`] does not come back where the process has a C++ library; PyTorch turns what it throws into
-//! Python's `RuntimeError`. Elsewhere it comes back, and the caller gives null.
-//! Asks from below: the GNU C++ library, if it is loaded; the Itanium C++ ABI, by which exceptions are made on Linux.
+//! Promises upward: [`throw`] does not return if the process has loaded the GNU C++ library; PyTorch turns the exception into
+//! Python's `RuntimeError`. Otherwise it returns, and the caller returns null.
+//! Asks from below: the GNU C++ library, if it is loaded; the Itanium C++ ABI, which defines exceptions on Linux.
 //!
-//! PyTorch does not look whether a pluggable allocator gave null: the tensor is used, and the context dies of an access
-//! somewhere later. So the Python package installs the allocation that throws.
+//! PyTorch does not check a pluggable allocator's result for null: it uses the tensor, and a later access destroys the CUDA
+//! context. So the Python package installs the allocation function that throws.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
-/// Bytes of a `std::runtime_error`: a table of functions, and one pointer to the text.
+/// Bytes of a `std::runtime_error`: a vtable pointer and a pointer to the text.
 const RUNTIME_ERROR_BYTES: usize = 16;
 
 /// `void* __cxa_allocate_exception(size_t)`
@@ -19,7 +19,7 @@ type ConstructError = unsafe extern "C-unwind" fn(*mut c_void, *const c_char);
 /// `void __cxa_throw(void*, std::type_info*, void (*)(void*))`
 type ThrowException = unsafe extern "C-unwind" fn(*mut c_void, *const c_void, *const c_void) -> !;
 
-/// What throwing needs, all there.
+/// The functions and type data that throwing needs.
 struct CxxRuntime {
     make: AllocateException,
     construct: ConstructError,
@@ -28,16 +28,16 @@ struct CxxRuntime {
     destruct: *const c_void,
 }
 
-/// A symbol of the C++ library.
+/// Looks up a symbol of the C++ library.
 fn symbol(library: *mut c_void, name: &CStr) -> Option<*const c_void> {
-    // SAFETY: a query of a loaded library by a string.
+    // SAFETY: a lookup in a loaded library by a C string.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     (!found.is_null()).then_some(found.cast_const())
 }
 
-/// The C++ library that the process has loaded; it is not loaded for this.
+/// Finds the C++ library if the process has loaded it; does not load it.
 fn find() -> Option<CxxRuntime> {
-    // SAFETY: a query. The reference it takes is kept: the functions stay good.
+    // SAFETY: a lookup only (`RTLD_NOLOAD`). The reference is never closed, so the functions stay valid.
     let library = unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if library.is_null() {
         return None;
@@ -46,27 +46,27 @@ fn find() -> Option<CxxRuntime> {
     let construct = symbol(library, c"_ZNSt13runtime_errorC1EPKc")?;
     let throw = symbol(library, c"__cxa_throw")?;
     Some(CxxRuntime {
-        // SAFETY: the function of this name in the ABI.
+        // SAFETY: the ABI gives this name this prototype.
         make: unsafe { std::mem::transmute::<*const c_void, AllocateException>(make) },
-        // SAFETY: the constructor of this name; constructors give nothing back on the processors that CUDA is for.
+        // SAFETY: the mangled name is this constructor's; constructors return nothing on x86-64 and AArch64.
         construct: unsafe { std::mem::transmute::<*const c_void, ConstructError>(construct) },
-        // SAFETY: the function of this name in the ABI; it does not return.
+        // SAFETY: the ABI gives this name this prototype; the function does not return.
         throw: unsafe { std::mem::transmute::<*const c_void, ThrowException>(throw) },
         type_info: symbol(library, c"_ZTISt13runtime_error")?,
         destruct: symbol(library, c"_ZNSt13runtime_errorD1Ev")?,
     })
 }
 
-/// Throws `std::runtime_error(message)`, if the process has a C++ library.
+/// Throws `std::runtime_error(message)`; returns if the process has no C++ library.
 pub fn throw(message: String) {
     let Some(library) = find() else { return };
     let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: any number of bytes may be asked for.
+    // SAFETY: any size may be allocated.
     let error = unsafe { (library.make)(RUNTIME_ERROR_BYTES) };
-    // SAFETY: room for one, and a string that it copies.
+    // SAFETY: `error` has room for the object; the constructor copies the string.
     unsafe { (library.construct)(error, text.as_ptr()) };
-    // Nothing with an end of its own lives from here on: the exception passes through this frame.
+    // The exception unwinds through this frame, so no value with a destructor may be live from here on.
     drop(text);
-    // SAFETY: an exception made above, with its own type and destructor.
+    // SAFETY: the exception made above, with the type info and destructor of its class.
     unsafe { (library.throw)(error, library.type_info, library.destruct) }
 }

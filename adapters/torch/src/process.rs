@@ -1,7 +1,8 @@
-//! All devices of the process, and what the hooks do.
+//! All open devices of the process, and the operations of the hooks on them.
 //!
-//! Promises upward: a device is opened at its first use, once; every failure is told and leaves things as they were.
-//! Asks from below: [`TorchDevice`], the table, the environment.
+//! Promises upward: a device is opened once, at its first use; a failed operation returns its failure and changes nothing else,
+//! except that a block whose free fails is quarantined.
+//! Asks from below: [`TorchDevice`], `block_table`, the environment.
 
 use crate::block_table::{self, LiveBlock};
 use crate::device::TorchDevice;
@@ -17,27 +18,29 @@ use terrace_guard::Process;
 /// PyTorch counts devices in a signed byte.
 const MAX_DEVICES: usize = 128;
 
-/// Where a device is, once it was used.
+/// An open device, or `None` before its first use.
 type DeviceSlot = RwLock<Option<Arc<TorchDevice>>>;
 
 static DEVICES: [DeviceSlot; MAX_DEVICES] = [const { RwLock::new(None) }; MAX_DEVICES];
-/// Read when the first device is opened.
+/// Options from the environment, read when the first device is opened.
 static OPTIONS: OnceLock<Result<Options, String>> = OnceLock::new();
 /// The process that opened the first device.
 static OWNER: OnceLock<Process> = OnceLock::new();
 
-/// What the environment asks for.
+/// The options that the environment sets.
 pub fn options() -> Result<Options, TorchFailure> {
     let read = OPTIONS.get_or_init(|| {
         let misspelt = std::env::vars_os().filter_map(|(name, _)| settings::misspelt(name.to_str()?));
-        // A process without that stream cannot be told.
+        // Standard error may be closed; then the warning is lost.
         misspelt.for_each(|sentence| _ = writeln!(std::io::stderr(), "{sentence}"));
         settings::options(|name| std::env::var(name).ok())
     });
     read.clone().map_err(|message| TorchFailure::new(FailureKind::Request, message))
 }
 
-/// Whether this is a child of the process that opened the first device: there, locks may be held by nobody.
+/// Whether this is a forked child of the process that opened the first device.
+///
+/// In such a child, a lock that another thread held at the fork is never released.
 pub fn is_forked() -> bool {
     OWNER.get().is_some_and(|process| !process.is_current())
 }
@@ -54,13 +57,13 @@ fn slot(device: i32) -> Result<(usize, &'static DeviceSlot), TorchFailure> {
     at.map(|at| (at, &DEVICES[at])).ok_or_else(|| TorchFailure::new(FailureKind::Request, message()))
 }
 
-/// The device, if it was used already.
+/// The device, if it is open.
 pub fn opened(device: i32) -> Result<Option<Arc<TorchDevice>>, TorchFailure> {
     check_process()?;
     Ok(slot(device)?.1.read().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
-/// All devices that were used.
+/// All open devices.
 pub fn all_opened() -> Vec<Arc<TorchDevice>> {
     if is_forked() {
         return Vec::new();
@@ -68,7 +71,7 @@ pub fn all_opened() -> Vec<Arc<TorchDevice>> {
     DEVICES.iter().filter_map(|slot| slot.read().unwrap_or_else(PoisonError::into_inner).clone()).collect()
 }
 
-/// The device, opened if it was not.
+/// The device; opens it at its first use.
 pub fn open(device: i32) -> Result<Arc<TorchDevice>, TorchFailure> {
     if let Some(card) = opened(device)? {
         return Ok(card);
@@ -84,7 +87,7 @@ pub fn open(device: i32) -> Result<Arc<TorchDevice>, TorchFailure> {
     Ok(card)
 }
 
-/// The address of a new block; 0 for no bytes.
+/// Allocates a block and returns its address; 0 for a size of 0.
 pub fn allocate(bytes: isize, device: i32, stream: u64) -> Result<u64, TorchFailure> {
     let requested = u64::try_from(bytes).map_err(|_| {
         TorchFailure::new(FailureKind::Request, format!("terrace: {bytes} bytes were asked for, less than none"))
@@ -100,7 +103,7 @@ pub fn allocate(bytes: isize, device: i32, stream: u64) -> Result<u64, TorchFail
     Ok(address)
 }
 
-/// Takes a block back.
+/// Frees the block at an address.
 pub fn free(address: u64, stream: u64) -> Result<(), TorchFailure> {
     if address == 0 || is_forked() {
         return Ok(());
@@ -126,7 +129,7 @@ fn not_live(what: &str, address: u64) -> TorchFailure {
     )
 }
 
-/// Says that a stream uses a block.
+/// Marks the block at an address as used on a stream.
 pub fn record_stream(address: u64, stream: u64) -> Result<(), TorchFailure> {
     if address == 0 {
         return Ok(());
@@ -138,7 +141,7 @@ pub fn record_stream(address: u64, stream: u64) -> Result<(), TorchFailure> {
     used.unwrap_or_else(|| Err(not_live("recorded on a stream", address)))
 }
 
-/// Start and bytes of the block around an address.
+/// Start and size of the live block that contains an address.
 pub fn enclosing_block(address: u64) -> Option<(u64, u64)> {
     let span = |live: &LiveBlock| (live.block.address(), live.block.bytes());
     let inside =
@@ -149,7 +152,7 @@ pub fn enclosing_block(address: u64) -> Option<(u64, u64)> {
     block_table::with(address, span).or_else(|| block_table::collect(inside).pop())
 }
 
-/// Limits what is taken from a device to a share of what it has.
+/// Limits the memory reserved from a device to a fraction of its total memory.
 pub fn set_memory_fraction(fraction: f64, device: i32) -> Result<(), TorchFailure> {
     if !(0.0..=1.0).contains(&fraction) {
         return Err(TorchFailure::new(
@@ -159,18 +162,18 @@ pub fn set_memory_fraction(fraction: f64, device: i32) -> Result<(), TorchFailur
     }
     let card = open(device)?;
     let total = card.inner.description().total;
-    // A limit of 0 would be none.
+    // A capacity of 0 would mean no limit.
     card.inner.set_capacity(((total as f64 * fraction) as u64).max(1));
     Ok(())
 }
 
-/// Begins to serve a pool.
+/// Opens a scope: allocations that the filter accepts come from the pool.
 pub fn begin_pool(device: i32, id: PoolId, filter: Filter) -> Result<(), TorchFailure> {
     let card = open(device)?;
     card.begin(id, filter).map_err(|error| TorchFailure::of_device(card.ordinal, &error))
 }
 
-/// Does something with a pool that was begun; it says whether there was one.
+/// Calls `act`, which ends or releases a pool; a failure if it returns false because there is no such pool.
 pub fn on_pool(
     device: i32,
     id: PoolId,
@@ -185,14 +188,14 @@ pub fn on_pool(
     Err(TorchFailure::new(FailureKind::Request, message))
 }
 
-/// Lets go of all devices; each is closed with its last block. Says how many blocks are live.
+/// Closes all devices, each with its last live block; returns the number of live blocks.
 pub fn close() -> u64 {
     if is_forked() {
         return 0;
     }
     for slot in &DEVICES {
         let card = slot.write().unwrap_or_else(PoisonError::into_inner).take();
-        // Outside the lock: closing waits for what is in flight.
+        // Dropped outside the lock: closing a device waits for its queued work.
         drop(card);
     }
     block_table::collect(|_| Some(())).len() as u64

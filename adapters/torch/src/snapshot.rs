@@ -1,10 +1,10 @@
-//! Live blocks as `torch.cuda.memory._snapshot()` tells them, so that the same tools can read them.
+//! Live blocks in the format of `torch.cuda.memory._snapshot()`, for the same tools.
 //!
-//! Promises upward: valid JSON; addresses rise; every byte of a live block is in one block of one segment.
-//! Asks from below: the table.
+//! Promises upward: valid JSON with ascending addresses; each byte of a live block belongs to one block of one segment.
+//! Asks from below: `block_table`.
 //!
-//! A segment here is a run of live blocks of one stream and pool that touch: what the pool takes from the driver lies
-//! elsewhere, is shared by streams, and is told as numbers under `terrace`. There are no traces and no frames.
+//! A segment here is a run of adjacent live blocks of one stream and pool. The regions that the pool reserves from the driver
+//! are not shown as segments, because streams share them; their totals are under `terrace`. Traces and frames are empty.
 
 use crate::block_table::{self, LiveBlock};
 use crate::device::TorchDevice;
@@ -12,10 +12,10 @@ use crate::pools::PoolId;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// PyTorch's own border between its small and large pool: 1 MiB.
+/// PyTorch's own limit between its small and large pool: 1 MiB.
 const SMALL: u64 = 1 << 20;
 
-/// A block as it was when it was looked at.
+/// A copy of a live block's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BlockRecord {
     device: usize,
@@ -26,7 +26,7 @@ struct BlockRecord {
     pool: Option<PoolId>,
 }
 
-/// The text for some devices.
+/// The snapshot of some devices, as JSON text.
 pub fn of(opened: &[Arc<TorchDevice>]) -> String {
     let mut blocks = block_table::collect(|live: &LiveBlock| {
         opened.iter().any(|device| Arc::ptr_eq(device, &live.device)).then(|| BlockRecord {
@@ -51,13 +51,13 @@ pub fn of(opened: &[Arc<TorchDevice>]) -> String {
     .to_string()
 }
 
-/// Whether two blocks are of one segment.
+/// Whether two blocks belong to one segment: adjacent, on the same device, stream and pool.
 fn touch(left: &BlockRecord, right: &BlockRecord) -> bool {
     let of = |block: &BlockRecord| (block.device, block.stream, block.pool);
     of(left) == of(right) && left.address + left.bytes == right.address
 }
 
-/// A run of blocks that touch.
+/// The JSON of a segment: a run of adjacent blocks.
 fn segment(run: &[BlockRecord]) -> Value {
     let first = run[0];
     let bytes: u64 = run.iter().map(|block| block.bytes).sum();
