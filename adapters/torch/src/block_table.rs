@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_device::DeviceBlock;
 
 /// A block that PyTorch allocated and has not freed.
-pub struct LiveBlock {
+pub struct TorchBlock {
     pub block: DeviceBlock,
     pub device: Arc<TorchDevice>,
     /// Requested bytes, before rounding.
@@ -24,34 +24,34 @@ pub struct LiveBlock {
 const SHARDS: usize = 64;
 
 /// Live blocks by address. CUDA has one address space, so addresses of different devices differ.
-static TABLE: [Mutex<Option<HashMap<u64, LiveBlock>>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
+static TABLE: [Mutex<Option<HashMap<u64, TorchBlock>>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
 
 /// Locks the shard of an address.
 ///
 /// Fibonacci hashing: blocks lie at multiples of 256; the top 6 bits of the product with 2^64 / golden ratio choose the shard.
-fn shard(address: u64) -> MutexGuard<'static, Option<HashMap<u64, LiveBlock>>> {
+fn shard(address: u64) -> MutexGuard<'static, Option<HashMap<u64, TorchBlock>>> {
     let at = ((address >> 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize;
     // A panic poisons the lock, but never interrupts a map operation, so the map is consistent.
     TABLE[at].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Inserts a block.
-pub fn put(live: LiveBlock) {
+pub fn put(live: TorchBlock) {
     shard(live.block.address()).get_or_insert_default().insert(live.block.address(), live);
 }
 
 /// Removes the block at an address.
-pub fn take(address: u64) -> Option<LiveBlock> {
+pub fn take(address: u64) -> Option<TorchBlock> {
     shard(address).as_mut()?.remove(&address)
 }
 
 /// Calls `look` with the block at an address; the shard's lock keeps the block live meanwhile.
-pub fn with<T>(address: u64, look: impl FnOnce(&LiveBlock) -> T) -> Option<T> {
+pub fn with<T>(address: u64, look: impl FnOnce(&TorchBlock) -> T) -> Option<T> {
     shard(address).as_ref()?.get(&address).map(look)
 }
 
 /// Collects the results of `look` for all live blocks, in no order. O(n).
-pub fn collect<T>(mut look: impl FnMut(&LiveBlock) -> Option<T>) -> Vec<T> {
+pub fn collect<T>(mut look: impl FnMut(&TorchBlock) -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
     for shard in &TABLE {
         let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

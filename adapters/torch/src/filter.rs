@@ -48,7 +48,9 @@ impl Filter {
         Self(own)
     }
 
-    /// Whether the filter accepts an allocation on this stream by the calling thread; an empty filter accepts all.
+    /// Whether the filter accepts an allocation on this stream by the calling thread.
+    ///
+    /// An empty filter accepts all.
     pub fn accepts(&self, stream: u64) -> bool {
         let stream: *mut c_void = std::ptr::with_exposed_provenance_mut(stream as usize);
         let Some(invoker) = self.0.invoker else { return true };

@@ -98,9 +98,10 @@ pub extern "C" fn terrace_torch_record_stream(block: *mut c_void, stream: *mut c
     let _ = guarded(|| process::record_stream(handle(block), handle(stream)));
 }
 
-/// `void begin_allocate_to_pool(int device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter)`
+/// Opens a pool: allocations that the filter accepts come from it.
 ///
-/// Allocations that the filter accepts come from the pool until [`terrace_torch_end_allocate_to_pool`].
+/// They do until [`terrace_torch_end_allocate_to_pool`]. PyTorch's signature is
+/// `void begin_allocate_to_pool(int device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter)`.
 ///
 /// # Safety
 /// `filter` must be null or point to a live `std::function<bool(cudaStream_t)>` of the GNU C++ library, which any thread may call.

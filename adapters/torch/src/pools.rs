@@ -53,7 +53,9 @@ impl PoolScopes {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a scope: allocations that the filter accepts come from the pool, which the first `begin` creates.
+    /// Opens a scope: allocations that the filter accepts come from the pool.
+    ///
+    /// The first `begin` creates the pool.
     pub fn begin(&self, device: &Device, id: PoolId, filter: Filter) -> Result<(), DeviceError> {
         let mut inner = self.inner();
         if let Some(pool) = inner.pools.get_mut(&id) {

@@ -4,7 +4,7 @@
 //! except that a block whose free fails is quarantined.
 //! Asks from below: [`TorchDevice`], `block_table`, the environment.
 
-use crate::block_table::{self, LiveBlock};
+use crate::block_table::{self, TorchBlock};
 use crate::device::TorchDevice;
 use crate::failure::{FailureKind, TorchFailure};
 use crate::filter::Filter;
@@ -99,7 +99,7 @@ pub fn allocate(bytes: isize, device: i32, stream: u64) -> Result<u64, TorchFail
     let (block, pool) =
         card.allocate(requested, stream).map_err(|error| TorchFailure::of_device(card.ordinal, &error))?;
     let address = block.address();
-    block_table::put(LiveBlock { block, device: card, requested, stream, pool });
+    block_table::put(TorchBlock { block, device: card, requested, stream, pool });
     Ok(address)
 }
 
@@ -108,7 +108,7 @@ pub fn free(address: u64, stream: u64) -> Result<(), TorchFailure> {
     if address == 0 || is_forked() {
         return Ok(());
     }
-    let Some(LiveBlock { block, device: card, stream: home, .. }) = block_table::take(address) else {
+    let Some(TorchBlock { block, device: card, stream: home, .. }) = block_table::take(address) else {
         return Err(not_live("freed", address));
     };
     if let Err(error) = card.prepare_free(&block, home, stream) {
@@ -143,9 +143,9 @@ pub fn record_stream(address: u64, stream: u64) -> Result<(), TorchFailure> {
 
 /// Start and size of the live block that contains an address.
 pub fn enclosing_block(address: u64) -> Option<(u64, u64)> {
-    let span = |live: &LiveBlock| (live.block.address(), live.block.bytes());
+    let span = |live: &TorchBlock| (live.block.address(), live.block.bytes());
     let inside =
-        |live: &LiveBlock| (address.wrapping_sub(live.block.address()) < live.block.bytes()).then(|| span(live));
+        |live: &TorchBlock| (address.wrapping_sub(live.block.address()) < live.block.bytes()).then(|| span(live));
     if is_forked() {
         return None;
     }
@@ -173,7 +173,9 @@ pub fn begin_pool(device: i32, id: PoolId, filter: Filter) -> Result<(), TorchFa
     card.begin(id, filter).map_err(|error| TorchFailure::of_device(card.ordinal, &error))
 }
 
-/// Calls `act`, which ends or releases a pool; a failure if it returns false because there is no such pool.
+/// Calls `act`, which ends or releases a pool; fails if `act` returns false.
+///
+/// `act` returns false if there is no such pool.
 pub fn on_pool(
     device: i32,
     id: PoolId,

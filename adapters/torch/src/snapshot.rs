@@ -6,7 +6,7 @@
 //! A segment here is a run of adjacent live blocks of one stream and pool. The regions that the pool reserves from the driver
 //! are not shown as segments, because streams share them; their totals are under `terrace`. Traces and frames are empty.
 
-use crate::block_table::{self, LiveBlock};
+use crate::block_table::{self, TorchBlock};
 use crate::device::TorchDevice;
 use crate::pools::PoolId;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ const SMALL: u64 = 1 << 20;
 
 /// A copy of a live block's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct BlockRecord {
+struct SnapshotBlock {
     device: usize,
     address: u64,
     bytes: u64,
@@ -28,8 +28,8 @@ struct BlockRecord {
 
 /// The snapshot of some devices, as JSON text.
 pub fn of(opened: &[Arc<TorchDevice>]) -> String {
-    let mut blocks = block_table::collect(|live: &LiveBlock| {
-        opened.iter().any(|device| Arc::ptr_eq(device, &live.device)).then(|| BlockRecord {
+    let mut blocks = block_table::collect(|live: &TorchBlock| {
+        opened.iter().any(|device| Arc::ptr_eq(device, &live.device)).then(|| SnapshotBlock {
             device: live.device.ordinal,
             address: live.block.address(),
             bytes: live.block.bytes(),
@@ -52,13 +52,13 @@ pub fn of(opened: &[Arc<TorchDevice>]) -> String {
 }
 
 /// Whether two blocks belong to one segment: adjacent, on the same device, stream and pool.
-fn touch(left: &BlockRecord, right: &BlockRecord) -> bool {
-    let of = |block: &BlockRecord| (block.device, block.stream, block.pool);
+fn touch(left: &SnapshotBlock, right: &SnapshotBlock) -> bool {
+    let of = |block: &SnapshotBlock| (block.device, block.stream, block.pool);
     of(left) == of(right) && left.address + left.bytes == right.address
 }
 
 /// The JSON of a segment: a run of adjacent blocks.
-fn segment(run: &[BlockRecord]) -> Value {
+fn segment(run: &[SnapshotBlock]) -> Value {
     let first = run[0];
     let bytes: u64 = run.iter().map(|block| block.bytes).sum();
     let PoolId(high, low) = first.pool.unwrap_or(PoolId(0, 0));
@@ -103,11 +103,11 @@ fn device_totals(device: &TorchDevice) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockRecord, segment, touch};
+    use super::{SnapshotBlock, segment, touch};
     use crate::pools::PoolId;
 
-    fn seen(address: u64, bytes: u64, stream: u64) -> BlockRecord {
-        BlockRecord { device: 0, address, bytes, requested: bytes - 1, stream, pool: None }
+    fn seen(address: u64, bytes: u64, stream: u64) -> SnapshotBlock {
+        SnapshotBlock { device: 0, address, bytes, requested: bytes - 1, stream, pool: None }
     }
 
     #[test]
@@ -116,8 +116,8 @@ mod tests {
         assert!(touch(&first, &seen(4608, 256, 7)));
         assert!(!touch(&first, &seen(4864, 256, 7)), "a gap");
         assert!(!touch(&first, &seen(4608, 256, 8)), "another stream");
-        assert!(!touch(&first, &BlockRecord { pool: Some(PoolId(0, 1)), ..seen(4608, 256, 7) }), "a pool");
-        assert!(!touch(&first, &BlockRecord { device: 1, ..seen(4608, 256, 7) }), "another device");
+        assert!(!touch(&first, &SnapshotBlock { pool: Some(PoolId(0, 1)), ..seen(4608, 256, 7) }), "a pool");
+        assert!(!touch(&first, &SnapshotBlock { device: 1, ..seen(4608, 256, 7) }), "another device");
     }
 
     #[test]
