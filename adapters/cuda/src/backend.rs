@@ -1,17 +1,17 @@
-//! The backend itself: each call of [`Backend`] is one function of the driver.
+//! [`Backend`] for [`Cuda`]: each method calls one function of the driver.
 //!
-//! Promises upward: what the trait says. No lock on any path: a call is the driver's, and what must be done around it.
-//! Asks from below: `regions` and `pages` for memory; streams, events and copies are here.
+//! Promises upward: the contract of the trait. This crate takes no lock on any path.
+//! Asks from below: `regions` and `pages` for memory; the calls for streams, events and copies are here.
 
-use crate::batches::batch;
-use crate::codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, of_handle, size};
+use crate::context::{handle, number};
+use crate::copy_batch::copy_batch;
 use crate::cuda::Cuda;
 use crate::hints;
 use crate::layouts::NO_TIMING;
-use crate::library::absent;
+use crate::library::missing_fault;
 use crate::pages;
-use crate::primary::{handle, number};
 use crate::regions;
+use crate::result_codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, as_bad_handle, size};
 use crate::streams::{create_stream, destroy_stream, stream_name};
 use std::ptr::null_mut;
 use terrace_device::{
@@ -20,8 +20,9 @@ use terrace_device::{
 };
 
 impl Cuda {
-    /// What `memory` of a device that shares the host's says: the driver counts the page cache as used, which the system
-    /// gives up for the asking.
+    /// Free memory, corrected for devices that share the host's memory.
+    ///
+    /// There the driver counts the page cache as used, although the system reclaims it on demand; `/proc/meminfo` does not.
     fn free(&self, told: u64, total: u64) -> u64 {
         match meminfo::available() {
             Some(available) if self.description.capabilities.contains(Capabilities::FREE_IS_AVAILABLE) => {
@@ -32,12 +33,12 @@ impl Cuda {
     }
 }
 
-/// CUDA's handle for each thread's own default stream.
+/// CUDA's handle of the per-thread default stream.
 const PER_THREAD: u64 = 2;
 
-// SAFETY: each call is one of CUDA's, whose documentation promises what the trait asks: memory of the size asked for, work in
-// the order of its stream, events that have happened only when the work before them is done. Pinned and managed memory are
-// mapped for the host. `SYNCHRONOUS` is never set.
+// SAFETY: each method is one call of CUDA, whose documentation guarantees what the trait demands: memory of the requested size,
+// work in stream order, events that complete only after the work recorded before them. Pinned and managed memory are mapped
+// for the host. `SYNCHRONOUS` is never set.
 unsafe impl Backend for Cuda {
     fn description(&self) -> &Description {
         &self.description
@@ -53,12 +54,12 @@ unsafe impl Backend for Cuda {
     }
 
     fn take(&self, kind: Kind, bytes: u64) -> Result<u64, Fault> {
-        regions::take(self, kind, bytes)
+        regions::allocate(self, kind, bytes)
     }
 
     unsafe fn give_back(&self, kind: Kind, address: u64, _bytes: u64) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
-        unsafe { regions::give_back(self, kind, address) }
+        // SAFETY: same contract as this method's.
+        unsafe { regions::free(self, kind, address) }
     }
 
     fn trim(&self) -> Result<(), Fault> {
@@ -70,7 +71,7 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn unreserve(&self, address: u64, bytes: u64) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
+        // SAFETY: same contract as this method's.
         unsafe { pages::unreserve(self, address, bytes) }
     }
 
@@ -79,22 +80,22 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn release_page(&self, page: Page) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
+        // SAFETY: same contract as this method's.
         unsafe { pages::release(self, page) }
     }
 
     unsafe fn map(&self, address: u64, page: Page) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
+        // SAFETY: same contract as this method's.
         unsafe { pages::map(self, address, page) }
     }
 
     unsafe fn allow(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
+        // SAFETY: same contract as this method's.
         unsafe { pages::allow(self, address, bytes, peers) }
     }
 
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
+        // SAFETY: same contract as this method's.
         unsafe { pages::unmap(self, address, bytes) }
     }
 
@@ -103,43 +104,43 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
+        // SAFETY: same contract as this method's.
         unsafe { destroy_stream(&self.primary, stream.0) }
     }
 
     unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
         if stream.0 == PER_THREAD {
-            // Another stream on every thread: whoever polls would ask its own.
+            // This handle means another stream on each thread: a thread that polls it would query its own stream.
             return Err(Fault { code: 400, ..Fault::of("adopt the per-thread default stream", Reason::BadHandle) });
         }
         if !self.description.capabilities.contains(Capabilities::STREAM_NAMES) {
             return Ok(None);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a live stream.
         unsafe { stream_name(&self.primary, stream.0) }.map(Some)
     }
 
     unsafe fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
         let mut answer = 0;
-        let done = self.primary.relaxed("cuStreamQuery", |core| {
-            // SAFETY: the caller's promise: what is named is live.
+        let done = self.primary.call_relaxed("cuStreamQuery", |core| {
+            // SAFETY: the caller promises live handles.
             answer = unsafe { (core.cuStreamQuery)(handle(stream.0)) };
             if answer == NOT_READY { 0 } else { answer }
         });
-        done.map(|()| answer != NOT_READY).map_err(of_handle)
+        done.map(|()| answer != NOT_READY).map_err(as_bad_handle)
     }
 
     unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
-        let done = self.primary.relaxed("cuStreamSynchronize", |core| {
-            // SAFETY: the caller's promise: what is named is live.
+        let done = self.primary.call_relaxed("cuStreamSynchronize", |core| {
+            // SAFETY: the caller promises live handles.
             unsafe { (core.cuStreamSynchronize)(handle(stream.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     fn synchronize(&self) -> Result<(), Fault> {
-        self.primary.relaxed("cuCtxSynchronize", |core| {
-            // SAFETY: takes nothing.
+        self.primary.call_relaxed("cuCtxSynchronize", |core| {
+            // SAFETY: takes no arguments; the context is current.
             unsafe { (core.cuCtxSynchronize)() }
         })
     }
@@ -155,76 +156,76 @@ unsafe impl Backend for Cuda {
 
     unsafe fn destroy_event(&self, event: RawEvent) -> Result<(), Fault> {
         let done = self.primary.call("cuEventDestroy_v2", |core| {
-            // SAFETY: the caller's promise: what is named is live.
+            // SAFETY: the caller promises live handles.
             unsafe { (core.cuEventDestroy_v2)(handle(event.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
         let done = self.primary.call("cuEventRecord", |core| {
-            // SAFETY: the caller's promise: what is named is live.
+            // SAFETY: the caller promises live handles.
             unsafe { (core.cuEventRecord)(handle(event.0), handle(stream.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn query(&self, event: RawEvent) -> Result<bool, Fault> {
         let mut answer = 0;
-        let done = self.primary.relaxed("cuEventQuery", |core| {
-            // SAFETY: the caller's promise: what is named is live.
+        let done = self.primary.call_relaxed("cuEventQuery", |core| {
+            // SAFETY: the caller promises live handles.
             answer = unsafe { (core.cuEventQuery)(handle(event.0)) };
-            // Not yet is an answer, not a refusal.
+            // "Not ready" is a result, not an error.
             if answer == NOT_READY { 0 } else { answer }
         });
-        done.map(|()| answer != NOT_READY).map_err(of_handle)
+        done.map(|()| answer != NOT_READY).map_err(as_bad_handle)
     }
 
     unsafe fn wait(&self, event: RawEvent) -> Result<(), Fault> {
-        let done = self.primary.relaxed("cuEventSynchronize", |core| {
-            // SAFETY: the caller's promise: what is named is live.
+        let done = self.primary.call_relaxed("cuEventSynchronize", |core| {
+            // SAFETY: the caller promises live handles.
             unsafe { (core.cuEventSynchronize)(handle(event.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault> {
         let done = self.primary.call("cuStreamWaitEvent", |core| {
-            // SAFETY: the caller's promise: what is named is live.
+            // SAFETY: the caller promises live handles.
             unsafe { (core.cuStreamWaitEvent)(handle(stream.0), handle(event.0), 0) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
-        // A driver without the function has no captures.
+        // A driver without the function cannot capture.
         let Ok(capture) = &self.primary.functions.capture else { return Ok(false) };
         let mut state = 0;
         let done = self.primary.call("cuStreamIsCapturing", |_| {
-            // SAFETY: the caller's promise; the out parameter lives through the call.
+            // SAFETY: the caller promises a live stream; the out parameter lives through the call.
             unsafe { (capture.cuStreamIsCapturing)(handle(stream.0), &raw mut state) }
         });
-        // 0 is none; a capture that was spoiled is one until it ends.
-        done.map(|()| state != 0).map_err(of_handle)
+        // 0: no capture. An invalidated capture counts as one until it ends.
+        done.map(|()| state != 0).map_err(as_bad_handle)
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault> {
         let size = size("cuMemcpyAsync", bytes)?;
         let done = self.primary.call("cuMemcpyAsync", |core| {
-            // SAFETY: the caller's promise. The driver sees by the addresses which side is the host's.
+            // SAFETY: the caller promises both ranges; the driver tells host from device by the addresses.
             unsafe { (core.cuMemcpyAsync)(to, from, size, handle(stream.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn copy_batch(&self, copies: &[CopyRange], stream: RawStream) -> Result<(), Fault> {
         match &self.primary.functions.batches {
-            // SAFETY: the caller's promise.
+            // SAFETY: same contract as this method's.
             Ok(batches) if copies.len() > 1 && self.description.capabilities.contains(Capabilities::BATCHES) => unsafe {
-                batch(self, batches, copies, stream)
+                copy_batch(self, batches, copies, stream)
             },
             _ => copies.iter().try_for_each(|&CopyRange { to, from, bytes }| {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises each range of the batch.
                 unsafe { self.copy(to, from, bytes, stream) }
             }),
         }
@@ -235,42 +236,42 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), Fault> {
-        let peers = self.primary.functions.peers.as_ref().map_err(absent)?;
+        let peers = self.primary.functions.peers.as_ref().map_err(missing_fault)?;
         let size = size("cuMemcpyPeerAsync", bytes)?;
-        let (own, other) = (self.primary.context(), self.peer(of)?.context());
+        let (own, other) = (self.primary.context(), self.peer_context(of)?.context());
         let done = self.primary.call("cuMemcpyPeerAsync", |_| {
-            // SAFETY: the caller's promise; both contexts are kept.
+            // SAFETY: the caller promises both ranges; both contexts are retained.
             unsafe { (peers.cuMemcpyPeerAsync)(to, own, from, other, size, handle(stream.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault> {
         let size = size("cuMemsetD8Async", bytes)?;
         let done = self.primary.call("cuMemsetD8Async", |core| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises the range.
             unsafe { (core.cuMemsetD8Async)(address, value, size, handle(stream.0)) }
         });
-        done.map_err(of_handle)
+        done.map_err(as_bad_handle)
     }
 
     unsafe fn prefetch(&self, address: u64, bytes: u64, to: Side, stream: RawStream) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
+        // SAFETY: same contract as this method's.
         unsafe { hints::prefetch(self, address, bytes, to, stream) }
     }
 
     unsafe fn advise(&self, address: u64, bytes: u64, advice: Advice) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
+        // SAFETY: same contract as this method's.
         unsafe { hints::advise(self, address, bytes, advice) }
     }
 
     unsafe fn register(&self, address: u64, bytes: u64) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
+        // SAFETY: same contract as this method's.
         unsafe { regions::register(self, address, bytes) }
     }
 
     unsafe fn unregister(&self, address: u64) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
+        // SAFETY: same contract as this method's.
         unsafe { regions::unregister(self, address) }
     }
 
@@ -278,7 +279,7 @@ unsafe impl Backend for Cuda {
         if ordinal == self.description.ordinal {
             return Ok(true);
         }
-        self.peers_reach(ordinal, false)
+        self.can_access_peer(ordinal, false)
     }
 
     fn reach(&self, ordinal: u32) -> Result<(), Fault> {
@@ -286,13 +287,13 @@ unsafe impl Backend for Cuda {
         if ordinal == self.description.ordinal {
             return Ok(());
         }
-        let peers = self.primary.functions.peers.as_ref().map_err(absent)?;
+        let peers = self.primary.functions.peers.as_ref().map_err(missing_fault)?;
         if !self.can_reach(ordinal)? {
             return Err(Fault::of(CALL, Reason::Unsupported));
         }
-        let other = self.peer(ordinal)?.context();
+        let other = self.peer_context(ordinal)?.context();
         self.primary.call(CALL, |_| {
-            // SAFETY: the context is kept.
+            // SAFETY: `self.peers` keeps the context retained.
             match unsafe { (peers.cuCtxEnablePeerAccess)(other, 0) } {
                 PEER_ACCESS_ALREADY_ENABLED => 0,
                 code => code,

@@ -1,25 +1,25 @@
-//! A device: what it holds of the driver.
+//! The type [`Cuda`]: a device and the driver objects that it owns.
 //!
-//! Promises upward: the contexts of other devices, each retained once.
-//! Asks from below: `primary`, which retains and releases contexts. `open` fills and ends what stands here.
+//! Promises upward: the context of each other device is retained at most once.
+//! Asks from below: `context`, which retains and releases contexts. `open` makes a [`Cuda`] and drops it.
 
-use crate::codes;
-use crate::primary::{Primary, device};
+use crate::context::{PrimaryContext, device};
+use crate::result_codes;
 use std::sync::OnceLock;
 use terrace_device::{Description, Fault};
 
 /// A CUDA device, and a reference to its primary context.
 ///
-/// Everything that was taken from it must be given back before it is dropped: what is left then stays with the context, which
-/// lives until the last library of the process gives it up.
+/// Caller must free all memory, streams and events before dropping it. What is left over stays allocated until the last
+/// library of the process releases the primary context.
 pub struct Cuda {
-    pub(crate) primary: Primary,
-    /// Our own stream, for the driver's pool and for trials.
+    pub(crate) primary: PrimaryContext,
+    /// A stream of our own, for the driver's pool and for probes.
     pub(crate) stream: u64,
-    /// The driver's pool, where the device has [`Capabilities::DRIVER_POOL`].
+    /// The driver's pool, if the device has [`Capabilities::DRIVER_POOL`](terrace_device::Capabilities::DRIVER_POOL).
     pub(crate) pool: Option<u64>,
-    /// Contexts of other devices by ordinal, from the first use on.
-    pub(crate) peers: Box<[OnceLock<Primary>]>,
+    /// Contexts of other devices by ordinal, retained at first use.
+    pub(crate) peers: Box<[OnceLock<PrimaryContext>]>,
     pub(crate) description: Description,
 }
 
@@ -30,32 +30,33 @@ impl std::fmt::Debug for Cuda {
 }
 
 impl Cuda {
-    /// The context of another device, kept from its first use on.
-    pub(crate) fn peer(&self, ordinal: u32) -> Result<&Primary, Fault> {
+    /// The context of another device, retained at first use.
+    pub(crate) fn peer_context(&self, ordinal: u32) -> Result<&PrimaryContext, Fault> {
         if ordinal == self.description.ordinal {
             return Ok(&self.primary);
         }
-        let slot = self.peers.get(ordinal as usize).ok_or(codes::fault("cuDeviceGet", codes::INVALID_DEVICE))?;
+        let slot =
+            self.peers.get(ordinal as usize).ok_or(result_codes::fault("cuDeviceGet", result_codes::INVALID_DEVICE))?;
         if let Some(peer) = slot.get() {
             return Ok(peer);
         }
         let functions = self.primary.functions;
-        self.primary.at_home("cuDeviceGet")?;
-        let peer = Primary::retain(functions, device(functions, ordinal)?)?;
-        // Of two threads that come here at once, one gives its reference back.
+        self.primary.check_process("cuDeviceGet")?;
+        let peer = PrimaryContext::retain(functions, device(functions, ordinal)?)?;
+        // If two threads race here, the loser drops its reference, which releases the context once.
         Ok(slot.get_or_init(|| peer))
     }
 
-    /// Whether another device can use this one's memory.
-    pub(crate) fn is_reached_by(&self, ordinal: u32) -> Result<bool, Fault> {
-        self.peers_reach(ordinal, true)
+    /// Whether another device can access this device's memory.
+    pub(crate) fn is_accessible_from(&self, ordinal: u32) -> Result<bool, Fault> {
+        self.can_access_peer(ordinal, true)
     }
 
-    /// Whether this device can use another's memory; or, if `back`, the other way round.
-    pub(crate) fn peers_reach(&self, ordinal: u32, back: bool) -> Result<bool, Fault> {
+    /// Whether this device can access another's memory; if `back`, whether the other can access ours.
+    pub(crate) fn can_access_peer(&self, ordinal: u32, back: bool) -> Result<bool, Fault> {
         let Ok(peers) = &self.primary.functions.peers else { return Ok(false) };
         let mut can = 0;
-        self.primary.at_home("cuDeviceGet")?;
+        self.primary.check_process("cuDeviceGet")?;
         let (own, other) = (self.primary.device, device(self.primary.functions, ordinal)?);
         let (from, to) = if back { (other, own) } else { (own, other) };
         self.primary.call("cuDeviceCanAccessPeer", |_| {

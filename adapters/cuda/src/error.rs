@@ -1,26 +1,26 @@
-//! Why a device could not be opened.
+//! The error of opening a device.
 //!
-//! Promises upward: an error that says what happened, where, and what to install or do; it can be kept, compared and shown
-//! when there is no driver.
+//! Promises upward: an error names what failed, in which call, and what to install or do. It owns its data: it can be stored,
+//! compared and displayed without a driver.
 
-use crate::codes;
+use crate::result_codes;
 use std::fmt;
 use terrace_device::Fault;
 
-/// A version of CUDA: what a driver offers.
+/// A version of CUDA, as a driver reports the newest one it supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// 12 in CUDA 12.8.
+    /// The major number: 12 in CUDA 12.8.
     pub major: u32,
-    /// 8 in CUDA 12.8.
+    /// The minor number: 8 in CUDA 12.8.
     pub minor: u32,
 }
 
 impl Version {
-    /// The oldest driver that is worked with: pools and maps of pages came with it or before.
+    /// The oldest supported version: driver pools and page mapping exist from it on.
     pub const NEEDED: Self = Self { major: 11, minor: 4 };
 
-    /// As the driver says it: 12080 is 12.8.
+    /// Parses the driver's number: 12080 is 12.8.
     pub(crate) fn from_number(number: i32) -> Self {
         let number = number.unsigned_abs();
         Self { major: number / 1000, minor: number % 1000 / 10 }
@@ -37,37 +37,37 @@ impl fmt::Display for Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is no driver on this machine, or none that this process can load.
+    /// The driver's library is missing, or this process cannot load it.
     NoLibrary {
-        /// File names that were looked for, the best known first.
+        /// File names that the loader tried, the best known first.
         searched: Vec<String>,
     },
     /// The driver has no such device.
     NoDevice {
-        /// Which one was asked for.
+        /// The requested ordinal.
         ordinal: u32,
-        /// How many there are.
+        /// Number of devices that the driver has.
         found: u32,
     },
-    /// The driver is older than what is worked with.
+    /// The driver is older than [`Version::NEEDED`].
     DriverTooOld {
-        /// What it offers.
+        /// The version that the driver supports.
         version: Version,
-        /// What it must offer.
+        /// The oldest version that this crate supports.
         needed: Version,
     },
-    /// The library lacks a function that nothing goes without.
+    /// The library does not export a function that every device needs.
     MissingSymbol {
-        /// The function.
+        /// The exported name of the function.
         symbol: &'static str,
-        /// The version of CUDA that brought it.
+        /// The version of CUDA that introduced the function.
         since: &'static str,
     },
     /// The driver refused a call.
     Driver(Fault),
 }
 
-/// What to install: the end of every message about a driver that is absent or too old.
+/// What to install: ends every message about a driver that is missing or too old.
 const INSTALL: &str = "install NVIDIA's driver for CUDA 11.4 or newer (Linux: the distribution's package of the NVIDIA driver; \
     a container: start it with its devices, `--gpus all`; WSL2: the driver on the Windows side; Jetson: JetPack)";
 
@@ -98,7 +98,7 @@ impl fmt::Display for OpenError {
             }
             Self::Driver(fault) => {
                 write!(f, "the CUDA device could not be opened: {fault}")?;
-                match codes::advice(fault.code) {
+                match result_codes::advice(fault.code) {
                     "" => Ok(()),
                     advice => write!(f, "; {advice}"),
                 }
@@ -143,7 +143,7 @@ mod tests {
         let text = OpenError::NoDevice { ordinal: 3, found: 2 }.to_string();
         assert!(text.contains("no CUDA device 3") && text.contains("the last one is 1"), "{text}");
         assert!(OpenError::NoDevice { ordinal: 0, found: 0 }.to_string().contains("CUDA_VISIBLE_DEVICES"));
-        let stub = OpenError::Driver(codes::fault("cuInit", 34)).to_string();
+        let stub = OpenError::Driver(result_codes::fault("cuInit", 34)).to_string();
         for word in ["cuInit", "CUDA_ERROR_STUB_LIBRARY", "`stubs`"] {
             assert!(stub.contains(word), "{word} in {stub}");
         }

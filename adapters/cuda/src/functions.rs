@@ -1,28 +1,28 @@
-//! The driver's functions: pointers found by name, once in a process, in groups that stand for something a device can do.
+//! The driver's functions: pointers looked up by name once per process, in groups of one capability each.
 //!
-//! Promises upward: a function that the driver lacks is known by name and by the CUDA that brought it. Without one of
-//! [`Core`] no device is opened; any other group is there as a whole, or the capability behind it is not.
-//! Asks from below: the library, by exported names. Names end in `_v2` where the exported ones do: the plain ones are what
-//! programs of CUDA 3 call.
+//! Promises upward: a missing function is reported by name and by the version of CUDA that introduced it. No device opens
+//! without all of [`CoreFunctions`]; any other group is either complete, or its capability is off.
+//! Asks from below: the library, by exported names. Names end in `_v2` where the exported ones do: the same name without it
+//! is the old function that programs for CUDA 3 call.
 
-use crate::codes::Code;
 use crate::error::OpenError;
-use crate::layouts::{Access, CopyAttributes, Location, PageProperties, PoolProperties};
-use crate::library::{self, Missing};
+use crate::layouts::{AccessDescriptor, CopyAttributes, MemoryLocation, PageProperties, PoolProperties};
+use crate::library::{self, MissingSymbol};
+use crate::result_codes::Code;
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemGenericAllocationHandle, CUmemoryPool, CUstream,
 };
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
 
-/// One function that is asked for.
+/// A function of the driver that this crate looks up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// The exported name.
     pub symbol: &'static str,
-    /// The version of CUDA that brought it.
+    /// The version of CUDA that introduced the function.
     pub since: &'static str,
-    /// Whether no device can be opened without it.
+    /// Whether opening a device fails without the function.
     pub required: bool,
 }
 
@@ -39,8 +39,8 @@ macro_rules! group {
             const FUNCTIONS: &'static [Function] =
                 &[$(Function { symbol: stringify!($name), since: $since, required: $required }),*];
 
-            fn find() -> Result<Self, Missing> {
-                // SAFETY: called by `find`, below, when the library is there; the prototypes are those of the driver's header.
+            fn find() -> Result<Self, MissingSymbol> {
+                // SAFETY: the `find` below checks first that the library is available; the prototypes are copied from `cuda.h`.
                 Ok(Self { $($name: unsafe { library::function(stringify!($name), $since) }?,)* })
             }
         }
@@ -48,8 +48,8 @@ macro_rules! group {
 }
 
 group! {
-    /// What a backend cannot do without.
-    Core, required: true;
+    /// Functions that every device needs.
+    CoreFunctions, required: true;
     cuInit(c_uint), "2.0";
     cuDriverGetVersion(*mut c_int), "2.2";
     cuDeviceGet(*mut CUdevice, c_int), "2.0";
@@ -82,8 +82,8 @@ group! {
 }
 
 group! {
-    /// Address space and pages.
-    Pages, required: false;
+    /// Virtual address ranges and physical pages.
+    PageFunctions, required: false;
     cuMemGetAllocationGranularity(*mut usize, *const PageProperties, c_uint), "10.2";
     cuMemAddressReserve(*mut CUdeviceptr, usize, usize, CUdeviceptr, c_ulonglong), "10.2";
     cuMemAddressFree(CUdeviceptr, usize), "10.2";
@@ -91,60 +91,61 @@ group! {
     cuMemRelease(CUmemGenericAllocationHandle), "10.2";
     cuMemMap(CUdeviceptr, usize, usize, CUmemGenericAllocationHandle, c_ulonglong), "10.2";
     cuMemUnmap(CUdeviceptr, usize), "10.2";
-    cuMemSetAccess(CUdeviceptr, usize, *const Access, usize), "10.2";
+    cuMemSetAccess(CUdeviceptr, usize, *const AccessDescriptor, usize), "10.2";
 }
 
 group! {
-    /// The driver's own pools.
-    Pools, required: false;
+    /// The driver's own memory pools.
+    PoolFunctions, required: false;
     cuMemPoolCreate(*mut CUmemoryPool, *const PoolProperties), "11.2";
     cuMemPoolDestroy(CUmemoryPool), "11.2";
     cuMemPoolSetAttribute(CUmemoryPool, c_uint, *mut c_void), "11.2";
-    cuMemPoolSetAccess(CUmemoryPool, *const Access, usize), "11.2";
+    cuMemPoolSetAccess(CUmemoryPool, *const AccessDescriptor, usize), "11.2";
     cuMemPoolTrimTo(CUmemoryPool, usize), "11.2";
     cuMemAllocFromPoolAsync(*mut CUdeviceptr, usize, CUmemoryPool, CUstream), "11.2";
     cuMemFreeAsync(CUdeviceptr, CUstream), "11.2";
 }
 
 group! {
-    /// Managed memory.
-    Managed, required: false;
+    /// Allocation of managed memory.
+    ManagedFunctions, required: false;
     cuMemAllocManaged(*mut CUdeviceptr, usize, c_uint), "6.0";
 }
 
 group! {
-    /// Hints about managed memory.
-    Hints, required: false;
+    /// Prefetch and advice for managed memory, with the target given as a device ordinal.
+    HintFunctions, required: false;
     cuMemPrefetchAsync(CUdeviceptr, usize, CUdevice, CUstream), "8.0";
     cuMemAdvise(CUdeviceptr, usize, c_uint, CUdevice), "8.0";
 }
 
 group! {
-    /// The same by location, for drivers that have lost the former.
-    HintsByLocation, required: false;
-    cuMemPrefetchAsync_v2(CUdeviceptr, usize, Location, c_uint, CUstream), "12.2";
-    cuMemAdvise_v2(CUdeviceptr, usize, c_uint, Location), "12.2";
+    /// Prefetch and advice with the target given as a location, for drivers without [`HintFunctions`].
+    LocationHintFunctions, required: false;
+    cuMemPrefetchAsync_v2(CUdeviceptr, usize, MemoryLocation, c_uint, CUstream), "12.2";
+    cuMemAdvise_v2(CUdeviceptr, usize, c_uint, MemoryLocation), "12.2";
 }
 
 group! {
-    /// Memory of the program itself, made usable for devices.
-    Registration, required: false;
+    /// Pinning of host memory that the program allocated itself.
+    RegistrationFunctions, required: false;
     cuMemHostRegister_v2(*mut c_void, usize, c_uint), "6.5";
     cuMemHostUnregister(*mut c_void), "4.0";
 }
 
 group! {
-    /// Other devices.
-    Peers, required: false;
+    /// Access to other devices and copies between contexts.
+    PeerFunctions, required: false;
     cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice), "4.0";
     cuCtxEnablePeerAccess(CUcontext, c_uint), "4.0";
     cuMemcpyPeerAsync(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream), "4.0";
 }
 
 group! {
-    /// Many copies by one call. In CUDA 13 the header's name is of a `_v2` without the last out parameter; the exported name of
-    /// the first form stays.
-    Batches, required: false;
+    /// Many copies by one call.
+    ///
+    /// The header of CUDA 13 maps this name to a `_v2` without the last out parameter; the library still exports the first form.
+    BatchFunctions, required: false;
     cuMemcpyBatchAsync(
         *const CUdeviceptr, *const CUdeviceptr, *const usize, usize, *const CopyAttributes, *const usize, usize, *mut usize,
         CUstream
@@ -152,34 +153,36 @@ group! {
 }
 
 group! {
-    /// Names of streams that are never used twice.
-    Names, required: false;
+    /// Ids of streams, which the driver never reuses.
+    StreamIdFunctions, required: false;
     cuStreamGetId(CUstream, *mut c_ulonglong), "12.0";
 }
 
 group! {
-    /// Leaving captures alone, and being left alone by those of other threads.
-    Capture, required: false;
+    /// Detection of stream captures, and the capture mode of the calling thread.
+    CaptureFunctions, required: false;
     cuStreamIsCapturing(CUstream, *mut c_uint), "10.0";
     cuThreadExchangeStreamCaptureMode(*mut c_uint), "10.1";
 }
 
-/// All that was found.
-pub struct Functions {
-    pub core: Core,
-    pub pages: Result<Pages, Missing>,
-    pub pools: Result<Pools, Missing>,
-    pub managed: Result<Managed, Missing>,
-    pub hints: Result<Hints, Missing>,
-    pub hints_by_location: Result<HintsByLocation, Missing>,
-    pub registration: Result<Registration, Missing>,
-    pub peers: Result<Peers, Missing>,
-    pub batches: Result<Batches, Missing>,
-    pub names: Result<Names, Missing>,
-    pub capture: Result<Capture, Missing>,
+/// All functions of the loaded driver; a group is an error if one of its functions is missing.
+pub struct DriverFunctions {
+    pub core: CoreFunctions,
+    pub pages: Result<PageFunctions, MissingSymbol>,
+    pub pools: Result<PoolFunctions, MissingSymbol>,
+    pub managed: Result<ManagedFunctions, MissingSymbol>,
+    pub hints: Result<HintFunctions, MissingSymbol>,
+    pub hints_by_location: Result<LocationHintFunctions, MissingSymbol>,
+    pub registration: Result<RegistrationFunctions, MissingSymbol>,
+    pub peers: Result<PeerFunctions, MissingSymbol>,
+    pub batches: Result<BatchFunctions, MissingSymbol>,
+    pub stream_ids: Result<StreamIdFunctions, MissingSymbol>,
+    pub capture: Result<CaptureFunctions, MissingSymbol>,
 }
 
-/// Every function that is asked for, so that a program (or a test) can say what a driver lacks.
+/// Every function of the driver that this crate looks up.
+///
+/// A program can compare the list with a driver's exports and name what that driver lacks.
 ///
 /// # Example
 /// ```
@@ -190,43 +193,46 @@ pub struct Functions {
 /// ```
 pub fn functions() -> impl Iterator<Item = &'static Function> {
     let groups = [
-        Core::FUNCTIONS,
-        Pages::FUNCTIONS,
-        Pools::FUNCTIONS,
-        Managed::FUNCTIONS,
-        Hints::FUNCTIONS,
-        HintsByLocation::FUNCTIONS,
-        Registration::FUNCTIONS,
-        Peers::FUNCTIONS,
-        Batches::FUNCTIONS,
-        Names::FUNCTIONS,
-        Capture::FUNCTIONS,
+        CoreFunctions::FUNCTIONS,
+        PageFunctions::FUNCTIONS,
+        PoolFunctions::FUNCTIONS,
+        ManagedFunctions::FUNCTIONS,
+        HintFunctions::FUNCTIONS,
+        LocationHintFunctions::FUNCTIONS,
+        RegistrationFunctions::FUNCTIONS,
+        PeerFunctions::FUNCTIONS,
+        BatchFunctions::FUNCTIONS,
+        StreamIdFunctions::FUNCTIONS,
+        CaptureFunctions::FUNCTIONS,
     ];
     groups.into_iter().flatten()
 }
 
-fn find() -> Result<Functions, OpenError> {
-    if !library::is_there() {
-        return Err(OpenError::NoLibrary { searched: library::searched() });
+fn find() -> Result<DriverFunctions, OpenError> {
+    if !library::is_available() {
+        return Err(OpenError::NoLibrary { searched: library::searched_names() });
     }
-    let core = Core::find().map_err(|Missing { symbol, since }| OpenError::MissingSymbol { symbol, since })?;
-    Ok(Functions {
+    let core =
+        CoreFunctions::find().map_err(|MissingSymbol { symbol, since }| OpenError::MissingSymbol { symbol, since })?;
+    Ok(DriverFunctions {
         core,
-        pages: Pages::find(),
-        pools: Pools::find(),
-        managed: Managed::find(),
-        hints: Hints::find(),
-        hints_by_location: HintsByLocation::find(),
-        registration: Registration::find(),
-        peers: Peers::find(),
-        batches: Batches::find(),
-        names: Names::find(),
-        capture: Capture::find(),
+        pages: PageFunctions::find(),
+        pools: PoolFunctions::find(),
+        managed: ManagedFunctions::find(),
+        hints: HintFunctions::find(),
+        hints_by_location: LocationHintFunctions::find(),
+        registration: RegistrationFunctions::find(),
+        peers: PeerFunctions::find(),
+        batches: BatchFunctions::find(),
+        stream_ids: StreamIdFunctions::find(),
+        capture: CaptureFunctions::find(),
     })
 }
 
-/// The driver's functions. Looked for by the first call; whatever it found, the library or none, holds for the process.
-pub fn loaded() -> Result<&'static Functions, OpenError> {
-    static LOADED: OnceLock<Result<Functions, OpenError>> = OnceLock::new();
+/// The driver's functions, looked up by the first call.
+///
+/// The first call's result, also an error, holds for the rest of the process.
+pub fn loaded() -> Result<&'static DriverFunctions, OpenError> {
+    static LOADED: OnceLock<Result<DriverFunctions, OpenError>> = OnceLock::new();
     LOADED.get_or_init(find).as_ref().map_err(Clone::clone)
 }

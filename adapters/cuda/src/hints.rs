@@ -1,19 +1,19 @@
-//! Hints about managed memory.
+//! Prefetch and advice for managed memory.
 //!
-//! Promises upward: one call for each hint, by the exported functions that every driver since CUDA 8 has; where a driver has
-//! lost them, by those that take a location and came with CUDA 12.2. (The headers of CUDA 13 give the plain names to the
-//! latter; the library exports both.)
-//! Asks from below: the functions; whether a device takes hints at all is asked above.
+//! Promises upward: one driver call for each hint. It goes to the functions that drivers export since CUDA 8, or, if a driver
+//! lacks them, to the functions of CUDA 12.2 that take a location. (The headers of CUDA 13 map the plain names to the latter;
+//! the library exports both.)
+//! Asks from below: the driver's functions. Callers check whether the device takes hints.
 
-use crate::codes::{of_handle, size};
+use crate::context::handle;
 use crate::cuda::Cuda;
-use crate::layouts::{CPU, Location, advice};
-use crate::library::absent;
-use crate::primary::handle;
+use crate::layouts::{CPU, MemoryLocation, advice};
+use crate::library::missing_fault;
+use crate::result_codes::{as_bad_handle, size};
 use std::ffi::{c_int, c_uint};
 use terrace_device::{Advice, Fault, RawStream, Side};
 
-/// The driver's name for a side: a device, or [`CPU`].
+/// The driver's ordinal for a side: the device's, or [`CPU`].
 fn device_of(cuda: &Cuda, side: Side) -> c_int {
     match side {
         Side::Device => cuda.primary.device,
@@ -21,14 +21,14 @@ fn device_of(cuda: &Cuda, side: Side) -> c_int {
     }
 }
 
-fn location_of(cuda: &Cuda, side: Side) -> Location {
+fn location_of(cuda: &Cuda, side: Side) -> MemoryLocation {
     match side {
-        Side::Device => Location::device(cuda.primary.device),
-        Side::Host => Location::host(),
+        Side::Device => MemoryLocation::device(cuda.primary.device),
+        Side::Host => MemoryLocation::host(),
     }
 }
 
-/// The driver's number for advice, and whom it is about: the device where the driver does not look at it.
+/// The driver's number for an advice, and its target; the device where the driver ignores the target.
 fn translate(said: Advice) -> (c_uint, Side) {
     match said {
         Advice::ReadMostly => (advice::SET_READ_MOSTLY, Side::Device),
@@ -41,46 +41,46 @@ fn translate(said: Advice) -> (c_uint, Side) {
     }
 }
 
-/// Moves a range on a stream.
+/// Queues the migration of a range to a side on a stream.
 ///
 /// # Safety
-/// It lies in live managed memory, which stays until the stream is done.
+/// The range must lie in live managed memory that is not freed before the stream is done.
 pub unsafe fn prefetch(cuda: &Cuda, address: u64, bytes: u64, to: Side, stream: RawStream) -> Result<(), Fault> {
     let size = size("cuMemPrefetchAsync", bytes)?;
     let stream = handle(stream.0);
     let functions = cuda.primary.functions;
     let done = match (&functions.hints, &functions.hints_by_location) {
         (Ok(plain), _) => cuda.primary.call("cuMemPrefetchAsync", |_| {
-            // SAFETY: the caller's promise; a number of a device, or the CPU's.
+            // SAFETY: the caller promises the range; the ordinal is our device's or the CPU's.
             unsafe { (plain.cuMemPrefetchAsync)(address, size, device_of(cuda, to), stream) }
         }),
         (_, Ok(newer)) => cuda.primary.call("cuMemPrefetchAsync_v2", |_| {
-            // SAFETY: as above; no flags are known.
+            // SAFETY: the caller promises the range; flags must be 0.
             unsafe { (newer.cuMemPrefetchAsync_v2)(address, size, location_of(cuda, to), 0, stream) }
         }),
-        (Err(missing), _) => Err(absent(missing)),
+        (Err(missing), _) => Err(missing_fault(missing)),
     };
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
-/// Says how a range will be used.
+/// Advises the driver how a range will be used.
 ///
 /// # Safety
-/// It lies in live managed memory.
+/// The range must lie in live managed memory.
 pub unsafe fn advise(cuda: &Cuda, address: u64, bytes: u64, said: Advice) -> Result<(), Fault> {
     let size = size("cuMemAdvise", bytes)?;
     let (number, about) = translate(said);
     let functions = cuda.primary.functions;
     let done = match (&functions.hints, &functions.hints_by_location) {
-        (Ok(plain), _) => cuda.primary.relaxed("cuMemAdvise", |_| {
-            // SAFETY: the caller's promise; a number of a device, or the CPU's.
+        (Ok(plain), _) => cuda.primary.call_relaxed("cuMemAdvise", |_| {
+            // SAFETY: the caller promises the range; the ordinal is our device's or the CPU's.
             unsafe { (plain.cuMemAdvise)(address, size, number, device_of(cuda, about)) }
         }),
-        (_, Ok(newer)) => cuda.primary.relaxed("cuMemAdvise_v2", |_| {
-            // SAFETY: as above.
+        (_, Ok(newer)) => cuda.primary.call_relaxed("cuMemAdvise_v2", |_| {
+            // SAFETY: the caller promises the range; the location is our device or the host.
             unsafe { (newer.cuMemAdvise_v2)(address, size, number, location_of(cuda, about)) }
         }),
-        (Err(missing), _) => Err(absent(missing)),
+        (Err(missing), _) => Err(missing_fault(missing)),
     };
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }

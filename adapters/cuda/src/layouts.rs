@@ -1,30 +1,30 @@
-//! Structures and constants of the driver's interface, as its C header lays them out.
+//! Structures and constants of the driver's interface, with the layout of the C header `cuda.h`.
 //!
-//! Promises upward: the layouts hold for every driver since CUDA 11.4. A newer driver gives meaning to bytes that are
-//! reserved here, and takes zero in them for "as before".
-//! Asks from below: nothing. The tests compare sizes and places of fields with cudarc's, which are made from the header.
+//! Promises upward: the layouts are valid for every driver since CUDA 11.4. A newer driver may use bytes that are reserved
+//! here; zero in them keeps the old behaviour.
+//! Asks from below: nothing. The tests compare sizes and offsets with cudarc's bindings, which are generated from the header.
 //!
-//! Not cudarc's own structures: their fields have other names and types from one of its `cuda-` features to the next.
+//! cudarc's own structures are not used: names and types of their fields differ between its `cuda-` features.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-/// `CUmemLocation`: where memory is, or who may use it.
+/// `CUmemLocation`: a device or the host, as the place of memory or as the user of a mapping.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Location {
+pub struct MemoryLocation {
     pub kind: c_uint,
     /// The ordinal of the device.
     pub id: c_int,
 }
 
-impl Location {
-    /// On a device: `CU_MEM_LOCATION_TYPE_DEVICE`.
+impl MemoryLocation {
+    /// A device: `CU_MEM_LOCATION_TYPE_DEVICE`.
     pub fn device(ordinal: c_int) -> Self {
         Self { kind: 1, id: ordinal }
     }
 
-    /// Anywhere on the host: `CU_MEM_LOCATION_TYPE_HOST`.
+    /// The host, on any NUMA node: `CU_MEM_LOCATION_TYPE_HOST`.
     pub fn host() -> Self {
         Self { kind: 2, id: 0 }
     }
@@ -34,11 +34,11 @@ impl Location {
 #[repr(C)]
 pub struct PageProperties {
     pub kind: c_uint,
-    /// Handles for other processes: none.
+    /// Types of handles for export to other processes: none.
     pub handles: c_uint,
-    pub location: Location,
+    pub location: MemoryLocation,
     pub security: *mut c_void,
-    /// Compression, RDMA, usage: none.
+    /// Compression, GPUDirect RDMA and usage flags: all 0.
     pub flags: [u8; 8],
 }
 
@@ -46,79 +46,92 @@ pub struct PageProperties {
 #[repr(C)]
 pub struct PoolProperties {
     pub kind: c_uint,
-    /// Handles for other processes: none.
+    /// Types of handles for export to other processes: none.
     pub handles: c_uint,
-    pub location: Location,
+    pub location: MemoryLocation,
     pub security: *mut c_void,
-    /// 64 bytes are reserved in CUDA 11.4; newer headers give the first ones to a limit, which 0 leaves open.
+    /// 64 bytes reserved in CUDA 11.4; newer headers begin them with a maximum size, where 0 means none.
     pub reserved: [u64; 8],
 }
 
-/// `CUmemAccessDesc`: who may use a range, and how.
+/// `CUmemAccessDesc`: a device and the access it has to a range.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Access {
-    pub location: Location,
+pub struct AccessDescriptor {
+    pub location: MemoryLocation,
     pub flags: c_uint,
 }
 
-/// `CUmemcpyAttributes`: how copies of a batch read their sources.
+/// `CUmemcpyAttributes`: when copies of a batch may read their sources.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CopyAttributes {
     pub order: c_uint,
-    /// Hints for managed memory: none.
-    pub hints: [Location; 2],
+    /// Location hints for managed memory: none.
+    pub hints: [MemoryLocation; 2],
     pub flags: c_uint,
 }
 
 impl CopyAttributes {
-    /// `CU_MEMCPY_SRC_ACCESS_ORDER_STREAM`: sources are read when the stream gets there, and stay until then.
-    pub const IN_ORDER: Self = Self { order: 1, hints: [Location { kind: 0, id: 0 }; 2], flags: 0 };
+    /// `CU_MEMCPY_SRC_ACCESS_ORDER_STREAM`: sources are read in stream order.
+    pub const STREAM_ORDER: Self = Self { order: 1, hints: [MemoryLocation { kind: 0, id: 0 }; 2], flags: 0 };
 }
 
-/// `CU_MEM_ALLOCATION_TYPE_PINNED`: memory that stays where it is.
-const STAYS: c_uint = 1;
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`: memory that does not migrate.
+const PINNED_ALLOCATION: c_uint = 1;
 
 impl PageProperties {
     pub fn on(ordinal: c_int) -> Self {
-        Self { kind: STAYS, handles: 0, location: Location::device(ordinal), security: null_mut(), flags: [0; 8] }
+        Self {
+            kind: PINNED_ALLOCATION,
+            handles: 0,
+            location: MemoryLocation::device(ordinal),
+            security: null_mut(),
+            flags: [0; 8],
+        }
     }
 }
 
 impl PoolProperties {
     pub fn on(ordinal: c_int) -> Self {
-        Self { kind: STAYS, handles: 0, location: Location::device(ordinal), security: null_mut(), reserved: [0; 8] }
+        Self {
+            kind: PINNED_ALLOCATION,
+            handles: 0,
+            location: MemoryLocation::device(ordinal),
+            security: null_mut(),
+            reserved: [0; 8],
+        }
     }
 }
 
-impl Access {
-    /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+impl AccessDescriptor {
+    /// Reads and writes by a device: `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
     pub fn full(ordinal: c_int) -> Self {
-        Self { location: Location::device(ordinal), flags: 3 }
+        Self { location: MemoryLocation::device(ordinal), flags: 3 }
     }
 }
 
-/// `CU_MEM_ALLOC_GRANULARITY_MINIMUM`: the smallest page, not the recommended one.
+/// `CU_MEM_ALLOC_GRANULARITY_MINIMUM`: queries the minimum granularity, not the recommended one.
 pub const GRANULARITY_MINIMUM: c_uint = 0;
-/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: pinned for every context, with an address on the device. Not
-/// write-combined: the host could hardly read it then. `CU_MEMHOSTREGISTER_*` has the same numbers.
-pub const PINNED: c_uint = 1 | 2;
-/// `CU_MEM_ATTACH_GLOBAL`: managed memory that every stream may use.
-pub const MANAGED: c_uint = 1;
-/// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream.
+/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: pinned and mapped for every context.
+///
+/// Not write-combined, because the host reads such memory slowly. `CU_MEMHOSTREGISTER_*` has the same numbers.
+pub const HOST_ALLOC_FLAGS: c_uint = 1 | 2;
+/// `CU_MEM_ATTACH_GLOBAL`: any stream on any device may access the managed memory.
+pub const ATTACH_GLOBAL: c_uint = 1;
+/// `CU_STREAM_NON_BLOCKING`: the stream does not synchronise with the legacy default stream.
 pub const NON_BLOCKING: c_uint = 1;
-/// `CU_EVENT_DISABLE_TIMING`: an event without a clock is cheaper to record.
+/// `CU_EVENT_DISABLE_TIMING`: the event records no time, which makes recording cheaper.
 pub const NO_TIMING: c_uint = 2;
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`: this thread may make calls that a capture elsewhere would forbid.
-pub const RELAXED: c_uint = 2;
-/// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: how much unused memory a pool keeps.
-pub const POOL_KEEPS: c_uint = 4;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: captures by other threads do not restrict this thread's calls.
+pub const CAPTURE_MODE_RELAXED: c_uint = 2;
+/// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: bytes of unused memory that a pool retains.
+pub const POOL_RELEASE_THRESHOLD: c_uint = 4;
 
-/// `CU_DEVICE_CPU`: the host, where a device is named.
+/// `CU_DEVICE_CPU`: names the host where a device ordinal is expected.
 pub const CPU: c_int = -1;
 
-/// `CUmem_advise`.
+/// Values of `CUmem_advise`.
 pub mod advice {
     use std::ffi::c_uint;
 
@@ -130,7 +143,7 @@ pub mod advice {
     pub const UNSET_ACCESSED_BY: c_uint = 6;
 }
 
-/// `CUdevice_attribute`, those that are asked for.
+/// Values of `CUdevice_attribute` that this crate queries.
 pub mod attribute {
     use std::ffi::c_uint;
 
@@ -145,9 +158,9 @@ pub mod attribute {
     pub const MEMORY_POOLS: c_uint = 115;
 }
 
-/// Full access for each of `peers`.
-pub fn accesses(peers: &[u32]) -> impl Iterator<Item = Access> {
-    peers.iter().map(|&peer| Access::full(peer.cast_signed()))
+/// Read and write access for each of `peers`.
+pub fn full_access(peers: &[u32]) -> impl Iterator<Item = AccessDescriptor> {
+    peers.iter().map(|&peer| AccessDescriptor::full(peer.cast_signed()))
 }
 
 #[cfg(test)]
@@ -158,10 +171,10 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_header() {
-        assert_eq!(size_of::<Location>(), size_of::<sys::CUmemLocation>());
+        assert_eq!(size_of::<MemoryLocation>(), size_of::<sys::CUmemLocation>());
         assert_eq!(size_of::<PageProperties>(), size_of::<sys::CUmemAllocationProp>());
         assert_eq!(size_of::<PoolProperties>(), size_of::<sys::CUmemPoolProps>());
-        assert_eq!(size_of::<Access>(), size_of::<sys::CUmemAccessDesc>());
+        assert_eq!(size_of::<AccessDescriptor>(), size_of::<sys::CUmemAccessDesc>());
         assert_eq!(align_of::<PageProperties>(), align_of::<sys::CUmemAllocationProp>());
         assert_eq!(align_of::<PoolProperties>(), align_of::<sys::CUmemPoolProps>());
         assert_eq!(offset_of!(PageProperties, handles), offset_of!(sys::CUmemAllocationProp, requestedHandleTypes));
@@ -169,10 +182,10 @@ mod tests {
         assert_eq!(offset_of!(PageProperties, flags), offset_of!(sys::CUmemAllocationProp, allocFlags));
         assert_eq!(offset_of!(PoolProperties, location), offset_of!(sys::CUmemPoolProps, location));
         assert_eq!(offset_of!(PoolProperties, security), offset_of!(sys::CUmemPoolProps, win32SecurityAttributes));
-        // Of CUDA 12.8, which the oldest cudarc does not know.
+        // A structure of CUDA 12.8: cudarc's oldest bindings lack it, so its size is computed from the fields.
         assert_eq!(size_of::<CopyAttributes>(), 8 + 2 * size_of::<sys::CUmemLocation>());
         assert_eq!(offset_of!(CopyAttributes, flags), 4 + 2 * size_of::<sys::CUmemLocation>());
-        assert_eq!(offset_of!(Access, flags), offset_of!(sys::CUmemAccessDesc, flags));
+        assert_eq!(offset_of!(AccessDescriptor, flags), offset_of!(sys::CUmemAccessDesc, flags));
     }
 
     #[test]
@@ -204,11 +217,14 @@ mod tests {
         for (ours, header) in pairs {
             assert_eq!(ours, header as c_uint, "{header:?}");
         }
-        assert_eq!(PINNED, sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP);
-        assert_eq!(MANAGED, sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL as c_uint);
-        assert_eq!(RELAXED, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as c_uint);
-        assert_eq!(POOL_KEEPS, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint);
-        assert_eq!(Access::full(0).flags, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as c_uint);
+        assert_eq!(HOST_ALLOC_FLAGS, sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP);
+        assert_eq!(ATTACH_GLOBAL, sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL as c_uint);
+        assert_eq!(CAPTURE_MODE_RELAXED, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as c_uint);
+        assert_eq!(POOL_RELEASE_THRESHOLD, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint);
+        assert_eq!(
+            AccessDescriptor::full(0).flags,
+            sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as c_uint
+        );
         assert_eq!(NO_TIMING, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint);
         assert_eq!(NON_BLOCKING, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint);
     }

@@ -6,27 +6,27 @@
 //!          terrace_device::Backend
 //!                    │
 //!   ┌────────────────v───────────────────────────────┐
-//!   │ backend          one call, one function        │      probe: tries each thing once, when a device is opened
-//!   │  regions   memory by kind: device, pool, ..    │ <────── and turns what failed into a note for people
+//!   │ backend          one method, one driver call   │      probe: uses each capability once when a device opens,
+//!   │  regions   memory by kind: device, pool, ..    │ <────── and writes a note for each that failed
 //!   │  pages     address space, pages, access        │
-//!   │  batches   many copies    hints  about managed │
+//!   │  copy_batch  many copies     hints  managed    │
 //!   ├────────────────────────────────────────────────┤
-//!   │ cuda             Cuda: what a device holds     │      streams: made, named, ended
+//!   │ cuda             Cuda: a device's own objects  │      streams: creation, destruction, ids
 //!   ├────────────────────────────────────────────────┤
-//!   │ primary          the context, current on       │      codes: what a number means, with no driver asked
+//!   │ context          primary context, current on   │      result_codes: names and reasons, without the driver
 //!   │                  the calling thread; forks     │
 //!   ├────────────────────────────────────────────────┤
 //!   │ functions        pointers by name, in groups   │      layouts: structures and constants of the interface
 //!   │ library          libcuda, shared with cudarc   │
 //!   └────────────────────────────────────────────────┘
 //! ```
-//! Beside it stands `interop`: [`SharedStream`], by which terrace's memory enters `cudarc`'s copies and launches.
-//! What failed when a device was probed is told in [`Description::notes`](terrace_device::Description::notes); after the driver has
-//! shut down, its refusal is [`Reason::Lost`](terrace_device::Reason::Lost).
+//! Beside it, `interop` has [`SharedStream`], which passes terrace's memory to `cudarc`'s copies and launches.
+//! [`Description::notes`](terrace_device::Description::notes) lists failed probes. After the driver has shut down, its calls fail with
+//! [`Reason::Lost`](terrace_device::Reason::Lost).
 
 mod backend;
-mod batches;
-mod codes;
+mod context;
+mod copy_batch;
 mod cuda;
 mod error;
 mod functions;
@@ -36,9 +36,9 @@ mod layouts;
 mod library;
 mod open;
 mod pages;
-mod primary;
 mod probe;
 mod regions;
+mod result_codes;
 mod streams;
 
 pub use cuda::Cuda;

@@ -1,14 +1,14 @@
-//! The driver's library: looked for once, and shared with cudarc.
+//! The driver's library, loaded once and shared with cudarc.
 //!
-//! Promises upward: [`is_there`] and [`function`] never panic; a library that is not there is an answer.
-//! Asks from below: cudarc's loader, which looks for libcuda under some thirty names and keeps it for good. It panics when
-//! there is none, so it is asked first whether there is.
+//! Promises upward: [`is_available`] and [`function`] never panic; a missing library is an ordinary result.
+//! Asks from below: cudarc's loader, which tries some thirty names of libcuda and never unloads it. The loader panics when
+//! there is no library, so this module checks [`is_available`] first.
 
 use cudarc::driver::sys;
 use terrace_device::{Fault, Reason};
 
-/// Names of cudarc's list that say most: its others are these with numbers.
-const SHOWN: [&str; 3] = if cfg!(windows) {
+/// The best known names of cudarc's list; its other names add version numbers to these.
+const COMMON_NAMES: [&str; 3] = if cfg!(windows) {
     ["nvcuda.dll", "cuda.dll", "cuda64.dll"]
 } else if cfg!(target_vendor = "apple") {
     ["libcuda.dylib", "libcuda.dylib.1", "libnvcuda.dylib"]
@@ -16,27 +16,27 @@ const SHOWN: [&str; 3] = if cfg!(windows) {
     ["libcuda.so", "libcuda.so.1", "libnvcuda.so"]
 };
 
-/// A function that the driver does not have.
+/// A function that the loaded library does not export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingSymbol {
     pub symbol: &'static str,
     pub since: &'static str,
 }
 
-/// The refusal of a call that the driver does not have.
-pub fn absent(missing: &Missing) -> Fault {
+/// The fault of a call to a function that the driver lacks.
+pub fn missing_fault(missing: &MissingSymbol) -> Fault {
     Fault::of(missing.symbol, Reason::Missing)
 }
 
-/// Whether there is a library that can be loaded.
-pub fn is_there() -> bool {
-    // SAFETY: loading runs the library's initialisers; that is what somebody who opens a device asks for.
+/// Whether the driver's library can be loaded; loads it.
+pub fn is_available() -> bool {
+    // SAFETY: loading runs the initialisers of NVIDIA's driver library, which any CUDA program runs.
     unsafe { sys::is_culib_present() }
 }
 
-/// Every file name that was looked for where the system looks for libraries, the best known first.
-pub fn searched() -> Vec<String> {
-    let mut all: Vec<String> = SHOWN.iter().map(ToString::to_string).collect();
+/// Every file name that the loader tries in the system's library path, the best known first.
+pub fn searched_names() -> Vec<String> {
+    let mut all: Vec<String> = COMMON_NAMES.iter().map(ToString::to_string).collect();
     for name in ["cuda", "nvcuda"].iter().flat_map(|name| cudarc::get_lib_name_candidates(name)) {
         if !all.contains(&name) {
             all.push(name);
@@ -45,16 +45,16 @@ pub fn searched() -> Vec<String> {
     all
 }
 
-/// A function of the library by its exported name.
+/// Looks up a function of the library by its exported name.
 ///
 /// # Safety
-/// [`is_there`] said yes, and `F` is a pointer to a function with the prototype that the driver gives this name.
-pub unsafe fn function<F: Copy>(symbol: &'static str, since: &'static str) -> Result<F, Missing> {
-    // SAFETY: the library is there, so that this only gives the one that is loaded.
+/// Caller must have got `true` from [`is_available`], and `F` must be a function pointer with the driver's prototype of `symbol`.
+pub unsafe fn function<F: Copy>(symbol: &'static str, since: &'static str) -> Result<F, MissingSymbol> {
+    // SAFETY: the caller checked that the library is loaded, so this returns it and does not panic.
     let library = unsafe { sys::culib() };
-    // SAFETY: the caller's promise about the prototype. The library is never unloaded, so the pointer stays good.
+    // SAFETY: the caller promises the prototype. The library is never unloaded, so the pointer stays valid.
     let found = unsafe { library.get::<F>(symbol.as_bytes()) };
-    found.map(|found| *found).map_err(|_| Missing { symbol, since })
+    found.map(|found| *found).map_err(|_| MissingSymbol { symbol, since })
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     fn what_is_told_is_what_cudarc_looks_for() {
         let known: Vec<String> =
             ["cuda", "nvcuda"].iter().flat_map(|name| cudarc::get_lib_name_candidates(name)).collect();
-        let told = searched();
+        let told = searched_names();
         assert!(told.iter().all(|name| known.contains(name)), "{told:?} of {known:?}");
         assert!(known.iter().all(|name| told.contains(name)), "{known:?} in {told:?}");
         assert_eq!(told.iter().collect::<std::collections::HashSet<_>>().len(), told.len());

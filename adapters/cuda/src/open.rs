@@ -1,35 +1,36 @@
 //! Opening a device, and closing it.
 //!
-//! Promises upward: a [`Cuda`] that works, or an [`OpenError`] and nothing held. Dropping it gives back what it holds itself:
-//! its stream, its pool, its references to contexts; never panics, says nothing, and does nothing in a forked child.
-//! Asks from below: the functions, the primary context; `probe` finds out what the device can do.
+//! Promises upward: a [`Cuda`] that works, or an [`OpenError`] with everything released. Dropping a [`Cuda`] destroys its stream
+//! and pool and releases its contexts; the drop never panics, prints nothing, and does nothing in a forked child.
+//! Asks from below: the driver's functions and the primary context; `probe` finds the device's capabilities.
 
-use crate::codes;
+use crate::context::{PrimaryContext, check, device};
 use crate::cuda::Cuda;
 use crate::error::{OpenError, Version};
-use crate::functions::{self, Functions};
-use crate::primary::{Primary, checked, device};
+use crate::functions::{self, DriverFunctions};
 use crate::probe;
 use crate::regions;
+use crate::result_codes;
 use crate::streams::{create_stream, destroy_stream};
 use std::sync::OnceLock;
 use terrace_device::{Capabilities, Description, insist};
 
 impl Cuda {
-    /// Opens a device: keeps its primary context, and finds out what it can do. Takes some hundred milliseconds where
-    /// nobody used the device before: the context is made.
+    /// Opens a device: retains its primary context and probes its capabilities.
+    ///
+    /// Takes some hundred milliseconds if this process has not used the device before, because the driver creates the context.
     ///
     /// # Errors
-    /// What kept it from being opened, and what to do about it.
+    /// [`OpenError`] names what failed and what to do about it.
     pub fn open(ordinal: u32) -> Result<Self, OpenError> {
         let functions = functions::loaded()?;
         let (version, found) = start(functions)?;
         if ordinal >= found {
             return Err(OpenError::NoDevice { ordinal, found });
         }
-        let primary = Primary::retain(functions, device(functions, ordinal)?)?;
+        let primary = PrimaryContext::retain(functions, device(functions, ordinal)?)?;
         let stream = create_stream(&primary)?;
-        // From here on, dropping `cuda` gives everything back.
+        // From here on, dropping `cuda` releases everything.
         let mut cuda = Self {
             stream,
             pool: None,
@@ -41,10 +42,10 @@ impl Cuda {
         Ok(cuda)
     }
 
-    /// How many devices there are; 0 also where the driver says that there is none.
+    /// The number of devices; 0 if the driver finds none.
     ///
     /// # Errors
-    /// There is no driver, or it does not work.
+    /// [`OpenError`] if the driver is missing, too old, or does not work.
     pub fn count() -> Result<u32, OpenError> {
         start(functions::loaded()?).map(|(_, found)| found)
     }
@@ -52,42 +53,42 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        if !self.primary.is_at_home() {
+        if !self.primary.is_own_process() {
             return;
         }
         if let Some(pool) = self.pool.take() {
             regions::destroy_pool(self, pool);
         }
-        // SAFETY: made by `open` for this device alone, which ends here. A refused call destroyed nothing.
+        // SAFETY: `open` made the stream for this value alone, which is being dropped; a refused call destroys nothing.
         let _ = insist(|| unsafe { destroy_stream(&self.primary, self.stream) });
     }
 }
 
-/// Starts the driver; gives its version and how many devices there are.
-fn start(functions: &Functions) -> Result<(Version, u32), OpenError> {
+/// Initialises the driver; returns its version and the number of devices.
+fn start(functions: &DriverFunctions) -> Result<(Version, u32), OpenError> {
     let mut number = 0;
-    // SAFETY: the out parameter lives through the call, which is allowed before `cuInit`.
+    // SAFETY: the out parameter lives through the call, which is valid before `cuInit`.
     let code = unsafe { (functions.core.cuDriverGetVersion)(&raw mut number) };
-    checked("cuDriverGetVersion", code)?;
+    check("cuDriverGetVersion", code)?;
     let version = Version::from_number(number);
     if version < Version::NEEDED {
         return Err(OpenError::DriverTooOld { version, needed: Version::NEEDED });
     }
-    // SAFETY: may be called at any time, and again.
+    // SAFETY: may be called at any time and repeatedly.
     match unsafe { (functions.core.cuInit)(0) } {
-        codes::NO_DEVICE => return Ok((version, 0)),
-        code => checked("cuInit", code)?,
+        result_codes::NO_DEVICE => return Ok((version, 0)),
+        code => check("cuInit", code)?,
     }
-    codes::initialized();
+    result_codes::mark_initialized();
     let mut found = 0;
     // SAFETY: the out parameter lives through the call.
     match unsafe { (functions.core.cuDeviceGetCount)(&raw mut found) } {
-        codes::NO_DEVICE => Ok((version, 0)),
-        code => checked("cuDeviceGetCount", code).map(|()| (version, found.unsigned_abs())).map_err(OpenError::from),
+        result_codes::NO_DEVICE => Ok((version, 0)),
+        code => check("cuDeviceGetCount", code).map(|()| (version, found.unsigned_abs())).map_err(OpenError::from),
     }
 }
 
-/// What is known before anything was tried.
+/// The description before probing: version and ordinal only.
 fn describe(ordinal: u32, version: Version) -> Description {
     Description {
         backend: "cuda",

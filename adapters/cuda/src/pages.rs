@@ -1,33 +1,34 @@
-//! Address space, pages, and who may use them.
+//! Virtual address ranges, physical pages, their mapping and access rights.
 //!
-//! Promises upward: pages of one size, [`Description::page_bytes`](terrace_device::Description::page_bytes), each a handle of
-//! the driver, mapped and unmapped whole.
-//! Asks from below: the eight functions of [`Pages`](crate::functions::Pages).
+//! Promises upward: all pages have one size, [`Description::page_bytes`](terrace_device::Description::page_bytes). Each page is
+//! one allocation handle of the driver, mapped and unmapped as a whole.
+//! Asks from below: the eight functions of [`PageFunctions`].
 
-use crate::codes::{of_handle, size};
 use crate::cuda::Cuda;
-use crate::functions::Pages;
-use crate::layouts::{self, Access, GRANULARITY_MINIMUM, PageProperties};
-use crate::library::absent;
+use crate::functions::PageFunctions;
+use crate::layouts::{self, AccessDescriptor, GRANULARITY_MINIMUM, PageProperties};
+use crate::library::missing_fault;
+use crate::result_codes::{as_bad_handle, size};
 use std::iter;
 use terrace_device::{Fault, Page, Reason};
 
-/// The smallest page that is used: 2 MiB, which is the device's own large page. A driver that maps less at a time would
-/// only make more calls of the same memory.
+/// The smallest page size in use: 2 MiB, the device's own large page.
+///
+/// Smaller pages would need more calls for the same memory.
 const SMALLEST: u64 = 2 << 20;
 
-fn functions(cuda: &Cuda) -> Result<&'static Pages, Fault> {
-    cuda.primary.functions.pages.as_ref().map_err(absent)
+fn functions(cuda: &Cuda) -> Result<&'static PageFunctions, Fault> {
+    cuda.primary.functions.pages.as_ref().map_err(missing_fault)
 }
 
-/// Bytes of a page as this device maps them: a power of two.
+/// Page size of the device: the driver's granularity, at least 2 MiB, a power of two.
 pub fn granularity(cuda: &Cuda) -> Result<u64, Fault> {
     const CALL: &str = "cuMemGetAllocationGranularity";
     let pages = functions(cuda)?;
     let properties = PageProperties::on(cuda.primary.device);
     let mut bytes = 0;
     cuda.primary.call(CALL, |_| {
-        // SAFETY: both live through the call.
+        // SAFETY: out parameter and properties live through the call.
         unsafe { (pages.cuMemGetAllocationGranularity)(&raw mut bytes, &raw const properties, GRANULARITY_MINIMUM) }
     })?;
     match bytes as u64 {
@@ -36,110 +37,110 @@ pub fn granularity(cuda: &Cuda) -> Result<u64, Fault> {
     }
 }
 
-/// Reserves address space.
+/// Reserves a range of address space, aligned to the page size.
 pub fn reserve(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     let pages = functions(cuda)?;
     let size = size("cuMemAddressReserve", bytes)?;
     let alignment = size_of_page(cuda)?;
     let mut address = 0;
-    cuda.primary.relaxed("cuMemAddressReserve", |_| {
+    cuda.primary.call_relaxed("cuMemAddressReserve", |_| {
         // SAFETY: the out parameter lives through the call.
         unsafe { (pages.cuMemAddressReserve)(&raw mut address, size, alignment, 0, 0) }
     })?;
     Ok(address)
 }
 
-/// Gives address space back.
+/// Frees a reserved range of address space.
 ///
 /// # Safety
-/// [`reserve`] gave it for this many bytes, and nothing is mapped there.
+/// [`reserve`] must have returned the address for this many bytes, and nothing may be mapped there.
 pub unsafe fn unreserve(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
     let pages = functions(cuda)?;
     let size = size("cuMemAddressFree", bytes)?;
-    let done = cuda.primary.relaxed("cuMemAddressFree", |_| {
-        // SAFETY: the caller's promise.
+    let done = cuda.primary.call_relaxed("cuMemAddressFree", |_| {
+        // SAFETY: the caller promises a reserved range without mappings.
         unsafe { (pages.cuMemAddressFree)(address, size) }
     });
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
-/// Takes a page.
+/// Allocates a physical page on the device.
 pub fn create(cuda: &Cuda) -> Result<Page, Fault> {
     let pages = functions(cuda)?;
     let bytes = size_of_page(cuda)?;
     let properties = PageProperties::on(cuda.primary.device);
     let mut page = 0;
-    cuda.primary.relaxed("cuMemCreate", |_| {
-        // SAFETY: both live through the call.
+    cuda.primary.call_relaxed("cuMemCreate", |_| {
+        // SAFETY: out parameter and properties live through the call.
         unsafe { (pages.cuMemCreate)(&raw mut page, bytes, &raw const properties, 0) }
     })?;
     Ok(Page(page))
 }
 
-/// Gives a page back.
+/// Releases a page. Its memory stays allocated while the page is mapped.
 ///
 /// # Safety
-/// [`create`] gave it, it is not given back yet, and no later call names it.
+/// [`create`] must have returned the page, and no later call may name it.
 pub unsafe fn release(cuda: &Cuda, page: Page) -> Result<(), Fault> {
     let pages = functions(cuda)?;
-    let done = cuda.primary.relaxed("cuMemRelease", |_| {
-        // SAFETY: the caller's promise. A page's memory lives on while it is mapped, so nothing that is in use goes away.
+    let done = cuda.primary.call_relaxed("cuMemRelease", |_| {
+        // SAFETY: the caller promises a live handle; the driver keeps the memory of a mapped page.
         unsafe { (pages.cuMemRelease)(page.0) }
     });
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
-/// Maps a page.
+/// Maps a page at an address.
 ///
 /// # Safety
-/// The address is a multiple of the page, reserved, and nothing is mapped there.
+/// The address must be a multiple of the page size, in a reserved range, with nothing mapped there.
 pub unsafe fn map(cuda: &Cuda, address: u64, page: Page) -> Result<(), Fault> {
     let pages = functions(cuda)?;
     let bytes = size_of_page(cuda)?;
-    let done = cuda.primary.relaxed("cuMemMap", |_| {
-        // SAFETY: the caller's promise.
+    let done = cuda.primary.call_relaxed("cuMemMap", |_| {
+        // SAFETY: the caller promises a reserved, unmapped address.
         unsafe { (pages.cuMemMap)(address, bytes, 0, page.0, 0) }
     });
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
-/// Lets this device and `peers` use a range.
+/// Grants this device and `peers` read and write access to a range.
 ///
 /// # Safety
-/// All of it is mapped.
+/// All of the range must be mapped.
 pub unsafe fn allow(cuda: &Cuda, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {
     let pages = functions(cuda)?;
     let size = size("cuMemSetAccess", bytes)?;
-    let own = Access::full(cuda.primary.device);
-    let allow = |accesses: &[Access]| {
-        cuda.primary.relaxed("cuMemSetAccess", |_| {
-            // SAFETY: the caller's promise; the accesses live through the call.
+    let own = AccessDescriptor::full(cuda.primary.device);
+    let allow = |accesses: &[AccessDescriptor]| {
+        cuda.primary.call_relaxed("cuMemSetAccess", |_| {
+            // SAFETY: the caller promises a mapped range; the descriptors live through the call.
             unsafe { (pages.cuMemSetAccess)(address, size, accesses.as_ptr(), accesses.len()) }
         })
     };
     let done = if peers.is_empty() {
         allow(&[own])
     } else {
-        allow(&iter::once(own).chain(layouts::accesses(peers)).collect::<Vec<_>>())
+        allow(&iter::once(own).chain(layouts::full_access(peers)).collect::<Vec<_>>())
     };
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
-/// Takes the pages under a range away.
+/// Unmaps the pages of a range.
 ///
 /// # Safety
-/// All of it is mapped, and no work uses it.
+/// All of the range must be mapped, and no queued work may use it.
 pub unsafe fn unmap(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
     let pages = functions(cuda)?;
     let size = size("cuMemUnmap", bytes)?;
-    let done = cuda.primary.relaxed("cuMemUnmap", |_| {
-        // SAFETY: the caller's promise.
+    let done = cuda.primary.call_relaxed("cuMemUnmap", |_| {
+        // SAFETY: the caller promises a mapped range that no work uses.
         unsafe { (pages.cuMemUnmap)(address, size) }
     });
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
-/// A page as the driver takes sizes. A device that maps none has none.
+/// The page size as the driver's `size_t`; unsupported if the device cannot map pages.
 fn size_of_page(cuda: &Cuda) -> Result<usize, Fault> {
     match cuda.description.page_bytes {
         0 => Err(Fault::of("cuMemMap", Reason::Unsupported)),

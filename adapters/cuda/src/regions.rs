@@ -1,148 +1,148 @@
-//! Memory that comes in whole regions, by kind.
+//! Allocation of whole regions: device, pooled, pinned and managed memory.
 //!
-//! Promises upward: a region is there and usable when [`take`] returns, and a refused call holds nothing. Regions of the
-//! driver's pool come and go in the order of a stream of our own, which is waited for before one is handed out: what the
-//! caller does next, on any stream, comes later.
-//! Asks from below: one function for each kind and direction.
+//! Promises upward: a region is usable on any stream when [`allocate`] returns, and a refused call holds nothing. The driver's
+//! pool allocates and frees in the order of a stream of our own; [`allocate`] waits for that stream before it returns, so work
+//! that the caller queues next on any stream runs after the allocation.
+//! Asks from below: one function of the driver to allocate and one to free each kind.
 
-use crate::codes::{of_handle, size};
+use crate::context::{handle, number};
 use crate::cuda::Cuda;
 use crate::layouts;
-use crate::library::absent;
-use crate::primary::{handle, number};
+use crate::library::missing_fault;
+use crate::result_codes::{as_bad_handle, size};
 use std::ptr::null_mut;
 use terrace_device::{Fault, Kind, Reason, insist};
 
-/// A region of a kind.
-pub fn take(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<u64, Fault> {
+/// Allocates a region of a kind.
+pub fn allocate(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<u64, Fault> {
     match kind {
-        Kind::Device => device(cuda, bytes),
-        Kind::Pool => pooled(cuda, bytes),
-        Kind::Pinned => pinned(cuda, bytes),
-        Kind::Managed => managed(cuda, bytes),
+        Kind::Device => allocate_device(cuda, bytes),
+        Kind::Pool => allocate_pooled(cuda, bytes),
+        Kind::Pinned => allocate_pinned(cuda, bytes),
+        Kind::Managed => allocate_managed(cuda, bytes),
     }
 }
 
-/// Gives a region back.
+/// Frees a region.
 ///
 /// # Safety
-/// [`take`] gave it for this kind, it is not given back yet, and no work uses it.
-pub unsafe fn give_back(cuda: &Cuda, kind: Kind, address: u64) -> Result<(), Fault> {
+/// [`allocate`] must have returned it for this kind, it must not be freed yet, and no queued work may use it.
+pub unsafe fn free(cuda: &Cuda, kind: Kind, address: u64) -> Result<(), Fault> {
     let done = match kind {
-        Kind::Device | Kind::Managed => cuda.primary.relaxed("cuMemFree_v2", |core| {
-            // SAFETY: the caller's promise.
+        Kind::Device | Kind::Managed => cuda.primary.call_relaxed("cuMemFree_v2", |core| {
+            // SAFETY: the caller promises a live, unused region of this kind.
             unsafe { (core.cuMemFree_v2)(address) }
         }),
-        Kind::Pinned => cuda.primary.relaxed("cuMemFreeHost", |core| {
-            // SAFETY: the caller's promise.
+        Kind::Pinned => cuda.primary.call_relaxed("cuMemFreeHost", |core| {
+            // SAFETY: the caller promises a live, unused region of this kind.
             unsafe { (core.cuMemFreeHost)(handle(address)) }
         }),
         Kind::Pool => {
-            let pools = cuda.primary.functions.pools.as_ref().map_err(absent)?;
-            cuda.primary.relaxed("cuMemFreeAsync", |_| {
-                // SAFETY: the caller's promise; the stream is ours.
+            let pools = cuda.primary.functions.pools.as_ref().map_err(missing_fault)?;
+            cuda.primary.call_relaxed("cuMemFreeAsync", |_| {
+                // SAFETY: the caller promises a live, unused region of this kind; the stream is our own.
                 unsafe { (pools.cuMemFreeAsync)(address, handle(cuda.stream)) }
             })
         }
     };
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
-/// Pins memory of the process where it is.
+/// Pins host memory that the program allocated.
 ///
 /// # Safety
-/// It is memory of the process, and stays so until it is unregistered.
+/// The range must be memory of this process and must stay mapped until it is unregistered.
 pub unsafe fn register(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
-    let functions = cuda.primary.functions.registration.as_ref().map_err(absent)?;
+    let functions = cuda.primary.functions.registration.as_ref().map_err(missing_fault)?;
     let size = size("cuMemHostRegister_v2", bytes)?;
-    cuda.primary.relaxed("cuMemHostRegister_v2", |_| {
-        // SAFETY: the caller's promise.
-        unsafe { (functions.cuMemHostRegister_v2)(handle(address), size, layouts::PINNED) }
+    cuda.primary.call_relaxed("cuMemHostRegister_v2", |_| {
+        // SAFETY: the caller promises mapped memory of this process.
+        unsafe { (functions.cuMemHostRegister_v2)(handle(address), size, layouts::HOST_ALLOC_FLAGS) }
     })
 }
 
-/// Ends that.
+/// Unpins memory that [`register`] pinned.
 ///
 /// # Safety
-/// It was registered here, and no work uses it.
+/// [`register`] must have pinned the address, and no queued work may use it.
 pub unsafe fn unregister(cuda: &Cuda, address: u64) -> Result<(), Fault> {
-    let functions = cuda.primary.functions.registration.as_ref().map_err(absent)?;
-    let done = cuda.primary.relaxed("cuMemHostUnregister", |_| {
-        // SAFETY: the caller's promise.
+    let functions = cuda.primary.functions.registration.as_ref().map_err(missing_fault)?;
+    let done = cuda.primary.call_relaxed("cuMemHostUnregister", |_| {
+        // SAFETY: the caller promises registered memory that no work uses.
         unsafe { (functions.cuMemHostUnregister)(handle(address)) }
     });
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
-fn device(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
+fn allocate_device(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     let size = size("cuMemAlloc_v2", bytes)?;
     let mut address = 0;
-    cuda.primary.relaxed("cuMemAlloc_v2", |core| {
+    cuda.primary.call_relaxed("cuMemAlloc_v2", |core| {
         // SAFETY: the out parameter lives through the call.
         unsafe { (core.cuMemAlloc_v2)(&raw mut address, size) }
     })?;
     Ok(address)
 }
 
-fn pinned(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
+fn allocate_pinned(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     let size = size("cuMemHostAlloc", bytes)?;
     let mut address = null_mut();
-    cuda.primary.relaxed("cuMemHostAlloc", |core| {
+    cuda.primary.call_relaxed("cuMemHostAlloc", |core| {
         // SAFETY: the out parameter lives through the call.
-        unsafe { (core.cuMemHostAlloc)(&raw mut address, size, layouts::PINNED) }
+        unsafe { (core.cuMemHostAlloc)(&raw mut address, size, layouts::HOST_ALLOC_FLAGS) }
     })?;
     Ok(number(address))
 }
 
-fn managed(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
-    let functions = cuda.primary.functions.managed.as_ref().map_err(absent)?;
+fn allocate_managed(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
+    let functions = cuda.primary.functions.managed.as_ref().map_err(missing_fault)?;
     let size = size("cuMemAllocManaged", bytes)?;
     let mut address = 0;
-    cuda.primary.relaxed("cuMemAllocManaged", |_| {
+    cuda.primary.call_relaxed("cuMemAllocManaged", |_| {
         // SAFETY: the out parameter lives through the call.
-        unsafe { (functions.cuMemAllocManaged)(&raw mut address, size, layouts::MANAGED) }
+        unsafe { (functions.cuMemAllocManaged)(&raw mut address, size, layouts::ATTACH_GLOBAL) }
     })?;
     Ok(address)
 }
 
-fn pooled(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
+fn allocate_pooled(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     const CALL: &str = "cuMemAllocFromPoolAsync";
-    let pools = cuda.primary.functions.pools.as_ref().map_err(absent)?;
+    let pools = cuda.primary.functions.pools.as_ref().map_err(missing_fault)?;
     let pool = cuda.pool.ok_or(Fault::of(CALL, Reason::Unsupported))?;
     let size = size(CALL, bytes)?;
     let mut address = 0;
-    cuda.primary.relaxed(CALL, |_| {
-        // SAFETY: the out parameter lives through the call; pool and stream are ours.
+    cuda.primary.call_relaxed(CALL, |_| {
+        // SAFETY: the out parameter lives through the call; pool and stream are our own and live.
         unsafe { (pools.cuMemAllocFromPoolAsync)(&raw mut address, size, handle(pool), handle(cuda.stream)) }
     })?;
-    settle(cuda).inspect_err(|_| {
-        // SAFETY: taken above, and nobody knows of it. Where this is refused too, the device is lost.
-        let _ = insist(|| unsafe { give_back(cuda, Kind::Pool, address) });
+    synchronize(cuda).inspect_err(|_| {
+        // SAFETY: allocated above and not handed out yet. If the free is refused too, the region leaks.
+        let _ = insist(|| unsafe { free(cuda, Kind::Pool, address) });
     })?;
     Ok(address)
 }
 
-/// Waits for our own stream.
-pub fn settle(cuda: &Cuda) -> Result<(), Fault> {
-    cuda.primary.relaxed("cuStreamSynchronize", |core| {
-        // SAFETY: the stream is ours, and lives as long as `cuda`.
+/// Waits until our own stream is idle.
+pub fn synchronize(cuda: &Cuda) -> Result<(), Fault> {
+    cuda.primary.call_relaxed("cuStreamSynchronize", |core| {
+        // SAFETY: our own stream, which lives as long as `cuda`.
         unsafe { (core.cuStreamSynchronize)(handle(cuda.stream)) }
     })
 }
 
-/// Makes the driver's pool. It keeps what comes back: when memory goes to the system is decided above, by [`trim`].
+/// Creates the driver's pool, which retains all freed memory until [`trim`].
 pub fn create_pool(cuda: &Cuda) -> Result<u64, Fault> {
-    let pools = cuda.primary.functions.pools.as_ref().map_err(absent)?;
+    let pools = cuda.primary.functions.pools.as_ref().map_err(missing_fault)?;
     let mut pool = null_mut();
     let properties = layouts::PoolProperties::on(cuda.primary.device);
-    cuda.primary.relaxed("cuMemPoolCreate", |_| {
-        // SAFETY: both live through the call.
+    cuda.primary.call_relaxed("cuMemPoolCreate", |_| {
+        // SAFETY: out parameter and properties live through the call.
         unsafe { (pools.cuMemPoolCreate)(&raw mut pool, &raw const properties) }
     })?;
-    let mut keeps = u64::MAX;
-    let set = cuda.primary.relaxed("cuMemPoolSetAttribute", |_| {
-        // SAFETY: the pool was made above; this attribute is 64 bits, which live through the call.
-        unsafe { (pools.cuMemPoolSetAttribute)(pool, layouts::POOL_KEEPS, (&raw mut keeps).cast()) }
+    let mut threshold = u64::MAX;
+    let set = cuda.primary.call_relaxed("cuMemPoolSetAttribute", |_| {
+        // SAFETY: the pool was created above; the attribute is a `u64`, which lives through the call.
+        unsafe { (pools.cuMemPoolSetAttribute)(pool, layouts::POOL_RELEASE_THRESHOLD, (&raw mut threshold).cast()) }
     });
     match set {
         Ok(()) => Ok(number(pool)),
@@ -153,34 +153,36 @@ pub fn create_pool(cuda: &Cuda) -> Result<u64, Fault> {
     }
 }
 
-/// Lets `peers` use whatever comes from a pool: to enable a peer's access does not open it, as it opens other memory.
-pub fn open_pool(cuda: &Cuda, pool: u64, peers: &[u32]) -> Result<(), Fault> {
-    let pools = cuda.primary.functions.pools.as_ref().map_err(absent)?;
-    let accesses: Vec<_> = layouts::accesses(peers).collect();
-    cuda.primary.relaxed("cuMemPoolSetAccess", |_| {
-        // SAFETY: the pool is ours; the accesses live through the call.
+/// Grants `peers` access to all memory of a pool.
+///
+/// `cuCtxEnablePeerAccess` does not cover memory of pools.
+pub fn grant_pool_access(cuda: &Cuda, pool: u64, peers: &[u32]) -> Result<(), Fault> {
+    let pools = cuda.primary.functions.pools.as_ref().map_err(missing_fault)?;
+    let accesses: Vec<_> = layouts::full_access(peers).collect();
+    cuda.primary.call_relaxed("cuMemPoolSetAccess", |_| {
+        // SAFETY: our own live pool; the descriptors live through the call.
         unsafe { (pools.cuMemPoolSetAccess)(handle(pool), accesses.as_ptr(), accesses.len()) }
     })
 }
 
-/// Ends a pool.
+/// Destroys a pool made by [`create_pool`].
 pub fn destroy_pool(cuda: &Cuda, pool: u64) {
     let Ok(pools) = &cuda.primary.functions.pools else { return };
     let _ = insist(|| {
-        cuda.primary.relaxed("cuMemPoolDestroy", |_| {
-            // SAFETY: made by `create_pool`, destroyed once: a refused call destroys nothing. Regions that are still out
-            // stay good until they are given back.
+        cuda.primary.call_relaxed("cuMemPoolDestroy", |_| {
+            // SAFETY: made by `create_pool` and destroyed once, since a refused call destroys nothing. The driver defers the
+            // destruction until all regions are freed.
             unsafe { (pools.cuMemPoolDestroy)(handle(pool)) }
         })
     });
 }
 
-/// Gives what the driver's pool keeps back to the system.
+/// Releases the unused memory of the driver's pool to the system.
 pub fn trim(cuda: &Cuda) -> Result<(), Fault> {
     let (Ok(pools), Some(pool)) = (&cuda.primary.functions.pools, cuda.pool) else { return Ok(()) };
-    settle(cuda)?;
-    cuda.primary.relaxed("cuMemPoolTrimTo", |_| {
-        // SAFETY: the pool is ours.
+    synchronize(cuda)?;
+    cuda.primary.call_relaxed("cuMemPoolTrimTo", |_| {
+        // SAFETY: our own live pool.
         unsafe { (pools.cuMemPoolTrimTo)(handle(pool), 0) }
     })
 }

@@ -1,47 +1,47 @@
-//! Streams of the driver.
+//! Creation, destruction and ids of the driver's streams.
 //!
-//! Promises upward: a stream that waits for no other; the name of one that is live.
-//! Asks from below: the functions, and the context they need.
+//! Promises upward: a created stream does not synchronise with the legacy default stream.
+//! Asks from below: the driver's functions and the primary context.
 
-use crate::codes::of_handle;
+use crate::context::{PrimaryContext, handle, number};
 use crate::layouts::NON_BLOCKING;
-use crate::library::absent;
-use crate::primary::{Primary, handle, number};
+use crate::library::missing_fault;
+use crate::result_codes::as_bad_handle;
 use std::ptr::null_mut;
 use terrace_device::Fault;
 
-/// A stream that does not wait for the default one.
-pub fn create_stream(primary: &Primary) -> Result<u64, Fault> {
+/// Creates a stream that does not synchronise with the legacy default stream.
+pub fn create_stream(primary: &PrimaryContext) -> Result<u64, Fault> {
     let mut stream = null_mut();
-    primary.relaxed("cuStreamCreate", |core| {
+    primary.call_relaxed("cuStreamCreate", |core| {
         // SAFETY: the out parameter lives through the call.
         unsafe { (core.cuStreamCreate)(&raw mut stream, NON_BLOCKING) }
     })?;
     Ok(number(stream))
 }
 
-/// Ends a stream. The driver still does what is on it.
+/// Destroys a stream. The driver still executes the work queued on it.
 ///
 /// # Safety
-/// The stream is live, and no later call names it.
-pub unsafe fn destroy_stream(primary: &Primary, stream: u64) -> Result<(), Fault> {
-    let done = primary.relaxed("cuStreamDestroy_v2", |core| {
-        // SAFETY: the caller's promise.
+/// The stream must be live, and no later call may name it.
+pub unsafe fn destroy_stream(primary: &PrimaryContext, stream: u64) -> Result<(), Fault> {
+    let done = primary.call_relaxed("cuStreamDestroy_v2", |core| {
+        // SAFETY: the caller promises a live stream.
         unsafe { (core.cuStreamDestroy_v2)(handle(stream)) }
     });
-    done.map_err(of_handle)
+    done.map_err(as_bad_handle)
 }
 
-/// The driver's name for a stream.
+/// The driver's id of a stream, which is never reused.
 ///
 /// # Safety
-/// The stream is live.
-pub unsafe fn stream_name(primary: &Primary, stream: u64) -> Result<u64, Fault> {
-    let names = primary.functions.names.as_ref().map_err(absent)?;
+/// The stream must be live.
+pub unsafe fn stream_name(primary: &PrimaryContext, stream: u64) -> Result<u64, Fault> {
+    let ids = primary.functions.stream_ids.as_ref().map_err(missing_fault)?;
     let mut name = 0;
     let done = primary.call("cuStreamGetId", |_| {
-        // SAFETY: the caller's promise; the out parameter lives through the call.
-        unsafe { (names.cuStreamGetId)(handle(stream), &raw mut name) }
+        // SAFETY: the caller promises a live stream; the out parameter lives through the call.
+        unsafe { (ids.cuStreamGetId)(handle(stream), &raw mut name) }
     });
-    done.map(|()| name).map_err(of_handle)
+    done.map(|()| name).map_err(as_bad_handle)
 }

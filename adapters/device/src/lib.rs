@@ -27,7 +27,7 @@
 //! | `fences`, `source`, `stage` | who may have what when; pages and segments; what bytes pass through |
 //! | `backend`, `handles`, `capability`, `fault`, `hint` | what is asked of a device, what it can do, what it says when it refuses |
 //! | `host` | the host as a device |
-//! | `loss`, `fork`, `calm` | devices that are gone, processes that forked, panics that go no further |
+//! | `loss`, `fork`, `catch_panic` | devices that are gone, processes that forked, panics that go no further |
 //!
 //! # Reuse on a stream
 //! ```

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Block, Owner, Request};
-use terrace_guard::calm;
+use terrace_guard::catch_panic;
 
 /// The route of a stream on which nothing is captured.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
@@ -257,7 +257,7 @@ impl Drop for StreamCore {
         let hits = self.front.get_mut().counts().hits;
         self.service.close_stream(Closing { owner: self.owner, raw: self.raw, owned: self.owned, hits });
         // Its drop is anybody's code, and this thread may be anybody's, too.
-        calm(|| drop(keeper));
+        catch_panic(|| drop(keeper));
     }
 }
 

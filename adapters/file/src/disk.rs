@@ -10,7 +10,7 @@ use futures_channel::oneshot;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use terrace_guard::calm;
+use terrace_guard::catch_panic;
 
 /// The name of a store's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -191,7 +191,7 @@ impl Drop for Claimed {
 pub(crate) fn submit(disk: &dyn Disk, request: DiskRequest) -> impl Future<Output = DiskResponse> + use<> {
     let (reply, response) = oneshot::channel();
     // A disk that panics has responded already, or drops the sender, which is a response too.
-    calm(|| disk.submit(request, reply));
+    catch_panic(|| disk.submit(request, reply));
     let gone =
         || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: FileFaultReason::Closed };
     async move { response.await.unwrap_or_else(|_| DiskResponse { result: Err(gone()), frame: None }) }

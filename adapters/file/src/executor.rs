@@ -17,7 +17,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
-use terrace_guard::{Kept, calm};
+use terrace_guard::{ProcessOwned, catch_panic};
 
 /// Has an executor's tasks polled, and performs the I/O that they wait for.
 pub trait Driver: Send + Sync {
@@ -88,7 +88,7 @@ pub struct Executor {
 #[derive(Default)]
 struct ExecutorShared {
     /// A forked child leaves the parent's tasks untouched.
-    state: Kept<Mutex<RunQueue>>,
+    state: ProcessOwned<Mutex<RunQueue>>,
     /// The first one that is alive is woken.
     drivers: RwLock<Vec<Weak<dyn Driver>>>,
 }
@@ -263,7 +263,7 @@ impl Executor {
 fn poll(task: Runnable) {
     let before = POLLING.replace(true);
     // Dropping the polled future, or a result without a handle, may panic.
-    calm(|| _ = task.run());
+    catch_panic(|| _ = task.run());
     POLLING.set(before);
 }
 

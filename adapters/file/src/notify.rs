@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use terrace_guard::{Process, calm};
+use terrace_guard::{Process, catch_panic};
 
 /// Notifies every listener at once.
 pub struct Notify {
@@ -46,7 +46,7 @@ impl Notify {
         waiters.notifications += 1;
         let wakers = std::mem::take(&mut waiters.wakers);
         drop(waiters);
-        wakers.into_values().for_each(|waker| calm(|| waker.wake()));
+        wakers.into_values().for_each(|waker| catch_panic(|| waker.wake()));
     }
 
     /// Registers a waker; false if a notification came since. Caller must drop the returned waker without the lock: the one that
@@ -118,7 +118,7 @@ impl<R: Deref<Target: AsRef<Notify>> + Unpin> Future for Notified<R> {
         let waker = context.waker().clone();
         let Self { to, since, key } = &mut *self;
         let (waits, spare) = (**to).as_ref().register(*since, key, waker);
-        calm(|| drop(spare));
+        catch_panic(|| drop(spare));
         if waits { Poll::Pending } else { Poll::Ready(()) }
     }
 }
@@ -129,7 +129,7 @@ impl<R: Deref<Target: AsRef<Notify>>> Drop for Notified<R> {
         if let Some(key) = self.key.filter(|_| to.process.is_current()) {
             // `notify` may have removed the waker already; no key is used twice.
             let waker = to.waiters().wakers.remove(&key);
-            calm(|| drop(waker));
+            catch_panic(|| drop(waker));
         }
     }
 }

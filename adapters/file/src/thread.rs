@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::thread::{Builder, JoinHandle, ThreadId};
-use terrace_guard::{Process, calm};
+use terrace_guard::{Process, catch_panic};
 
 thread_local! {
     /// The id of this thread, if [`WorkerThread::spawn`] began it.
@@ -48,7 +48,7 @@ impl Drop for WorkerThread {
             false => std::mem::forget(handle),
             // The thread drops its own handle: it ends by itself.
             true if OWN.get() == Some(handle.thread().id()) => {}
-            true => calm(|| _ = handle.join()),
+            true => catch_panic(|| _ = handle.join()),
         }
     }
 }

@@ -1,16 +1,17 @@
-//! Forks and panics, as everything meets them that belongs to a process and calls what users brought.
+//! Protection against forks and against panics in user code, shared by all crates that own threads, files or drivers.
 //!
-//! A forked child has its parent's memory, but neither its threads nor, for ever, the locks that those held. What belongs to
-//! threads, to files or to a driver is refused in the child, without looking at any lock, and is not dropped there:
-//! [`Process`], [`Kept`]. A waker, a callback or a destructor of a user's may panic: [`calm`].
+//! A forked child has a copy of its parent's memory, but none of the parent's other threads; locks that those threads held
+//! stay locked for ever. Calls that need threads, files or a driver are refused in the child before they touch a lock, and
+//! values that own such things are leaked there: [`Process`], [`ProcessOwned`]. A waker, a callback or a destructor that a
+//! user supplies may panic: [`catch_panic`].
 //!
-//! Promises upward: a check costs one load, and is right in every child of a [`fork`](https://man7.org/linux/man-pages/man2/fork.2.html)
-//! by the C library.
-//! Asks from below: `pthread_atfork`, once.
+//! Promises upward: a check costs one load, and detects every child made by the C library's
+//! [`fork`](https://man7.org/linux/man-pages/man2/fork.2.html).
+//! Asks from below: `pthread_atfork`, called once.
 
-mod calm;
+mod catch;
 
-pub use calm::calm;
+pub use catch::catch_panic;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -18,81 +19,80 @@ use std::ops::Deref;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Forks between the first process and this one, since [`watch`] was called.
+/// Number of forks between the process that first called [`watch`] and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between the process that called [`watch`] first and this one.
 #[inline]
 fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Begins to count forks. Called before anything is made that a child must not use.
+/// Registers the fork handler. Caller must call this before it makes anything that a child must not use.
 fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        // Miri has no forks.
+        // Miri does not support `pthread_atfork`.
         #[cfg(all(unix, not(miri)))]
         {
             extern "C" fn child() {
                 GENERATION.fetch_add(1, Ordering::Relaxed);
             }
-            // SAFETY: the handler only adds to an atomic, which is allowed in a child of a process with threads. Refused
-            // for want of memory, forks are not seen here.
+            // SAFETY: the handler only adds to an atomic, which is async-signal-safe. If `pthread_atfork` fails for lack of
+            // memory, forks stay undetected.
             unsafe { libc::pthread_atfork(None, None, Some(child)) };
         }
     });
 }
 
-/// The process that made something.
+/// The process in which a value was made, for comparison with the current process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
 
 impl Process {
-    /// This one.
+    /// The current process.
     pub fn current() -> Self {
         watch();
         Self(generation())
     }
 
-    /// Whether this is still the same process. One load.
+    /// Whether the calling process is the recorded one, not a forked child of it. One load.
     #[inline]
     pub fn is_current(self) -> bool {
         self.0 == generation()
     }
 }
 
-/// A value that only the process which made it drops: a forked child forgets it.
+/// A value that is dropped only in the process that made it; a forked child leaks it.
 ///
 /// # Example
 /// ```
-/// let kept = terrace_guard::Kept::new(vec![1, 2, 3]);
+/// let kept = terrace_guard::ProcessOwned::new(vec![1, 2, 3]);
 /// assert!(kept.is_own() && kept.len() == 3);
 /// ```
-pub struct Kept<T> {
+pub struct ProcessOwned<T> {
     value: ManuallyDrop<T>,
     process: Process,
 }
 
-impl<T> Kept<T> {
-    /// A value of this process.
+impl<T> ProcessOwned<T> {
+    /// Wraps a value and records the current process as its owner.
     pub fn new(value: T) -> Self {
         Self { value: ManuallyDrop::new(value), process: Process::current() }
     }
 
-    /// Which process made it.
+    /// The process that made the value.
     pub fn process(&self) -> Process {
         self.process
     }
 
-    /// Whether this process made it.
+    /// Whether the current process made the value.
     #[inline]
     pub fn is_own(&self) -> bool {
         self.process.is_current()
     }
 }
 
-impl<T> Deref for Kept<T> {
+impl<T> Deref for ProcessOwned<T> {
     type Target = T;
 
     #[inline]
@@ -101,29 +101,29 @@ impl<T> Deref for Kept<T> {
     }
 }
 
-impl<T: Default> Default for Kept<T> {
+impl<T: Default> Default for ProcessOwned<T> {
     fn default() -> Self {
         Self::new(T::default())
     }
 }
 
-/// Of the same process as this one is.
-impl<T: Clone> Clone for Kept<T> {
+/// Clones the value; the clone has the same owner as the original.
+impl<T: Clone> Clone for ProcessOwned<T> {
     fn clone(&self) -> Self {
         Self { value: self.value.clone(), process: self.process }
     }
 }
 
-impl<T> Drop for Kept<T> {
+impl<T> Drop for ProcessOwned<T> {
     fn drop(&mut self) {
         if self.process.is_current() {
-            // SAFETY: it is used by nothing after this.
+            // SAFETY: `self` is being dropped, so the value is not used again.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Kept<T> {
+impl<T: fmt::Debug> fmt::Debug for ProcessOwned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

@@ -56,15 +56,17 @@ pub fn is_large() -> bool {
     is_flushing_caches() || cursor() != DONE && PURGEABLE.load(Relaxed) > LEAST
 }
 
-/// Whether a deadline waits for so much that calls should not leave it to chance: 32 MiB and a quarter of what is in use, or
-/// caches of other threads.
+/// Whether a deadline waits for so much that purging must not depend on rare calls.
+///
+/// So much is 32 MiB and a quarter of what is in use, or caches of other threads.
 pub fn is_pressing() -> bool {
     let is_waiting = || PURGEABLE.load(Relaxed) > LEAST + (usage::used() / 4) as isize;
     purge_clock::clock().deadline() != NEVER && (is_flushing_caches() || is_waiting())
 }
 
-/// Whether every call must look at the clock, since it may be the last for a long time and no purge thread works. That costs
-/// some ten nanoseconds a call, for two delays at most.
+/// Whether every call must look at the clock, because no purge thread works.
+///
+/// The call may be the last for a long time. That costs some ten nanoseconds a call, for two delays at most.
 pub fn is_for_calls() -> bool {
     !purge_clock::thread_works() && is_pressing()
 }

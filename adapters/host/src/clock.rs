@@ -86,7 +86,9 @@ impl Clock {
         self.ticking.swap(1, BEGIN) == 0
     }
 
-    /// Takes the deadline; must be the first step of a tick: what is freed later, and not found by it, gets another.
+    /// Takes the deadline; must be the first step of a tick.
+    ///
+    /// Memory that is freed later, and that the tick does not find, sets another deadline.
     pub fn take(&self) -> usize {
         let due = self.deadline.swap(NEVER, Ordering::Relaxed);
         #[cfg(not(terrace_seeded_bug = "clock_take_unfenced"))]

@@ -51,7 +51,9 @@ fn memory() -> Option<NonNull<u8>> {
 /// Mappings of their own: address, and bytes. An address of 1: being mapped or unmapped.
 static MAPPINGS: [(AtomicUsize, AtomicUsize); 256] = [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 256];
 
-/// Allocates a block at a multiple of `align`; null when there is none. Blocks of the pools lie at multiples of their size.
+/// Allocates a block at a multiple of `align`; null when there is none.
+///
+/// Blocks of the pools lie at multiples of their size.
 pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
     let needed = bytes.max(align).max(64);
     let Some(memory) = memory().filter(|_| needed <= 1 << LARGEST) else { return map(bytes, align) };

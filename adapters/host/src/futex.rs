@@ -51,13 +51,15 @@ impl Futex {
         self.0.load(Ordering::Relaxed) == FREE
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
         self.0.compare_exchange(FREE, HELD, LOCK, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the lock; calls `sleep` with the word and the value to sleep on, as long as another thread holds it.
+    /// Acquires the lock.
+    ///
+    /// While another thread holds the lock, calls `sleep` with the word and the value to sleep on.
     pub fn lock(&self, sleep: impl Fn(&AtomicU32, u32)) {
         while self.0.swap(SLEPT, LOCK) != FREE {
             sleep(&self.0, SLEPT);

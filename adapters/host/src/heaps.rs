@@ -26,8 +26,9 @@ pub fn registry() -> &'static Lock<()> {
 /// The spans of each heap by its number, less one: 0 is the global heap. Changed under `REGISTRY`.
 static ALL: [AtomicPtr<Spans>; HEAPS] = [const { AtomicPtr::new(null_mut()) }; HEAPS];
 
-/// Registers a heap whose spans will be at an address, where `start` must write them under the number it gets. `None` when 1024
-/// heaps exist.
+/// Registers a heap whose spans will be at an address.
+///
+/// `start` must write the spans there, under the number that it gets. `None` if 1024 heaps exist.
 pub fn register(spans: NonNull<Spans>, start: impl FnOnce(u16)) -> Option<u16> {
     let _registry = REGISTRY.lock();
     let at = ALL.iter().position(|entry| entry.load(Relaxed).is_null())?;

@@ -15,7 +15,9 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Least size that is moved by `mremap`: 64 pages. Copying fewer costs less than the faults that the two system calls cause.
 const LEAST_REMAP: usize = 256 << 10;
 
-/// Whether a block of so many bytes at this alignment can exist: what no pointer difference can span is no object.
+/// Whether a block of so many bytes at this alignment can exist.
+///
+/// An object must not be larger than a pointer difference can express.
 pub fn is_possible(bytes: usize, align: usize) -> bool {
     bytes <= isize::MAX as usize - SLICE && align <= isize::MAX as usize / 2
 }
@@ -36,8 +38,9 @@ pub fn allocate_slices(bytes: usize, align: usize, zeroed: bool) -> Option<u32> 
     Some(slice)
 }
 
-/// Copies from one large block to another. Pages of zeros are not written over zeros, so a block that was hardly touched stays
-/// so.
+/// Copies from one large block to another.
+///
+/// Pages of zeros are not written over zeros, so a block that was hardly touched stays so.
 ///
 /// # Safety
 /// Both blocks hold at least `bytes` bytes, and no other thread uses them.
@@ -81,7 +84,9 @@ fn is_start(tables: &Tables, slice: u32, block: *mut u8) -> bool {
     span.block().is_some() && (in_span || tables.address(slice).as_ptr() == block)
 }
 
-/// Frees a large block, or one of a heap; any other address ends the process. Whether the block was a large one of no heap.
+/// Frees a large block, or one of a heap; any other address ends the process.
+///
+/// Whether the block was a large one of no heap.
 pub fn free(block: *mut u8) -> bool {
     let Some(tables) = tables() else { fatal("a free of what was never allocated", block.addr()) };
     let slice = slice_of(tables, block);
@@ -121,8 +126,10 @@ pub fn growth(block: *mut u8, bytes: usize, align: usize) -> Option<usize> {
     is_large.then(|| bytes.next_multiple_of(PAGE).saturating_sub(span.requested_bytes()))
 }
 
-/// Resizes a large block in place, or by moving its pages. The caller must have claimed its [`growth`], which is released
-/// when the answer is null: the block is as it was and must be copied.
+/// Resizes a large block in place, or by moving its pages.
+///
+/// The caller must have claimed its [`growth`], which is released when the answer is null: the block is as it was and must be
+/// copied.
 pub fn resize(block: *mut u8, bytes: usize, growth: usize) -> *mut u8 {
     let Some(tables) = tables() else { return core::ptr::null_mut() };
     let slice = slice_of(tables, block);

@@ -8,7 +8,9 @@ use crate::clock::Clock;
 use crate::os;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// States of the purge thread: never started; started; the system refused it; the library ends (known on Linux only).
+/// States of the purge thread.
+///
+/// Never started; started; refused by the system; ended with the library (known on Linux only).
 pub const NONE: u32 = 0;
 pub const RUNS: u32 = 1;
 pub const REFUSED: u32 = 2;

@@ -64,15 +64,19 @@ pub struct Stolen<A: Array> {
     pub block: A::Block,
 }
 
-/// Begins to steal all blocks, the uppermost and those below it; `None` without any. The barrier must come next.
+/// Begins to steal all blocks, the uppermost and those below it; `None` without any.
+///
+/// The barrier must come next.
 pub fn begin_steal<A: Array>(array: &A) -> Option<Stolen<A>> {
     let entry = A::below(array.top());
     array.load(entry)?;
     array.take(entry).map(|block| Stolen { entry, block })
 }
 
-/// Finishes after the barrier. `true`: the block and all below it are the caller's, and its entry is the new floor. `false`:
-/// it is contested, and the owner must settle it.
+/// Finishes after the barrier.
+///
+/// `true`: the block and all below it are the caller's, and its entry is the new floor. `false`: it is contested, and the
+/// owner must settle it.
 pub fn finish_steal<A: Array>(array: &A, taken: &Stolen<A>) -> bool {
     // First what was announced: a later announcement than the pop's tells that the pop lowered the top.
     let announced = array.announced();
@@ -80,7 +84,9 @@ pub fn finish_steal<A: Array>(array: &A, taken: &Stolen<A>) -> bool {
     A::below(announced) != taken.entry && top > taken.entry && array.load(taken.entry).is_none()
 }
 
-/// Restores a contested block, unless it was popped. Must be called by the owner, or where there is none.
+/// Restores a contested block, unless it was popped.
+///
+/// Must be called by the owner, or where there is none.
 pub fn restore<A: Array>(array: &A, taken: &Stolen<A>) {
     if array.top() > taken.entry && array.load(taken.entry).is_none() {
         array.store(taken.entry, taken.block);

@@ -40,7 +40,9 @@ pub fn peak() -> usize {
     PEAK.load(Relaxed)
 }
 
-/// Claims bytes as used. `false`, and nothing is counted, beyond the limit; a claim of 0 bytes succeeds.
+/// Claims bytes as used.
+///
+/// `false`, and nothing is counted, beyond the limit; a claim of 0 bytes succeeds.
 pub fn claim(bytes: usize) -> bool {
     if bytes == 0 {
         return true;

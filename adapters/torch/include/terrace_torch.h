@@ -1,5 +1,5 @@
-/* libterrace_torch: what people call. What PyTorch calls (terrace_torch_alloc and so on) has PyTorch's own signatures,
- * which are C++; src/hooks.rs lists them.
+/* libterrace_torch: the functions for programs. The hooks that PyTorch calls (terrace_torch_alloc and so on) have PyTorch's
+ * own C++ signatures; src/hooks.rs lists them.
  *
  * 0 is success; -1 is a failure, of which terrace_torch_last_error has the message. Any thread may call any of them.
  */
@@ -38,11 +38,12 @@ typedef struct terrace_torch_stats_t {
 int terrace_torch_stats(int device, terrace_torch_stats_t *out);
 /* Writes the live blocks of a device (-1: of all) to a file: JSON in the shape of torch.cuda.memory._snapshot(). */
 int terrace_torch_snapshot(int device, const char *path);
-/* Copies the last message and a zero into room bytes, as much as fits; gives the length of all of it. */
+/* Copies the last message and a zero byte into room bytes, as much as fits; returns the whole message's length. */
 size_t terrace_torch_last_error(char *buffer, size_t room);
-/* Gives everything unused of a device back to the driver; the bytes given back. */
+/* Returns all unused memory of a device to the driver; returns the bytes of it. */
 uint64_t terrace_torch_trim(int device);
-/* Lets go of all devices, when nobody allocates any more; each is closed with its last live block. How many are left. */
+/* Releases all devices; returns how many blocks are live. Each device is closed when its last block is freed. Caller must
+ * ensure that no thread allocates any more. */
 uint64_t terrace_torch_close(void);
 
 #ifdef __cplusplus

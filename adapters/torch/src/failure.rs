@@ -1,57 +1,60 @@
-//! What went wrong: kept for whoever asks, printed once.
+//! Failures: the last message is kept for the caller, the first of each kind is printed.
 //!
-//! Promises upward: the last message can be asked for; the first of each kind is printed to standard error, so that a
-//! program that never asks says something, and one that retries does not flood its log.
+//! Promises upward: [`last`] returns the last message. The first failure of each kind is printed to standard error, so a
+//! program that never asks still reports it, and a program that retries does not flood its log.
 //! Asks from below: nothing.
 
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use terrace_device::{DeviceError, OutOfMemory};
 
-/// Kinds of failures: each is printed once.
+/// Kinds of failures; the first of each is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// No memory.
+pub enum FailureKind {
+    /// Out of memory.
     Memory,
-    /// An argument or a variable that cannot be.
+    /// An invalid argument or environment variable.
     Request,
-    /// The device or its driver.
+    /// A failure of the device or its driver.
     Device,
-    /// A pointer that is no live block.
+    /// A pointer that is not the start of a live block.
     Pointer,
-    /// A mistake in this library.
+    /// A bug in this library.
     Bug,
 }
 
-/// A failure with its message.
+/// A failure: its kind and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub kind: Kind,
+pub struct TorchFailure {
+    pub kind: FailureKind,
     pub message: String,
 }
 
-impl Failure {
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+impl TorchFailure {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
 
-    /// What a device said. Programs look for "CUDA out of memory" in messages, and shrink their batch.
+    /// The failure for a device's error.
+    ///
+    /// Messages contain "CUDA out of memory", because programs search for it and shrink their batch.
     pub fn of_device(ordinal: usize, error: &DeviceError) -> Self {
         match error {
             DeviceError::OutOfMemory(what) => Self::new(
-                Kind::Memory,
+                FailureKind::Memory,
                 format!("CUDA out of memory. terrace, device {ordinal}: {}", out_of_memory(what)),
             ),
             DeviceError::BadRequest { .. } => {
-                Self::new(Kind::Memory, format!("CUDA out of memory. terrace, device {ordinal}: {error}"))
+                Self::new(FailureKind::Memory, format!("CUDA out of memory. terrace, device {ordinal}: {error}"))
             }
-            other => Self::new(Kind::Device, format!("terrace, device {ordinal}: {other}")),
+            other => Self::new(FailureKind::Device, format!("terrace, device {ordinal}: {other}")),
         }
     }
 }
 
-/// What was asked and what there was, and what somebody who writes Python can do about it.
+/// The request, the state of the pool, and what a Python program can change.
 fn out_of_memory(what: &OutOfMemory) -> String {
     let OutOfMemory { asked, largest_free, reserved, in_use, capacity, fault, .. } = what;
     let said = fault.map_or(String::new(), |fault| format!("; the driver said: {fault}"));
@@ -64,20 +67,30 @@ fn out_of_memory(what: &OutOfMemory) -> String {
 }
 
 static LAST: Mutex<String> = Mutex::new(String::new());
-/// One bit for each kind that was printed.
+/// One bit per kind: set if a failure of that kind was printed.
 static PRINTED: AtomicU32 = AtomicU32::new(0);
 
-/// Keeps the message, and prints it if it is the first of its kind.
-pub fn report(failure: &Failure) {
+/// Records the message, and prints it if it is the first of its kind.
+pub fn report(failure: &TorchFailure) {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&failure.message);
     let bit = 1 << failure.kind as u32;
     if PRINTED.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-        // Standard error may be closed: the message is kept all the same.
+        // Standard error may be closed; the message is recorded anyway.
         let _ = writeln!(std::io::stderr(), "{} (said once; terrace_torch_last_error has the last)", failure.message);
     }
 }
 
-/// The last message; empty when nothing went wrong yet.
+/// Runs a function, turns a panic into a failure, and reports failures.
+pub fn guarded<T>(work: impl FnOnce() -> Result<T, TorchFailure>) -> Result<T, TorchFailure> {
+    // A panic never interrupts an update of a shared structure, so all of them stay consistent.
+    let done = catch_unwind(AssertUnwindSafe(work));
+    let done = done.unwrap_or_else(|_| {
+        Err(TorchFailure::new(FailureKind::Bug, "terrace: a mistake in libterrace_torch; please report it"))
+    });
+    done.inspect_err(report)
+}
+
+/// The last message; empty if there was no failure yet.
 pub fn last() -> String {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

@@ -1,24 +1,14 @@
 //! The functions that PyTorch calls, with its own signatures (`torch/csrc/cuda/CUDAPluggableAllocator.h`).
 //!
-//! Promises upward: nothing unwinds out of them, but for what [`terrace_torch_alloc_or_throw`] throws on purpose; each may be
-//! called by any thread at any time.
-//! Asks from below: `process`, which gives failures as values.
+//! Promises upward: nothing unwinds out of these functions, except the exception of [`terrace_torch_alloc_or_throw`]. Any
+//! thread may call any of them at any time.
+//! Asks from below: `process`, which returns failures as values.
 
-use crate::captures::PoolId;
-use crate::failure::{self, Failure, Kind};
+use crate::failure::{TorchFailure, guarded};
 use crate::filter::{Filter, StdFunction};
-use crate::{process, throw};
+use crate::pools::PoolId;
+use crate::{exception, process};
 use std::ffi::{c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Runs what must not panic; a panic that happens all the same becomes a failure.
-pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // Every structure behind it is whole between any two of its calls.
-    let done = catch_unwind(AssertUnwindSafe(work));
-    let done = done
-        .unwrap_or_else(|_| Err(Failure::new(Kind::Bug, "terrace: a mistake in libterrace_torch; please report it")));
-    done.inspect_err(failure::report)
-}
 
 fn handle(stream: *mut c_void) -> u64 {
     stream.expose_provenance() as u64
@@ -28,98 +18,110 @@ fn pointer(address: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// `void* alloc(ssize_t size, int device, cudaStream_t stream)`: null for no bytes, and when there is no memory.
+/// `void* alloc(ssize_t size, int device, cudaStream_t stream)`: allocates a block.
+///
+/// Returns null for a size of 0 and on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_alloc(size: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
     guarded(|| process::allocate(size, device, handle(stream))).map_or(std::ptr::null_mut(), pointer)
 }
 
-/// The same, but where there is no memory it throws `std::runtime_error` with the message: PyTorch's Python side raises it.
-/// Null where the process has no C++ library.
+/// Like [`terrace_torch_alloc`], but throws `std::runtime_error` with the message on failure.
+///
+/// PyTorch raises the exception in Python. Returns null on failure if the process has no C++ library.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn terrace_torch_alloc_or_throw(size: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
     match guarded(|| process::allocate(size, device, handle(stream))) {
         Ok(address) => pointer(address),
-        Err(Failure { message, .. }) => {
-            throw::throw(message);
+        Err(TorchFailure { message, .. }) => {
+            exception::throw(message);
             std::ptr::null_mut()
         }
     }
 }
 
-/// `void free(void* ptr, ssize_t size, int device, cudaStream_t stream)`. Size and device are what the allocation said, so
-/// they are not looked at; a stream other than the allocation's counts as using the block.
+/// `void free(void* ptr, ssize_t size, int device, cudaStream_t stream)`: frees a block.
+///
+/// Size and device are ignored, because the block's record has them. If the stream is not the allocation's, the block counts
+/// as used on it.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_free(block: *mut c_void, _size: isize, _device: c_int, stream: *mut c_void) {
-    // Told by `guarded`; a free has nobody else to tell.
+    // `guarded` records the failure; a free has no result to return it in.
     let _ = guarded(|| process::free(handle(block), handle(stream)));
 }
 
-/// `void init(int device_count)`: looks whether the TERRACE_TORCH_* variables can be. Devices are opened when they are used.
+/// `void init(int device_count)`: validates the TERRACE_TORCH_* variables.
+///
+/// Opens no device; each device opens at its first use.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_init(_device_count: c_int) {
     let _ = guarded(process::options);
 }
 
-/// `void reset()`, PyTorch's `empty_cache`: gives everything unused back to the driver, on all devices that were used.
+/// `void reset()`, PyTorch's `empty_cache`: releases unused memory of all open devices to the driver.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_reset() {
     let _ = guarded(|| {
-        process::all().iter().for_each(|card| _ = card.device.trim());
+        process::all_opened().iter().for_each(|device| _ = device.inner.trim());
         Ok(())
     });
 }
 
-/// `void memory_fraction(double fraction, int device)`: takes at most this share of the device's memory from now on.
+/// `void memory_fraction(double fraction, int device)`: limits a device to a share of its memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_memory_fraction(fraction: f64, device: c_int) {
-    let _ = guarded(|| process::limit(fraction, device));
+    let _ = guarded(|| process::set_memory_fraction(fraction, device));
 }
 
-/// `void* base_alloc(void* ptr, size_t* size)`: start and bytes of the block in which a pointer lies; the pointer itself and
-/// 0 for one that lies in none.
+/// `void* base_alloc(void* ptr, size_t* size)`: start and size of the block that contains a pointer.
+///
+/// Returns the pointer itself and size 0 if no live block contains it.
 ///
 /// # Safety
-/// `size` is null or can be written to.
+/// `size` must be null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_torch_base_alloc(inside: *mut c_void, size: *mut usize) -> *mut c_void {
-    let found = guarded(|| Ok(process::around(handle(inside)))).ok().flatten();
+    let found = guarded(|| Ok(process::enclosing_block(handle(inside)))).ok().flatten();
     let (start, bytes) = found.map_or((inside, 0), |(start, bytes)| (pointer(start), bytes as usize));
-    // SAFETY: null or writable, says the caller.
+    // SAFETY: the caller promises null or a writable pointer.
     if let Some(size) = unsafe { size.as_mut() } {
         *size = bytes;
     }
     start
 }
 
-/// `void record_stream(void* ptr, cudaStream_t stream)`: the block is not given out again before what was put on this stream
-/// until it is freed is done.
+/// `void record_stream(void* ptr, cudaStream_t stream)`: marks a block as used on a stream.
+///
+/// After its free, the block is not reused before all work queued on that stream until the free is done.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_record_stream(block: *mut c_void, stream: *mut c_void) {
-    let _ = guarded(|| process::record(handle(block), handle(stream)));
+    let _ = guarded(|| process::record_stream(handle(block), handle(stream)));
 }
 
-/// `void begin_allocate_to_pool(int device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter)`: what the filter
-/// accepts comes from the pool until its end.
+/// Opens a pool: allocations that the filter accepts come from it.
+///
+/// They do until [`terrace_torch_end_allocate_to_pool`]. PyTorch's signature is
+/// `void begin_allocate_to_pool(int device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter)`.
 ///
 /// # Safety
-/// `filter` is null or points to a live `std::function<bool(cudaStream_t)>` of the GNU C++ library, which any thread may call.
+/// `filter` must be null or point to a live `std::function<bool(cudaStream_t)>` of the GNU C++ library, which any thread may call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_torch_begin_allocate_to_pool(device: c_int, pool: PoolId, filter: *const StdFunction) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises null or a live function.
     let filter = unsafe { Filter::copy(filter) };
-    let _ = guarded(|| process::begin(device, pool, filter));
+    let _ = guarded(|| process::begin_pool(device, pool, filter));
 }
 
-/// `void end_allocate_to_pool(int device, MempoolId_t pool)`
+/// `void end_allocate_to_pool(int device, MempoolId_t pool)`: ends the pool's last begin.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_end_allocate_to_pool(device: c_int, pool: PoolId) {
-    let _ = guarded(|| process::on_pool(device, pool, "ended", |card| card.end(pool)));
+    let _ = guarded(|| process::on_pool(device, pool, "ended", |device| device.end(pool)));
 }
 
-/// `void release_pool(int device, MempoolId_t pool)`: one for each begin; the pool's memory goes back with the last, as soon
-/// as its blocks are free.
+/// `void release_pool(int device, MempoolId_t pool)`: drops one use of the pool.
+///
+/// PyTorch calls it once per begin. After the last call the pool's memory is freed as soon as its blocks are.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_release_pool(device: c_int, pool: PoolId) {
-    let _ = guarded(|| process::on_pool(device, pool, "released", |card| card.release(pool)));
+    let _ = guarded(|| process::on_pool(device, pool, "released", |device| device.release(pool)));
 }

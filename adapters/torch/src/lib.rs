@@ -3,22 +3,22 @@
 //! # The parts
 //!
 //! ```text
-//!   PyTorch (CUDAPluggableAllocator)                    people (Python package, C)
+//!   PyTorch (CUDAPluggableAllocator)                    programs (Python package, C)
 //!        │ alloc, free, record_stream, pools, ..             │ stats, snapshot, last_error, trim
 //!   ┌────v─────────────────────────────────────────┐    ┌────v──────┐
 //!   │ hooks     C signatures; nothing unwinds but  │    │ inspect   │
-//!   │           what `throw` throws on purpose     │    │           │
+//!   │           the C++ exception of `exception`   │    │           │
 //!   ├──────────────────────────────────────────────┴────┴───────────┤
 //!   │ process   all devices of the process, opened at first use     │     settings: TERRACE_TORCH_* variables
-//!   │ table     who has which address                               │     failure:  the last message
-//!   │ card      one device: streams by handle, captures             │
-//!   │ captures  pools of graphs and regions; filter: std::function  │
+//!   │ block_table   live blocks by address                          │     failure:  the last message
+//!   │ device    one device: streams by handle, pools by id          │
+//!   │ pools     pools of graphs and regions; filter: std::function  │
 //!   └───────────────────────────┬───────────────────────────────────┘
 //!                  terrace_device::Device over terrace_cuda::Cuda
 //! ```
 //!
-//! Failures are values: a failed call gives null or does nothing, keeps a message ([`terrace_torch_last_error`]) and prints the first of
-//! each kind to standard error; no panic crosses into C. A free that names another stream than the allocation counts as used on both
+//! A failed call returns null or does nothing, records a message ([`terrace_torch_last_error`]) and prints the first of each kind to
+//! standard error; no panic crosses into C. A free that names another stream than the allocation also marks the block as used there
 //! ([`terrace_torch_record_stream`]).
 //!
 //! # Example
@@ -30,19 +30,19 @@
 //! ```
 #![cfg(unix)]
 
-mod captures;
-mod card;
+mod block_table;
+mod device;
+mod exception;
 mod failure;
 mod filter;
 mod hooks;
 mod inspect;
+mod pools;
 mod process;
 mod settings;
 mod snapshot;
-mod table;
-mod throw;
 
-pub use captures::PoolId;
 pub use filter::StdFunction;
 pub use hooks::*;
 pub use inspect::*;
+pub use pools::PoolId;

@@ -1,76 +1,79 @@
-//! All devices of the process, and what the hooks do.
+//! All open devices of the process, and the operations of the hooks on them.
 //!
-//! Promises upward: a device is opened at its first use, once; every failure is told and leaves things as they were.
-//! Asks from below: [`Card`], the table, the environment.
+//! Promises upward: a device is opened once, at its first use; a failed operation returns its failure and changes nothing else,
+//! except that a block whose free fails is quarantined.
+//! Asks from below: [`TorchDevice`], `block_table`, the environment.
 
-use crate::captures::PoolId;
-use crate::card::Card;
-use crate::failure::{Failure, Kind};
+use crate::block_table::{self, TorchBlock};
+use crate::device::TorchDevice;
+use crate::failure::{FailureKind, TorchFailure};
 use crate::filter::Filter;
+use crate::pools::PoolId;
 use crate::settings;
-use crate::table::{self, Live};
 use std::io::Write;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use terrace_device::Options;
 use terrace_guard::Process;
 
 /// PyTorch counts devices in a signed byte.
-const MOST: usize = 128;
+const MAX_DEVICES: usize = 128;
 
-/// Where a device is, once it was used.
-type Slot = RwLock<Option<Arc<Card>>>;
+/// An open device, or `None` before its first use.
+type DeviceSlot = RwLock<Option<Arc<TorchDevice>>>;
 
-static CARDS: [Slot; MOST] = [const { RwLock::new(None) }; MOST];
-/// Read when the first device is opened.
+static DEVICES: [DeviceSlot; MAX_DEVICES] = [const { RwLock::new(None) }; MAX_DEVICES];
+/// Options from the environment, read when the first device is opened.
 static OPTIONS: OnceLock<Result<Options, String>> = OnceLock::new();
 /// The process that opened the first device.
-static HOME: OnceLock<Process> = OnceLock::new();
+static OWNER: OnceLock<Process> = OnceLock::new();
 
-/// What the environment asks for.
-pub fn options() -> Result<Options, Failure> {
+/// The options that the environment sets.
+pub fn options() -> Result<Options, TorchFailure> {
     let read = OPTIONS.get_or_init(|| {
         let misspelt = std::env::vars_os().filter_map(|(name, _)| settings::misspelt(name.to_str()?));
-        // A process without that stream cannot be told.
+        // Standard error may be closed; then the warning is lost.
         misspelt.for_each(|sentence| _ = writeln!(std::io::stderr(), "{sentence}"));
         settings::options(|name| std::env::var(name).ok())
     });
-    read.clone().map_err(|message| Failure::new(Kind::Request, message))
+    read.clone().map_err(|message| TorchFailure::new(FailureKind::Request, message))
 }
 
-/// Whether this is a child of the process that opened the first device: there, locks may be held by nobody.
-pub fn forked() -> bool {
-    HOME.get().is_some_and(|process| !process.is_current())
+/// Whether this is a forked child of the process that opened the first device.
+///
+/// In such a child, a lock that another thread held at the fork is never released.
+pub fn is_forked() -> bool {
+    OWNER.get().is_some_and(|process| !process.is_current())
 }
 
-fn at_home() -> Result<(), Failure> {
+fn check_process() -> Result<(), TorchFailure> {
     let message =
         "terrace: this process was forked from one that used CUDA, which does not work; start it with `spawn`";
-    if forked() { Err(Failure::new(Kind::Device, message)) } else { Ok(()) }
+    if is_forked() { Err(TorchFailure::new(FailureKind::Device, message)) } else { Ok(()) }
 }
 
-fn slot(device: i32) -> Result<(usize, &'static Slot), Failure> {
-    let at = usize::try_from(device).ok().filter(|at| *at < MOST);
-    let message = || format!("terrace: there is no device {device}; devices are counted from 0 to {}", MOST - 1);
-    at.map(|at| (at, &CARDS[at])).ok_or_else(|| Failure::new(Kind::Request, message()))
+fn slot(device: i32) -> Result<(usize, &'static DeviceSlot), TorchFailure> {
+    let at = usize::try_from(device).ok().filter(|at| *at < MAX_DEVICES);
+    let message = || format!("terrace: there is no device {device}; devices are counted from 0 to {}", MAX_DEVICES - 1);
+    at.map(|at| (at, &DEVICES[at])).ok_or_else(|| TorchFailure::new(FailureKind::Request, message()))
 }
 
-/// The device, if it was used already.
-pub fn known(device: i32) -> Result<Option<Arc<Card>>, Failure> {
-    at_home()?;
+/// The device, if it is open.
+pub fn opened(device: i32) -> Result<Option<Arc<TorchDevice>>, TorchFailure> {
+    check_process()?;
     Ok(slot(device)?.1.read().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
-/// All devices that were used.
-pub fn all() -> Vec<Arc<Card>> {
-    if forked() {
+/// All open devices.
+pub fn all_opened() -> Vec<Arc<TorchDevice>> {
+    if is_forked() {
         return Vec::new();
     }
-    CARDS.iter().filter_map(|slot| slot.read().unwrap_or_else(PoisonError::into_inner).clone()).collect()
+    DEVICES.iter().filter_map(|slot| slot.read().unwrap_or_else(PoisonError::into_inner).clone()).collect()
 }
 
-/// The device, opened if it was not.
-pub fn card(device: i32) -> Result<Arc<Card>, Failure> {
-    if let Some(card) = known(device)? {
+/// The device; opens it at its first use.
+pub fn open(device: i32) -> Result<Arc<TorchDevice>, TorchFailure> {
+    if let Some(card) = opened(device)? {
         return Ok(card);
     }
     let (ordinal, slot) = slot(device)?;
@@ -78,38 +81,40 @@ pub fn card(device: i32) -> Result<Arc<Card>, Failure> {
     if let Some(card) = &*slot {
         return Ok(Arc::clone(card));
     }
-    let card = Arc::new(Card::open(ordinal, options()?)?);
-    HOME.get_or_init(Process::current);
+    let card = Arc::new(TorchDevice::open(ordinal, options()?)?);
+    OWNER.get_or_init(Process::current);
     *slot = Some(Arc::clone(&card));
     Ok(card)
 }
 
-/// The address of a new block; 0 for no bytes.
-pub fn allocate(bytes: isize, device: i32, stream: u64) -> Result<u64, Failure> {
-    let asked = u64::try_from(bytes)
-        .map_err(|_| Failure::new(Kind::Request, format!("terrace: {bytes} bytes were asked for, less than none")))?;
-    if asked == 0 {
+/// Allocates a block and returns its address; 0 for a size of 0.
+pub fn allocate(bytes: isize, device: i32, stream: u64) -> Result<u64, TorchFailure> {
+    let requested = u64::try_from(bytes).map_err(|_| {
+        TorchFailure::new(FailureKind::Request, format!("terrace: {bytes} bytes were asked for, less than none"))
+    })?;
+    if requested == 0 {
         return Ok(0);
     }
-    let card = card(device)?;
-    let (block, pool) = card.allocate(asked, stream).map_err(|error| Failure::of_device(card.ordinal, &error))?;
+    let card = open(device)?;
+    let (block, pool) =
+        card.allocate(requested, stream).map_err(|error| TorchFailure::of_device(card.ordinal, &error))?;
     let address = block.address();
-    table::put(Live { block, card, asked, stream, pool });
+    block_table::put(TorchBlock { block, device: card, requested, stream, pool });
     Ok(address)
 }
 
-/// Takes a block back.
-pub fn free(address: u64, stream: u64) -> Result<(), Failure> {
-    if address == 0 || forked() {
+/// Frees the block at an address.
+pub fn free(address: u64, stream: u64) -> Result<(), TorchFailure> {
+    if address == 0 || is_forked() {
         return Ok(());
     }
-    let Some(Live { block, card, stream: home, .. }) = table::take(address) else {
-        return Err(unknown("freed", address));
+    let Some(TorchBlock { block, device: card, stream: home, .. }) = block_table::take(address) else {
+        return Err(not_live("freed", address));
     };
-    if let Err(error) = card.about_to_free(&block, home, stream) {
-        card.keep(block);
-        let Failure { kind, message } = Failure::of_device(card.ordinal, &error);
-        return Err(Failure::new(
+    if let Err(error) = card.prepare_free(&block, home, stream) {
+        card.quarantine(block);
+        let TorchFailure { kind, message } = TorchFailure::of_device(card.ordinal, &error);
+        return Err(TorchFailure::new(
             kind,
             format!("{message}; the block at {address:#x} is not used again while the device is open"),
         ));
@@ -117,72 +122,83 @@ pub fn free(address: u64, stream: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-fn unknown(what: &str, address: u64) -> Failure {
-    Failure::new(
-        Kind::Pointer,
+fn not_live(what: &str, address: u64) -> TorchFailure {
+    TorchFailure::new(
+        FailureKind::Pointer,
         format!("terrace: {address:#x} was {what}, but is no live block: freed twice, or not ours"),
     )
 }
 
-/// Says that a stream uses a block.
-pub fn record(address: u64, stream: u64) -> Result<(), Failure> {
+/// Marks the block at an address as used on a stream.
+pub fn record_stream(address: u64, stream: u64) -> Result<(), TorchFailure> {
     if address == 0 {
         return Ok(());
     }
-    at_home()?;
-    let used = table::with(address, |live| {
-        live.card.used_on(&live.block, stream).map_err(|error| Failure::of_device(live.card.ordinal, &error))
+    check_process()?;
+    let used = block_table::with(address, |live| {
+        live.device.used_on(&live.block, stream).map_err(|error| TorchFailure::of_device(live.device.ordinal, &error))
     });
-    used.unwrap_or_else(|| Err(unknown("recorded on a stream", address)))
+    used.unwrap_or_else(|| Err(not_live("recorded on a stream", address)))
 }
 
-/// Start and bytes of the block around an address.
-pub fn around(address: u64) -> Option<(u64, u64)> {
-    let span = |live: &Live| (live.block.address(), live.block.bytes());
-    let inside = |live: &Live| (address.wrapping_sub(live.block.address()) < live.block.bytes()).then(|| span(live));
-    if forked() {
+/// Start and size of the live block that contains an address.
+pub fn enclosing_block(address: u64) -> Option<(u64, u64)> {
+    let span = |live: &TorchBlock| (live.block.address(), live.block.bytes());
+    let inside =
+        |live: &TorchBlock| (address.wrapping_sub(live.block.address()) < live.block.bytes()).then(|| span(live));
+    if is_forked() {
         return None;
     }
-    table::with(address, span).or_else(|| table::collect(inside).pop())
+    block_table::with(address, span).or_else(|| block_table::collect(inside).pop())
 }
 
-/// Limits what is taken from a device to a share of what it has.
-pub fn limit(fraction: f64, device: i32) -> Result<(), Failure> {
+/// Limits the memory reserved from a device to a fraction of its total memory.
+pub fn set_memory_fraction(fraction: f64, device: i32) -> Result<(), TorchFailure> {
     if !(0.0..=1.0).contains(&fraction) {
-        return Err(Failure::new(Kind::Request, format!("terrace: a memory fraction is from 0 to 1, not {fraction}")));
+        return Err(TorchFailure::new(
+            FailureKind::Request,
+            format!("terrace: a memory fraction is from 0 to 1, not {fraction}"),
+        ));
     }
-    let card = card(device)?;
-    let total = card.device.description().total;
-    // A limit of 0 would be none.
-    card.device.set_capacity(((total as f64 * fraction) as u64).max(1));
+    let card = open(device)?;
+    let total = card.inner.description().total;
+    // A capacity of 0 would mean no limit.
+    card.inner.set_capacity(((total as f64 * fraction) as u64).max(1));
     Ok(())
 }
 
-/// Begins to serve a pool.
-pub fn begin(device: i32, id: PoolId, filter: Filter) -> Result<(), Failure> {
-    let card = card(device)?;
-    card.begin(id, filter).map_err(|error| Failure::of_device(card.ordinal, &error))
+/// Opens a scope: allocations that the filter accepts come from the pool.
+pub fn begin_pool(device: i32, id: PoolId, filter: Filter) -> Result<(), TorchFailure> {
+    let card = open(device)?;
+    card.begin(id, filter).map_err(|error| TorchFailure::of_device(card.ordinal, &error))
 }
 
-/// Does something with a pool that was begun; it says whether there was one.
-pub fn on_pool(device: i32, id: PoolId, what: &str, act: impl FnOnce(&Card) -> bool) -> Result<(), Failure> {
-    if known(device)?.is_some_and(|card| act(&card)) {
+/// Calls `act`, which ends or releases a pool; fails if `act` returns false.
+///
+/// `act` returns false if there is no such pool.
+pub fn on_pool(
+    device: i32,
+    id: PoolId,
+    what: &str,
+    act: impl FnOnce(&TorchDevice) -> bool,
+) -> Result<(), TorchFailure> {
+    if opened(device)?.is_some_and(|card| act(&card)) {
         return Ok(());
     }
     let PoolId(first, second) = id;
     let message = format!("terrace, device {device}: pool ({first}, {second}) was {what}, but not begun before");
-    Err(Failure::new(Kind::Request, message))
+    Err(TorchFailure::new(FailureKind::Request, message))
 }
 
-/// Lets go of all devices; each is closed with its last block. Says how many blocks are live.
+/// Closes all devices, each with its last live block; returns the number of live blocks.
 pub fn close() -> u64 {
-    if forked() {
+    if is_forked() {
         return 0;
     }
-    for slot in &CARDS {
+    for slot in &DEVICES {
         let card = slot.write().unwrap_or_else(PoisonError::into_inner).take();
-        // Outside the lock: closing waits for what is in flight.
+        // Dropped outside the lock: closing a device waits for its queued work.
         drop(card);
     }
-    table::collect(|_| Some(())).len() as u64
+    block_table::collect(|_| Some(())).len() as u64
 }

@@ -1,16 +1,16 @@
-//! The variables of the environment that this library reads, once, before the first device is opened.
+//! Parses the environment variables of this library, once, before the first device is opened.
 //!
-//! Promises upward: options that were asked for, or a sentence that names the variable, what it says and what it may say.
-//! Asks from below: a lookup, so that tests need no environment.
+//! Promises upward: the options, or a message that names the variable, its value and the allowed values.
+//! Asks from below: a lookup function, so that tests need no environment.
 
 use terrace_core::spelling;
 use terrace_device::{Options, Origin};
 
-/// The most bytes to take from a device: a number with `K`, `M`, `G` or `T` (powers of 1024) or without.
+/// Limit of the bytes reserved from a device: a number, optionally with `K`, `M`, `G` or `T` (powers of 1024).
 const CAPACITY: &str = "TERRACE_TORCH_CAPACITY";
-/// The share of a device's memory to take at most, above 0 and at most 1.
+/// Limit as a fraction of the device's memory, above 0 and at most 1.
 const FRACTION: &str = "TERRACE_TORCH_FRACTION";
-/// Where memory comes from: a name of [`ORIGINS`].
+/// The origin of memory: a name of [`ORIGINS`].
 const ORIGIN: &str = "TERRACE_TORCH_ORIGIN";
 
 const ORIGINS: [(&str, Origin); 5] = [
@@ -21,16 +21,16 @@ const ORIGINS: [(&str, Origin); 5] = [
     ("managed", Origin::Managed),
 ];
 
-/// What to tell of a variable that has none of these names, but nearly.
+/// The warning for a variable whose name nearly matches one of these.
 pub fn misspelt(name: &str) -> Option<String> {
     let known = spelling::nearest(name.as_bytes(), [CAPACITY, FRACTION, ORIGIN])?;
     Some(format!("terrace: {name} is no setting; {known} is"))
 }
 
-/// The options that the environment asks for.
+/// The options that the environment sets.
 pub fn options(lookup: impl Fn(&str) -> Option<String>) -> Result<Options, String> {
-    // PyTorch's own allocator takes all there is unless told otherwise; so does this one. PyTorch opens devices to each other
-    // and tells nobody.
+    // As PyTorch's own allocator, use all of the device's memory by default. PyTorch enables peer access between devices without
+    // telling its allocator, so memory must always be accessible to peers.
     let mut options = Options { fraction: 1.0, peers: true, ..Options::default() };
     let given = |name: &'static str| lookup(name).filter(|value| !value.trim().is_empty());
     if let Some(text) = given(CAPACITY) {
@@ -53,7 +53,7 @@ fn refused(name: &str, value: &str, wanted: &str) -> String {
     format!("the variable {name} is `{value}`; it may be: {wanted}")
 }
 
-/// `12G`, `12GB` and `12GiB` are the same: memory is counted in powers of 1024.
+/// Parses a size; `12G`, `12GB` and `12GiB` are the same, in powers of 1024.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

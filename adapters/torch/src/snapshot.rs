@@ -1,46 +1,46 @@
-//! Live blocks as `torch.cuda.memory._snapshot()` tells them, so that the same tools can read them.
+//! Live blocks in the format of `torch.cuda.memory._snapshot()`, for the same tools.
 //!
-//! Promises upward: valid JSON; addresses rise; every byte of a live block is in one block of one segment.
-//! Asks from below: the table.
+//! Promises upward: valid JSON with ascending addresses; each byte of a live block belongs to one block of one segment.
+//! Asks from below: `block_table`.
 //!
-//! A segment here is a run of live blocks of one stream and pool that touch: what the pool takes from the driver lies
-//! elsewhere, is shared by streams, and is told as numbers under `terrace`. There are no traces and no frames.
+//! A segment here is a run of adjacent live blocks of one stream and pool. The regions that the pool reserves from the driver
+//! are not shown as segments, because streams share them; their totals are under `terrace`. Traces and frames are empty.
 
-use crate::captures::PoolId;
-use crate::card::Card;
-use crate::table::{self, Live};
+use crate::block_table::{self, TorchBlock};
+use crate::device::TorchDevice;
+use crate::pools::PoolId;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// PyTorch's own border between its small and large pool: 1 MiB.
+/// PyTorch's own limit between its small and large pool: 1 MiB.
 const SMALL: u64 = 1 << 20;
 
-/// A block as it was when it was looked at.
+/// A copy of a live block's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct SnapshotBlock {
     device: usize,
     address: u64,
     bytes: u64,
-    asked: u64,
+    requested: u64,
     stream: u64,
     pool: Option<PoolId>,
 }
 
-/// The text for some devices.
-pub fn of(cards: &[Arc<Card>]) -> String {
-    let mut blocks = table::collect(|live: &Live| {
-        cards.iter().any(|card| Arc::ptr_eq(card, &live.card)).then(|| Seen {
-            device: live.card.ordinal,
+/// The snapshot of some devices, as JSON text.
+pub fn of(opened: &[Arc<TorchDevice>]) -> String {
+    let mut blocks = block_table::collect(|live: &TorchBlock| {
+        opened.iter().any(|device| Arc::ptr_eq(device, &live.device)).then(|| SnapshotBlock {
+            device: live.device.ordinal,
             address: live.block.address(),
             bytes: live.block.bytes(),
-            asked: live.asked,
+            requested: live.requested,
             stream: live.stream,
             pool: live.pool,
         })
     });
     blocks.sort_unstable_by_key(|block| (block.device, block.address));
-    let devices: Vec<Value> = cards.iter().map(|card| device(card)).collect();
-    let traces = cards.iter().map(|card| card.ordinal + 1).max().unwrap_or(0);
+    let devices: Vec<Value> = opened.iter().map(|device| device_totals(device)).collect();
+    let traces = opened.iter().map(|device| device.ordinal + 1).max().unwrap_or(0);
     json!({
         "segments": blocks.chunk_by(touch).map(segment).collect::<Vec<Value>>(),
         "device_traces": vec![json!([]); traces],
@@ -51,14 +51,14 @@ pub fn of(cards: &[Arc<Card>]) -> String {
     .to_string()
 }
 
-/// Whether two blocks are of one segment.
-fn touch(left: &Seen, right: &Seen) -> bool {
-    let of = |block: &Seen| (block.device, block.stream, block.pool);
+/// Whether two blocks belong to one segment: adjacent, on the same device, stream and pool.
+fn touch(left: &SnapshotBlock, right: &SnapshotBlock) -> bool {
+    let of = |block: &SnapshotBlock| (block.device, block.stream, block.pool);
     of(left) == of(right) && left.address + left.bytes == right.address
 }
 
-/// A run of blocks that touch.
-fn segment(run: &[Seen]) -> Value {
+/// The JSON of a segment: a run of adjacent blocks.
+fn segment(run: &[SnapshotBlock]) -> Value {
     let first = run[0];
     let bytes: u64 = run.iter().map(|block| block.bytes).sum();
     let PoolId(high, low) = first.pool.unwrap_or(PoolId(0, 0));
@@ -66,7 +66,7 @@ fn segment(run: &[Seen]) -> Value {
         json!({
             "address": block.address,
             "size": block.bytes,
-            "requested_size": block.asked,
+            "requested_size": block.requested,
             "state": "active_allocated",
             "frames": [],
         })
@@ -77,7 +77,7 @@ fn segment(run: &[Seen]) -> Value {
         "total_size": bytes,
         "allocated_size": bytes,
         "active_size": bytes,
-        "requested_size": run.iter().map(|block| block.asked).sum::<u64>(),
+        "requested_size": run.iter().map(|block| block.requested).sum::<u64>(),
         "stream": first.stream,
         "segment_type": if run.iter().all(|block| block.bytes <= SMALL) { "small" } else { "large" },
         "segment_pool_id": [high, low],
@@ -87,11 +87,11 @@ fn segment(run: &[Seen]) -> Value {
     })
 }
 
-fn device(card: &Card) -> Value {
-    let stats = card.device.stats();
+fn device_totals(device: &TorchDevice) -> Value {
+    let stats = device.inner.stats();
     json!({
-        "device": card.ordinal,
-        "name": card.device.name(),
+        "device": device.ordinal,
+        "name": device.inner.name(),
         "reserved": stats.pool.reserved,
         "in_use": stats.pool.in_use,
         "pooled": stats.pool.pooled,
@@ -103,11 +103,11 @@ fn device(card: &Card) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Seen, segment, touch};
-    use crate::captures::PoolId;
+    use super::{SnapshotBlock, segment, touch};
+    use crate::pools::PoolId;
 
-    fn seen(address: u64, bytes: u64, stream: u64) -> Seen {
-        Seen { device: 0, address, bytes, asked: bytes - 1, stream, pool: None }
+    fn seen(address: u64, bytes: u64, stream: u64) -> SnapshotBlock {
+        SnapshotBlock { device: 0, address, bytes, requested: bytes - 1, stream, pool: None }
     }
 
     #[test]
@@ -116,8 +116,8 @@ mod tests {
         assert!(touch(&first, &seen(4608, 256, 7)));
         assert!(!touch(&first, &seen(4864, 256, 7)), "a gap");
         assert!(!touch(&first, &seen(4608, 256, 8)), "another stream");
-        assert!(!touch(&first, &Seen { pool: Some(PoolId(0, 1)), ..seen(4608, 256, 7) }), "a pool");
-        assert!(!touch(&first, &Seen { device: 1, ..seen(4608, 256, 7) }), "another device");
+        assert!(!touch(&first, &SnapshotBlock { pool: Some(PoolId(0, 1)), ..seen(4608, 256, 7) }), "a pool");
+        assert!(!touch(&first, &SnapshotBlock { device: 1, ..seen(4608, 256, 7) }), "another device");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Terrace's memory in `cudarc`'s copies and launches.
+//! Passes terrace's memory to `cudarc`'s copies and kernel launches.
 //!
 //! ```text
 //!   DeviceBuffer, its slices          cudarc::driver
@@ -9,45 +9,45 @@
 //!   └────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Promises upward: what `cudarc` does with a view comes after everything put on the buffer's own stream before the view
-//! was made, and before everything put there after it is gone; the buffer's memory is given to nobody before it is done,
-//! also where the view is forgotten. No call here waits for the device, but copies on another stream than the shared one.
-//! Asks from below: streams that are adopted, blocks that are lent.
+//! Promises upward: work that `cudarc` does with a view runs after all work queued on the buffer's own stream before the view
+//! was made, and before all work queued there after the view is dropped. The buffer's memory is not reused before that work is
+//! done, even if the view is leaked. No call here blocks on the device, except copies on another stream than the shared one.
+//! Asks from below: adoption of streams, and lending of blocks to them.
 //!
 //! # Both hold the primary context
-//! [`Cuda::open`](crate::Cuda::open) and `CudaContext::new` each keep a reference to the device's primary context, so that
-//! addresses, streams and modules of one are good for the other, and either may go first. Contexts that `cudarc` makes
-//! itself (`new_non_primary`) have memory of their own: their streams are refused. `cudarc` makes the context current on
-//! every thread that calls it, and leaves it so; terrace gives threads back what they had.
+//! [`Cuda::open`](crate::Cuda::open) and `CudaContext::new` each retain the device's primary context, so that addresses,
+//! streams and modules of one are valid for the other, and either may be dropped first. Contexts that `cudarc` creates
+//! (`new_non_primary`) have memory of their own: their streams are refused. `cudarc` leaves its context current on every
+//! thread that calls it; terrace restores the thread's previous context.
 //!
 //! # How the two order streams
-//! `cudarc`'s own memory has two events, which each copy and launch waits for and records, where there is more than one
-//! stream. Terrace's has one home stream, and a list of others that use it. They meet at the [`SharedStream`]: when a view is
-//! made, it waits (on the device) for the home stream, and is entered in the list; when the view is dropped, the home stream
-//! waits for it. A buffer that was allocated on the shared stream needs neither: no driver call at all.
+//! `cudarc`'s own memory has two events, which each copy and launch waits for and records if there is more than one stream.
+//! A block of terrace has one home stream and a list of other streams that use it. The [`SharedStream`] joins both: when a view
+//! is made, the shared stream waits (on the device) for the home stream and is added to the list; when the view is dropped, the
+//! home stream waits for the shared stream. A buffer that was allocated on the shared stream needs no driver call.
 //!
 //! # What `cudarc` leaves to its caller
-//! * A launch is unsafe, and one condition is added: it must be on the stream that its views share
-//!   ([`SharedStream::launch_builder`] is). `cudarc` does not tell a launch's argument which stream it is for.
+//! * A launch is unsafe, with one more condition: it must run on the stream that its views share, as
+//!   [`SharedStream::launch_builder`] does. `cudarc` does not tell an argument of a launch which stream the launch is on.
 //! * `CudaStream::memcpy_dtod` from another device's context waits for the source before the copy, but not with the source
 //!   after it. Wait for the copy before you drop the source, or use
-//!   [`DeviceBuffer::copy_from`](terrace_device::DeviceBuffer::copy_from), which holds it.
-//! * Its copies take any slice of the host's memory, and do not wait where it is pinned. Do not give them a borrowed
+//!   [`DeviceBuffer::copy_from`](terrace_device::DeviceBuffer::copy_from), which keeps the source alive.
+//! * Its copies take any slice of host memory, and do not wait if that memory is pinned. Do not pass a borrowed
 //!   [`PinnedBuffer`](terrace_device::PinnedBuffer) or [`RegisteredBuffer`](terrace_device::RegisteredBuffer): those have
 //!   copies of their own.
-//! * It panics where the driver's library is missing: ask [`Cuda::open`](crate::Cuda::open) first, which does not.
+//! * It panics if the driver's library is missing: call [`Cuda::open`](crate::Cuda::open) first, which returns an error.
 
 mod slices;
 
 pub use slices::{SharedSlice, SharedSliceMut};
 
-use crate::primary::number;
+use crate::context::number;
 use bytemuck::Pod;
 use cudarc::driver::{CudaFunction, CudaStream, LaunchArgs, SyncOnDrop};
 use std::sync::Arc;
 use terrace_device::{BlockRef, Device, DeviceError, DeviceSlice, DeviceSliceMut, RawStream, Stream};
 
-/// A stream of `cudarc`'s that is terrace's as well: one order of work for both.
+/// A stream that `cudarc` and terrace share: one order of work for both.
 ///
 /// # Example
 /// ```no_run
@@ -64,17 +64,17 @@ use terrace_device::{BlockRef, Device, DeviceError, DeviceSlice, DeviceSliceMut,
 /// ```
 #[derive(Clone, Debug)]
 pub struct SharedStream {
-    /// First, so that terrace lets go of the stream before the last reference to it may go.
+    /// Declared first, so that terrace drops its handle before the last reference to the CUDA stream is dropped.
     stream: Stream,
     cuda: Arc<CudaStream>,
 }
 
 impl SharedStream {
-    /// Makes a stream of `cudarc`'s known to a device. It lives as long as anything of the device knows it.
+    /// Adopts a stream of `cudarc` into a device, which keeps the stream alive while it uses it.
     ///
     /// # Errors
-    /// [`DeviceError::OtherDevice`] when it is not of this device, or not of its primary context; the driver's, e.g. that
-    /// each thread's own default stream is no stream to share.
+    /// [`DeviceError::OtherDevice`] if the stream belongs to another device or not to the primary context; the driver's
+    /// errors, e.g. for the per-thread default stream, which cannot be shared.
     pub fn new(device: &Device, cuda: &Arc<CudaStream>) -> Result<Self, DeviceError> {
         let (context, description) = (cuda.context(), device.description());
         let same = description.backend == "cuda" && context.ordinal() == description.ordinal as usize;
@@ -84,38 +84,38 @@ impl SharedStream {
             return Err(DeviceError::OtherDevice { block: None, of, asked: device.name().into() });
         }
         let raw = RawStream(number(cuda.cu_stream()));
-        // SAFETY: a stream of this device's primary context, which lives as long as the reference that is handed over.
+        // SAFETY: the stream belongs to this device's primary context and lives as long as the `Arc` passed along.
         let stream = unsafe { device.adopt_kept_stream(raw, Arc::clone(cuda)) }?;
         Ok(Self { stream, cuda: Arc::clone(cuda) })
     }
 
-    /// As terrace knows it: to allocate on.
+    /// The stream as terrace's type, for allocations.
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// As `cudarc` knows it: for copies and launches.
+    /// The stream as `cudarc`'s type, for copies and launches.
     pub fn cuda(&self) -> &Arc<CudaStream> {
         &self.cuda
     }
 
-    /// A launch on this stream, whose arguments may be views.
+    /// Begins a kernel launch on this stream; its arguments may be views.
     pub fn launch_builder<'a>(&'a self, function: &'a CudaFunction) -> LaunchArgs<'a> {
         self.cuda.launch_builder(function)
     }
 
-    /// A buffer, or a slice of one, to read.
+    /// A view of a buffer or slice, to read.
     ///
     /// # Errors
-    /// [`DeviceError::OtherDevice`]; the driver's.
+    /// [`DeviceError::OtherDevice`] if the buffer belongs to another device; the driver's errors.
     pub fn view<'a, T: Pod>(&'a self, of: impl Into<DeviceSlice<'a, T>>) -> Result<SharedSlice<'a, T>, DeviceError> {
         SharedSlice::new(self, of.into())
     }
 
-    /// A buffer, or a slice of one, to read and write.
+    /// A view of a buffer or slice, to read and write.
     ///
     /// # Errors
-    /// [`DeviceError::OtherDevice`]; the driver's.
+    /// [`DeviceError::OtherDevice`] if the buffer belongs to another device; the driver's errors.
     pub fn view_mut<'a, T: Pod>(
         &'a self,
         of: impl Into<DeviceSliceMut<'a, T>>,
@@ -123,21 +123,23 @@ impl SharedStream {
         SharedSliceMut::new(self, of.into())
     }
 
-    /// What makes work on `stream` right, which is put there until the result is dropped: nothing on this one; on another,
-    /// it begins after this one's, and is waited for.
+    /// Orders work that the caller queues on `stream` until it drops the result.
+    ///
+    /// On the shared stream nothing is needed. Another stream waits (on the device) for the shared stream first, and dropping
+    /// the result blocks until the other stream is done.
     fn meet<'a>(&'a self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
         if *stream == *self.cuda {
             return SyncOnDrop::Sync(None);
         }
         if stream.join(&self.cuda).is_err() {
-            // No event can be had: the host waits instead. Where that fails too, the context is lost, and says so next.
+            // The driver refused an event: the host waits instead. If that fails too, cudarc reports the error on its next call.
             self.cuda.context().record_err(self.cuda.synchronize());
         }
         SyncOnDrop::sync_stream(stream)
     }
 }
 
-/// A block while a shared stream uses it.
+/// A block lent to a shared stream, reclaimed for its home stream when dropped.
 #[derive(Debug)]
 struct Loan<'a> {
     block: BlockRef<'a>,
@@ -154,7 +156,8 @@ impl<'a> Loan<'a> {
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
         if self.block.reclaim(&self.to.stream).is_err() {
-            // As in `meet`. The memory itself is held by what `lend` entered.
+            // The driver refused an event: the host waits instead. `lend` added the stream to the block's users, which keeps the
+            // memory from reuse even if the wait fails.
             let _ = self.to.stream.synchronize();
         }
     }

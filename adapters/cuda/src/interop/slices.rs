@@ -1,7 +1,7 @@
 //! Views of terrace's memory that implement `cudarc`'s traits.
 //!
-//! Promises upward: `&SharedSlice` and `&mut SharedSliceMut` go where `cudarc` takes a `CudaView` or a `CudaViewMut`.
-//! Asks from below: [`SharedStream::meet`] for copies on other streams; [`Loan`] for what comes before and after.
+//! Promises upward: `&SharedSlice` and `&mut SharedSliceMut` work wherever `cudarc` takes a `CudaView` or a `CudaViewMut`.
+//! Asks from below: [`SharedStream::meet`] orders copies on other streams; [`Loan`] orders work before and after the view.
 
 use super::{Loan, SharedStream};
 use bytemuck::Pod;
@@ -11,21 +11,25 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use terrace_device::{DeviceError, DeviceSlice, DeviceSliceMut};
 
-/// Some elements of a buffer, for `cudarc` to read. Launches that take it must be on its shared stream.
+/// A read-only view of a buffer's elements for `cudarc`.
+///
+/// A kernel launch that takes the view must run on its shared stream.
 #[derive(Debug)]
 pub struct SharedSlice<'a, T> {
     loan: Loan<'a>,
-    /// The first element's. What a kernel gets is this number, by reference.
+    /// Address of the first element; a launch passes a reference to this field to the kernel.
     address: CUdeviceptr,
     len: usize,
     of: PhantomData<DeviceSlice<'a, T>>,
 }
 
-/// Some elements of a buffer, for `cudarc` to read and write. Launches that take it must be on its shared stream.
+/// A view of a buffer's elements for `cudarc`, to read and write.
+///
+/// A kernel launch that takes the view must run on its shared stream.
 #[derive(Debug)]
 pub struct SharedSliceMut<'a, T> {
     loan: Loan<'a>,
-    /// As in [`SharedSlice`].
+    /// Address of the first element, as in [`SharedSlice`].
     address: CUdeviceptr,
     len: usize,
     of: PhantomData<DeviceSliceMut<'a, T>>,
@@ -73,9 +77,8 @@ impl<T> DevicePtrMut<T> for SharedSliceMut<'_, T> {
     }
 }
 
-// SAFETY: a kernel's parameter is a device's address, and what is pushed is a reference to one, which lives as long as the
-// launch does. That the elements are ready for work on the shared stream, and held until it is done, was seen to when the
-// view was made.
+// SAFETY: the kernel's parameter is a device address, and the pushed reference to it outlives the launch. The view's `Loan`
+// orders the elements' earlier work before the shared stream and keeps the memory until the shared stream is done.
 unsafe impl<'a, 'b: 'a, 'c: 'b, T> PushKernelArg<&'b SharedSlice<'c, T>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, view: &'b SharedSlice<'c, T>) -> &mut Self {
@@ -83,7 +86,7 @@ unsafe impl<'a, 'b: 'a, 'c: 'b, T> PushKernelArg<&'b SharedSlice<'c, T>> for Lau
     }
 }
 
-// SAFETY: as above; nobody else has a view of these elements.
+// SAFETY: as for `SharedSlice`; the exclusive borrow excludes other views of these elements.
 unsafe impl<'a, 'b: 'a, 'c: 'b, T> PushKernelArg<&'b mut SharedSliceMut<'c, T>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, view: &'b mut SharedSliceMut<'c, T>) -> &mut Self {

@@ -1,49 +1,49 @@
-//! One page, all the way: address space, memory, map, access, a byte written by the device, and everything back.
+//! The probe of page mapping: reserves a range, creates a page, maps it, grants access, writes a byte, and undoes all of it.
 //!
-//! Promises upward: success means that the device really mapped and wrote; on failure nothing is left, whichever call it was.
-//! Asks from below: `pages`, as it is used later.
+//! Promises upward: success means that the device mapped the page and wrote to it; after a failure of any call nothing is left.
+//! Asks from below: the functions of `pages` that the backend calls later.
 //!
-//! Each step is a function that undoes its own after the next ones ran.
+//! Each step is a function that runs the later steps and then undoes its own.
 
 use crate::cuda::Cuda;
 use crate::pages;
-use crate::regions::settle;
+use crate::regions::synchronize;
 use terrace_device::{Backend, Fault, Page, RawStream, insist};
 
-/// Space, and a page in it.
-pub fn in_space(cuda: &Cuda, bytes: u64) -> Result<(), Fault> {
+/// Reserves a range, runs the rest, and frees the range.
+pub fn reserve_and_write(cuda: &Cuda, bytes: u64) -> Result<(), Fault> {
     let address = pages::reserve(cuda, bytes)?;
-    let tried = with_page(cuda, address, bytes);
-    // SAFETY: reserved above; the page was taken away again.
+    let tried = create_and_write(cuda, address, bytes);
+    // SAFETY: reserved above, and the page is unmapped again.
     let back = insist(|| unsafe { pages::unreserve(cuda, address, bytes) });
     tried.and(back)
 }
 
-/// A page, and its use at an address.
-fn with_page(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
+/// Creates a page, runs the rest, and releases the page.
+fn create_and_write(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
     let page = pages::create(cuda)?;
-    let tried = mapped(cuda, address, bytes, page);
-    // SAFETY: made above, and no later call names it. A refused call released nothing.
+    let tried = map_and_write(cuda, address, bytes, page);
+    // SAFETY: created above, and no later call names it; a refused call releases nothing.
     let back = insist(|| unsafe { pages::release(cuda, page) });
     tried.and(back)
 }
 
-/// A page in its place, and a write to it.
-fn mapped(cuda: &Cuda, address: u64, bytes: u64, page: Page) -> Result<(), Fault> {
-    // SAFETY: space of one page, reserved for this.
+/// Maps the page, runs the rest, and unmaps the page.
+fn map_and_write(cuda: &Cuda, address: u64, bytes: u64, page: Page) -> Result<(), Fault> {
+    // SAFETY: the address is reserved for one page, and nothing is mapped there.
     unsafe { pages::map(cuda, address, page) }?;
-    let tried = written(cuda, address, bytes);
-    // SAFETY: mapped above; what was written is waited for.
+    let tried = write_byte(cuda, address, bytes);
+    // SAFETY: mapped above; `write_byte` waited for the write.
     let back = insist(|| unsafe { pages::unmap(cuda, address, bytes) });
     tried.and(back)
 }
 
-/// A byte, written by the device.
-fn written(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
-    // SAFETY: mapped by the caller.
+/// Grants access to the page, lets the device write a byte, and waits for the write.
+fn write_byte(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
+    // SAFETY: the caller mapped the range.
     unsafe { pages::allow(cuda, address, bytes, &[]) }?;
-    // SAFETY: one byte of the page, which stays until the stream is done.
+    // SAFETY: the byte lies in the page, which stays mapped until the stream is done.
     unsafe { cuda.fill(address, 1, 1, RawStream(cuda.stream)) }?;
-    // Nothing may be taken away while the byte is still written.
-    insist(|| settle(cuda))
+    // Synchronise before the caller unmaps: the write may still be running.
+    insist(|| synchronize(cuda))
 }

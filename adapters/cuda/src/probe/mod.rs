@@ -1,121 +1,124 @@
-//! What a device can do, found by trying each thing once.
+//! Finds the capabilities of a device by using each of them once.
 //!
-//! Promises upward: a bit is set when a first use of it worked, on this device, with this driver, now; for each bit that is
-//! not, a note says why. Nothing stays allocated, also where a trial fails half-way. A device that is lost in the middle is
-//! not opened.
-//! Asks from below: the same functions that are used later.
+//! Promises upward: a capability is set only after its first use succeeded on this device with this driver; for each other
+//! capability a note says why. A failed probe leaves nothing allocated. If the device is lost during a probe, opening fails.
+//! Asks from below: the same functions that the backend calls later.
 //!
-//! Attributes alone would not do: boards that share the host's memory say that they map pages and fail to, guests and WSL2
-//! refuse kinds of memory that the device has.
+//! The device's attributes alone are not enough: boards that share the host's memory report page mapping and then fail, and
+//! virtual machines and WSL2 refuse kinds of memory that the device reports.
 
 mod mapping;
 
-use crate::batches::batch;
+use crate::context::number;
+use crate::copy_batch::copy_batch;
 use crate::cuda::Cuda;
 use crate::error::OpenError;
 use crate::layouts::attribute;
-use crate::library::Missing;
+use crate::library::MissingSymbol;
 use crate::pages;
-use crate::primary::number;
-use crate::regions::{create_pool, destroy_pool, give_back, open_pool, register, take, trim, unregister};
+use crate::regions::{allocate, create_pool, destroy_pool, free, grant_pool_access, register, trim, unregister};
 use crate::streams::stream_name;
 use std::fmt;
 use terrace_device::{Backend, Capabilities, CopyRange, Fault, Kind, RawStream, insist, meminfo};
 
-/// Why a trial did not succeed.
-enum Why {
-    /// The driver has no such function.
-    Missing(Missing),
-    /// The device says itself that it cannot: which attribute.
-    Says(&'static str),
-    /// A call was refused.
+/// Why a probe failed.
+enum ProbeError {
+    /// The driver lacks the function.
+    Missing(MissingSymbol),
+    /// This attribute of the device is 0.
+    Attribute(&'static str),
+    /// The driver refused a call.
     Refused(Fault),
-    /// Anything else, in words.
-    Words(&'static str),
+    /// Another reason, in words.
+    Other(&'static str),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for ProbeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(Missing { symbol, since }) => {
+            Self::Missing(MissingSymbol { symbol, since }) => {
                 write!(f, "the driver has no {symbol}, which came with CUDA {since}")
             }
-            Self::Says(attribute) => write!(f, "the device says so ({attribute} is 0)"),
+            Self::Attribute(attribute) => write!(f, "the device says so ({attribute} is 0)"),
             Self::Refused(fault) => write!(f, "{fault}"),
-            Self::Words(words) => f.write_str(words),
+            Self::Other(words) => f.write_str(words),
         }
     }
 }
 
-impl From<Fault> for Why {
+impl From<Fault> for ProbeError {
     fn from(fault: Fault) -> Self {
         Self::Refused(fault)
     }
 }
 
-impl From<&Missing> for Why {
-    fn from(missing: &Missing) -> Self {
+impl From<&MissingSymbol> for ProbeError {
+    fn from(missing: &MissingSymbol) -> Self {
         Self::Missing(*missing)
     }
 }
 
-/// A trial, and what the description says when it fails.
-struct Trial {
+/// A probe, its capability, and the note's first words if it fails.
+struct Probe {
     capability: Capabilities,
     without: &'static str,
-    run: fn(&mut Cuda) -> Result<(), Why>,
+    run: fn(&mut Cuda) -> Result<(), ProbeError>,
 }
 
-const fn trial(capability: Capabilities, without: &'static str, run: fn(&mut Cuda) -> Result<(), Why>) -> Trial {
-    Trial { capability, without, run }
+const fn probe_for(
+    capability: Capabilities,
+    without: &'static str,
+    run: fn(&mut Cuda) -> Result<(), ProbeError>,
+) -> Probe {
+    Probe { capability, without, run }
 }
 
-/// In order: some ask for what those before them found.
-const TRIALS: [Trial; 13] = [
-    trial(Capabilities::STREAM_NAMES, "streams have no names of their own", stream_names),
-    trial(Capabilities::PAGES, "pages cannot be mapped", maps),
-    trial(Capabilities::DRIVER_POOL, "the driver's pool cannot be used", pool),
-    trial(Capabilities::MANAGED, "there is no managed memory", managed),
-    trial(Capabilities::CONCURRENT_MANAGED, "host and device must take turns with managed memory", concurrent),
-    trial(Capabilities::PINNED, "there is no pinned memory", pinned),
-    trial(Capabilities::REGISTRATION, "the program's own memory cannot be pinned", registration),
-    trial(Capabilities::BATCHES, "many copies are a call each", batches),
-    trial(Capabilities::PEERS, "no other device is reached directly", peers),
-    trial(Capabilities::PAGEABLE, "the device cannot use any host address", pageable),
-    trial(Capabilities::HOST_ATOMICS, "atomics of host and device are not atomic to each other", atomics),
-    trial(Capabilities::INTEGRATED, "the device has memory of its own", integrated),
-    trial(Capabilities::FREE_IS_AVAILABLE, "free memory is what the driver says", available),
+/// All probes, in order: some depend on the capabilities that earlier ones set.
+const PROBES: [Probe; 13] = [
+    probe_for(Capabilities::STREAM_NAMES, "streams have no names of their own", stream_names),
+    probe_for(Capabilities::PAGES, "pages cannot be mapped", map_pages),
+    probe_for(Capabilities::DRIVER_POOL, "the driver's pool cannot be used", pool),
+    probe_for(Capabilities::MANAGED, "there is no managed memory", managed),
+    probe_for(Capabilities::CONCURRENT_MANAGED, "host and device must take turns with managed memory", concurrent),
+    probe_for(Capabilities::PINNED, "there is no pinned memory", pinned),
+    probe_for(Capabilities::REGISTRATION, "the program's own memory cannot be pinned", registration),
+    probe_for(Capabilities::BATCHES, "many copies are a call each", batches),
+    probe_for(Capabilities::PEERS, "no other device is reached directly", peers),
+    probe_for(Capabilities::PAGEABLE, "the device cannot use any host address", pageable),
+    probe_for(Capabilities::HOST_ATOMICS, "atomics of host and device are not atomic to each other", atomics),
+    probe_for(Capabilities::INTEGRATED, "the device has memory of its own", integrated),
+    probe_for(Capabilities::FREE_IS_AVAILABLE, "free memory is what the driver says", available),
 ];
 
-/// Finds out everything, and writes it into the description.
+/// Runs all probes and writes name, size, capabilities and notes into the description.
 pub fn probe(cuda: &mut Cuda) -> Result<(), OpenError> {
     cuda.description.name = name(cuda)?;
     cuda.description.total = total(cuda)?;
-    for Trial { capability, without, run } in &TRIALS {
+    for Probe { capability, without, run } in &PROBES {
         match run(cuda) {
             Ok(()) => cuda.description.capabilities |= *capability,
-            Err(Why::Refused(fault)) if fault.is_fatal() => return Err(OpenError::Driver(fault)),
+            Err(ProbeError::Refused(fault)) if fault.is_fatal() => return Err(OpenError::Driver(fault)),
             Err(why) => cuda.description.notes.push(format!("{without}: {why}")),
         }
     }
     if let Err(missing) = &cuda.primary.functions.hints {
         let newer = cuda.primary.functions.hints_by_location.is_ok();
         let what = if newer { "are given by newer functions" } else { "cannot be given" };
-        let why = Why::from(missing);
+        let why = ProbeError::from(missing);
         cuda.description.notes.push(format!("hints about managed memory {what}: {why}"));
     }
     if let Err(missing) = &cuda.primary.functions.capture {
-        let why = Why::from(missing);
+        let why = ProbeError::from(missing);
         cuda.description.notes.push(format!("a graph capture may be broken by calls of other threads: {why}"));
     }
     Ok(())
 }
 
-/// The device's name: up to 255 bytes and a zero.
+/// The device's name: up to 255 bytes, terminated by a zero.
 fn name(cuda: &Cuda) -> Result<String, Fault> {
     let mut bytes = [0_u8; 256];
     cuda.primary.call("cuDeviceGetName", |core| {
-        // SAFETY: the driver writes at most as many bytes as it is told, which live through the call.
+        // SAFETY: the driver writes at most the 256 bytes of the buffer, which lives through the call.
         unsafe { (core.cuDeviceGetName)(bytes.as_mut_ptr().cast(), 256, cuda.primary.device) }
     })?;
     let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -131,40 +134,40 @@ fn total(cuda: &Cuda) -> Result<u64, Fault> {
     Ok(bytes as u64)
 }
 
-/// Whether the device says that it can.
-fn says(cuda: &Cuda, which: u32, name: &'static str) -> Result<(), Why> {
+/// Queries an attribute of the device; an error if it is 0.
+fn check_attribute(cuda: &Cuda, which: u32, name: &'static str) -> Result<(), ProbeError> {
     let mut value = 0;
     cuda.primary.call("cuDeviceGetAttribute", |core| {
-        // SAFETY: the out parameter lives through the call; an attribute is a number, and one unknown is refused.
+        // SAFETY: the out parameter lives through the call; the driver refuses an unknown attribute.
         unsafe { (core.cuDeviceGetAttribute)(&raw mut value, which, cuda.primary.device) }
     })?;
-    if value == 0 { Err(Why::Says(name)) } else { Ok(()) }
+    if value == 0 { Err(ProbeError::Attribute(name)) } else { Ok(()) }
 }
 
-fn stream_names(cuda: &mut Cuda) -> Result<(), Why> {
-    cuda.primary.functions.names.as_ref()?;
-    // SAFETY: the device's own stream.
+fn stream_names(cuda: &mut Cuda) -> Result<(), ProbeError> {
+    cuda.primary.functions.stream_ids.as_ref()?;
+    // SAFETY: the device's own stream, which is live.
     unsafe { stream_name(&cuda.primary, cuda.stream) }?;
     Ok(())
 }
 
-/// One page, all the way.
-fn maps(cuda: &mut Cuda) -> Result<(), Why> {
+/// Maps a page, writes to it and unmaps it.
+fn map_pages(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.pages.as_ref()?;
-    says(cuda, attribute::VIRTUAL_MEMORY, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")?;
+    check_attribute(cuda, attribute::VIRTUAL_MEMORY, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")?;
     cuda.description.page_bytes = pages::granularity(cuda)?;
-    let tried = mapping::in_space(cuda, cuda.description.page_bytes);
+    let tried = mapping::reserve_and_write(cuda, cuda.description.page_bytes);
     if tried.is_err() {
         cuda.description.page_bytes = 0;
     }
     Ok(tried?)
 }
 
-fn pool(cuda: &mut Cuda) -> Result<(), Why> {
+fn pool(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.pools.as_ref()?;
-    says(cuda, attribute::MEMORY_POOLS, "MEMORY_POOLS_SUPPORTED")?;
+    check_attribute(cuda, attribute::MEMORY_POOLS, "MEMORY_POOLS_SUPPORTED")?;
     cuda.pool = Some(create_pool(cuda)?);
-    let tried = one(cuda, Kind::Pool, 1).and_then(|()| insist(|| trim(cuda)));
+    let tried = allocate_and_free(cuda, Kind::Pool, 1).and_then(|()| insist(|| trim(cuda)));
     if tried.is_err()
         && let Some(pool) = cuda.pool.take()
     {
@@ -173,82 +176,82 @@ fn pool(cuda: &mut Cuda) -> Result<(), Why> {
     Ok(tried?)
 }
 
-/// Two copies by one call.
-fn batches(cuda: &mut Cuda) -> Result<(), Why> {
+/// Copies two ranges by one call.
+fn batches(cuda: &mut Cuda) -> Result<(), ProbeError> {
     let functions = cuda.primary.functions.batches.as_ref()?;
-    let region = take(cuda, Kind::Device, 1024)?;
+    let region = allocate(cuda, Kind::Device, 1024)?;
     let copies = [0, 512].map(|at| CopyRange { to: region + at, from: region + at + 256, bytes: 256 });
     let stream = RawStream(cuda.stream);
-    // SAFETY: four parts of the region, which stays until the stream is done.
-    let tried = unsafe { batch(cuda, functions, &copies, stream) };
-    // SAFETY: the device's own stream.
+    // SAFETY: four disjoint parts of the region, which is not freed before the stream is done.
+    let tried = unsafe { copy_batch(cuda, functions, &copies, stream) };
+    // SAFETY: the device's own stream, which is live.
     let done = insist(|| unsafe { cuda.synchronize_stream(stream) });
     if done.is_ok() {
-        // SAFETY: taken above; the stream that used it is done.
-        insist(|| unsafe { give_back(cuda, Kind::Device, region) })?;
+        // SAFETY: allocated above; the stream that used it is idle.
+        insist(|| unsafe { free(cuda, Kind::Device, region) })?;
     }
     Ok(tried.and(done)?)
 }
 
-/// Takes one region and gives it back.
-fn one(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<(), Fault> {
-    let address = take(cuda, kind, bytes)?;
-    // SAFETY: taken above, and used by nobody.
-    insist(|| unsafe { give_back(cuda, kind, address) })
+/// Allocates a region and frees it.
+fn allocate_and_free(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<(), Fault> {
+    let address = allocate(cuda, kind, bytes)?;
+    // SAFETY: allocated above, and no work uses it.
+    insist(|| unsafe { free(cuda, kind, address) })
 }
 
-fn managed(cuda: &mut Cuda) -> Result<(), Why> {
+fn managed(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.managed.as_ref()?;
-    says(cuda, attribute::MANAGED_MEMORY, "MANAGED_MEMORY")?;
-    Ok(one(cuda, Kind::Managed, 1)?)
+    check_attribute(cuda, attribute::MANAGED_MEMORY, "MANAGED_MEMORY")?;
+    Ok(allocate_and_free(cuda, Kind::Managed, 1)?)
 }
 
-fn concurrent(cuda: &mut Cuda) -> Result<(), Why> {
+fn concurrent(cuda: &mut Cuda) -> Result<(), ProbeError> {
     if !cuda.description.capabilities.contains(Capabilities::MANAGED) {
-        return Err(Why::Words("there is none"));
+        return Err(ProbeError::Other("there is none"));
     }
-    says(cuda, attribute::CONCURRENT_MANAGED, "CONCURRENT_MANAGED_ACCESS")
+    check_attribute(cuda, attribute::CONCURRENT_MANAGED, "CONCURRENT_MANAGED_ACCESS")
 }
 
-fn pinned(cuda: &mut Cuda) -> Result<(), Why> {
-    // Otherwise the device has another address for the same memory, and the trait has one only.
-    says(cuda, attribute::UNIFIED_ADDRESSING, "UNIFIED_ADDRESSING")?;
-    Ok(one(cuda, Kind::Pinned, 4096)?)
+fn pinned(cuda: &mut Cuda) -> Result<(), ProbeError> {
+    // Without unified addressing the device has another address for the same memory, but `Backend` knows only one.
+    check_attribute(cuda, attribute::UNIFIED_ADDRESSING, "UNIFIED_ADDRESSING")?;
+    Ok(allocate_and_free(cuda, Kind::Pinned, 4096)?)
 }
 
-/// Pins a page of our own for a moment.
-fn registration(cuda: &mut Cuda) -> Result<(), Why> {
+/// Pins a page of our own and unpins it.
+fn registration(cuda: &mut Cuda) -> Result<(), ProbeError> {
     #[repr(align(4096))]
     struct Own([u8; 4096]);
 
     cuda.primary.functions.registration.as_ref()?;
-    says(cuda, attribute::HOST_REGISTER, "HOST_REGISTER_SUPPORTED")?;
+    check_attribute(cuda, attribute::HOST_REGISTER, "HOST_REGISTER_SUPPORTED")?;
     let mut own = Box::new(Own([0; 4096]));
     let address = number(own.0.as_mut_ptr());
-    // SAFETY: whole pages of ours, unregistered before they go.
+    // SAFETY: a page of our own, which is unregistered before it is freed, or leaked.
     unsafe { register(cuda, address, 4096) }?;
-    // SAFETY: registered above, and used by nobody.
+    // SAFETY: registered above, and no work uses it.
     let back = insist(|| unsafe { unregister(cuda, address) });
     if back.is_err() {
-        // Still pinned: it must not become other memory of the program.
+        // The page is still pinned: leak it, so that the program's allocator cannot reuse it.
         Box::leak(own);
     }
     Ok(back?)
 }
 
-fn peers(cuda: &mut Cuda) -> Result<(), Why> {
+fn peers(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.peers.as_ref()?;
     let (own, found) = (cuda.description.ordinal, cuda.peers.len() as u32);
     if found == 1 {
-        return Err(Why::Words("there is none"));
+        return Err(ProbeError::Other("there is none"));
     }
     let others = || (0..found).filter(|&ordinal| ordinal != own);
     let mut peers = Vec::new();
     for ordinal in others() {
-        peers.extend(cuda.is_reached_by(ordinal)?.then_some(ordinal));
+        peers.extend(cuda.is_accessible_from(ordinal)?.then_some(ordinal));
     }
     if let Some(pool) = cuda.pool.filter(|_| !peers.is_empty())
-        && let Err(fault) = open_pool(cuda, pool, &peers)
+        && let Err(fault) = grant_pool_access(cuda, pool, &peers)
     {
         cuda.pool = None;
         destroy_pool(cuda, pool);
@@ -261,24 +264,24 @@ fn peers(cuda: &mut Cuda) -> Result<(), Why> {
             return Ok(());
         }
     }
-    Err(Why::Words("none of the others can be"))
+    Err(ProbeError::Other("none of the others can be"))
 }
 
-fn pageable(cuda: &mut Cuda) -> Result<(), Why> {
-    says(cuda, attribute::PAGEABLE_MEMORY, "PAGEABLE_MEMORY_ACCESS")
+fn pageable(cuda: &mut Cuda) -> Result<(), ProbeError> {
+    check_attribute(cuda, attribute::PAGEABLE_MEMORY, "PAGEABLE_MEMORY_ACCESS")
 }
 
-fn atomics(cuda: &mut Cuda) -> Result<(), Why> {
-    says(cuda, attribute::HOST_NATIVE_ATOMICS, "HOST_NATIVE_ATOMIC_SUPPORTED")
+fn atomics(cuda: &mut Cuda) -> Result<(), ProbeError> {
+    check_attribute(cuda, attribute::HOST_NATIVE_ATOMICS, "HOST_NATIVE_ATOMIC_SUPPORTED")
 }
 
-fn integrated(cuda: &mut Cuda) -> Result<(), Why> {
-    says(cuda, attribute::INTEGRATED, "INTEGRATED")
+fn integrated(cuda: &mut Cuda) -> Result<(), ProbeError> {
+    check_attribute(cuda, attribute::INTEGRATED, "INTEGRATED")
 }
 
-fn available(cuda: &mut Cuda) -> Result<(), Why> {
+fn available(cuda: &mut Cuda) -> Result<(), ProbeError> {
     if !cuda.description.capabilities.contains(Capabilities::INTEGRATED) {
-        return Err(Why::Words("the device has memory of its own"));
+        return Err(ProbeError::Other("the device has memory of its own"));
     }
-    meminfo::available().map(|_| ()).ok_or(Why::Words("the system does not say what is available"))
+    meminfo::available().map(|_| ()).ok_or(ProbeError::Other("the system does not say what is available"))
 }

@@ -1,13 +1,13 @@
-//! Tests that need a process of their own: this program again, as one test that does what an environment variable says.
+//! Runs tests in a process of their own: this program again, with an environment variable that names the task.
 
 use std::path::Path;
 use std::process::{Command, Output};
 use terrace_tests::simcuda::VARIABLE;
 
-/// What the child is to do.
+/// The environment variable that names the child's task.
 const WHAT: &str = "TERRACE_TEST_CUDA_CHILD";
 
-/// What a child said and how it ended.
+/// A child's output and how it ended.
 pub struct Told {
     pub text: String,
     pub errors: String,
@@ -28,20 +28,20 @@ pub fn run(what: &str, library: Option<&Path>) -> Told {
 }
 
 impl Told {
-    /// The child came to its end, without a panic and without a word from the library.
+    /// The child ended successfully, without a panic and without a message from the library.
     pub fn ended_well(self, what: &str) -> Self {
         assert!(self.output.status.success(), "{what}: {:?}\n{}{}", self.output.status, self.text, self.errors);
         assert!(!self.errors.contains("panicked"), "{what}: {}", self.errors);
         self
     }
 
-    /// What follows `key: ` on a line of its own.
+    /// The text that follows `key: ` in a line of the output.
     pub fn value(&self, key: &str) -> Option<&str> {
         self.text.lines().find_map(|line| line.split_once(key)?.1.strip_prefix(": "))
     }
 }
 
-/// Not a test by itself: what a child does.
+/// Not a test by itself: runs the child's task.
 #[test]
 fn child() {
     match std::env::var(WHAT).as_deref() {

@@ -9,7 +9,7 @@ use terrace_tests::simcuda::Simulator;
 
 const DISCRETE: &str = r#"{"profile":"discrete"}"#;
 
-/// What each function of the backend is refused with, each with a name.
+/// The fault that each function of the backend returns, with the function's name.
 fn every_refusal(cuda: &Simulated, address: u64) -> Vec<(&'static str, Option<Fault>)> {
     let (stream, event) = (RawStream(0), RawEvent(16));
     vec![
@@ -18,7 +18,7 @@ fn every_refusal(cuda: &Simulated, address: u64) -> Vec<(&'static str, Option<Fa
         ("take pooled", cuda.take(Kind::Pool, 64).err()),
         ("take pinned", cuda.take(Kind::Pinned, 64).err()),
         ("take managed", cuda.take(Kind::Managed, 64).err()),
-        // SAFETY: a live region, used by nobody; it is refused.
+        // SAFETY: a live region that no stream uses; the call is refused.
         ("give_back", unsafe { cuda.give_back(Kind::Device, address, 64) }.err()),
         ("trim", cuda.trim().err()),
         ("reserve", cuda.reserve(2 << 20).err()),
@@ -33,7 +33,7 @@ fn every_refusal(cuda: &Simulated, address: u64) -> Vec<(&'static str, Option<Fa
         ("query", cuda.query(event).err()),
         ("wait", cuda.wait(event).err()),
         ("order", cuda.order(stream, event).err()),
-        // SAFETY: a live region; it is refused.
+        // SAFETY: a live region; the call is refused.
         ("fill", unsafe { cuda.fill(address, 0, 64, stream) }.err()),
         // SAFETY: as above.
         ("copy", unsafe { cuda.copy(address, address + 32, 32, stream) }.err()),
@@ -66,21 +66,21 @@ fn a_device_lost_while_it_is_opened_is_not_opened() {
     assert_eq!((fault.call, fault.reason), ("cuMemMap", Reason::Lost));
 }
 
-/// In a child: forks, and in the child of the child nothing may reach the driver.
+/// In a child: forks; in the forked process no call may reach the driver.
 pub fn fork_and_tell() {
     let session = Simulator::exclusive(DISCRETE);
     let cuda = Simulated::open(0);
     let address = cuda.take(Kind::Device, 64).expect("memory");
-    // SAFETY: the child makes calls of the backend, which are refused before they reach a lock of another thread, and ends.
+    // SAFETY: the forked process makes calls that are refused before they take a lock that another thread held, and ends.
     match unsafe { libc::fork() } {
         0 => {
             let refused = every_refusal(&cuda, address);
-            // No code: the driver, which refuses too, was not asked.
+            // No code: the driver, which would refuse too, was not called.
             let forked = |fault: &Fault| (fault.reason, fault.code) == (Reason::Forked, 0);
             let wrong = refused.iter().filter(|(_, fault)| !fault.as_ref().is_some_and(forked)).count();
             let opened = matches!(Cuda::open(0), Err(OpenError::Driver(Fault { reason: Reason::Forked, .. })));
             drop(cuda);
-            // SAFETY: ends this process, and runs nothing of the parent's.
+            // SAFETY: ends this process without running the parent's exit handlers.
             unsafe { libc::_exit(wrong as i32 + if opened { 0 } else { 100 }) }
         }
         child => {
@@ -90,9 +90,9 @@ pub fn fork_and_tell() {
             println!("forked: {status}");
         }
     }
-    // The parent goes on as if nothing had been.
+    // The device still works in the parent.
     crate::workout::workout(&cuda).expect("the parent's device works");
-    // SAFETY: taken above, used by nobody.
+    // SAFETY: allocated above, and no stream uses it.
     unsafe { cuda.give_back(Kind::Device, address, 64) }.expect("it is ours");
     drop(cuda);
     drop(session);
@@ -106,7 +106,7 @@ fn a_forked_child_is_refused_and_its_parent_goes_on() {
     assert_eq!(told.value("parent"), Some("well"), "{}", told.text);
 }
 
-/// Alive when the process ends.
+/// A device that is open when the process ends.
 static LEFT: OnceLock<(Simulated, u64)> = OnceLock::new();
 
 /// Runs after the driver shut down: it was registered before the driver was started, and such functions run in reverse.

@@ -1,4 +1,4 @@
-//! Calls with handles, live or not, that tests make without promises.
+//! Safe calls with handles, live or not: the simulated driver validates each.
 
 use std::ops::Deref;
 use terrace_cuda::Cuda;

@@ -1,4 +1,4 @@
-//! Terrace's memory in cudarc's copies and launches: the bytes, the order, and what is held while a kernel runs.
+//! Terrace's memory in cudarc's copies and launches: the bytes, the order, and memory that a running kernel uses.
 
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
@@ -18,7 +18,7 @@ fn device(ordinal: u32) -> Device {
     Device::open(Cuda::open(ordinal).expect("a good device"), options).expect("a pool")
 }
 
-/// A device, a stream that cudarc shares with it, and one of terrace's own; the first lives as long as the others.
+/// A device, a stream that cudarc shares with it, and a stream of terrace's own; the device outlives both.
 struct Both {
     context: Arc<CudaContext>,
     shared: SharedStream,
@@ -47,7 +47,7 @@ impl Both {
     }
 }
 
-/// `y += a * x` on the shared stream, for as many elements as `x` has; the views are forgotten if that is asked.
+/// Launches `y += a * x` on the shared stream for all elements of `x`; forgets the views if `forget` is set.
 fn launch(
     both: &Both,
     axpy: &CudaFunction,
@@ -59,7 +59,7 @@ fn launch(
     let (a, n) = (3.0_f32, cudarc::driver::DeviceSlice::len(&x) as u32);
     let mut launch = both.shared.launch_builder(axpy);
     launch.arg(&mut y).arg(&x).arg(&a).arg(&n);
-    // SAFETY: the kernel takes these four; `y` has as many elements; it is on the stream they share.
+    // SAFETY: the kernel takes these four, `y` has as many elements, and the launch is on the views' shared stream.
     unsafe { launch.launch(LaunchConfig::for_num_elems(n)) }.expect("launched");
     if forget {
         std::mem::forget((y, x));
@@ -92,16 +92,16 @@ fn copies(both: &Both, stream: &Arc<CudaStream>, home: &Stream) -> Result<(), De
     let shared = &both.shared;
     let (mut y, mut z) = (both.buffer(home, &[7.0; 100]), both.buffer(home, &[8.0; 100]));
     let part: Vec<f32> = (0..20).map(|i| i as f32).collect();
-    // From the host to a slice; its neighbours stay.
+    // From the host to a slice; the elements beside it stay unchanged.
     stream.memcpy_htod(&part, &mut shared.view_mut(y.slice_mut(30..50)?)?).expect("copied");
     let mut expected = vec![7.0; 100];
     expected[30..50].copy_from_slice(&part);
     assert_eq!(y.to_vec()?, expected);
-    // To the host, from all and from a slice; also from a view that may write.
+    // To the host, from the whole buffer and from a slice; also from a mutable view.
     assert_eq!(stream.clone_dtoh(&shared.view(&y)?).expect("copied"), expected);
     assert_eq!(stream.clone_dtoh(&shared.view(y.slice(30..50)?)?).expect("copied"), part);
     assert_eq!(stream.clone_dtoh(&shared.view_mut(y.slice_mut(30..50)?)?).expect("copied"), part);
-    // From one of ours to one of ours, from cudarc's memory, and to it.
+    // Between two of terrace's buffers, from cudarc's memory, and to cudarc's memory.
     stream.memcpy_dtod(&shared.view(y.slice(30..50)?)?, &mut shared.view_mut(z.slice_mut(80..)?)?).expect("copied");
     assert_eq!((z.to_vec()?[79], &z.to_vec()?[80..]), (8.0, &part[..]));
     let theirs = stream.clone_htod(&[5.0_f32; 10]).expect("cudarc's memory");
@@ -114,7 +114,7 @@ fn copies(both: &Both, stream: &Arc<CudaStream>, home: &Stream) -> Result<(), De
     Ok(())
 }
 
-/// What was put on the buffer's own stream comes first, what is put there afterwards comes later, and nobody waits.
+/// Work on the buffer's own stream is ordered before and after the shared stream's, and no thread waits.
 #[test]
 fn a_launch_is_in_order_with_the_buffer_s_own_stream() {
     let both = Both::new();
@@ -122,7 +122,7 @@ fn a_launch_is_in_order_with_the_buffer_s_own_stream() {
     let (mut y, mut x) = (both.buffer(&both.own, &[1.0; 5000]), both.buffer(&both.own, &[0.0; 5000]));
     let mut copy = both.buffer(&both.own, &[0.0; 5000]);
     both.session.hold();
-    // One value of four equal bytes, so that it is one fill and nobody waits.
+    // The value has four equal bytes, so that one fill writes it and no thread waits.
     let value = f32::from_bits(0x4141_4141);
     x.as_slice_mut().fill(value).expect("queued");
     launch(&both, &axpy, &mut y, &x, false).expect("queued");
@@ -145,8 +145,8 @@ fn a_buffer_of_the_shared_stream_costs_no_call() {
     assert_eq!(both.session.calls(None), before);
 }
 
-/// Buffers dropped while a kernel uses them: their memory is nobody's before it is done, also where the views, which would
-/// have ordered the streams, were forgotten. The simulator reports every use of memory out of order.
+/// Buffers dropped while a kernel uses them: their memory is not reused before the kernel is done, also where the views,
+/// which would have ordered the streams, were forgotten. The simulator reports every use of memory out of order.
 #[test]
 fn memory_dropped_in_flight_is_given_to_nobody() {
     for forget in [false, true] {
@@ -172,7 +172,7 @@ fn memory_dropped_in_flight_is_given_to_nobody() {
     }
 }
 
-/// Managed memory under a kernel whose view was forgotten: a lease waits for it all the same.
+/// A lease of managed memory waits for the kernel that uses it, also where the kernel's view was forgotten.
 #[test]
 fn a_lease_waits_for_a_kernel_whose_view_was_forgotten() {
     let both = Both::new();
@@ -183,7 +183,7 @@ fn a_lease_waits_for_a_kernel_whose_view_was_forgotten() {
     let read = both.shared.view(&x).expect("ours");
     let mut launch = both.shared.launch_builder(&axpy);
     launch.arg(&mut view).arg(&read).arg(&3.0_f32).arg(&5000_u32);
-    // SAFETY: the kernel takes these four, and both have so many elements; it is on the stream they share.
+    // SAFETY: the kernel takes these four, both views have so many elements, and the launch is on their shared stream.
     unsafe { launch.launch(LaunchConfig::for_num_elems(5000)) }.expect("launched");
     std::mem::forget(view);
     assert_eq!(y.lease().expect("it is waited for")[..], [6.0; 5000]);
@@ -221,7 +221,7 @@ fn a_stream_shared_twice_is_one_stream() {
 #[test]
 fn memory_and_streams_of_other_devices_are_refused() {
     let _session = Simulator::exclusive(r#"{"profile":"two-peers"}"#);
-    // The second ends last: cudarc leaves its context current on this thread, also when it is destroyed.
+    // The second device is dropped last: cudarc leaves its context current on this thread, even a destroyed one.
     let (second, first, host) = (device(1), device(0), Device::host());
     let contexts = [0, 1].map(|ordinal| CudaContext::new(ordinal).expect("a context"));
     let streams = contexts.map(|context| context.new_stream().expect("a stream"));
@@ -236,7 +236,7 @@ fn memory_and_streams_of_other_devices_are_refused() {
     other(shared.view(&strange).map(drop), "a buffer of the second device");
     let mut strange = DeviceBuffer::<u8>::new(&host, &host.stream().expect("a stream"), 100).expect("memory");
     other(shared.view_mut(&mut strange).map(drop), "a buffer of the host");
-    // Out of bounds: refused before cudarc sees it.
+    // A range out of bounds is refused before cudarc sees it.
     let own = DeviceBuffer::<u8>::new(&first, shared.stream(), 100).expect("memory");
     assert!(matches!(own.slice(90..110), Err(DeviceError::OutOfBounds { .. })));
 }

@@ -1,4 +1,4 @@
-//! Every call of the driver refused once: nothing panics, nothing is left over, and what was tried works afterwards.
+//! Every driver call refused once: no panic, no leak, and the same work succeeds afterwards.
 
 use crate::contexts::{Kept, thread};
 use crate::workout::workout;
@@ -6,7 +6,7 @@ use terrace_cuda::{Cuda, OpenError};
 use terrace_device::Backend;
 use terrace_tests::simcuda::Simulator;
 
-/// Codes of each kind that passes: memory, support, handles, what nobody knows. Those that end a context are in `ends`.
+/// One transient code of each kind: memory, support, handles, unknown. `ends` has those that end a context.
 const CODES: [i32; 5] = [2, 801, 400, 999, 12345];
 
 /// Any function.
@@ -36,7 +36,7 @@ fn opening_survives_the_refusal_of_each_call() {
     }
 }
 
-/// A device that was opened although a call was refused works with what it found.
+/// A device that was opened although a call was refused works with the capabilities that it found.
 fn works(cuda: &Cuda, profile: &str, nth: u64, code: i32) {
     workout(cuda).unwrap_or_else(|fault| panic!("{profile}: after call {nth} gave {code} when it was opened: {fault}"));
 }
@@ -50,7 +50,7 @@ fn every_use_survives_the_refusal_of_each_call() {
         let before = session.calls(None);
         workout(&cuda).expect("nothing is refused");
         let calls = session.calls(None) - before;
-        // Another context than the device's own: every call changes the thread, and gives back what it had.
+        // The current context is another device's: every call sets ours and restores that one.
         let _kept = (profile == "two-peers").then(|| Kept::current(1));
         let (held, was) = (session.leaks(), thread());
         for code in CODES {

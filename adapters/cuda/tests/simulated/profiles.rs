@@ -1,4 +1,4 @@
-//! What is found on each kind of machine, and that what was found works.
+//! The capabilities that each kind of machine is found to have, and that they work.
 
 use crate::handles::Simulated;
 use crate::workout::{with_region, with_stream, workout};
@@ -12,7 +12,7 @@ fn profile(name: &str) -> String {
     format!(r#"{{"profile":"{name}"}}"#)
 }
 
-/// Everything that a device with memory of its own has, where nothing stands in the way.
+/// Every capability of a discrete device whose driver and system allow all of them.
 fn usual() -> Capabilities {
     Capabilities::STREAM_NAMES
         | Capabilities::PAGES
@@ -24,7 +24,7 @@ fn usual() -> Capabilities {
         | Capabilities::BATCHES
 }
 
-/// What sharing the host's memory adds.
+/// The capabilities that a device which shares the host's memory has in addition.
 fn shared() -> Capabilities {
     Capabilities::INTEGRATED | Capabilities::FREE_IS_AVAILABLE
 }
@@ -53,14 +53,14 @@ fn each_machine_has_what_it_has() {
         assert_eq!((found.backend, found.ordinal), ("cuda", 0));
         assert!(found.name.starts_with("Simulated"), "{}", found.name);
         assert!(found.total >= 1 << 30, "{}", found.total);
-        // One sentence for each thing that it cannot do.
+        // One note for each capability that the device lacks.
         let can = found.capabilities.bits().count_ones() as usize;
         assert_eq!(can + found.notes.len(), 13, "{name}: {:#?}", found.notes);
         workout(&cuda).expect(name);
     }
 }
 
-/// A capability that is refused is a note; a context that is lost meanwhile is the end.
+/// A refused capability becomes a note; a context that is lost while probing fails the open.
 #[test]
 fn a_device_that_is_lost_while_it_is_tried_is_not_opened() {
     let mut session = Simulator::exclusive(&profile("discrete"));
@@ -148,7 +148,7 @@ fn free_memory_of_a_shared_device_is_what_the_system_can_give() {
         let cuda = Cuda::open(0).expect(name);
         let told = cuda.memory().expect(name);
         let available = meminfo::available().expect("Linux says it").min(told.total);
-        // The system goes on between the two readings: 2 %.
+        // Free memory changes between the two readings: allow 2 %.
         assert!(told.free.abs_diff(available) <= available / 50, "{name}: {} of {available}", told.free);
     }
     let _session = Simulator::exclusive(r#"{"profile":"discrete","total":1073741824,"overhead":1048576}"#);
@@ -163,7 +163,7 @@ fn free_memory_of_a_shared_device_is_what_the_system_can_give() {
         (refused.reason, refused.call, refused.name),
         (Reason::OutOfMemory, "cuMemAlloc_v2", "CUDA_ERROR_OUT_OF_MEMORY")
     );
-    // SAFETY: taken above, used by nobody.
+    // SAFETY: allocated above, and no stream uses it.
     unsafe { cuda.give_back(Kind::Device, address, 512 * MIB) }.expect("it is ours");
     assert_eq!(cuda.memory().expect("it says"), before);
 }
@@ -175,7 +175,7 @@ fn the_drivers_pool_keeps_memory_until_it_is_trimmed() {
     let free = || cuda.memory().expect("it says").free;
     let before = free();
     let address = cuda.take(Kind::Pool, 64 * MIB).expect("memory");
-    // SAFETY: taken above, used by nobody.
+    // SAFETY: allocated above, and no stream uses it.
     unsafe { cuda.give_back(Kind::Pool, address, 64 * MIB) }.expect("it is ours");
     cuda.synchronize().expect("it is idle");
     assert!(before - free() >= 64 * MIB, "kept for the next one");
@@ -193,15 +193,15 @@ fn two_devices_copy_and_reach() {
     }
     let copied = with_stream(&second, |theirs| {
         with_region(&second, Kind::Device, 256, theirs, |from| {
-            // SAFETY: all of the region; the stream is waited for before it goes.
+            // SAFETY: all of the region; the stream is synchronized before it is freed.
             unsafe { second.fill(from, 9, 256, theirs) }?;
             second.synchronize_stream(theirs)?;
             with_stream(&first, |ours| {
                 with_region(&first, Kind::Pinned, 256, ours, |to| {
-                    // SAFETY: both regions, whole; both stay until the stream is done.
+                    // SAFETY: both regions, whole; both are freed after the stream is synchronized.
                     unsafe { first.copy_peer(to, from, 1, 256, ours) }?;
                     first.synchronize_stream(ours)?;
-                    // SAFETY: pinned memory of the host, 256 bytes, which nobody writes any more.
+                    // SAFETY: 256 bytes of pinned host memory, which the device no longer writes.
                     let seen = unsafe { std::slice::from_raw_parts(to as *const u8, 256) };
                     assert_eq!(seen, [9; 256]);
                     Ok(())
@@ -229,16 +229,16 @@ fn pages_can_be_shared_with_a_peer() {
     let bytes = first.description().page_bytes;
     let space = first.reserve(bytes).expect("space");
     let page = first.create_page().expect("a page");
-    // SAFETY: space of our own, where nothing is mapped.
+    // SAFETY: our own address range, where nothing is mapped.
     unsafe { first.map(space, page) }.expect("a free place");
     // SAFETY: mapped above.
     unsafe { first.allow(space, bytes, &[1]) }.expect("both devices");
     let used = with_stream(&second, |stream| {
-        // SAFETY: the page, which the other device may use; the stream is waited for.
+        // SAFETY: a page to which the other device has access; the stream is synchronized before it is unmapped.
         unsafe { second.fill(space, 5, bytes, stream) }
     });
     used.expect("the other device may use it");
-    // SAFETY: mapped above; the stream is done.
+    // SAFETY: mapped above; the stream is synchronized.
     unsafe { first.unmap(space, bytes) }.expect("it is mapped");
     first.release_page(page).expect("it is ours");
     // SAFETY: reserved above, and nothing is mapped.
@@ -253,11 +253,11 @@ fn the_driver_s_pool_is_open_to_peers_or_not_used() {
     let (first, second) = (Simulated::open(0), Simulated::open(1));
     let region = first.take(Kind::Pool, 4096).expect("from the pool");
     let used = with_stream(&second, |stream| {
-        // SAFETY: the region, which the other device may use; the stream is waited for.
+        // SAFETY: a region to which the other device has access; the stream is synchronized before it is freed.
         unsafe { second.fill(region, 5, 4096, stream) }
     });
     used.expect("the other device may use it");
-    // SAFETY: taken above; the stream is done.
+    // SAFETY: allocated above; the stream is synchronized.
     unsafe { first.give_back(Kind::Pool, region, 4096) }.expect("it is ours");
     drop(first);
     session.fail("cuMemPoolSetAccess", 1, 801);

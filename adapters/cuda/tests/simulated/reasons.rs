@@ -1,4 +1,4 @@
-//! What the driver says, as the layers above hear it; captures of other code, which must not be disturbed.
+//! The driver's errors as the layers above see them; captures of other code, which must not be invalidated.
 
 use crate::contexts::Kept;
 use crate::handles::Simulated;
@@ -10,7 +10,7 @@ use terrace_tests::simcuda::{Session, Simulator};
 
 const DISCRETE: &str = r#"{"profile":"discrete"}"#;
 
-/// What `call` is refused with when the driver gives `function` a code.
+/// The fault that `call` returns when the driver answers `function` with a code.
 fn refused<T: std::fmt::Debug>(
     session: &Session,
     function: &'static str,
@@ -87,7 +87,7 @@ fn handles_that_are_gone_are_refused() {
     bad(cuda.record(event, RawStream(0)));
     bad(cuda.query(event).map(|_| ()));
     bad(cuda.wait(RawEvent(12)));
-    // SAFETY: the driver refuses an address that is nobody's.
+    // SAFETY: the driver refuses an address that it did not allocate.
     bad(unsafe { cuda.give_back(Kind::Device, 4096, 64) });
 }
 
@@ -98,7 +98,7 @@ fn not_yet_is_an_answer() {
     let (stream, event) = (cuda.create_stream().expect("a stream"), cuda.create_event().expect("an event"));
     let address = cuda.take(Kind::Device, 256).expect("memory");
     session.hold();
-    // SAFETY: all of the region, which stays until the stream is done.
+    // SAFETY: all of the region, which is freed after the stream is synchronized.
     unsafe { cuda.fill(address, 1, 256, stream) }.expect("it waits on the stream");
     cuda.record(event, stream).expect("behind it");
     assert_eq!(cuda.query(event), Ok(false));
@@ -106,13 +106,13 @@ fn not_yet_is_an_answer() {
     cuda.wait(event).expect("it happens");
     assert_eq!(cuda.query(event), Ok(true));
     cuda.synchronize().expect("it is idle");
-    // SAFETY: taken above; the stream is done.
+    // SAFETY: allocated above; the stream is synchronized.
     unsafe { cuda.give_back(Kind::Device, address, 256) }.expect("it is ours");
     cuda.destroy_event(event).expect("it is ours");
     cuda.destroy_stream(stream).expect("it is ours");
 }
 
-/// Another library of the process captures a graph, in the strictest mode.
+/// Another library of the process captures a graph in global mode, the strictest.
 #[test]
 fn a_capture_elsewhere_goes_on() {
     let _session = Simulator::exclusive(DISCRETE);
@@ -125,7 +125,7 @@ fn a_capture_elsewhere_goes_on() {
     let global = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
     // SAFETY: a live stream.
     unsafe { sys::cuStreamBeginCapture_v2(handle, global) }.result().expect("nothing is captured yet");
-    // SAFETY: memory that stays; captured, not done.
+    // SAFETY: the memory outlives the capture; the operation is captured, and never executed.
     unsafe { cuda.fill(address, 1, 256, captured) }.expect("it is captured");
 
     std::thread::scope(|scope| {
@@ -134,23 +134,23 @@ fn a_capture_elsewhere_goes_on() {
     disturb(&cuda, stream, event);
 
     let mut graph = null_mut();
-    // SAFETY: the stream that captures; the out parameter lives through the call.
+    // SAFETY: the stream is capturing; the out parameter lives through the call.
     unsafe { sys::cuStreamEndCapture(handle, &raw mut graph) }.result().expect("the capture was left alone");
-    // SAFETY: the graph of this capture, once.
+    // SAFETY: the graph of this capture, destroyed once.
     unsafe { sys::cuGraphDestroy(graph) }.result().expect("it is ours");
     cuda.destroy_event(event).expect("it is ours");
     for stream in [captured, stream] {
         cuda.destroy_stream(stream).expect("it is ours");
     }
-    // SAFETY: taken above; what was captured is never done.
+    // SAFETY: allocated above; the captured operation never executes.
     unsafe { cuda.give_back(Kind::Device, address, 256) }.expect("it is ours");
 }
 
-/// Everything that an allocator does while somebody captures on another stream.
+/// Calls everything that an allocator calls while other code captures on another stream.
 fn disturb(cuda: &Simulated, stream: RawStream, event: RawEvent) {
     for kind in crate::workout::kinds(cuda) {
         let address = cuda.take(kind, 4096).expect("allowed");
-        // SAFETY: taken above, used by nobody.
+        // SAFETY: allocated above, and no stream uses it.
         unsafe { cuda.give_back(kind, address, 4096) }.expect("allowed");
     }
     cuda.record(event, stream).expect("allowed");
@@ -161,7 +161,7 @@ fn disturb(cuda: &Simulated, stream: RawStream, event: RawEvent) {
     surely(|| cuda.release_page(page)).expect("allowed");
 }
 
-/// What a capture forbids to everybody is told as such.
+/// A call that a capture forbids on every thread is refused with `Reason::Capturing`.
 #[test]
 fn what_a_capture_forbids_is_told() {
     let mut session = Simulator::exclusive(DISCRETE);
@@ -175,7 +175,7 @@ fn what_a_capture_forbids_is_told() {
     unsafe { sys::cuStreamBeginCapture_v2(handle, mode) }.result().expect("nothing is captured yet");
     assert_eq!(cuda.synchronize_stream(stream).expect_err("it captures").reason, Reason::Capturing);
     let mut graph = null_mut();
-    // SAFETY: the stream that captures; the out parameter lives through the call. The capture is void now.
+    // SAFETY: the stream is capturing; the out parameter lives through the call. The capture is invalidated.
     let _ = unsafe { sys::cuStreamEndCapture(handle, &raw mut graph) };
     cuda.destroy_stream(stream).expect("it is ours");
 }

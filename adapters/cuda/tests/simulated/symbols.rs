@@ -1,4 +1,4 @@
-//! Drivers that lack functions: each one that is asked for, and whole versions.
+//! Drivers that lack functions: each function that is looked up, and all that came with a version.
 
 use crate::child;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use terrace_cuda::{Cuda, OpenError, functions};
 use terrace_device::Backend;
 use terrace_tests::simcuda::{Simulator, without_symbols};
 
-/// In a child: opens the first device and prints what came of it.
+/// In a child: opens the first device and prints the result.
 pub fn open_and_tell() {
     let session = Simulator::exclusive(r#"{"profile":"discrete"}"#);
     match Cuda::open(0) {
@@ -22,7 +22,7 @@ pub fn open_and_tell() {
     drop(session);
 }
 
-/// A copy of the library without some names, removed when dropped.
+/// A copy of the library without some symbols, deleted when dropped.
 struct Copy(PathBuf);
 
 impl Copy {
@@ -37,7 +37,7 @@ impl Drop for Copy {
     }
 }
 
-/// Those that stand in for others that are there: without them nothing is lacking.
+/// Functions that replace others which this driver has: without them no capability is lost.
 const SPARE: [&str; 2] = ["cuMemPrefetchAsync_v2", "cuMemAdvise_v2"];
 
 #[test]

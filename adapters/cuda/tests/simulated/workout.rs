@@ -1,14 +1,14 @@
-//! One use of every function of the backend, which leaves nothing behind however it ends.
+//! One use of every function of the backend; gives everything back, also when a call fails.
 
 use terrace_cuda::Cuda;
 use terrace_device::{Advice, Backend, Capabilities, Fault, Kind, RawStream, Side};
 
-/// Does what must be done: a refusal that was for once is overcome.
+/// Makes a call that must succeed, and repeats it where the driver refused it once.
 pub fn surely<T>(mut call: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
     call().or_else(|_| call())
 }
 
-/// Every function once.
+/// Calls every function once.
 pub fn workout(cuda: &Cuda) -> Result<(), Fault> {
     let memory = cuda.memory()?;
     assert!(memory.free <= memory.total, "{memory:?}");
@@ -29,18 +29,18 @@ pub fn with_stream(cuda: &Cuda, work: impl FnOnce(RawStream) -> Result<(), Fault
     let stream = cuda.create_stream()?;
     let done = work(stream);
     let rest = surely(|| synchronize(cuda, stream));
-    // SAFETY: made above, and done with. A refused call destroyed nothing.
+    // SAFETY: made above, and used by nothing below. A refused call destroyed nothing.
     let back = surely(|| unsafe { cuda.destroy_stream(stream) });
     done.and(rest).and(back)
 }
 
-/// Waits for a stream of [`with_stream`].
+/// Synchronizes a stream of [`with_stream`].
 fn synchronize(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
-    // SAFETY: `with_stream` keeps it while there is work.
+    // SAFETY: `with_stream` keeps the stream while it has work.
     unsafe { cuda.synchronize_stream(stream) }
 }
 
-/// A region for some work, given back when the stream is done.
+/// Allocates a region, passes it to `work`, and frees it after synchronizing the stream.
 pub fn with_region(
     cuda: &Cuda,
     kind: Kind,
@@ -52,12 +52,12 @@ pub fn with_region(
     assert_eq!(address % 256, 0, "{kind:?} at {address:#x}");
     let done = work(address);
     let rest = surely(|| synchronize(cuda, stream));
-    // SAFETY: taken above; the stream that used it is done.
+    // SAFETY: allocated above; the stream that used it is synchronized.
     let back = surely(|| unsafe { cuda.give_back(kind, address, bytes) });
     done.and(rest).and(back)
 }
 
-/// The kinds that a device has.
+/// The kinds of memory that a device has.
 pub fn kinds(cuda: &Cuda) -> Vec<Kind> {
     let all = [
         (Kind::Device, Capabilities::empty()),
@@ -69,14 +69,14 @@ pub fn kinds(cuda: &Cuda) -> Vec<Kind> {
     all.into_iter().filter(|&(_, needs)| has.contains(needs)).map(|(kind, _)| kind).collect()
 }
 
-/// Bytes written by the device, copied to the host, and read there.
+/// Fills bytes on the device, copies them to the host, and reads them there.
 fn regions(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     for kind in kinds(cuda) {
         with_region(cuda, kind, 4096, stream, |address| {
-            // SAFETY: all of the region, which stays until the stream is done.
+            // SAFETY: all of the region, which is freed after the stream is synchronized.
             unsafe { cuda.fill(address, 7, 4096, stream) }?;
             let mut seen = [0_u8; 64];
-            // SAFETY: the last bytes of the region, to bytes of our own; the stream is waited for before they go.
+            // SAFETY: the last bytes of the region, to our own bytes; the stream is synchronized before either is freed.
             let copied = unsafe { cuda.copy(seen.as_mut_ptr() as u64, address + 4032, 64, stream) };
             surely(|| synchronize(cuda, stream))?;
             copied?;
@@ -87,14 +87,14 @@ fn regions(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Managed memory moved to both sides, and all advice about it.
+/// Prefetches managed memory to both sides, and gives every advice about it.
 fn hints(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     if !cuda.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED) {
         return Ok(());
     }
     with_region(cuda, Kind::Managed, 4096, stream, |address| {
         for side in [Side::Device, Side::Host] {
-            // SAFETY: all of the region, which stays until the stream is done.
+            // SAFETY: all of the region, which is freed after the stream is synchronized.
             unsafe { cuda.prefetch(address, 4096, side, stream) }?;
         }
         for advice in [Advice::ReadMostly, Advice::PreferDevice, Advice::PreferHost, Advice::AccessedByDevice] {
@@ -107,20 +107,20 @@ fn hints(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     })
 }
 
-/// Memory of our own, pinned, copied from, and ours again.
+/// Registers memory of our own, copies from it, and unregisters it.
 fn registration(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     if !cuda.description().capabilities.contains(Capabilities::REGISTRATION) {
         return Ok(());
     }
     let own = vec![3_u8; 1 << 13];
     let address = own.as_ptr() as u64;
-    // SAFETY: memory of ours, unregistered before it goes.
+    // SAFETY: our own memory, unregistered before it is freed.
     unsafe { cuda.register(address, 1 << 13) }?;
     let copied = with_region(cuda, Kind::Device, 1 << 13, stream, |to| {
-        // SAFETY: both ranges, whole; both stay until the stream is done.
+        // SAFETY: both ranges, whole; both are freed after the stream is synchronized.
         unsafe { cuda.copy(to, address, 1 << 13, stream) }
     });
-    // SAFETY: registered above; the stream that used it is done.
+    // SAFETY: registered above; the stream that used it is synchronized.
     copied.and(surely(|| unsafe { cuda.unregister(address) }))
 }
 
@@ -131,12 +131,12 @@ fn pages(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     }
     let space = cuda.reserve(4 * page_bytes)?;
     let done = mapped(cuda, space + page_bytes, page_bytes, stream);
-    // SAFETY: reserved above; what was mapped is unmapped.
+    // SAFETY: reserved above; every page in it is unmapped.
     let back = surely(|| unsafe { cuda.unreserve(space, 4 * page_bytes) });
     done.and(back)
 }
 
-/// Two pages side by side, written across the border, and taken away in one call.
+/// Maps two adjacent pages, writes across their border, and unmaps both in one call.
 fn mapped(cuda: &Cuda, address: u64, page_bytes: u64, stream: RawStream) -> Result<(), Fault> {
     let mut pages = Vec::new();
     let mut mapped = 0;
@@ -144,27 +144,27 @@ fn mapped(cuda: &Cuda, address: u64, page_bytes: u64, stream: RawStream) -> Resu
         for at in 0..2 {
             let page = cuda.create_page()?;
             pages.push(page);
-            // SAFETY: nothing is mapped in this space yet.
+            // SAFETY: nothing is mapped in this range yet.
             unsafe { cuda.map(address + at * page_bytes, page) }?;
             mapped += page_bytes;
         }
         // SAFETY: both pages are mapped.
         unsafe { cuda.allow(address, 2 * page_bytes, &[]) }?;
-        // SAFETY: inside the two pages, which stay until the stream is done.
+        // SAFETY: inside the two pages, which are unmapped after the stream is synchronized.
         unsafe { cuda.fill(address + page_bytes - 8, 3, 16, stream) }
     })();
     let rest = surely(|| synchronize(cuda, stream));
     let unmapped = match mapped {
         0 => Ok(()),
-        // SAFETY: what was mapped above; the stream is done.
+        // SAFETY: mapped above; the stream that wrote there is synchronized.
         bytes => surely(|| unsafe { cuda.unmap(address, bytes) }),
     };
-    // SAFETY: made above, and mapped nowhere any more. A refused call released nothing.
+    // SAFETY: created above, and no longer mapped. A refused call released nothing.
     let back = pages.into_iter().try_for_each(|page| surely(|| unsafe { cuda.release_page(page) }));
     done.and(rest).and(unmapped).and(back)
 }
 
-/// An event on one stream, waited for on another and by the host.
+/// Records an event on one stream; another stream and the host wait for it.
 fn events(cuda: &Cuda, stream: RawStream, other: RawStream) -> Result<(), Fault> {
     // SAFETY: a stream of `with_stream`.
     let name = unsafe { cuda.stream_name(stream) }?;
@@ -183,12 +183,12 @@ fn events(cuda: &Cuda, stream: RawStream, other: RawStream) -> Result<(), Fault>
         assert!(unsafe { cuda.is_idle(stream) }?, "nothing came after it");
         Ok(())
     })();
-    // SAFETY: made above, and done with. A refused call destroyed nothing.
+    // SAFETY: made above, and used by nothing below. A refused call destroyed nothing.
     let back = surely(|| unsafe { cuda.destroy_event(event) });
     done.and(back)
 }
 
-/// A copy from the next device that can be reached.
+/// Copies from the next device whose memory this device can access.
 fn peers(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     let own = cuda.description().ordinal;
     assert!(cuda.can_reach(own)?);
@@ -199,10 +199,10 @@ fn peers(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     let other = 1 - own;
     assert!(cuda.can_reach(other)?);
     cuda.reach(other)?;
-    // The device's own memory as the source: what is copied peer to peer is tried with two devices in `profiles`.
+    // The source is the device's own memory: `profiles` copies between two devices.
     with_region(cuda, Kind::Device, 512, stream, |to| {
         with_region(cuda, Kind::Device, 512, stream, |from| {
-            // SAFETY: both regions, whole; the stream is waited for before they go.
+            // SAFETY: both regions, whole; the stream is synchronized before they are freed.
             unsafe { cuda.fill(from, 1, 512, stream) }?;
             // SAFETY: as above.
             unsafe { cuda.copy_peer(to, from, own, 512, stream) }

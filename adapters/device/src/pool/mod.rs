@@ -39,7 +39,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use terrace_core::{Allocator, AnyFit, Arena, Block, Branch, FenceState, Owner};
-use terrace_guard::calm;
+use terrace_guard::catch_panic;
 
 /// The arena of a device, of the strategy that the options name; records on the heap.
 type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<AnyFit<Box<[Branch]>>>>;
@@ -167,9 +167,9 @@ impl<B: Backend> Pool<B> {
         let released = std::mem::take(&mut inner.released);
         let parting = std::mem::take(&mut inner.parting);
         drop(inner);
-        parting.into_iter().for_each(|stream| calm(|| drop(stream)));
+        parting.into_iter().for_each(|stream| catch_panic(|| drop(stream)));
         for (release, block) in released {
-            calm(|| release(block.address, block.bytes));
+            catch_panic(|| release(block.address, block.bytes));
         }
     }
 

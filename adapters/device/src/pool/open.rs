@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use terrace_core::arena::Settings;
 use terrace_core::{Arena, Owner};
-use terrace_guard::calm;
+use terrace_guard::catch_panic;
 
 /// Segments the pool can take: 128 GiB of the smallest.
 const SEGMENTS: usize = 1 << 15;
@@ -94,7 +94,7 @@ impl<B: Backend> Pool<B> {
         let adopted = self.adopt_alone((raw, name), &mut whose, &mut gone);
         drop(one_at_a_time);
         drop(gone);
-        calm(|| drop(whose));
+        catch_panic(|| drop(whose));
         adopted
     }
 

@@ -14,7 +14,7 @@ use std::any::Any;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use terrace_guard::calm;
+use terrace_guard::catch_panic;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +139,9 @@ impl After {
     /// Wakes whoever waits, and drops what is left. What panics is its owner's affair: a lane goes on for the others.
     pub(super) fn act(self) {
         let Self { waker, end, job } = self;
-        calm(|| waker.into_iter().for_each(Waker::wake));
-        calm(|| drop(end));
-        calm(|| drop(job));
+        catch_panic(|| waker.into_iter().for_each(Waker::wake));
+        catch_panic(|| drop(end));
+        catch_panic(|| drop(job));
     }
 }
 
@@ -294,8 +294,8 @@ impl Job {
         // Both may hold anything, also the engine: they go when the lock has gone.
         let (end, waker) = (progress.end.take(), progress.waker.take());
         let after = self.finish(progress);
-        calm(|| drop(waker));
-        calm(|| drop(end));
+        catch_panic(|| drop(waker));
+        catch_panic(|| drop(end));
         after.act();
     }
 
@@ -343,7 +343,7 @@ impl Job {
         let end = progress.end.take();
         let old = if end.is_none() { progress.waker.replace(fresh) } else { Some(fresh) };
         drop(progress);
-        calm(|| drop(old));
+        catch_panic(|| drop(old));
         end
     }
 }

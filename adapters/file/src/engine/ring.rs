@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use terrace_guard::{Process, calm};
+use terrace_guard::{Process, catch_panic};
 
 /// The user data of the entry that reads the eventfd.
 const EVENT: u64 = u64::MAX;
@@ -285,7 +285,7 @@ impl RingThread {
     /// thread, whose requests are in flight.
     fn deliver(&self, done: &mut Vec<Completion>) -> bool {
         let sink = &self.sink;
-        done.drain(..).for_each(|completion| calm(|| sink.completed(completion)));
+        done.drain(..).for_each(|completion| catch_panic(|| sink.completed(completion)));
         catch_unwind(AssertUnwindSafe(|| sink.run_deferred())).unwrap_or(true)
     }
 }

@@ -65,7 +65,7 @@ use crate::join::JoinHandle;
 use shared::StoreShared;
 use std::fmt;
 use std::sync::Arc;
-use terrace_guard::Kept;
+use terrace_guard::ProcessOwned;
 
 /// How full a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct StoreStats {
 /// [`FileFaultReason::Forked`](crate::FileFaultReason::Forked), and the store has no objects.
 #[derive(Clone)]
 pub struct Store {
-    shared: Kept<Arc<StoreShared>>,
+    shared: ProcessOwned<Arc<StoreShared>>,
     tasks: Executor,
 }
 
@@ -109,7 +109,7 @@ impl Store {
         let (own, frames) = (tasks.clone(), frames.clone());
         let opened = tasks.spawn(async move {
             let shared = open::open(Claimed::new(disk)?, frames, options).await?;
-            Ok(Self { shared: Kept::new(Arc::new(shared)), tasks: own })
+            Ok(Self { shared: ProcessOwned::new(Arc::new(shared)), tasks: own })
         });
         opened.in_child(|| Err(StoreError::forked()))
     }

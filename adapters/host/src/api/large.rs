@@ -10,7 +10,9 @@ use crate::tables::tables;
 use crate::{class, emergency, init, os, purge, signal, thread, usage};
 use core::ptr::null_mut;
 
-/// Allocates `bytes` bytes at a multiple of `align`. Null when there is no memory, or `align` is no power of two.
+/// Allocates `bytes` bytes at a multiple of `align`.
+///
+/// Null when there is no memory, or `align` is no power of two.
 #[cold]
 #[inline(never)]
 pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
@@ -57,8 +59,9 @@ pub extern "C" fn free_any(block: *mut u8) {
     }
 }
 
-/// Resizes a large block in place, or by moving its pages: its new address, with the old contents up to the smaller size.
-/// Null, and nothing changed: the caller must copy it.
+/// Resizes a large block in place or by moving its pages, and returns its address.
+///
+/// The contents stay up to the smaller size. Returns null and changes nothing if the caller must copy the block.
 pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     if bytes <= class::LARGEST || !large::is_possible(bytes, align) || signal::is_in_handler() {
         return null_mut();

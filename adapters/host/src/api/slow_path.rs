@@ -8,7 +8,9 @@ use crate::class::{self, SLICE};
 use crate::spans::GLOBAL_SPANS;
 use crate::{init, os, purge, signal, thread};
 
-/// Allocates a block of a class of which the cache has none: a batch comes from another thread, or from the fullest span.
+/// Allocates a block of a class of which the cache has none.
+///
+/// The batch comes from another thread, or from the fullest span.
 #[cold]
 #[inline(never)]
 pub extern "C" fn refill(class: usize) -> *mut u8 {

@@ -5,7 +5,9 @@ use super::{errno, set_errno};
 use core::ptr::NonNull;
 use terrace_core::sync::{AtomicU32, Ordering::Relaxed};
 
-/// Maps `bytes` zeros at `address`, or not at all: the address is a hint here, and a mapping elsewhere is unmapped.
+/// Maps `bytes` zeros at `address`, or fails.
+///
+/// macOS takes the address as a hint; a mapping elsewhere is unmapped again.
 pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     let mapped = super::unix::map_with(address, bytes, 0, READ_WRITE)?;
     if mapped.addr().get() == address {
@@ -16,8 +18,9 @@ pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     None
 }
 
-/// Purges whole pages: they read as zeros from now on. A fresh mapping over them does what Linux's advice does: the advice of
-/// macOS leaves the contents.
+/// Purges whole pages: they read as zeros from now on.
+///
+/// A fresh mapping over them does what Linux's advice does: the advice of macOS leaves the contents.
 ///
 /// # Safety
 /// The pages' contents are needed no more, and `map` or `map_at` mapped them.

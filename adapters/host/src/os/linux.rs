@@ -6,8 +6,9 @@ use core::ffi::CStr;
 use core::ptr::NonNull;
 use terrace_core::sync::AtomicU32;
 
-/// Maps `bytes` zeros at `address`, or not at all. An older kernel takes the address as a hint: a mapping elsewhere is
-/// unmapped.
+/// Maps `bytes` zeros at `address`, or fails.
+///
+/// An older kernel takes the address as a hint; a mapping elsewhere is unmapped again.
 pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     let mapped = super::unix::map_with(address, bytes, libc::MAP_FIXED_NOREPLACE, READ_WRITE)?;
     if mapped.addr().get() == address {
@@ -18,7 +19,9 @@ pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     None
 }
 
-/// Purges whole pages: they read as zeros from now on, and cost nothing until they are touched. `false`: the system refused.
+/// Purges whole pages: they read as zeros from now on, and cost nothing until they are touched.
+///
+/// `false`: the system refused.
 ///
 /// # Safety
 /// The pages' contents are needed no more, and `map` or `map_at` mapped them.
@@ -30,7 +33,9 @@ pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     done
 }
 
-/// Purges pages by a fresh mapping, which joins its neighbours: for pages that were moved here, whose mapping stands alone.
+/// Purges pages by a fresh mapping, which joins its neighbours.
+///
+/// For pages that were moved here and whose mapping stands alone.
 ///
 /// # Safety
 /// As for [`purge`].
@@ -56,8 +61,10 @@ pub unsafe fn advise_huge(at: NonNull<u8>, bytes: usize, wanted: bool) -> bool {
     done
 }
 
-/// Places the memory that a mapping will get: on the nodes of `mask`, by a policy of `linux/mempolicy.h`
-/// (`MPOL_PREFERRED` 1, `MPOL_BIND` 2, `MPOL_INTERLEAVE` 3, `MPOL_LOCAL` 4). `false` when the kernel refuses.
+/// Sets the NUMA policy of a mapping, by the nodes of `mask`.
+///
+/// `policy` is a policy of `linux/mempolicy.h` (`MPOL_PREFERRED` 1, `MPOL_BIND` 2, `MPOL_INTERLEAVE` 3, `MPOL_LOCAL` 4). `false`
+/// if the kernel refuses.
 ///
 /// # Safety
 /// `map` or `map_at` mapped these pages.
@@ -86,8 +93,9 @@ pub unsafe fn relocate(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Relo
     if moved { Relocation::Moved { restored } } else { Relocation::Refused }
 }
 
-/// Sleeps until another thread wakes the waiters of `word`, unless it is no longer `seen`; may return for no reason.
-/// `milliseconds`: at most so long; 0: without end.
+/// Sleeps until another thread wakes the waiters of `word`, unless it is no longer `seen`.
+///
+/// May return spuriously. Sleeps at most `milliseconds`; 0: without limit.
 pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     let errno = errno();
     let time = libc::timespec {
@@ -110,12 +118,16 @@ pub fn wake(word: &AtomicU32, count: i32) {
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
-/// Registers the process for [`barrier`]: at the start, when a process has one thread, this costs nothing.
+/// Registers the process for [`barrier`].
+///
+/// Costs nothing at the start, when a process has one thread.
 pub fn register_barrier() {
     membarrier(REGISTER_PRIVATE_EXPEDITED);
 }
 
-/// Has every thread of this process pass a full memory barrier, wherever it is. `false`: this kernel cannot.
+/// Has every thread of this process pass a full memory barrier, wherever it is.
+///
+/// `false`: this kernel cannot.
 pub fn barrier() -> bool {
     // A child of a fork, or a process whose start was refused, registers now.
     membarrier(PRIVATE_EXPEDITED) || membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED)
@@ -129,7 +141,9 @@ fn membarrier(command: i32) -> bool {
     done
 }
 
-/// Milliseconds since some moment before the process began; as fine as the kernel's tick, which is what costs least.
+/// Milliseconds since some moment before the process began.
+///
+/// As coarse as the kernel's tick, which is the cheapest clock.
 pub fn milliseconds() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is ours to be written.
@@ -137,8 +151,10 @@ pub fn milliseconds() -> u64 {
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
-/// Bits that differ from process to process, the same for every copy of this code in one: the last eight of the bytes that
-/// the kernel gave it. (The first are the stack's canary.) Mixed, so that addresses give none of them away.
+/// Bits that differ from process to process, the same for every copy of this code in one.
+///
+/// Mixed from the last eight of the random bytes that the kernel passed (the first are the stack's canary), so that addresses
+/// reveal none of them.
 pub fn random() -> u64 {
     // SAFETY: a query.
     let address = unsafe { libc::getauxval(libc::AT_RANDOM) };
@@ -154,7 +170,9 @@ fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Whether this process was given rights that its user lacks: the environment must not change its settings.
+/// Whether this process was given rights that its user lacks.
+///
+/// Then the environment must not change its settings.
 pub fn is_secure() -> bool {
     // SAFETY: a query.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -166,8 +184,10 @@ pub(super) fn errno_place() -> *mut i32 {
     unsafe { libc::__errno_location() }
 }
 
-/// Bytes of memory that the process's control group may use, or `usize::MAX`: version 2 (`memory.max` of the group
-/// that `/proc/self/cgroup` names and of those above it), or version 1 as containers mount it.
+/// Bytes of memory that the process's control group may use, or `usize::MAX`.
+///
+/// Reads version 2 (`memory.max` of the group that `/proc/self/cgroup` names and of those above it), or version 1 as containers
+/// mount it.
 pub fn memory_limit() -> usize {
     let mut buffer = [0; 1024];
     let mut limit = usize::MAX;

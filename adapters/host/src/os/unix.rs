@@ -8,7 +8,9 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     map_with(0, bytes, 0, READ_WRITE)
 }
 
-/// Reserves addresses without memory, anywhere: not accounted for, not locked by `mlockall`, until they are [`commit`]ted.
+/// Reserves addresses without memory, anywhere.
+///
+/// The system neither accounts for them nor locks them by `mlockall` until they are [`commit`]ted.
 pub fn reserve(bytes: usize) -> Option<NonNull<u8>> {
     map_with(0, bytes, libc::MAP_NORESERVE, libc::PROT_NONE)
 }
@@ -92,7 +94,9 @@ pub fn yield_now() {
     unsafe { libc::sched_yield() };
 }
 
-/// The value of an environment variable; `name` ends with `=`. `None` too before the C library knows the environment.
+/// The value of an environment variable; `name` ends with `=`.
+///
+/// `None` too before the C library knows the environment.
 pub fn variable(name: &str) -> Option<&'static CStr> {
     entries().find_map(|entry| {
         let text = entry.to_bytes_with_nul();
@@ -178,8 +182,9 @@ pub fn at_fork(prepare: unsafe extern "C" fn(), parent: unsafe extern "C" fn(), 
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) == 0 }
 }
 
-/// Starts a thread with every signal blocked, and returns its handle for [`join`]. Its stack is small, since limits on
-/// addresses count it.
+/// Starts a thread with every signal blocked, and returns its handle for [`join`].
+///
+/// Its stack is small, since limits on addresses count it.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
     /// Room for the thread-local variables of every library, which lie there too.
     const STACK: usize = 256 << 10;
@@ -214,7 +219,9 @@ pub fn join(thread: usize) {
     unsafe { libc::pthread_join(thread as libc::pthread_t, null_mut()) };
 }
 
-/// The alternate signal stack of the running thread, if an address lies in it: its first address and the one behind it.
+/// The alternate signal stack of the running thread, if an address lies in it.
+///
+/// Returns its first address and the one behind it.
 pub fn handler_stack(address: usize) -> Option<(usize, usize)> {
     let mut stack = core::mem::MaybeUninit::<libc::stack_t>::zeroed();
     // SAFETY: asks only; `stack` is ours to be written.

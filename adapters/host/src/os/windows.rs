@@ -67,7 +67,9 @@ pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     gone && !unsafe { VirtualAlloc(at.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) }.is_null()
 }
 
-/// Sleeps until another thread wakes the waiters of `word`, unless it is no longer `seen`; `milliseconds` 0: without end.
+/// Sleeps until another thread wakes the waiters of `word`, unless it is no longer `seen`.
+///
+/// Sleeps at most `milliseconds`; 0: without limit.
 pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     let time = if milliseconds == 0 { INFINITE } else { milliseconds };
     // SAFETY: both words outlive the call.

@@ -49,9 +49,10 @@ fn is_free_backed(tables: &Tables, slice: u32) -> bool {
     bits.is_some_and(|bits| bits.load(Relaxed) >> (slice % 64) & 1 != 0)
 }
 
-/// Checks the counters of [`usage`]. Other threads count before they allocate slices and after they free them: only a
-/// difference that stays the same for a second is one. Not in a forked child: what its parent's other threads had counted then
-/// stays counted.
+/// Checks the counters of [`usage`].
+///
+/// Other threads count before they allocate slices and after they free them: only a difference that stays the same for a
+/// second is one. Not in a forked child: what its parent's other threads had counted then stays counted.
 ///
 /// # Errors
 /// The counter that is wrong, and by how much.

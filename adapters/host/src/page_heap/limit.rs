@@ -9,8 +9,10 @@ use crate::tables::{Tables, mapped};
 use crate::usage;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Purges free memory while more is held than may be. From half of that on, a block that was just allocated (first slice,
-/// slices, bytes in use) keeps no dirty pages behind the bytes in use: they could not be purged before the block is freed.
+/// Purges free memory while more is held than may be.
+///
+/// From half of that on, a block that was just allocated (first slice, slices, bytes in use) keeps no dirty pages behind the
+/// bytes in use: they could not be purged before the block is freed.
 pub fn enforce_limit(tables: &Tables, block: Option<(u32, usize, usize)>) {
     if !usage::is_half() {
         return;

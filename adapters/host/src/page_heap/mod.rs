@@ -74,7 +74,9 @@ pub fn counts() -> Counts {
     Counts { backed, purges: PURGES.load(Relaxed), purged: PURGED.load(Relaxed), fallbacks: FALLBACKS.load(Relaxed) }
 }
 
-/// Reserves the address range and makes the tables, once. `false` when the system gives no address space.
+/// Reserves the address range and makes the tables, once.
+///
+/// `false` when the system gives no address space.
 pub fn init() -> bool {
     let mut heap = PAGE_HEAP.lock();
     if heap.is_some() {
@@ -89,8 +91,9 @@ pub fn init() -> bool {
     heap.is_some()
 }
 
-/// Allocates `count` slices at a multiple of `align` bytes, and claims `bytes` bytes of them. Returns the first; its record
-/// says how many there are. `None` without memory, or beyond the limit.
+/// Allocates `count` slices at a multiple of `align` bytes, and claims `bytes` bytes of them.
+///
+/// Returns the first; its record says how many there are. `None` without memory, or beyond the limit.
 pub fn allocate(count: usize, align: usize, bytes: usize) -> Option<u32> {
     let tables = tables()?;
     let bytes = bytes.next_multiple_of(PAGE);
@@ -140,8 +143,10 @@ pub fn take_slices(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     Some(slice)
 }
 
-/// Frees slices. The first `dirty` bytes were in use and may have been written to; the pages above keep their state. Of a span
-/// the caller must release the bytes in use, and pass 0.
+/// Frees slices.
+///
+/// The first `dirty` bytes were in use and may have been written to; the pages above keep their state. Of a span the caller
+/// must release the bytes in use, and pass 0.
 pub fn free(slice: u32, dirty: usize) {
     let Some(tables) = tables() else { return };
     let span = tables.span(slice);
@@ -159,8 +164,10 @@ pub fn free(slice: u32, dirty: usize) {
     mark(tables.young, slice, count, true);
 }
 
-/// Resizes a block to `count` slices where it lies. `false`, and nothing changed, when there is no room behind it. The first
-/// `dirty` bytes may have been written to; the caller must claim or release the bytes in use.
+/// Resizes a block to `count` slices where it lies.
+///
+/// `false`, and nothing changed, when there is no room behind it. The first `dirty` bytes may have been written to; the
+/// caller must claim or release the bytes in use.
 pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
     let Some(tables) = tables() else { return false };
     let span = tables.span(slice);
@@ -326,7 +333,9 @@ pub fn count_purged(bytes: usize) {
     }
 }
 
-/// Zeroes the dirty pages of the bytes from `from` to before `to` of a large block that was just allocated.
+/// Zeroes the dirty pages of a large block's bytes `from..to`.
+///
+/// For a block that was just allocated.
 pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
     let mut page = from / PAGE;
     while page * PAGE < to {

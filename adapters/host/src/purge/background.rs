@@ -66,8 +66,10 @@ pub fn forked() {
     _ = purge_clock::thread().compare_exchange(RUNS, NONE, Relaxed, Relaxed);
 }
 
-/// Stops the thread, because the library is unloaded or the process ends. The thread may wait for a lock that is held by a call
-/// which a signal interrupted, whose handler ends the process: then the thread stays.
+/// Stops the thread, because the library is unloaded or the process ends.
+///
+/// The thread may wait for a lock that is held by a call which a signal interrupted, whose handler ends the process: then the
+/// thread stays.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn stop() {
     use core::sync::atomic::Ordering::Acquire;

@@ -55,7 +55,9 @@ fn start_if_wanted() {
 /// So many threads may keep more than 32 MiB, 1 MiB each, and all of them may be idle before a tick sees it.
 const MANY_THREADS: usize = 32;
 
-/// Ticks if it is time. Of several threads each may be idle from here on with blocks in its cache, so there is a deadline.
+/// Ticks if it is time.
+///
+/// Of several threads each may be idle from here on with blocks in its cache, so there is a deadline.
 #[inline]
 pub fn poll() {
     if clock().deadline() != NEVER {
@@ -102,9 +104,10 @@ pub fn trim() -> bool {
     page_heap::purged_bytes() > before
 }
 
-/// Repeats an attempt to get `bytes` bytes that failed: after caches were flushed and, if the limit refused it, after free
-/// pages inside spans were purged, and idle threads' caches if they hold as much as is missing. A refusal costs a few
-/// microseconds, and what became free since the last one.
+/// Repeats a failed attempt to get `bytes` bytes, after caches are flushed.
+///
+/// If the limit refused the attempt, free pages inside spans are purged first, and idle threads' caches if they hold as much as
+/// is missing. A refusal costs a few microseconds, and what became free since the last one.
 pub fn retry<T>(bytes: usize, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let mut all = usize::MAX;
     flush_caches(&mut all);

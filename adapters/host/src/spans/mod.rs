@@ -68,8 +68,9 @@ impl Spans {
         &self.classes
     }
 
-    /// Allocates up to `most` blocks of a class, the lowest addresses of a span first, and returns how many: fewer, or none,
-    /// without memory.
+    /// Allocates up to `most` blocks of a class and returns how many.
+    ///
+    /// The lowest addresses of a span come first. Fewer, or none, without memory.
     pub fn allocate(&self, class: usize, most: usize, mut each: impl FnMut(*mut u8)) -> usize {
         let Some(tables) = tables() else { return 0 };
         let facts = class::facts(class);
@@ -89,8 +90,10 @@ impl Spans {
         taken
     }
 
-    /// Frees blocks of one class. An address that is no block of it ends the process: the program freed what it did not own,
-    /// and may have freed a block that is in use.
+    /// Frees blocks of one class.
+    ///
+    /// An address that is no block of it ends the process: the program freed what it did not own, and may have freed a block
+    /// that is in use.
     pub fn free(&self, class: usize, blocks: &[*mut u8]) {
         let Some(tables) = tables() else { return };
         let facts = class::facts(class);

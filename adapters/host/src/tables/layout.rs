@@ -12,8 +12,10 @@ use terrace_core::{Branch, Slot};
 /// Bytes from the start of the class table to the address range: a byte for each slice of 4 TiB.
 pub const BEFORE: usize = 1 << 26;
 
-/// Slices of the address range: 8 times the machine's memory, at least 64 GiB (programs map more than there is), but no more
-/// than the process may map: the tables are 1 % of it.
+/// Number of slices of the address range.
+///
+/// 8 times the machine's memory, at least 64 GiB (programs map more than there is), but no more than the process may map: the
+/// tables are 1 % of it.
 pub fn range_slices() -> usize {
     const LEAST: usize = 64 << 30;
     let wanted = os::physical_bytes().saturating_mul(8).max(LEAST).min(os::address_limit().max(64 << 20));
@@ -30,9 +32,11 @@ pub struct Reservation {
     pub reserved: bool,
 }
 
-/// Chooses addresses that no other mapping uses: between the program (which starts low or at 0x55...) and the libraries
-/// (0x7f...), at random. Nothing is reserved there, since reserved addresses count for `ulimit -v`. Where such addresses do not
-/// exist (39-bit systems, sanitizers), or another copy of this allocator uses them, the system chooses.
+/// Chooses addresses that no other mapping uses.
+///
+/// They lie at random between the program (which starts low or at 0x55...) and the libraries (0x7f...). Nothing is reserved
+/// there, since reserved addresses count for `ulimit -v`. Where such addresses do not exist (39-bit systems, sanitizers), or
+/// another copy of this allocator uses them, the system chooses.
 pub fn choose_addresses(slices: usize) -> Option<Reservation> {
     let others = TableLayout::of(slices).bytes.next_multiple_of(SLICE);
     // From 16 TiB, in steps of 64 MiB, 2^19 of them: up to 48 TiB.
@@ -65,7 +69,9 @@ pub fn choose_addresses(slices: usize) -> Option<Reservation> {
     }
 }
 
-/// Offsets of the other tables. 620 bytes for a slice of 65536: 1 %, of which a program touches what it uses.
+/// Offsets of the other tables.
+///
+/// 620 bytes for a slice of 65536: 1 %, of which a program touches what it uses.
 pub struct TableLayout {
     pub dirty: usize,
     pub bits: [usize; 5],

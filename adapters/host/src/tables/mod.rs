@@ -30,8 +30,9 @@ use terrace_core::{Block, Branch, Slot};
 /// Words of a span's bits: one bit for each block of 16 bytes in a slice.
 pub const BIT_WORDS: usize = SLICE / 16 / 64;
 
-/// The record of a slice at which a span or a large block starts. The lock of its size class guards a span's; the page heap's
-/// lock guards every other.
+/// The record of a slice at which a span or a large block starts.
+///
+/// The lock of its size class guards a span's; the page heap's lock guards every other.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Span {
@@ -286,7 +287,9 @@ impl Tables {
         Some((tables, slots, zeroed_mut(part(layout.branches).cast(), slices)))
     }
 
-    /// Commits the entries of the first `slices` slices. `false` without memory. The caller must hold the page heap's lock.
+    /// Commits the entries of the first `slices` slices. `false` without memory.
+    ///
+    /// The caller must hold the page heap's lock.
     pub fn commit(&self, slices: usize) -> bool {
         /// Slices at a time: 64 MiB of the range, 0.6 MiB of tables, of which a program touches what it uses.
         const STEP: usize = 1024;

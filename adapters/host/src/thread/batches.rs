@@ -10,7 +10,9 @@ use crate::spans::GLOBAL_SPANS;
 use crate::{backlog, settings, transfer_cache};
 use core::ptr::null_mut;
 
-/// Allocates a block of a class that the cache has none of, and refills the class. Null when there is no memory.
+/// Allocates a block of a class that the cache has none of, and refills the class.
+///
+/// Null when there is no memory.
 pub fn allocate_refill(cache: &Cache, class: usize) -> *mut u8 {
     let _held = cache.lock_owner();
     // The cache was detached, and has some.
@@ -66,8 +68,9 @@ fn next_cap(cache: &Cache, class: usize) -> usize {
     (cache.cap(class) * 2).max(START).min(most)
 }
 
-/// Frees a block into a cache that had no room for it: raises the class's cap, or spills its oldest blocks. Whether any were
-/// spilled.
+/// Frees a block into a cache that had no room for it; returns whether blocks were spilled.
+///
+/// Raises the class's cap, or spills its oldest blocks.
 pub fn free_spilled(cache: &Cache, class: usize, block: *mut u8) -> bool {
     let _held = cache.lock_owner();
     let mut spilled = false;

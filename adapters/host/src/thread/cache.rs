@@ -29,7 +29,9 @@ use crate::steal;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
 
-/// Bytes of an array: a power of two, so that its low bits tell the end. 128 entries, the lowest is never used.
+/// Bytes of an array: a power of two, so that its low bits tell the end.
+///
+/// 128 entries, the lowest is never used.
 pub const ARRAY: usize = 1024;
 const ENTRIES: usize = ARRAY / size_of::<*mut u8>();
 const _: () = assert!(ENTRIES == CAP + 1, "the largest cap leaves one entry for the null");
@@ -52,8 +54,9 @@ pub struct Head {
     small: [u8; class::SMALL.len()],
 }
 
-/// A cache in memory: the header, and an array for each class but 0. 75 KiB, of which a program touches the header and the
-/// arrays of its sizes.
+/// A cache in memory: the header, and an array for each class but 0.
+///
+/// 75 KiB, of which a program touches the header and the arrays of its sizes.
 #[derive(Debug)]
 #[repr(C, align(1024))]
 pub struct Cache {
@@ -185,14 +188,18 @@ impl Cache {
         self.reset();
     }
 
-    /// Empties every class and gives it no room, so that no array is touched before it is needed. Class 0 stays so.
+    /// Empties every class and gives it no room, so that no array is touched before it is needed.
+    ///
+    /// Class 0 stays so.
     pub fn reset(&self) {
         let nothing = EMPTY.head.tops[0].load(Relaxed);
         self.head.tops.iter().for_each(|top| top.store(nothing, Relaxed));
         self.caps.iter().for_each(|cap| cap.store(0, Relaxed));
     }
 
-    /// Ends the stay in signal handlers, and the slow path that it interrupted. Guards of it that are dropped later do nothing.
+    /// Ends the stay in signal handlers, and the slow path that it interrupted.
+    ///
+    /// Guards of it that are dropped later do nothing.
     pub fn end_handlers(&self) {
         self.handler_epoch.fetch_add(1, Relaxed);
         self.guards.store(0, Relaxed);

@@ -7,7 +7,9 @@ use crate::spans::GLOBAL_SPANS;
 use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::Violation;
 
-/// Checks the counts of every cache, and every block of the running thread's: no other thread changes that one.
+/// Checks the counts of every cache, and every block of the running thread's cache.
+///
+/// Other threads may change their caches during the check, so their blocks are not checked.
 ///
 /// # Errors
 /// The first invariant that is broken, and the address of the cache or the block.

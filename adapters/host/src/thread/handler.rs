@@ -32,8 +32,9 @@ fn was_left_by_jump() -> bool {
     true
 }
 
-/// Whether the handler interrupted a slow path, so that its own thread may hold locks. A thread without a cache may be getting
-/// one just now.
+/// Whether the handler interrupted a slow path, so that its own thread may hold locks.
+///
+/// A thread without a cache may be getting one just now.
 pub fn has_interrupted_slow_path() -> bool {
     is_in_handler() && assigned().is_none_or(|cache| cache.in_slow_path.load(Relaxed))
 }

@@ -78,8 +78,9 @@ pub fn lock() -> &'static Lock<Caches> {
     &CACHES
 }
 
-/// Drops all caches but the forking thread's, in the child. What the others hold is lost: they may have been copied in the
-/// middle of a change.
+/// Drops all caches but the forking thread's, in the child.
+///
+/// What the others hold is lost: they may have been copied in the middle of a change.
 pub fn forked(caches: &mut Caches) {
     caches.spare = null_mut();
     caches.all = null_mut();
@@ -92,7 +93,9 @@ pub fn forked(caches: &mut Caches) {
     process::set_threads(usize::from(own.is_some()));
 }
 
-/// The running thread's cache, attached or made if need be; `None` before the start and after the thread's end.
+/// The running thread's cache, attached or made if need be.
+///
+/// `None` before the start and after the thread's end.
 #[inline]
 pub fn own_cache() -> Option<&'static Cache> {
     let cache = tls::get();
@@ -104,7 +107,9 @@ pub fn own_cache() -> Option<&'static Cache> {
     }
 }
 
-/// The running thread's cache, attached or detached; `None` in a signal handler, which must not touch it.
+/// The running thread's cache, attached or detached.
+///
+/// `None` in a signal handler, which must not touch it.
 pub fn current() -> Option<&'static Cache> {
     if is_in_handler() { None } else { assigned() }
 }
@@ -194,7 +199,9 @@ extern "C" fn thread_ended(value: *mut c_void) {
 /// The work of emptying a cache besides its blocks, in blocks: a barrier, or the pages of its arrays.
 const EMPTYING: usize = 256;
 
-/// Flushes the spare caches, as long as work is `left`, in blocks, and purges their arrays: a page of each stays.
+/// Flushes the spare caches, as long as work is `left`, in blocks, and purges their arrays.
+///
+/// One page of each stays.
 pub fn flush_spare(left: &mut usize) {
     let caches = CACHES.lock();
     let mut at = caches.spare;
@@ -224,8 +231,9 @@ pub enum Search {
     Done,
 }
 
-/// Steals the blocks in the caches of threads that made no call since the last search, as long as work is `left`, in blocks.
-/// Looks at 256 caches at most.
+/// Steals the blocks in the caches of threads that made no call since the last search.
+///
+/// Goes on as long as work is `left`, in blocks, and looks at 256 caches at most.
 pub fn reclaim(left: &mut usize) -> Search {
     const LOOKS: usize = 256;
     // A thread that forks must leave caches as they are (see `Cache::lock_owner`).
@@ -280,7 +288,9 @@ pub fn each_cache(mut each: impl FnMut(&Cache)) {
     }
 }
 
-/// Detaches the running thread's cache: its next calls take the slow path, which looks at the clock and attaches the cache.
+/// Detaches the running thread's cache.
+///
+/// Its next calls take the slow path, which looks at the clock and attaches the cache.
 pub fn detach() {
     // A handler's guard has detached it already.
     if is_own(tls::get()) && assigned().is_some() {
@@ -288,7 +298,9 @@ pub fn detach() {
     }
 }
 
-/// Marks the running thread as in a slow path until the guard is dropped: its signal handlers take no lock.
+/// Marks the running thread as in a slow path until the guard is dropped.
+///
+/// Its signal handlers take no lock.
 #[inline]
 pub fn enter_slow_path() -> SlowPath {
     let word = tls::get();

@@ -73,9 +73,10 @@ impl steal::Array for ClassArray<'_> {
 type All<'a> = [Option<Stolen<ClassArray<'a>>>; COUNT];
 
 impl Cache {
-    /// Locks the cache for its owner, or for a thread that found it spare, and settles contested blocks. A thread that forks
-    /// holds the lock of all caches, without which no thread steals, and must not take this one: the fork would not release
-    /// it.
+    /// Locks the cache for its owner, or for a thread that found it spare, and settles contested blocks.
+    ///
+    /// A thread that forks holds the lock of all caches, without which no thread steals, and must not take this one: the fork
+    /// would not release it.
     pub fn lock_owner(&self) -> Option<impl Drop + use<'_>> {
         let guard = (!process::is_forking_here()).then(|| self.lock.lock());
         // No pop is under way: the owner's last one has ended.
@@ -108,7 +109,9 @@ impl Cache {
         self.last_tops.swap(now, Relaxed) == now
     }
 
-    /// Steals every block and passes them to `give` by class. `false`: there was none, or the owner is in a slow path.
+    /// Steals every block and passes them to `give` by class.
+    ///
+    /// `false`: there was none, or the owner is in a slow path.
     pub fn steal_all(&self, mut give: impl FnMut(usize, &[*mut u8])) -> bool {
         let Some(_guard) = self.lock.try_lock().filter(|_| !self.has_contested.load(Relaxed)) else { return false };
         let mut taken: All<'_> = [const { None }; COUNT];

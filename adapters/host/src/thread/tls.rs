@@ -107,7 +107,9 @@ mod imp {
         if cache.is_null() { (&raw const EMPTY).cast_mut().cast() } else { cache.cast() }
     }
 
-    /// Sets the thread's word. Without a key (the system has too few) every call takes the slow path, which is right and slow.
+    /// Sets the thread's word.
+    ///
+    /// Without a key (the system has too few) every call takes the slow path, which is right and slow.
     pub fn set(cache: *const Cache) {
         if KEY.load(Relaxed) == 0 {
             let Some(key) = Key::new(nothing) else { return };

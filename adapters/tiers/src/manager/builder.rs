@@ -17,7 +17,7 @@ use terrace_device::Device;
 use terrace_file::{
     ALIGN, Directory, Disk, EngineKind, Executor, FramePool, JoinHandle, Notify, Store, StoreOptions, TaskRunner,
 };
-use terrace_guard::{Kept, Process};
+use terrace_guard::{Process, ProcessOwned};
 
 /// What a program does with its buffers, mostly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -325,8 +325,8 @@ impl Builder {
         let interval = self.upkeep.unwrap_or(UPKEEP);
         let upkeep = Upkeep::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
         let _ = shared.upkeep.set(upkeep);
-        let user = Kept::new(Arc::new(User { shared: Arc::downgrade(&shared) }));
-        Ok(Manager { shared: Kept::new(shared), user })
+        let user = ProcessOwned::new(Arc::new(User { shared: Arc::downgrade(&shared) }));
+        Ok(Manager { shared: ProcessOwned::new(shared), user })
     }
 }
 

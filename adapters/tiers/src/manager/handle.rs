@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use terrace_file::{JoinHandle, is_in_task, is_worker_thread};
-use terrace_guard::Kept;
+use terrace_guard::ProcessOwned;
 
 /// Somebody outside who has a manager or a buffer. Dropped after the handle that it stands in.
 pub(super) struct User {
@@ -36,9 +36,9 @@ impl Drop for User {
 /// [`Manager::remove`](super::Manager::remove).
 #[derive(Clone)]
 pub struct Buffer {
-    pub(super) shared: Kept<Arc<Shared>>,
-    pub(super) handle: Kept<Arc<Handle>>,
-    _user: Kept<Arc<User>>,
+    pub(super) shared: ProcessOwned<Arc<Shared>>,
+    pub(super) handle: ProcessOwned<Arc<Handle>>,
+    _user: ProcessOwned<Arc<User>>,
 }
 
 pub(super) struct Handle {
@@ -58,9 +58,9 @@ impl Drop for Handle {
 }
 
 impl Buffer {
-    pub(super) fn new(shared: &Kept<Arc<Shared>>, body: Arc<Body>, user: &Kept<Arc<User>>) -> Self {
+    pub(super) fn new(shared: &ProcessOwned<Arc<Shared>>, body: Arc<Body>, user: &ProcessOwned<Arc<User>>) -> Self {
         let handle = Handle { shared: Arc::clone(shared), body };
-        Self { shared: shared.clone(), handle: Kept::new(Arc::new(handle)), _user: user.clone() }
+        Self { shared: shared.clone(), handle: ProcessOwned::new(Arc::new(handle)), _user: user.clone() }
     }
 
     /// Its size.

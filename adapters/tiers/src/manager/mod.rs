@@ -70,7 +70,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Executor, FramePool, JoinHandle, Notify, Store, TaskRunner};
-use terrace_guard::{Kept, Process};
+use terrace_guard::{Process, ProcessOwned};
 use upkeep::Upkeep;
 
 /// What a tier is made of.
@@ -181,8 +181,8 @@ impl Shared {
 /// wakes and in [`Builder::on_pressure`] they may wait for themselves. There the same calls whose names end in `_async` are awaited.
 #[derive(Clone)]
 pub struct Manager {
-    shared: Kept<Arc<Shared>>,
-    user: Kept<Arc<User>>,
+    shared: ProcessOwned<Arc<Shared>>,
+    user: ProcessOwned<Arc<User>>,
 }
 
 impl Manager {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_device::DeviceError;
 use terrace_file::StoreError;
-use terrace_guard::calm;
+use terrace_guard::catch_panic;
 
 /// Why a tier rests.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl Shared {
             Error::Store(StoreError::Fault(fault)) => {
                 let mut would = false;
                 // The disk may be a user's.
-                calm(|| would = self.store(tier).is_ok_and(|store| store.has_recovered(fault)));
+                catch_panic(|| would = self.store(tier).is_ok_and(|store| store.has_recovered(fault)));
                 Some((u64::from(would), 1))
             }
             _ => None,

@@ -13,7 +13,7 @@ use super::error::Error;
 use super::state::State;
 use std::sync::MutexGuard;
 use terrace_device::DeviceError;
-use terrace_guard::calm;
+use terrace_guard::catch_panic;
 
 /// Under the manager's lock.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl Shared {
         self.give_back(copies);
         if let Some(told) = &self.on_pressure {
             for (tier, level) in levels {
-                calm(|| told(tier, level));
+                catch_panic(|| told(tier, level));
             }
         }
     }

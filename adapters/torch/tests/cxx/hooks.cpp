@@ -1,4 +1,4 @@
-// Each function once, and what it does with what cannot be.
+// Calls each function once, also with invalid arguments.
 #include "torch.hpp"
 
 #include <cmath>
@@ -22,7 +22,7 @@ void case_hooks() {
     expect(filled(block, 7, 100'000, stream));
     size_t bytes = 0;
     expect(torch().base_alloc(block + 5000, &bytes) == block && bytes >= 100'000 && bytes < 101'000, "%zu", bytes);
-    expect(torch().base_alloc(block, nullptr) == block, "nobody wants the size");
+    expect(torch().base_alloc(block, nullptr) == block, "a null size is allowed");
     int elsewhere = 0;
     expect(torch().base_alloc(&elsewhere, &bytes) == &elsewhere && bytes == 0);
     auto stats = torch().counters();
@@ -61,7 +61,7 @@ void case_devices() {
     auto second = torch().alloc(2 << 20, 1, nullptr);
     expect(first && second && first != second);
     expect(torch().counters(0).in_use == 1 << 20 && torch().counters(1).in_use == 2 << 20);
-    // A limit holds from then on, and can be lifted; what makes no sense changes nothing.
+    // A limit holds until it is lifted; an invalid limit changes nothing.
     torch().memory_fraction(0.25, 1);
     expect(torch().counters(1).capacity == 256 << 20 && torch().counters(0).capacity == 1 << 30);
     expect(torch().alloc(300 << 20, 1, nullptr) == nullptr && says("out of memory"));
@@ -78,7 +78,7 @@ void case_devices() {
     expect(torch().counters(0).reserved == 0 && torch().counters(1).reserved == 0);
 }
 
-// `a.to('cuda:1')` as PyTorch does it: the runtime opens the devices to each other, and tells the allocator nothing.
+// `a.to('cuda:1')` as PyTorch does it: the runtime enables peer access without telling the allocator.
 void case_peers() {
     Session session(R"({"profile": "two-peers", "total": 1073741824})", 1, 2);
     const size_t bytes = 4 << 20;
@@ -96,7 +96,7 @@ void case_peers() {
     // PyTorch copies on the source's stream, with the source's device current.
     expect(cuda().copy(address(to), address(from), bytes, here) == 0);
     expect(filled(to, 7, bytes, here));
-    // Kernels on either device reach the other's memory too, also what comes later.
+    // Kernels on either device access the other's memory too, also memory that is allocated later.
     auto later = torch().alloc(64 << 20, 1, nullptr);
     fill(later, 8, 64 << 20, here);
     expect(filled(later, 8, 64 << 20, here));
@@ -113,7 +113,7 @@ void case_out_of_memory() {
         blocks.push_back(block);
     expect(blocks.size() >= 7 && says("CUDA out of memory") && says("asked for 104857600 bytes"));
     expect(torch().counters().failed == 1);
-    // What PyTorch gets to see is an exception that it turns into a RuntimeError.
+    // The hook throws an exception, which PyTorch turns into a RuntimeError.
     bool thrown = false;
     try {
         torch().alloc_or_throw(100 << 20, 0, stream);
@@ -130,7 +130,7 @@ void case_out_of_memory() {
         torch().free(block, 100 << 20, 0, stream);
 }
 
-// The variables of the environment: the Rust test sets one that cannot be.
+// Environment variables: the Rust test sets one to an invalid value.
 void case_settings() {
     Session session(R"({"profile": "discrete"})");
     torch().init(1);

@@ -1,4 +1,4 @@
-// Pools: graphs that are captured, and regions of a program.
+// Pools of captured graphs, and of regions of a program.
 #include "torch.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void case_pools() {
     expect(torch().snapshot(-1, output()) == 0);
     torch().free(inside, BIG, 0, one);
     torch().free(before, BIG, 0, one);
-    // What the pool had it has again, however often; what the device had stays the device's.
+    // Allocations from the pool reuse its own memory, and never the block that was freed to the device.
     auto again = torch().alloc(BIG, 0, one);
     for (int i = 0; i < 100; i++) {
         torch().free(again, BIG, 0, one);
@@ -32,7 +32,7 @@ void case_pools() {
     torch().end_allocate_to_pool(0, id);
     auto after = torch().alloc(BIG, 0, one);
     expect(pool_bytes() < 2 * BIG, "after the end everything is the device's");
-    // The same pool a second time, inside another: the first that accepts has it.
+    // The same pool begins again inside another: the first pool whose filter accepts serves the allocation.
     torch().begin_allocate_to_pool(0, {0, 8}, [](cudaStream_t) { return false; });
     torch().begin_allocate_to_pool(0, id, [](cudaStream_t) { return true; });
     auto second = torch().alloc(BIG, 0, two);
@@ -53,7 +53,7 @@ void case_pools() {
     expect(torch().message().empty(), "%s", torch().message().c_str());
 }
 
-// Filters of any kind are copied, asked, and destroyed as often as copied.
+// Filters of any kind are copied, called, and destroyed as often as copied.
 void case_filters() {
     Session session(R"({"profile": "discrete"})");
     auto one = session.streams[0];
@@ -66,7 +66,7 @@ void case_filters() {
     };
     torch().begin_allocate_to_pool(0, {1, 0}, Large{owned, std::this_thread::get_id(), {}});
     expect(owned.use_count() == 2, "%ld copies", owned.use_count());
-    // The filter of a region looks at the thread, on one stream. Each thread gets what is meant for it, at the same time.
+    // A region's filter tests the thread. Threads that share one stream allocate from their own pools concurrently.
     std::atomic<size_t> wrong{0};
     auto mine = [&](bool inside) {
         Session::enter();
@@ -89,7 +89,7 @@ void case_filters() {
     torch().end_allocate_to_pool(0, {1, 0});
     expect(owned.use_count() == 1, "%ld copies", owned.use_count());
     torch().release_pool(0, {1, 0});
-    // An empty function takes everything.
+    // An empty function accepts every stream.
     torch().begin_allocate_to_pool(0, {1, 1}, nullptr);
     auto block = torch().alloc(BIG, 0, one);
     expect(pool_bytes() >= BIG);
@@ -103,7 +103,7 @@ static bool capturing(cudaStream_t stream) {
     return cuda().is_capturing(stream, &state) == 0 && state == 1;
 }
 
-// Allocations and frees on a stream, enough that fences are asked.
+// Enough allocations and frees on a stream that fences are queried.
 static void use_others(cudaStream_t stream) {
     for (int i = 0; i < 200; i++) {
         size_t bytes = 50'000 + i * 1000;
@@ -113,7 +113,7 @@ static void use_others(cudaStream_t stream) {
     }
 }
 
-// The only stream so far has freed memory, and is captured then; another comes meanwhile.
+// The only stream so far has freed memory and begins a capture; a second stream appears meanwhile.
 static void capture_the_only_stream() {
     Session session(R"({"profile": "discrete"})", 2);
     auto only = session.streams[0], late = session.streams[1];
@@ -133,20 +133,20 @@ static void capture_the_only_stream() {
     torch().release_pool(0, {0, 1});
 }
 
-// As torch.cuda.graph does it: pool begun, then the driver's capture in its strictest mode, on a stream that was never seen.
+// As torch.cuda.graph does it: begins the pool, then a capture in global mode on a stream that is new to the allocator.
 void case_capture() {
     capture_the_only_stream();
     Session session(R"({"profile": "discrete"})", 3);
     auto one = session.streams[0], fresh = session.streams[1], forked = session.streams[2];
     for (int round = 0; round < 3; round++) {
-        // The only stream so far has freed memory with work in flight; later the other has some too.
+        // The only stream so far frees memory with work in flight; in later rounds the second stream has a block too.
         auto before = torch().alloc(BIG, 0, one), early = round ? torch().alloc(BIG, 0, fresh) : nullptr;
         fill(before, 1, BIG, one);
         torch().free(before, BIG, 0, one);
         torch().begin_allocate_to_pool(0, {0, 1}, capturing);
         expect(cuda().begin_capture(fresh, 0) == 0);
-        // First the stream is named when nothing has been asked yet of what the other has in flight. Later it frees while it is
-        // captured, before anything else says that it is, and others ask for memory that may be had.
+        // In the first round the captured stream is named before any fence of the other stream's work is queried. In later
+        // rounds it frees a block before any other call names it, and the other stream's allocations query fences.
         if (round) {
             torch().free(early, BIG, 0, fresh);
             use_others(one);

@@ -25,7 +25,7 @@ struct Block {
     cudaStream_t stream;
 };
 
-// What a block held when it was freed, once its stream has come that far.
+// The bytes of a block when it was freed, valid once its stream has executed the copy.
 struct Copy {
     const unsigned char *host;
     size_t bytes;
@@ -113,7 +113,7 @@ class Worker {
     const std::vector<cudaStream_t> &streams;
     std::vector<Block> live;
     std::deque<Copy> copies;
-    // A place for each copy in flight, used in turn. Pinned: a copy to other memory would be waited for.
+    // A slot for each copy in flight, used in turn. Pinned, since a copy to pageable memory blocks the caller.
     unsigned char *pinned = nullptr;
     size_t freed = 0;
     void *event = nullptr;

@@ -1,4 +1,4 @@
-// Loading, and what every case begins and ends with.
+// Loads the libraries; begins and ends each case.
 #include "torch.hpp"
 
 #include <cstring>
@@ -87,7 +87,7 @@ static void *driver() {
 }
 
 Torch &torch() {
-    driver(); // first: whoever asks for the driver from then on gets the simulated one
+    driver(); // first: every later look-up of the driver finds the simulated one
     static Torch functions(open_library(paths[1]));
     return functions;
 }

@@ -1,4 +1,4 @@
-// Who may have memory when: streams, and handles that are no stream's.
+// When memory is reused: streams, and handles that name no stream.
 #include "torch.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ static constexpr size_t BIG = 4 << 20; // no stream caches it
 void case_streams() {
     Session session(R"({"profile": "discrete"})", 3);
     auto one = session.streams[0], two = session.streams[1], three = session.streams[2];
-    // A stream has its own memory again at once; another has not.
+    // A stream reuses its own freed memory at once; another stream does not.
     auto first = torch().alloc(4096, 0, one);
     torch().free(first, 4096, 0, one);
     auto other = torch().alloc(4096, 0, two);
@@ -17,7 +17,7 @@ void case_streams() {
     torch().free(other, 4096, 0, two);
     torch().free(again, 4096, 0, one);
 
-    // Named twice, and once by the free itself: while the others have work in flight, nobody gets the memory.
+    // Recorded on two streams, and once by the free itself: the memory is not reused while those have work in flight.
     for (bool recorded : {true, false}) {
         auto shared = torch().alloc(BIG, 0, one);
         fill(shared, 1, BIG, one);
@@ -38,11 +38,11 @@ void case_streams() {
         expect(filled(next, 3, BIG, one));
         torch().free(next, BIG, 0, one);
         torch().free(third, BIG, 0, three);
-        // Reset waits for what is held.
+        // Reset waits for blocks that streams still use.
         torch().reset();
         expect(torch().counters().held == 0 && torch().counters().reserved == 0);
     }
-    // The use on its own stream changes nothing.
+    // Recording the block's own stream changes nothing.
     auto own = torch().alloc(4096, 0, one);
     torch().record_stream(own, one);
     torch().free(own, 4096, 0, one);
@@ -59,7 +59,7 @@ void case_handles() {
     expect(torch().alloc(4096, 0, handle(1)) == first);
     torch().free(first, 4096, 0, handle(0));
     expect(torch().counters().held == 0);
-    // 2 is another stream on each thread: what it had waits for the work of all threads before it is given out again.
+    // Handle 2 names another stream on each thread: its freed memory is reused after the work of all threads is done.
     auto threads = torch().alloc(4096, 0, handle(2));
     expect(threads && threads != first);
     simulator().hold();
@@ -76,10 +76,10 @@ void case_handles() {
         torch().free(other, 4096, 0, handle(2));
     torch().reset();
     expect(torch().counters().held == 0 && torch().counters().reserved == 0, "%zu", torch().counters().reserved);
-    // A stream that is none is refused, and costs nobody else anything.
+    // An invalid stream is refused, and other streams keep working.
     expect(torch().alloc(4096, 0, handle(0xDEAD0)) == nullptr && !torch().message().empty());
     auto fine = torch().alloc(4096, 0, session.streams[0]);
     torch().free(fine, 4096, 0, handle(0xDEAD0));
-    expect(torch().message().find("is not used again") != std::string::npos, "nobody knows what still uses it");
-    simulator().forget(); // asking the driver is how one learns that it is none
+    expect(torch().message().find("is not used again") != std::string::npos, "its remaining uses are unknown");
+    simulator().forget(); // the allocator had to pass the handle to the driver, which reports it as a violation
 }

@@ -1,7 +1,7 @@
-// The libraries as a PyTorch process has them: the driver first, then libterrace_torch, both loaded at run time.
+// Loads the libraries as a PyTorch process does: the driver first, then libterrace_torch, both at run time.
 //
-// Upward: `torch`, `cuda`, `simulator`: functions by name with PyTorch's and CUDA's own types; `expect`; `Session`.
-// From below: the three paths that main() got.
+// Provides `torch`, `cuda`, `simulator` (functions by name with PyTorch's and CUDA's own types), `expect`, `Session`.
+// Needs the three paths that main() got.
 #pragma once
 
 #include "terrace_torch.h"
@@ -24,7 +24,7 @@ using CaptureId_t = unsigned long long;
 using MempoolId_t = std::pair<CaptureId_t, CaptureId_t>;
 using Filter = std::function<bool(cudaStream_t)>;
 
-// What was claimed does not hold: the program says so and ends with 1.
+// Reports a failed expectation and ends the program with 1.
 #define expect(claim, ...) \
     do { \
         if (!(claim)) { \
@@ -112,21 +112,21 @@ struct Simulator {
 Torch &torch();
 Cuda &cuda();
 Simulator &simulator();
-// The file that a case may write.
+// The file into which a case may write.
 const char *output();
 
 inline uint64_t address(const void *pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// A machine that nobody has used, the first device's context current, and some streams. At the end everything is given back,
-// and nothing may be left or have been used wrongly.
+// A fresh machine with the first device's context current, and some streams. The end frees everything, and expects no leak
+// and no violation.
 struct Session {
     std::vector<cudaStream_t> streams;
 
     explicit Session(const char *profile, int count = 2, int devices = 1);
     ~Session();
-    // Makes a device's context this thread's.
+    // Makes a device's context current on this thread.
     static void enter(int device = 0);
-    // Opens a device's memory to the current one, as the runtime does for PyTorch.
+    // Enables peer access from the current device to another's memory, as the runtime does for PyTorch.
     static void open(int device);
 
   private:

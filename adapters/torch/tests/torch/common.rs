@@ -1,4 +1,4 @@
-//! What tests of the library need: the files, and a way to run programs on them.
+//! Shared by the tests of the library: its files, and how to run programs on them.
 //!
 //! Promises upward: the library is the one that cargo built for this test; the C++ program is compiled when one of its files
 //! changed.
@@ -11,15 +11,15 @@ use terrace_tests::simcuda::without_symbols;
 
 /// The C++ program.
 pub enum Program {
-    /// Where it is.
+    /// The program's path.
     At(&'static Path),
-    /// There is no compiler.
+    /// This machine has no C++ compiler.
     Missing,
 }
 
 static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(compile);
 
-/// The program with all cases.
+/// Compiles the program with all cases.
 pub fn program() -> Program {
     PROGRAM.as_deref().map_or(Program::Missing, Program::At)
 }
@@ -32,7 +32,7 @@ pub fn library() -> PathBuf {
     library
 }
 
-/// The simulated driver: a copy from which nothing was taken.
+/// The simulated driver, with all its symbols.
 pub fn driver() -> PathBuf {
     without_symbols(&[])
 }
@@ -91,7 +91,7 @@ fn compile() -> Option<PathBuf> {
     Some(program)
 }
 
-/// Runs a case in a process of its own; what it wrote to its file, if anything.
+/// Runs a case in a process of its own; returns what the case wrote to its file, if anything.
 pub fn run(program: &Path, case: &str, variables: &[(&str, &str)]) -> String {
     let written = folder().join(format!("{case}.json"));
     let mut command = Command::new(program);

@@ -4,7 +4,7 @@
 use crate::common::{self, Program, program};
 use serde_json::{Value, json};
 
-/// Runs a case; what it wrote to its file.
+/// Runs a case; returns what the case wrote to its file.
 fn run(case: &str, variables: &[(&str, &str)]) -> String {
     match program() {
         Program::At(program) => common::run(program, case, variables),

@@ -1,4 +1,4 @@
-//! The Python package: built as a wheel, installed by pip, used over the simulated driver.
+//! Builds the Python package as a wheel, installs it with pip, and uses it over the simulated driver.
 //!
 //! PyTorch itself is not needed: `tests/python/torch` makes the calls that it makes.
 
@@ -21,7 +21,7 @@ fn python() -> Command {
     command
 }
 
-/// Whether there is a Python that can install wheels.
+/// Whether this machine has a Python that can install wheels.
 fn can_run(test: &str) -> bool {
     let can = python().args(["-m", "pip", "--version"]).output().is_ok_and(|output| output.status.success());
     if !can {
@@ -34,7 +34,7 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Builds the wheel; where it is.
+/// Builds the wheel; returns its path.
 fn build(to: &Path) -> PathBuf {
     let mut command = python();
     command.arg(here().join("python/build_wheel.py")).arg("--library").arg(library()).arg("--out").arg(to);
@@ -50,14 +50,14 @@ fn the_wheel_installs_and_works() {
     let wheel = build(&folder().join("wheel"));
     let installed = folder().join("installed");
     let mut pip = python();
-    // Nothing is asked of a registry: the wheel needs nothing.
+    // No registry is queried: the wheel has no dependencies.
     pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", "--target"]);
     succeed(pip.arg(&installed).arg(&wheel));
     assert!(installed.join("terrace_torch-0.1.0.dist-info/METADATA").is_file(), "a package with a name and a version");
     for torch in [None, Some(here().join("tests/python"))] {
         let mut check = python();
         check.arg(here().join("tests/python/check.py")).arg(driver()).arg(folder()).arg(&installed);
-        // Not beside the check, where the torch that is none lies.
+        // Not in the folder of `check.py`, which has the stand-in for `torch`.
         succeed(check.args(torch).env("PYTHONSAFEPATH", "1").current_dir(folder()));
     }
 }

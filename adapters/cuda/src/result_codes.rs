@@ -1,7 +1,7 @@
-//! The driver's codes: their names, and what each means for the layers above.
+//! The driver's result codes: their names, and the [`Reason`] of each.
 //!
-//! Promises upward: any number is an answer, also one of a driver newer than this table, which has no name and is
-//! [`Reason::Other`]. No driver is asked: an error can be shown when the driver is gone.
+//! Promises upward: any number is accepted; a code of a driver newer than this table has no name and is [`Reason::Other`].
+//! No function here calls the driver, so an error can be displayed after the driver shut down.
 //! Asks from below: nothing. Numbers and names are those of the header `cuda.h`; the tests compare them with cudarc's.
 
 use std::ffi::c_int;
@@ -9,8 +9,9 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use terrace_device::{Fault, Reason};
 
-/// What every function returns: 0, or a code that this module knows or does not. Not an enum: a driver newer
-/// than this text may return anything.
+/// The result of a driver function: 0 for success, else an error code.
+///
+/// Not an enum, because a newer driver may return a code that is not listed here.
 pub type Code = c_int;
 
 pub const SUCCESS: Code = 0;
@@ -21,62 +22,64 @@ pub const INVALID_DEVICE: Code = 101;
 pub const NOT_READY: Code = 600;
 pub const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 
-/// The process that initialised the driver; 0: none yet.
+/// Id of the process that initialised the driver; 0 before that.
 static INITIALIZED_IN: AtomicU32 = AtomicU32::new(0);
 
-/// Remembers that the driver was initialised in this process.
-pub fn initialized() {
-    // The first one stays: a child inherits the word, and a driver that its parent had initialised works for nobody there.
+/// Records that the calling process initialised the driver.
+pub fn mark_initialized() {
+    // Only the first process is recorded: a forked child inherits the value, and the driver cannot be initialised again there.
     let _ = INITIALIZED_IN.compare_exchange(0, process::id(), Relaxed, Relaxed);
 }
 
-/// Whether an ancestor of this process, and not it, initialised the driver.
-fn is_inherited() -> bool {
+/// Whether an ancestor initialised the driver, so that it does not work in this forked child.
+fn was_initialized_by_ancestor() -> bool {
     ![0, process::id()].contains(&INITIALIZED_IN.load(Relaxed))
 }
 
-/// A size as the driver takes it.
+/// Converts a size to the driver's `size_t`; a size that does not fit is out of memory.
 pub fn size(call: &'static str, bytes: u64) -> Result<usize, Fault> {
     usize::try_from(bytes).map_err(|_| Fault::of(call, Reason::OutOfMemory))
 }
 
-/// What kind of refusal a code is.
-fn reason(code: Code) -> Reason {
+/// The reason that a code stands for.
+fn reason_of(code: Code) -> Reason {
     match code {
         2 => Reason::OutOfMemory,
-        // Not supported, not permitted here; peers, memory and attributes that this device has not.
+        // Peer access unsupported, operation not permitted, operation not supported.
         217 | 800 | 801 => Reason::Unsupported,
         36 => Reason::Missing,
         400 => Reason::BadHandle,
-        // The driver worked before: it was left behind by a fork, or it shut down.
-        NOT_INITIALIZED if is_inherited() => Reason::Forked,
+        // Devices call only after a successful `cuInit`: either this is a forked child, or the driver shut down.
+        NOT_INITIALIZED if was_initialized_by_ancestor() => Reason::Forked,
         NOT_INITIALIZED | 4 => Reason::Lost,
-        // The context is gone: every call makes ours current before, so it cannot be absent.
+        // Every call makes our context current first, so an invalid context is a destroyed one.
         201 | 709 => Reason::Lost,
-        // The device is gone, or what it wrote cannot be trusted: memory errors, links, the device unplugged, its server ended.
+        // The device is unusable, or its data is unreliable: taken by another process, ECC, NVLink, MPS client terminated.
         46 | 214 | 220 | 226 | 911 | 810 => Reason::Lost,
-        // A kernel went wrong, and the context with it: addresses, time, assertions, stack, instructions.
+        // A kernel fault, which destroys the context: bad address, timeout, assertion, stack, instruction.
         700 | 702 | 710 | 714..=719 | 721 => Reason::Lost,
         900..=908 => Reason::Capturing,
-        // Not ready (yet), the system, MPS or the fabric; a time that ran out.
+        // Work, system, MPS server or fabric not ready, or a timeout.
         NOT_READY | 802 | 807 | 909 | 919 => Reason::Transient,
         _ => Reason::Other,
     }
 }
 
-/// A refusal of `call` with a code.
+/// The fault of `call` that returned `code`.
 #[cold]
 pub fn fault(call: &'static str, code: Code) -> Fault {
     let name = NAMES.binary_search_by_key(&code, |&(code, _)| code).map_or("", |at| NAMES[at].1);
-    Fault { call, code, name, reason: reason(code) }
+    Fault { call, code, name, reason: reason_of(code) }
 }
 
-/// The same refusal, of a call whose only values are handles and addresses: one of them the driver does not know.
-pub fn of_handle(fault: Fault) -> Fault {
+/// Turns an invalid value into a bad handle.
+///
+/// For calls whose only values are handles and addresses: the driver does not know one of them.
+pub fn as_bad_handle(fault: Fault) -> Fault {
     if fault.code == INVALID_VALUE { Fault { reason: Reason::BadHandle, ..fault } } else { fault }
 }
 
-/// What to do about a code that kept a device from being opened; empty where there is nothing better to say.
+/// Advice for a code that prevented opening a device; empty if there is none.
 pub fn advice(code: Code) -> &'static str {
     match code {
         2 => "the device has no memory left for a context: end another process that uses it",
@@ -88,12 +91,12 @@ pub fn advice(code: Code) -> &'static str {
         804 => "the compatibility package does not support this device: use the library that came with the driver",
         805..=809 => "the MPS server cannot be used: look at its log",
         999 => "the kernel module may be missing: try `nvidia-modprobe -u`, or restart the machine",
-        NOT_INITIALIZED if is_inherited() => "the driver was initialised before the fork: fork first",
+        NOT_INITIALIZED if was_initialized_by_ancestor() => "the driver was initialised before the fork: fork first",
         _ => "",
     }
 }
 
-/// Names by code, in order.
+/// Codes and their names, sorted by code for binary search.
 const NAMES: &[(Code, &str)] = &[
     (1, "CUDA_ERROR_INVALID_VALUE"),
     (2, "CUDA_ERROR_OUT_OF_MEMORY"),
@@ -256,7 +259,7 @@ mod tests {
                 assert_eq!(fault("f", code).reason, reason, "{code}");
             }
         }
-        assert_eq!(of_handle(fault("f", INVALID_VALUE)).reason, Reason::BadHandle);
-        assert_eq!(of_handle(fault("f", 700)).reason, Reason::Lost);
+        assert_eq!(as_bad_handle(fault("f", INVALID_VALUE)).reason, Reason::BadHandle);
+        assert_eq!(as_bad_handle(fault("f", 700)).reason, Reason::Lost);
     }
 }

@@ -1,11 +1,12 @@
-//! Pools: memory that captured graphs, or regions of a program, keep to themselves.
+//! Private memory pools of captured graphs and of program regions.
 //!
-//! Promises upward: between `begin` and `end` what the filter accepts comes from the pool; no event is asked of a stream
-//! meanwhile that may be captured; the pool's memory goes back after as many `release`s as `begin`s, and its blocks.
-//! Asks from below: [`Stream::capture`], which routes one stream; [`Filter`].
+//! Promises upward: between `begin` and `end`, allocations that the filter accepts come from the pool, and no event is recorded
+//! on or queried of a stream that may be captured. The pool's memory is freed once `release` was called as often as `begin` and
+//! all blocks of the pool are freed.
+//! Asks from below: [`Stream::capture`], which routes one stream to a pool; [`Filter`].
 //!
-//! A filter may look at the stream (graphs) or at the thread (regions), so it is asked at each allocation, under the lock
-//! under which the allocation is made too: what another thread allocates on the same stream goes where its own answer says.
+//! A filter may decide by the stream (graphs) or by the calling thread (regions). So each allocation calls the filter, and holds
+//! the lock until the allocation is done: an allocation by another thread on the same stream follows its own filter result.
 
 use crate::filter::Filter;
 use std::collections::HashMap;
@@ -13,59 +14,61 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use terrace_device::{Capture, Device, DeviceError, GraphPool, Stream};
 
-/// PyTorch's name for a pool: `std::pair<unsigned long long, unsigned long long>`, passed by value.
+/// PyTorch's id of a pool: `std::pair<unsigned long long, unsigned long long>`, passed by value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolId(pub u64, pub u64);
 
-/// The pools of one device.
+/// The pools of one device and the open scopes that route streams to them.
 #[derive(Default)]
-pub struct Captures {
-    /// Length of `inner.open`: nothing is locked while nothing is open.
+pub struct PoolScopes {
+    /// Length of `inner.open`; while it is 0, allocations skip the lock.
     open: AtomicUsize,
-    inner: Mutex<Inner>,
+    inner: Mutex<PoolState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    pools: HashMap<PoolId, Pool>,
-    /// What was begun and not ended, oldest first; an id may be there twice.
-    open: Vec<Open>,
+struct PoolState {
+    pools: HashMap<PoolId, CountedPool>,
+    /// Scopes begun and not ended, oldest first; a pool may have several.
+    open: Vec<PoolScope>,
 }
 
-struct Pool {
+struct CountedPool {
     pool: GraphPool,
-    /// Begun and not released.
+    /// Number of `begin`s without a `release`.
     users: u32,
 }
 
-struct Open {
+struct PoolScope {
     id: PoolId,
     filter: Filter,
-    /// Streams that are routed to the pool. A stream is in at most one of all `open`.
+    /// Streams routed to the pool, by handle. A stream is routed by at most one open scope.
     routed: HashMap<u64, Capture>,
 }
 
-impl Captures {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Maps are whole between any two calls, so those a panicking thread left are.
+impl PoolScopes {
+    fn inner(&self) -> MutexGuard<'_, PoolState> {
+        // A panic poisons the lock, but never interrupts a map operation, so the state is consistent.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From here on what the filter accepts goes to the pool, which is made at its first use.
+    /// Opens a scope: allocations that the filter accepts come from the pool.
+    ///
+    /// The first `begin` creates the pool.
     pub fn begin(&self, device: &Device, id: PoolId, filter: Filter) -> Result<(), DeviceError> {
         let mut inner = self.inner();
         if let Some(pool) = inner.pools.get_mut(&id) {
             pool.users += 1;
         } else {
-            inner.pools.insert(id, Pool { pool: device.graph_pool()?, users: 1 });
+            inner.pools.insert(id, CountedPool { pool: device.graph_pool()?, users: 1 });
         }
-        inner.open.push(Open { id, filter, routed: HashMap::new() });
+        inner.open.push(PoolScope { id, filter, routed: HashMap::new() });
         self.open.store(inner.open.len(), Ordering::Release);
         Ok(())
     }
 
-    /// Ends what was begun last for the pool. False when nothing was.
+    /// Ends the pool's youngest scope. Returns false if it has none.
     pub fn end(&self, id: PoolId) -> bool {
         let mut inner = self.inner();
         let Some(at) = inner.open.iter().rposition(|open| open.id == id) else { return false };
@@ -74,7 +77,9 @@ impl Captures {
         true
     }
 
-    /// One user of the pool less; with the last it goes, once its blocks are back. False when there is no such pool.
+    /// Drops one use of the pool. Returns false if there is no such pool.
+    ///
+    /// After the last use, the pool's memory is freed as soon as its blocks are.
     pub fn release(&self, id: PoolId) -> bool {
         let mut inner = self.inner();
         let Some(pool) = inner.pools.get_mut(&id) else { return false };
@@ -85,7 +90,7 @@ impl Captures {
         true
     }
 
-    /// Allocates on a stream, from the pool whose filter accepts it if there is one; says which.
+    /// Allocates on a stream, from the first open pool whose filter accepts it; returns that pool.
     pub fn allocate<T>(
         &self,
         handle: u64,
@@ -100,8 +105,10 @@ impl Captures {
         Ok((allocate()?, pool))
     }
 
-    /// A stream is about to be named to the device: if it is captured, no event may be asked of it.
-    pub fn notice(&self, handle: u64, stream: &Stream) -> Result<(), DeviceError> {
+    /// Routes a stream that a captured graph uses to its pool, before the device uses the stream.
+    ///
+    /// Afterwards the device records and queries no event on the stream, which would invalidate the capture.
+    pub fn route_use(&self, handle: u64, stream: &Stream) -> Result<(), DeviceError> {
         if self.open.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
@@ -109,8 +116,8 @@ impl Captures {
     }
 }
 
-impl Inner {
-    /// Routes a stream to the first that accepts it, or, unless `keep`, back to the device.
+impl PoolState {
+    /// Routes a stream to the first scope that accepts it; if none does, back to the device, unless `keep`.
     fn route(&mut self, handle: u64, stream: &Stream, keep: bool) -> Result<Option<PoolId>, DeviceError> {
         let accepting = self.open.iter().position(|open| open.filter.accepts(handle));
         if accepting.is_none() && keep {
@@ -123,7 +130,7 @@ impl Inner {
         }
         let Some(open) = accepting.and_then(|at| self.open.get_mut(at)) else { return Ok(None) };
         if !open.routed.contains_key(&handle) {
-            // A pool that was released before its end has no memory any more: the device's serves.
+            // A pool that was released before its scope ended is gone: the device's own pool serves.
             let Some(pool) = self.pools.get(&open.id) else { return Ok(None) };
             open.routed.insert(handle, stream.capture(&pool.pool)?);
         }
