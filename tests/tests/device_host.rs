@@ -1,6 +1,6 @@
 //! The suite of every device, on the host's memory.
 
-use terrace_device::{Device, Host};
+use terrace_device::{Device, HostBackend};
 use terrace_tests::device::World;
 
 fn world(case: &dyn Fn(&World<'_>)) {

@@ -15,8 +15,8 @@ use crate::regions;
 use crate::streams::{create_stream, destroy_stream, stream_name};
 use std::ptr::null_mut;
 use terrace_device::{
-    Advice, Backend, Capabilities, CopyRange, Description, Fault, Kind, Memory, Page, RawEvent, RawStream, Reason,
-    Side, meminfo,
+    Advice, Backend, Capabilities, CopyRange, Description, Fault, FaultReason, Memory, MemoryKind, Page,
+    PrefetchTarget, RawEvent, RawStream, meminfo,
 };
 
 impl Cuda {
@@ -52,11 +52,11 @@ unsafe impl Backend for Cuda {
         Ok(Memory { free: self.free(free as u64, total as u64), total: total as u64 })
     }
 
-    fn take(&self, kind: Kind, bytes: u64) -> Result<u64, Fault> {
+    fn take(&self, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
         regions::take(self, kind, bytes)
     }
 
-    unsafe fn give_back(&self, kind: Kind, address: u64, _bytes: u64) -> Result<(), Fault> {
+    unsafe fn give_back(&self, kind: MemoryKind, address: u64, _bytes: u64) -> Result<(), Fault> {
         // SAFETY: the caller's promise.
         unsafe { regions::give_back(self, kind, address) }
     }
@@ -110,7 +110,10 @@ unsafe impl Backend for Cuda {
     unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
         if stream.0 == PER_THREAD {
             // Another stream on every thread: whoever polls would ask its own.
-            return Err(Fault { code: 400, ..Fault::of("adopt the per-thread default stream", Reason::BadHandle) });
+            return Err(Fault {
+                code: 400,
+                ..Fault::of("adopt the per-thread default stream", FaultReason::BadHandle)
+            });
         }
         if !self.description.capabilities.contains(Capabilities::STREAM_NAMES) {
             return Ok(None);
@@ -254,7 +257,7 @@ unsafe impl Backend for Cuda {
         done.map_err(of_handle)
     }
 
-    unsafe fn prefetch(&self, address: u64, bytes: u64, to: Side, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn prefetch(&self, address: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<(), Fault> {
         // SAFETY: the caller's promise.
         unsafe { hints::prefetch(self, address, bytes, to, stream) }
     }
@@ -288,7 +291,7 @@ unsafe impl Backend for Cuda {
         }
         let peers = self.primary.functions.peers.as_ref().map_err(absent)?;
         if !self.can_reach(ordinal)? {
-            return Err(Fault::of(CALL, Reason::Unsupported));
+            return Err(Fault::of(CALL, FaultReason::Unsupported));
         }
         let other = self.peer(ordinal)?.context();
         self.primary.call(CALL, |_| {

@@ -1,13 +1,13 @@
 //! The driver's codes: their names, and what each means for the layers above.
 //!
 //! Promises upward: any number is an answer, also one of a driver newer than this table, which has no name and is
-//! [`Reason::Other`]. No driver is asked: an error can be shown when the driver is gone.
+//! [`FaultReason::Other`]. No driver is asked: an error can be shown when the driver is gone.
 //! Asks from below: nothing. Numbers and names are those of the header `cuda.h`; the tests compare them with cudarc's.
 
 use std::ffi::c_int;
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use terrace_device::{Fault, Reason};
+use terrace_device::{Fault, FaultReason};
 
 /// What every function returns: 0, or a code that this module knows or does not. Not an enum: a driver newer
 /// than this text may return anything.
@@ -37,30 +37,30 @@ fn is_inherited() -> bool {
 
 /// A size as the driver takes it.
 pub fn size(call: &'static str, bytes: u64) -> Result<usize, Fault> {
-    usize::try_from(bytes).map_err(|_| Fault::of(call, Reason::OutOfMemory))
+    usize::try_from(bytes).map_err(|_| Fault::of(call, FaultReason::OutOfMemory))
 }
 
 /// What kind of refusal a code is.
-fn reason(code: Code) -> Reason {
+fn reason(code: Code) -> FaultReason {
     match code {
-        2 => Reason::OutOfMemory,
+        2 => FaultReason::OutOfMemory,
         // Not supported, not permitted here; peers, memory and attributes that this device has not.
-        217 | 800 | 801 => Reason::Unsupported,
-        36 => Reason::Missing,
-        400 => Reason::BadHandle,
+        217 | 800 | 801 => FaultReason::Unsupported,
+        36 => FaultReason::Missing,
+        400 => FaultReason::BadHandle,
         // The driver worked before: it was left behind by a fork, or it shut down.
-        NOT_INITIALIZED if is_inherited() => Reason::Forked,
-        NOT_INITIALIZED | 4 => Reason::Lost,
+        NOT_INITIALIZED if is_inherited() => FaultReason::Forked,
+        NOT_INITIALIZED | 4 => FaultReason::Lost,
         // The context is gone: every call makes ours current before, so it cannot be absent.
-        201 | 709 => Reason::Lost,
+        201 | 709 => FaultReason::Lost,
         // The device is gone, or what it wrote cannot be trusted: memory errors, links, the device unplugged, its server ended.
-        46 | 214 | 220 | 226 | 911 | 810 => Reason::Lost,
+        46 | 214 | 220 | 226 | 911 | 810 => FaultReason::Lost,
         // A kernel went wrong, and the context with it: addresses, time, assertions, stack, instructions.
-        700 | 702 | 710 | 714..=719 | 721 => Reason::Lost,
-        900..=908 => Reason::Capturing,
+        700 | 702 | 710 | 714..=719 | 721 => FaultReason::Lost,
+        900..=908 => FaultReason::Capturing,
         // Not ready (yet), the system, MPS or the fabric; a time that ran out.
-        NOT_READY | 802 | 807 | 909 | 919 => Reason::Transient,
-        _ => Reason::Other,
+        NOT_READY | 802 | 807 | 909 | 919 => FaultReason::Transient,
+        _ => FaultReason::Other,
     }
 }
 
@@ -73,7 +73,7 @@ pub fn fault(call: &'static str, code: Code) -> Fault {
 
 /// The same refusal, of a call whose only values are handles and addresses: one of them the driver does not know.
 pub fn of_handle(fault: Fault) -> Fault {
-    if fault.code == INVALID_VALUE { Fault { reason: Reason::BadHandle, ..fault } } else { fault }
+    if fault.code == INVALID_VALUE { Fault { reason: FaultReason::BadHandle, ..fault } } else { fault }
 }
 
 /// What to do about a code that kept a device from being opened; empty where there is nothing better to say.
@@ -236,27 +236,27 @@ mod tests {
     #[test]
     fn unknown_codes_are_answers() {
         for code in [-1, 5000, Code::MAX, Code::MIN] {
-            assert_eq!(fault("f", code), Fault { call: "f", code, name: "", reason: Reason::Other });
+            assert_eq!(fault("f", code), Fault { call: "f", code, name: "", reason: FaultReason::Other });
         }
     }
 
     #[test]
     fn reasons() {
         let expected = [
-            (Reason::OutOfMemory, &[2][..]),
-            (Reason::Unsupported, &[801, 800, 217]),
-            (Reason::BadHandle, &[400]),
-            (Reason::Capturing, &[900, 901, 902, 903, 904, 905, 906, 907, 908]),
-            (Reason::Lost, &[3, 4, 46, 201, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 911]),
-            (Reason::Transient, &[600, 802, 807, 909, 919]),
-            (Reason::Other, &[1, 100, 101, 304, 500, 701, 704, 712, 999]),
+            (FaultReason::OutOfMemory, &[2][..]),
+            (FaultReason::Unsupported, &[801, 800, 217]),
+            (FaultReason::BadHandle, &[400]),
+            (FaultReason::Capturing, &[900, 901, 902, 903, 904, 905, 906, 907, 908]),
+            (FaultReason::Lost, &[3, 4, 46, 201, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 911]),
+            (FaultReason::Transient, &[600, 802, 807, 909, 919]),
+            (FaultReason::Other, &[1, 100, 101, 304, 500, 701, 704, 712, 999]),
         ];
         for (reason, codes) in expected {
             for &code in codes {
                 assert_eq!(fault("f", code).reason, reason, "{code}");
             }
         }
-        assert_eq!(of_handle(fault("f", INVALID_VALUE)).reason, Reason::BadHandle);
-        assert_eq!(of_handle(fault("f", 700)).reason, Reason::Lost);
+        assert_eq!(of_handle(fault("f", INVALID_VALUE)).reason, FaultReason::BadHandle);
+        assert_eq!(of_handle(fault("f", 700)).reason, FaultReason::Lost);
     }
 }

@@ -11,33 +11,33 @@ use crate::layouts::{CPU, Location, advice};
 use crate::library::absent;
 use crate::primary::handle;
 use std::ffi::{c_int, c_uint};
-use terrace_device::{Advice, Fault, RawStream, Side};
+use terrace_device::{Advice, Fault, PrefetchTarget, RawStream};
 
 /// The driver's name for a side: a device, or [`CPU`].
-fn device_of(cuda: &Cuda, side: Side) -> c_int {
+fn device_of(cuda: &Cuda, side: PrefetchTarget) -> c_int {
     match side {
-        Side::Device => cuda.primary.device,
-        Side::Host => CPU,
+        PrefetchTarget::Device => cuda.primary.device,
+        PrefetchTarget::Host => CPU,
     }
 }
 
-fn location_of(cuda: &Cuda, side: Side) -> Location {
+fn location_of(cuda: &Cuda, side: PrefetchTarget) -> Location {
     match side {
-        Side::Device => Location::device(cuda.primary.device),
-        Side::Host => Location::host(),
+        PrefetchTarget::Device => Location::device(cuda.primary.device),
+        PrefetchTarget::Host => Location::host(),
     }
 }
 
 /// The driver's number for advice, and whom it is about: the device where the driver does not look at it.
-fn translate(said: Advice) -> (c_uint, Side) {
+fn translate(said: Advice) -> (c_uint, PrefetchTarget) {
     match said {
-        Advice::ReadMostly => (advice::SET_READ_MOSTLY, Side::Device),
-        Advice::NotReadMostly => (advice::UNSET_READ_MOSTLY, Side::Device),
-        Advice::PreferDevice => (advice::SET_PREFERRED_LOCATION, Side::Device),
-        Advice::PreferHost => (advice::SET_PREFERRED_LOCATION, Side::Host),
-        Advice::PreferNone => (advice::UNSET_PREFERRED_LOCATION, Side::Device),
-        Advice::AccessedByDevice => (advice::SET_ACCESSED_BY, Side::Device),
-        Advice::NotAccessedByDevice => (advice::UNSET_ACCESSED_BY, Side::Device),
+        Advice::ReadMostly => (advice::SET_READ_MOSTLY, PrefetchTarget::Device),
+        Advice::NotReadMostly => (advice::UNSET_READ_MOSTLY, PrefetchTarget::Device),
+        Advice::PreferDevice => (advice::SET_PREFERRED_LOCATION, PrefetchTarget::Device),
+        Advice::PreferHost => (advice::SET_PREFERRED_LOCATION, PrefetchTarget::Host),
+        Advice::PreferNone => (advice::UNSET_PREFERRED_LOCATION, PrefetchTarget::Device),
+        Advice::AccessedByDevice => (advice::SET_ACCESSED_BY, PrefetchTarget::Device),
+        Advice::NotAccessedByDevice => (advice::UNSET_ACCESSED_BY, PrefetchTarget::Device),
     }
 }
 
@@ -45,7 +45,13 @@ fn translate(said: Advice) -> (c_uint, Side) {
 ///
 /// # Safety
 /// It lies in live managed memory, which stays until the stream is done.
-pub unsafe fn prefetch(cuda: &Cuda, address: u64, bytes: u64, to: Side, stream: RawStream) -> Result<(), Fault> {
+pub unsafe fn prefetch(
+    cuda: &Cuda,
+    address: u64,
+    bytes: u64,
+    to: PrefetchTarget,
+    stream: RawStream,
+) -> Result<(), Fault> {
     let size = size("cuMemPrefetchAsync", bytes)?;
     let stream = handle(stream.0);
     let functions = cuda.primary.functions;

@@ -22,7 +22,7 @@
 //! ```
 //! Beside it stands `interop`: [`SharedStream`], by which terrace's memory enters `cudarc`'s copies and launches.
 //! What failed when a device was probed is told in [`Description::notes`](terrace_device::Description::notes); after the driver has
-//! shut down, its refusal is [`Reason::Lost`](terrace_device::Reason::Lost).
+//! shut down, its refusal is [`FaultReason::Lost`](terrace_device::FaultReason::Lost).
 
 mod backend;
 mod batches;

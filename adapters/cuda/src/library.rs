@@ -5,7 +5,7 @@
 //! there is none, so it is asked first whether there is.
 
 use cudarc::driver::sys;
-use terrace_device::{Fault, Reason};
+use terrace_device::{Fault, FaultReason};
 
 /// Names of cudarc's list that say most: its others are these with numbers.
 const SHOWN: [&str; 3] = if cfg!(windows) {
@@ -25,7 +25,7 @@ pub struct Missing {
 
 /// The refusal of a call that the driver does not have.
 pub fn absent(missing: &Missing) -> Fault {
-    Fault::of(missing.symbol, Reason::Missing)
+    Fault::of(missing.symbol, FaultReason::Missing)
 }
 
 /// Whether there is a library that can be loaded.

@@ -10,7 +10,7 @@ use crate::functions::Pages;
 use crate::layouts::{self, Access, GRANULARITY_MINIMUM, PageProperties};
 use crate::library::absent;
 use std::iter;
-use terrace_device::{Fault, Page, Reason};
+use terrace_device::{Fault, FaultReason, Page};
 
 /// The smallest page that is used: 2 MiB, which is the device's own large page. A driver that maps less at a time would
 /// only make more calls of the same memory.
@@ -32,7 +32,7 @@ pub fn granularity(cuda: &Cuda) -> Result<u64, Fault> {
     })?;
     match bytes as u64 {
         bytes if bytes.is_power_of_two() => Ok(bytes.max(SMALLEST)),
-        _ => Err(Fault::of(CALL, Reason::Other)),
+        _ => Err(Fault::of(CALL, FaultReason::Other)),
     }
 }
 
@@ -142,7 +142,7 @@ pub unsafe fn unmap(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> 
 /// A page as the driver takes sizes. A device that maps none has none.
 fn size_of_page(cuda: &Cuda) -> Result<usize, Fault> {
     match cuda.description.page_bytes {
-        0 => Err(Fault::of("cuMemMap", Reason::Unsupported)),
+        0 => Err(Fault::of("cuMemMap", FaultReason::Unsupported)),
         bytes => size("cuMemMap", bytes),
     }
 }

@@ -14,7 +14,7 @@ use crate::functions::{Core, Functions};
 use crate::layouts::RELAXED;
 use cudarc::driver::sys::{CUcontext, CUdevice};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
-use terrace_device::{Fault, Reason, insist};
+use terrace_device::{Fault, FaultReason, insist};
 use terrace_guard::Process;
 
 /// The result of a call.
@@ -66,7 +66,7 @@ impl Primary {
     /// Refuses a call in a child.
     #[inline]
     pub fn at_home(&self, call: &'static str) -> Result<(), Fault> {
-        if self.is_at_home() { Ok(()) } else { Err(Fault::of(call, Reason::Forked)) }
+        if self.is_at_home() { Ok(()) } else { Err(Fault::of(call, FaultReason::Forked)) }
     }
 
     /// Runs a call with the context current.

@@ -11,15 +11,15 @@ use crate::layouts;
 use crate::library::absent;
 use crate::primary::{handle, number};
 use std::ptr::null_mut;
-use terrace_device::{Fault, Kind, Reason, insist};
+use terrace_device::{Fault, FaultReason, MemoryKind, insist};
 
 /// A region of a kind.
-pub fn take(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<u64, Fault> {
+pub fn take(cuda: &Cuda, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
     match kind {
-        Kind::Device => device(cuda, bytes),
-        Kind::Pool => pooled(cuda, bytes),
-        Kind::Pinned => pinned(cuda, bytes),
-        Kind::Managed => managed(cuda, bytes),
+        MemoryKind::Device => device(cuda, bytes),
+        MemoryKind::Pool => pooled(cuda, bytes),
+        MemoryKind::Pinned => pinned(cuda, bytes),
+        MemoryKind::Managed => managed(cuda, bytes),
     }
 }
 
@@ -27,17 +27,17 @@ pub fn take(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<u64, Fault> {
 ///
 /// # Safety
 /// [`take`] gave it for this kind, it is not given back yet, and no work uses it.
-pub unsafe fn give_back(cuda: &Cuda, kind: Kind, address: u64) -> Result<(), Fault> {
+pub unsafe fn give_back(cuda: &Cuda, kind: MemoryKind, address: u64) -> Result<(), Fault> {
     let done = match kind {
-        Kind::Device | Kind::Managed => cuda.primary.relaxed("cuMemFree_v2", |core| {
+        MemoryKind::Device | MemoryKind::Managed => cuda.primary.relaxed("cuMemFree_v2", |core| {
             // SAFETY: the caller's promise.
             unsafe { (core.cuMemFree_v2)(address) }
         }),
-        Kind::Pinned => cuda.primary.relaxed("cuMemFreeHost", |core| {
+        MemoryKind::Pinned => cuda.primary.relaxed("cuMemFreeHost", |core| {
             // SAFETY: the caller's promise.
             unsafe { (core.cuMemFreeHost)(handle(address)) }
         }),
-        Kind::Pool => {
+        MemoryKind::Pool => {
             let pools = cuda.primary.functions.pools.as_ref().map_err(absent)?;
             cuda.primary.relaxed("cuMemFreeAsync", |_| {
                 // SAFETY: the caller's promise; the stream is ours.
@@ -108,7 +108,7 @@ fn managed(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
 fn pooled(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     const CALL: &str = "cuMemAllocFromPoolAsync";
     let pools = cuda.primary.functions.pools.as_ref().map_err(absent)?;
-    let pool = cuda.pool.ok_or(Fault::of(CALL, Reason::Unsupported))?;
+    let pool = cuda.pool.ok_or(Fault::of(CALL, FaultReason::Unsupported))?;
     let size = size(CALL, bytes)?;
     let mut address = 0;
     cuda.primary.relaxed(CALL, |_| {
@@ -117,7 +117,7 @@ fn pooled(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     })?;
     settle(cuda).inspect_err(|_| {
         // SAFETY: taken above, and nobody knows of it. Where this is refused too, the device is lost.
-        let _ = insist(|| unsafe { give_back(cuda, Kind::Pool, address) });
+        let _ = insist(|| unsafe { give_back(cuda, MemoryKind::Pool, address) });
     })?;
     Ok(address)
 }

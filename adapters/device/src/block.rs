@@ -8,8 +8,8 @@
 use crate::backend::RawStream;
 use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
-use crate::hint::{Advice, Hint, Side};
-use crate::pool::{Annex, Host, Place, Service};
+use crate::hint::{Advice, Hint, PrefetchTarget};
+use crate::pool::{BlockOrigin, HostMemory, HostSlice, Service};
 use crate::stream::{NO_ROUTE, Stream, StreamCore};
 use spin::mutex::SpinMutex;
 use std::fmt;
@@ -18,16 +18,16 @@ use std::sync::{Arc, OnceLock};
 use terrace_core::Block;
 
 /// What most blocks have nothing of.
-pub(crate) struct Extra {
-    pub(crate) place: Place,
+pub(crate) struct BlockExtra {
+    pub(crate) place: BlockOrigin,
     /// Streams that use the block besides its own. Not looked at in a forked child, where nobody may be there to unlock it.
     pub(crate) uses: SpinMutex<Vec<Arc<StreamCore>>>,
     /// What gives memory back that came from elsewhere.
     pub(crate) release: Option<Release>,
 }
 
-impl Extra {
-    pub(crate) fn new(place: Place) -> Self {
+impl BlockExtra {
+    pub(crate) fn new(place: BlockOrigin) -> Self {
         Self { place, uses: SpinMutex::new(Vec::new()), release: None }
     }
 }
@@ -41,7 +41,7 @@ pub struct DeviceBlock {
     /// Taken out when the block is dropped, and never looked at after that.
     home: ManuallyDrop<Arc<StreamCore>>,
     /// Likewise. Empty for a block of the arena that only its own stream uses.
-    extra: ManuallyDrop<OnceLock<Box<Extra>>>,
+    extra: ManuallyDrop<OnceLock<Box<BlockExtra>>>,
 }
 
 impl DeviceBlock {
@@ -52,13 +52,13 @@ impl DeviceBlock {
     }
 
     /// A block from elsewhere.
-    pub(crate) fn with(block: Block, home: Arc<StreamCore>, extra: Extra) -> Self {
+    pub(crate) fn with(block: Block, home: Arc<StreamCore>, extra: BlockExtra) -> Self {
         let extra = OnceLock::from(Box::new(extra));
         Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra) }
     }
 
-    fn place(&self) -> Place {
-        self.extra.get().map_or(Place::Pool, |extra| extra.place)
+    fn place(&self) -> BlockOrigin {
+        self.extra.get().map_or(BlockOrigin::Pool, |extra| extra.place)
     }
 
     /// The address, in the device's space. It does not change.
@@ -80,17 +80,17 @@ impl DeviceBlock {
 
     /// Whether it is pinned host memory, given because the device had none left.
     pub fn is_fallback(&self) -> bool {
-        self.place() == Place::Annex(Annex::Fallback)
+        self.place() == BlockOrigin::Host(HostMemory::Fallback)
     }
 
     /// Whether it is pinned host memory, for whatever reason.
     fn on_host(&self) -> bool {
-        matches!(self.place(), Place::Annex(Annex::Fallback | Annex::Pinned))
+        matches!(self.place(), BlockOrigin::Host(HostMemory::Fallback | HostMemory::Pinned))
     }
 
     /// Whether it was wrapped, not allocated.
     pub fn is_foreign(&self) -> bool {
-        self.place() == Place::Foreign
+        self.place() == BlockOrigin::Foreign
     }
 
     /// Says that work on another stream uses the block: its memory is not given out again before that stream has done
@@ -138,7 +138,7 @@ impl DeviceBlock {
 
     /// Remembers that a stream uses the block.
     fn note(&self, stream: &Arc<StreamCore>) {
-        let mut uses = self.extra.get_or_init(|| Box::new(Extra::new(Place::Pool))).uses.lock();
+        let mut uses = self.extra.get_or_init(|| Box::new(BlockExtra::new(BlockOrigin::Pool))).uses.lock();
         if uses.iter().all(|other| other.owner != stream.owner) {
             uses.push(Arc::clone(stream));
         }
@@ -166,7 +166,7 @@ impl DeviceBlock {
     pub(crate) fn write_shared(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let to = self.within(offset, bytes.len() as u64)?;
         self.not_captured()?;
-        self.home.service.copy_host(Host::Read(bytes), to, self.home.raw)
+        self.home.service.copy_host(HostSlice::Read(bytes), to, self.home.raw)
     }
 
     /// Copies bytes to the host, after everything put on the block's stream so far.
@@ -176,7 +176,7 @@ impl DeviceBlock {
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
         let from = self.within(offset, bytes.len() as u64)?;
         self.not_captured()?;
-        self.home.service.copy_host(Host::Write(bytes), from, self.home.raw)
+        self.home.service.copy_host(HostSlice::Write(bytes), from, self.home.raw)
     }
 
     /// Sets bytes to a value, on the block's stream.
@@ -281,7 +281,7 @@ impl DeviceBlock {
     }
 
     /// Moves a part of managed memory to who uses it next, on the block's stream.
-    pub(crate) fn prefetch(&self, offset: u64, bytes: u64, to: Side) -> Result<Hint, DeviceError> {
+    pub(crate) fn prefetch(&self, offset: u64, bytes: u64, to: PrefetchTarget) -> Result<Hint, DeviceError> {
         let at = self.within(offset, bytes)?;
         self.home.service.prefetch(at, bytes, to, self.home.raw)
     }
@@ -364,7 +364,7 @@ impl Drop for DeviceBlock {
 
 /// To the pool, when the stream's cache cannot have it.
 #[cold]
-fn give_back(home: Arc<StreamCore>, block: Block, extra: OnceLock<Box<Extra>>) {
+fn give_back(home: Arc<StreamCore>, block: Block, extra: OnceLock<Box<BlockExtra>>) {
     let extra = extra.into_inner().map(|extra| *extra);
     home.service.give_back(&home, block, extra);
 }

@@ -74,7 +74,7 @@ impl Capabilities {
 /// What a backend is, found out once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Kind of backend: `cuda`, `host`.
+    /// MemoryKind of backend: `cuda`, `host`.
     pub backend: &'static str,
     /// Which of its devices.
     pub ordinal: u32,

@@ -17,10 +17,10 @@ use std::sync::Arc;
 /// Memory of one or more graphs; clones are the same. When the last is dropped it goes back once its blocks are: keep one as
 /// long as the graphs.
 #[derive(Clone)]
-pub struct GraphPool(Arc<Owned>);
+pub struct GraphPool(Arc<GraphPoolHandle>);
 
 /// Closes the pool when the last handle goes.
-struct Owned {
+struct GraphPoolHandle {
     service: Arc<dyn Service>,
     id: u32,
 }
@@ -28,13 +28,13 @@ struct Owned {
 impl GraphPool {
     pub(crate) fn new(service: Arc<dyn Service>) -> Result<Self, DeviceError> {
         let id = service.open_graph()?;
-        Ok(Self(Arc::new(Owned { service, id })))
+        Ok(Self(Arc::new(GraphPoolHandle { service, id })))
     }
 }
 
-impl Drop for Owned {
+impl Drop for GraphPoolHandle {
     fn drop(&mut self) {
-        if !self.service.loss().forked() {
+        if !self.service.health().forked() {
             self.service.close_graph(self.id);
         }
     }
@@ -61,7 +61,7 @@ impl Stream {
     /// # Errors
     /// [`DeviceError::Capture`] when the stream is captured already; [`DeviceError::OtherDevice`].
     pub fn capture(&self, pool: &GraphPool) -> Result<Capture, DeviceError> {
-        let Owned { service, id } = &*pool.0;
+        let GraphPoolHandle { service, id } = &*pool.0;
         service.check_stream(self.core())?;
         service.begin_capture(self.core(), *id)?;
         Ok(Capture { stream: self.clone(), pool: pool.clone() })
@@ -71,7 +71,7 @@ impl Stream {
 impl Drop for Capture {
     fn drop(&mut self) {
         if !self.stream.core().forked() {
-            let Owned { service, id } = &*self.pool.0;
+            let GraphPoolHandle { service, id } = &*self.pool.0;
             service.end_capture(self.stream.core(), *id);
         }
     }

@@ -1,14 +1,14 @@
 //! A device as users hold it.
 
 use crate::backend::{Backend, RawStream};
-use crate::block::{DeviceBlock, Extra, Release};
+use crate::block::{BlockExtra, DeviceBlock, Release};
 use crate::capability::{Description, Memory, Visibility};
 use crate::capture::GraphPool;
 use crate::error::{DeviceError, OutOfMemory};
-use crate::fault::{Fault, Reason};
-use crate::host::Host;
-use crate::options::Options;
-use crate::pool::{Annex, Place, Pool, Service};
+use crate::fault::{Fault, FaultReason};
+use crate::host::HostBackend;
+use crate::options::DeviceOptions;
+use crate::pool::{BlockOrigin, DevicePool, HostMemory, Service};
 use crate::stats::DeviceStats;
 use crate::stream::Stream;
 use std::fmt;
@@ -42,14 +42,14 @@ impl Device {
     ///
     /// # Errors
     /// [`DeviceError::BadOption`]; what the backend says.
-    pub fn open(backend: impl Backend, options: Options) -> Result<Self, DeviceError> {
-        Ok(Self { service: Pool::open(backend, options)? })
+    pub fn open(backend: impl Backend, options: DeviceOptions) -> Result<Self, DeviceError> {
+        Ok(Self { service: DevicePool::open(backend, options)? })
     }
 
     /// The host's memory behind the same face. Work is done at once, in order.
     pub fn host() -> Self {
         // The defaults are within their bounds, and the host backend asks nothing that can be refused at the start.
-        match Self::open(Host::new(), Options::default()) {
+        match Self::open(HostBackend::new(), DeviceOptions::default()) {
             Ok(device) => device,
             Err(error) => unreachable!("the host backend opens with default options: {error}"),
         }
@@ -179,7 +179,7 @@ impl Device {
     /// # Errors
     /// As for [`Device::allocate`]; that the device has none.
     pub fn allocate_pinned(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
-        self.side(stream, Request::new(bytes).align(align), Annex::Pinned)
+        self.side(stream, Request::new(bytes).align(align), HostMemory::Pinned)
     }
 
     /// Managed memory for a stream, out of a pool of its own.
@@ -187,12 +187,12 @@ impl Device {
     /// # Errors
     /// As for [`Device::allocate`]; that the device has none.
     pub(crate) fn allocate_managed(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
-        self.side(stream, Request::new(bytes).align(align), Annex::Managed)
+        self.side(stream, Request::new(bytes).align(align), HostMemory::Managed)
     }
 
-    fn side(&self, stream: &Stream, request: Request, side: Annex) -> Result<DeviceBlock, DeviceError> {
+    fn side(&self, stream: &Stream, request: Request, side: HostMemory) -> Result<DeviceBlock, DeviceError> {
         self.service.check_stream(stream.core())?;
-        self.service.serve_side(stream.core(), request, side)
+        self.service.serve_host_memory(stream.core(), request, side)
     }
 
     #[inline]
@@ -235,7 +235,7 @@ impl Device {
             return Err(DeviceError::BadRequest { bytes, align: 1, rule });
         }
         let block = Block { address, bytes, slot: u32::MAX, region: 0, ticket: 0 };
-        let extra = Extra { release, ..Extra::new(Place::Foreign) };
+        let extra = BlockExtra { release, ..BlockExtra::new(BlockOrigin::Foreign) };
         Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
     }
 
@@ -265,7 +265,7 @@ impl Device {
             }
         });
         let block = Block { address, bytes, slot: u32::MAX, region: 0, ticket: 0 };
-        let extra = Extra { release: Some(release), ..Extra::new(Place::Foreign) };
+        let extra = BlockExtra { release: Some(release), ..BlockExtra::new(BlockOrigin::Foreign) };
         Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
     }
 
@@ -353,7 +353,7 @@ impl Device {
     /// The driver's: for devices that cannot reach each other, that it is not supported.
     pub fn reach(&self, other: &Self) -> Result<(), DeviceError> {
         if self.description().backend != other.description().backend {
-            let fault = Fault::of("reach a device of another kind", Reason::Unsupported);
+            let fault = Fault::of("reach a device of another kind", FaultReason::Unsupported);
             return Err(DeviceError::Driver { device: self.name().into(), fault });
         }
         self.service.reach(other.description().ordinal)?;

@@ -3,7 +3,7 @@
 //! Promises upward: plain values; what they name is its maker's to keep alive.
 //!
 //! In this crate each has one owner, which destroys it when nothing here knows it any more: a stream its `StreamCore` (or the
-//! adopter, who promised the same) or its lane, an event its `Lines`, lane or mark, a page its `Pages`.
+//! adopter, who promised the same) or its lane, an event its `EventTable`, lane or mark, a page its `Pages`.
 
 /// A stream as the driver names it: a handle, which a driver may use again after the stream is destroyed.
 ///
@@ -35,7 +35,7 @@ pub struct CopyRange {
 
 /// Kinds of memory that come in whole regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum MemoryKind {
     /// The device's own.
     Device,
     /// The device's own, by way of the driver's pool.

@@ -5,7 +5,7 @@
 
 /// Who uses memory next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
+pub enum PrefetchTarget {
     /// The device.
     Device,
     /// The CPU.

@@ -1,12 +1,12 @@
 //! How a device's memory is kept.
 
-use crate::store::{HeapStore, Room, heap_parts};
+use crate::store::{ArenaCapacity, HeapStore, heap_parts};
 use terrace_core::arena::{Parts, Settings};
 use terrace_core::{AnyFit, Branch, Fit};
 
 /// Where memory comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Origin {
+pub enum PoolOrigin {
     /// Pages where the device can map them, else segments.
     #[default]
     Auto,
@@ -20,11 +20,11 @@ pub enum Origin {
     Managed,
 }
 
-/// Options of a device. All sizes in bytes.
+/// DeviceOptions of a device. All sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct DeviceOptions {
     /// Where memory comes from.
-    pub origin: Origin,
+    pub origin: PoolOrigin,
     /// The most to take for the pool; 0: `fraction` of what the device has. Pinned and managed memory and graphs' pools are
     /// beside it.
     pub capacity: u64,
@@ -59,11 +59,11 @@ pub struct Options {
     pub blocks: usize,
 }
 
-impl Default for Options {
+impl Default for DeviceOptions {
     fn default() -> Self {
         let arena = Settings::growing();
         Self {
-            origin: Origin::Auto,
+            origin: PoolOrigin::Auto,
             capacity: 0,
             fraction: 0.9,
             min_free: 512 << 20,
@@ -83,7 +83,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl DeviceOptions {
     /// Refuses what no device can work with.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Options {
     }
 
     /// Storage for an arena.
-    pub(crate) fn parts(&self, room: Room) -> Parts<HeapStore<AnyFit<Box<[Branch]>>>> {
+    pub(crate) fn parts(&self, room: ArenaCapacity) -> Parts<HeapStore<AnyFit<Box<[Branch]>>>> {
         heap_parts(room, |branches| AnyFit::new(self.strategy, branches))
     }
 

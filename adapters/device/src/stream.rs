@@ -9,9 +9,9 @@
 
 use crate::backend::RawStream;
 use crate::error::DeviceError;
-use crate::front::{Counts, Front, Given};
-use crate::loss::Loss;
+use crate::health::DeviceHealth;
 use crate::pool::Service;
+use crate::stream_cache::{AllocatedTail, CacheStats, StreamCache};
 use spin::mutex::SpinMutex;
 use std::any::Any;
 use std::fmt;
@@ -29,16 +29,16 @@ pub(crate) const NO_ROUTE: u32 = u32::MAX;
 /// destroyed, if terrace made it; work in flight is still done.
 #[derive(Clone)]
 pub struct Stream {
-    handle: Arc<Handle>,
+    handle: Arc<StreamHandle>,
 }
 
 /// Empties the stream's cache when the user's last clone goes.
-pub(crate) struct Handle {
+pub(crate) struct StreamHandle {
     pub(crate) core: Arc<StreamCore>,
 }
 
 /// Who made a stream.
-pub(crate) enum Whose {
+pub(crate) enum StreamOwnership {
     /// Terrace, which destroys it.
     Ours,
     /// Somebody else; what keeps it alive, if that was brought.
@@ -46,7 +46,7 @@ pub(crate) enum Whose {
 }
 
 /// What is left of a stream to close.
-pub(crate) struct Closing {
+pub(crate) struct ClosedStream {
     pub(crate) owner: Owner,
     pub(crate) raw: RawStream,
     pub(crate) owned: bool,
@@ -60,7 +60,7 @@ pub(crate) type Keeper = Box<dyn Any + Send + Sync>;
 /// What blocks know of their stream.
 pub(crate) struct StreamCore {
     pub(crate) service: Arc<dyn Service>,
-    loss: Arc<Loss>,
+    health: Arc<DeviceHealth>,
     pub(crate) owner: Owner,
     pub(crate) raw: RawStream,
     /// Whether terrace made the stream, and destroys it.
@@ -76,24 +76,24 @@ pub(crate) struct StreamCore {
     small: u64,
     /// Whether larger blocks are kept.
     has_recent: Arc<AtomicBool>,
-    given: Arc<Given>,
+    given: Arc<AllocatedTail>,
     /// Blocks that are live for the arena and free here. For each there is one reference to the stream that nobody holds.
-    front: SpinMutex<Front>,
+    cache: SpinMutex<StreamCache>,
 }
 
 impl StreamCore {
-    pub(crate) fn new(service: Arc<dyn Service>, owner: Owner, raw: RawStream, whose: Whose) -> Self {
+    pub(crate) fn new(service: Arc<dyn Service>, owner: Owner, raw: RawStream, whose: StreamOwnership) -> Self {
         let options = *service.options();
-        let front = Front::new(options.small / options.granule, options.cached, options.per_size);
-        let loss = service.loss();
-        let (route, front) = (AtomicU32::new(NO_ROUTE), SpinMutex::new(front));
+        let cache = StreamCache::new(options.small / options.granule, options.cached, options.per_size);
+        let health = service.health();
+        let (route, cache) = (AtomicU32::new(NO_ROUTE), SpinMutex::new(cache));
         let (owned, keeper) = match whose {
-            Whose::Ours => (true, None),
-            Whose::Theirs(keeper) => (false, keeper),
+            StreamOwnership::Ours => (true, None),
+            StreamOwnership::Theirs(keeper) => (false, keeper),
         };
         let (granule, shift) = (options.granule, options.granule.trailing_zeros());
         let (small, has_recent, given) = (options.small, Arc::default(), service.given());
-        Self { service, loss, owner, raw, owned, keeper, route, granule, shift, small, has_recent, given, front }
+        Self { service, health, owner, raw, owned, keeper, route, granule, shift, small, has_recent, given, cache }
     }
 
     /// A block from the cache, with its reference to the stream.
@@ -101,17 +101,17 @@ impl StreamCore {
     pub(crate) fn hit(self: &Arc<Self>, request: Request) -> Option<(Block, Arc<Self>)> {
         let cached = request.bytes <= 1 << 62 && request.bytes > 0 && request.align <= self.granule;
         let cached = cached && request.align.is_power_of_two();
-        if !cached || self.route.load(Ordering::Relaxed) != NO_ROUTE || self.loss.check().is_err() {
+        if !cached || self.route.load(Ordering::Relaxed) != NO_ROUTE || self.health.check().is_err() {
             return None;
         }
         let granules = (request.bytes + self.granule - 1) >> self.shift;
-        let mut front = self.front.lock();
+        let mut cache = self.cache.lock();
         let block = if request.bytes <= self.small {
-            front.get(granules)
+            cache.get(granules)
         } else {
-            front.get_recent(granules << self.shift, &self.given)
+            cache.get_recent(granules << self.shift, &self.given)
         }?;
-        drop(front);
+        drop(cache);
         // SAFETY: `keep` left one reference uncounted for each block in the cache; this block has left it, and its
         // reference is taken up here, once.
         Some((block, unsafe { Arc::from_raw(Arc::as_ptr(self)) }))
@@ -125,17 +125,17 @@ impl StreamCore {
     pub(crate) fn keep(self: Arc<Self>, block: Block) -> Result<(), Arc<Self>> {
         let this = ManuallyDrop::new(self);
         let granules = block.bytes >> this.shift;
-        let mut front = this.front.lock();
+        let mut cache = this.cache.lock();
         let kept = if block.bytes <= this.small {
-            front.put(granules, block)
+            cache.put(granules, block)
         } else {
-            let kept = front.put_recent(block, this.owner, &this.given);
+            let kept = cache.put_recent(block, this.owner, &this.given);
             if kept {
                 this.has_recent.store(true, Ordering::Relaxed);
             }
             kept
         };
-        drop(front);
+        drop(cache);
         if kept { Ok(()) } else { Err(ManuallyDrop::into_inner(this)) }
     }
 
@@ -146,16 +146,16 @@ impl StreamCore {
 
     /// Empties the cache into `to`. True when something was in it.
     pub(crate) fn drain(self: &Arc<Self>, to: impl FnMut(Block, Owner)) -> bool {
-        let blocks = self.front.lock().take_all();
+        let blocks = self.cache.lock().take_all();
         self.let_go(blocks, to)
     }
 
     /// Takes the larger blocks out.
     pub(crate) fn drain_recent(self: &Arc<Self>, to: impl FnMut(Block, Owner)) {
-        let mut front = self.front.lock();
+        let mut cache = self.cache.lock();
         self.has_recent.store(false, Ordering::Relaxed);
-        let blocks = front.take_recent();
-        drop(front);
+        let blocks = cache.take_recent();
+        drop(cache);
         self.let_go(blocks, to);
     }
 
@@ -171,17 +171,17 @@ impl StreamCore {
     }
 
     /// Nothing is kept from now on.
-    pub(crate) fn close_front(&self) {
-        self.front.lock().close();
+    pub(crate) fn close_cache(&self) {
+        self.cache.lock().close();
     }
 
     /// Lets the cache's cap follow pressure: `used` of `capacity` bytes.
     pub(crate) fn adapt(&self, policy: &CachePolicy, used: u64, capacity: u64) {
-        self.front.lock().adapt(policy, used, capacity);
+        self.cache.lock().adapt(policy, used, capacity);
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.front.lock().counts()
+    pub(crate) fn counts(&self) -> CacheStats {
+        self.cache.lock().counts()
     }
 
     /// The private pool that allocations go to, or [`NO_ROUTE`].
@@ -196,18 +196,18 @@ impl StreamCore {
 
     /// Fails in a child of the process that opened the device.
     pub(crate) fn at_home(&self) -> Result<(), DeviceError> {
-        let usable = self.loss.check();
+        let usable = self.health.check();
         if self.forked() { usable.map_err(|fault| self.service.error(fault)) } else { Ok(()) }
     }
 
     /// Whether this process is a child of the one that opened the device: then no lock may be waited for.
     pub(crate) fn forked(&self) -> bool {
-        self.loss.forked()
+        self.health.forked()
     }
 }
 
 impl Stream {
-    pub(crate) fn new(handle: Arc<Handle>) -> Self {
+    pub(crate) fn new(handle: Arc<StreamHandle>) -> Self {
         Self { handle }
     }
 
@@ -240,7 +240,7 @@ impl Stream {
     }
 }
 
-impl Drop for Handle {
+impl Drop for StreamHandle {
     fn drop(&mut self) {
         if !self.core.forked() {
             self.core.service.retire_stream(&self.core);
@@ -254,8 +254,8 @@ impl Drop for StreamCore {
         if self.forked() {
             return std::mem::forget(keeper);
         }
-        let hits = self.front.get_mut().counts().hits;
-        self.service.close_stream(Closing { owner: self.owner, raw: self.raw, owned: self.owned, hits });
+        let hits = self.cache.get_mut().counts().hits;
+        self.service.close_stream(ClosedStream { owner: self.owner, raw: self.raw, owned: self.owned, hits });
         // Its drop is anybody's code, and this thread may be anybody's, too.
         calm(|| drop(keeper));
     }

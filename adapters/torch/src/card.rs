@@ -14,7 +14,7 @@ use crate::filter::Filter;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError, RwLock};
 use terrace_cuda::Cuda;
-use terrace_device::{Backend, Capabilities, Device, DeviceBlock, DeviceError, Options, RawStream, Stream};
+use terrace_device::{Backend, Capabilities, Device, DeviceBlock, DeviceError, DeviceOptions, RawStream, Stream};
 
 const LEGACY: u64 = 0;
 const LEGACY_BY_NAME: u64 = 1;
@@ -39,13 +39,13 @@ pub struct Card {
 }
 
 impl Card {
-    pub fn open(ordinal: usize, options: Options) -> Result<Self, Failure> {
+    pub fn open(ordinal: usize, options: DeviceOptions) -> Result<Self, Failure> {
         let number = u32::try_from(ordinal).unwrap_or(u32::MAX);
         let cuda = Cuda::open(number)
             .map_err(|error| Failure::new(Kind::Device, format!("terrace, device {ordinal}: {error}")))?;
         // Memory that the device has for itself is taken whole, as PyTorch's allocator does.
         let shared = cuda.description().capabilities.contains(Capabilities::FREE_IS_AVAILABLE);
-        let options = Options { min_free: if shared { options.min_free } else { 0 }, ..options };
+        let options = DeviceOptions { min_free: if shared { options.min_free } else { 0 }, ..options };
         let device = Device::open(cuda, options).map_err(|error| Failure::of_device(ordinal, &error))?;
         Ok(Self {
             ordinal,

@@ -11,7 +11,7 @@ use crate::settings;
 use crate::table::{self, Live};
 use std::io::Write;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use terrace_device::Options;
+use terrace_device::DeviceOptions;
 use terrace_guard::Process;
 
 /// PyTorch counts devices in a signed byte.
@@ -22,12 +22,12 @@ type Slot = RwLock<Option<Arc<Card>>>;
 
 static CARDS: [Slot; MOST] = [const { RwLock::new(None) }; MOST];
 /// Read when the first device is opened.
-static OPTIONS: OnceLock<Result<Options, String>> = OnceLock::new();
+static OPTIONS: OnceLock<Result<DeviceOptions, String>> = OnceLock::new();
 /// The process that opened the first device.
 static HOME: OnceLock<Process> = OnceLock::new();
 
 /// What the environment asks for.
-pub fn options() -> Result<Options, Failure> {
+pub fn options() -> Result<DeviceOptions, Failure> {
     let read = OPTIONS.get_or_init(|| {
         let misspelt = std::env::vars_os().filter_map(|(name, _)| settings::misspelt(name.to_str()?));
         // A process without that stream cannot be told.

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::Instant;
-use terrace::device::{Capabilities, DeviceError, Options, Origin};
+use terrace::device::{Capabilities, DeviceError, DeviceOptions, PoolOrigin};
 use terrace::{Device, NoFence};
 use terrace_models::scenarios::{OnDevice, Outcome, Pooled, Scenario, Totals, run};
 use terrace_models::{Growing, PyTorch, PyTorchOptions, Segments};
@@ -99,7 +99,7 @@ pub fn measure_all(
     scenarios: &[Scenario],
     quick: bool,
 ) -> Result<BenchReport, Failure> {
-    let device = which.open(Options::default())?;
+    let device = which.open(DeviceOptions::default())?;
     let description = device.description().clone();
     let free = device.memory().map_err(|error| which.fail(error))?.free;
     let hits = hits(&device).map_err(|error| which.fail(error))?;
@@ -108,7 +108,7 @@ pub fn measure_all(
     drop(device);
     let warm_up = warm_up::measure(which, free)?;
     let pages = description.capabilities.contains(Capabilities::PAGES);
-    let origins: &[_] = if pages { &[Origin::Segments, Origin::Pages] } else { &[Origin::Segments] };
+    let origins: &[_] = if pages { &[PoolOrigin::Segments, PoolOrigin::Pages] } else { &[PoolOrigin::Segments] };
     let bar = bar(scenarios.len() * (origins.len() + 2));
     let mut rows = Vec::new();
     for scenario in scenarios {
@@ -160,15 +160,15 @@ fn hits(device: &Device) -> Result<[f64; BATCHES], DeviceError> {
     Ok(times)
 }
 
-fn on_device(which: DeviceName, origin: Origin, scenario: &Scenario, free: u64) -> Result<ScenarioRow, Failure> {
+fn on_device(which: DeviceName, origin: PoolOrigin, scenario: &Scenario, free: u64) -> Result<ScenarioRow, Failure> {
     let most = (u128::from(free) * u128::from(MOST) / 100) as u64;
     let capacity = if scenario.limit == 0 { most } else { scenario.limit };
-    let device = which.open(Options { origin, capacity, ..Options::default() })?;
+    let device = which.open(DeviceOptions { origin, capacity, ..DeviceOptions::default() })?;
     let mut subject = OnDevice::new(&device, scenario).map_err(|error| which.fail(error))?;
     let begin = Instant::now();
     let outcome = run(scenario, &mut subject);
     let ns = begin.elapsed().as_nanos() as f64 / scenario.steps.len().max(1) as f64;
-    let name = if origin == Origin::Pages { "terrace, pages" } else { "terrace, segments" };
+    let name = if origin == PoolOrigin::Pages { "terrace, pages" } else { "terrace, segments" };
     Ok(ScenarioRow { model: false, ns_per_operation: Some(ns), ..row(scenario, name, &outcome) })
 }
 

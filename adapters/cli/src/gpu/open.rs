@@ -7,7 +7,7 @@
 use crate::failure::Failure;
 use std::fmt;
 use terrace::Device;
-use terrace::device::{Host, Options};
+use terrace::device::{DeviceOptions, HostBackend};
 
 /// A device, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,9 @@ impl DeviceName {
     }
 
     /// Opens it.
-    pub fn open(self, options: Options) -> Result<Device, Failure> {
+    pub fn open(self, options: DeviceOptions) -> Result<Device, Failure> {
         match self {
-            Self::Host => Device::open(Host::new(), options).map_err(|error| self.fail(error)),
+            Self::Host => Device::open(HostBackend::new(), options).map_err(|error| self.fail(error)),
             Self::Cuda(ordinal) => Device::cuda_with(ordinal, options).map_err(|error| self.fail(error)),
         }
     }
@@ -55,7 +55,7 @@ impl fmt::Display for DeviceName {
 /// The device to measure; where none was asked for and there is no CUDA device, why it is the host.
 pub fn choose(asked: Option<DeviceName>) -> Result<(DeviceName, Option<String>), Failure> {
     let which = asked.unwrap_or(DeviceName::Cuda(0));
-    match (which.open(Options::default()), asked) {
+    match (which.open(DeviceOptions::default()), asked) {
         (Ok(_), _) => Ok((which, None)),
         (Err(failure), None) => Ok((DeviceName::Host, Some(failure.to_string()))),
         (Err(failure), Some(_)) => Err(failure),

@@ -8,7 +8,7 @@ use super::plan;
 use crate::failure::Failure;
 use serde::Serialize;
 use std::time::Instant;
-use terrace::device::{DeviceBlock, DeviceError, Options};
+use terrace::device::{DeviceBlock, DeviceError, DeviceOptions};
 use terrace_models::scenarios::{Scenario, Step};
 
 /// Three steps. The names are the JSON keys.
@@ -46,7 +46,7 @@ pub fn measure(which: DeviceName, free: u64) -> Result<Vec<WarmUpTimes>, Failure
 }
 
 fn once(which: DeviceName, scenario: &Scenario, marks: [usize; 4], warm: bool) -> Result<WarmUpTimes, Failure> {
-    let device = which.open(Options::default())?;
+    let device = which.open(DeviceOptions::default())?;
     let fail = |error: DeviceError| which.fail(error);
     let stream = device.stream().map_err(fail)?;
     let mut held: Vec<Option<DeviceBlock>> = (0..scenario.slots).map(|_| None).collect();

@@ -20,7 +20,7 @@ use crate::primary::number;
 use crate::regions::{create_pool, destroy_pool, give_back, open_pool, register, take, trim, unregister};
 use crate::streams::stream_name;
 use std::fmt;
-use terrace_device::{Backend, Capabilities, CopyRange, Fault, Kind, RawStream, insist, meminfo};
+use terrace_device::{Backend, Capabilities, CopyRange, Fault, MemoryKind, RawStream, insist, meminfo};
 
 /// Why a trial did not succeed.
 enum Why {
@@ -164,7 +164,7 @@ fn pool(cuda: &mut Cuda) -> Result<(), Why> {
     cuda.primary.functions.pools.as_ref()?;
     says(cuda, attribute::MEMORY_POOLS, "MEMORY_POOLS_SUPPORTED")?;
     cuda.pool = Some(create_pool(cuda)?);
-    let tried = one(cuda, Kind::Pool, 1).and_then(|()| insist(|| trim(cuda)));
+    let tried = one(cuda, MemoryKind::Pool, 1).and_then(|()| insist(|| trim(cuda)));
     if tried.is_err()
         && let Some(pool) = cuda.pool.take()
     {
@@ -176,7 +176,7 @@ fn pool(cuda: &mut Cuda) -> Result<(), Why> {
 /// Two copies by one call.
 fn batches(cuda: &mut Cuda) -> Result<(), Why> {
     let functions = cuda.primary.functions.batches.as_ref()?;
-    let region = take(cuda, Kind::Device, 1024)?;
+    let region = take(cuda, MemoryKind::Device, 1024)?;
     let copies = [0, 512].map(|at| CopyRange { to: region + at, from: region + at + 256, bytes: 256 });
     let stream = RawStream(cuda.stream);
     // SAFETY: four parts of the region, which stays until the stream is done.
@@ -185,13 +185,13 @@ fn batches(cuda: &mut Cuda) -> Result<(), Why> {
     let done = insist(|| unsafe { cuda.synchronize_stream(stream) });
     if done.is_ok() {
         // SAFETY: taken above; the stream that used it is done.
-        insist(|| unsafe { give_back(cuda, Kind::Device, region) })?;
+        insist(|| unsafe { give_back(cuda, MemoryKind::Device, region) })?;
     }
     Ok(tried.and(done)?)
 }
 
 /// Takes one region and gives it back.
-fn one(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<(), Fault> {
+fn one(cuda: &Cuda, kind: MemoryKind, bytes: u64) -> Result<(), Fault> {
     let address = take(cuda, kind, bytes)?;
     // SAFETY: taken above, and used by nobody.
     insist(|| unsafe { give_back(cuda, kind, address) })
@@ -200,7 +200,7 @@ fn one(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<(), Fault> {
 fn managed(cuda: &mut Cuda) -> Result<(), Why> {
     cuda.primary.functions.managed.as_ref()?;
     says(cuda, attribute::MANAGED_MEMORY, "MANAGED_MEMORY")?;
-    Ok(one(cuda, Kind::Managed, 1)?)
+    Ok(one(cuda, MemoryKind::Managed, 1)?)
 }
 
 fn concurrent(cuda: &mut Cuda) -> Result<(), Why> {
@@ -213,7 +213,7 @@ fn concurrent(cuda: &mut Cuda) -> Result<(), Why> {
 fn pinned(cuda: &mut Cuda) -> Result<(), Why> {
     // Otherwise the device has another address for the same memory, and the trait has one only.
     says(cuda, attribute::UNIFIED_ADDRESSING, "UNIFIED_ADDRESSING")?;
-    Ok(one(cuda, Kind::Pinned, 4096)?)
+    Ok(one(cuda, MemoryKind::Pinned, 4096)?)
 }
 
 /// Pins a page of our own for a moment.

@@ -1,7 +1,7 @@
 //! One use of every function of the backend, which leaves nothing behind however it ends.
 
 use terrace_cuda::Cuda;
-use terrace_device::{Advice, Backend, Capabilities, Fault, Kind, RawStream, Side};
+use terrace_device::{Advice, Backend, Capabilities, Fault, MemoryKind, PrefetchTarget, RawStream};
 
 /// Does what must be done: a refusal that was for once is overcome.
 pub fn surely<T>(mut call: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
@@ -43,7 +43,7 @@ fn synchronize(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
 /// A region for some work, given back when the stream is done.
 pub fn with_region(
     cuda: &Cuda,
-    kind: Kind,
+    kind: MemoryKind,
     bytes: u64,
     stream: RawStream,
     work: impl FnOnce(u64) -> Result<(), Fault>,
@@ -58,12 +58,12 @@ pub fn with_region(
 }
 
 /// The kinds that a device has.
-pub fn kinds(cuda: &Cuda) -> Vec<Kind> {
+pub fn kinds(cuda: &Cuda) -> Vec<MemoryKind> {
     let all = [
-        (Kind::Device, Capabilities::empty()),
-        (Kind::Pool, Capabilities::DRIVER_POOL),
-        (Kind::Pinned, Capabilities::PINNED),
-        (Kind::Managed, Capabilities::MANAGED),
+        (MemoryKind::Device, Capabilities::empty()),
+        (MemoryKind::Pool, Capabilities::DRIVER_POOL),
+        (MemoryKind::Pinned, Capabilities::PINNED),
+        (MemoryKind::Managed, Capabilities::MANAGED),
     ];
     let has = cuda.description().capabilities;
     all.into_iter().filter(|&(_, needs)| has.contains(needs)).map(|(kind, _)| kind).collect()
@@ -92,8 +92,8 @@ fn hints(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     if !cuda.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED) {
         return Ok(());
     }
-    with_region(cuda, Kind::Managed, 4096, stream, |address| {
-        for side in [Side::Device, Side::Host] {
+    with_region(cuda, MemoryKind::Managed, 4096, stream, |address| {
+        for side in [PrefetchTarget::Device, PrefetchTarget::Host] {
             // SAFETY: all of the region, which stays until the stream is done.
             unsafe { cuda.prefetch(address, 4096, side, stream) }?;
         }
@@ -116,7 +116,7 @@ fn registration(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     let address = own.as_ptr() as u64;
     // SAFETY: memory of ours, unregistered before it goes.
     unsafe { cuda.register(address, 1 << 13) }?;
-    let copied = with_region(cuda, Kind::Device, 1 << 13, stream, |to| {
+    let copied = with_region(cuda, MemoryKind::Device, 1 << 13, stream, |to| {
         // SAFETY: both ranges, whole; both stay until the stream is done.
         unsafe { cuda.copy(to, address, 1 << 13, stream) }
     });
@@ -200,8 +200,8 @@ fn peers(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     assert!(cuda.can_reach(other)?);
     cuda.reach(other)?;
     // The device's own memory as the source: what is copied peer to peer is tried with two devices in `profiles`.
-    with_region(cuda, Kind::Device, 512, stream, |to| {
-        with_region(cuda, Kind::Device, 512, stream, |from| {
+    with_region(cuda, MemoryKind::Device, 512, stream, |to| {
+        with_region(cuda, MemoryKind::Device, 512, stream, |from| {
             // SAFETY: both regions, whole; the stream is waited for before they go.
             unsafe { cuda.fill(from, 1, 512, stream) }?;
             // SAFETY: as above.

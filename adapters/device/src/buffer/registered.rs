@@ -130,7 +130,7 @@ impl<T: Pod> RegisteredBuffer<T> {
 
     fn copy(self, buffer: &DeviceBuffer<T>, to_device: bool) -> Result<InFlight<T, Self>, Refused<Self>> {
         let stream = buffer.block().stream_core();
-        if let Err(fault) = stream.service.loss().check() {
+        if let Err(fault) = stream.service.health().check() {
             return Err(Refused { error: stream.service.error(fault), back: self });
         }
         match buffer.copy_host(&self.block, self.len, to_device) {

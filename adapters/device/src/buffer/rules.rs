@@ -52,8 +52,8 @@
 //! ```
 //! What a backend answers is believed, so nobody has one by accident:
 //! ```compile_fail,E0200
-//! struct Mine;
-//! impl terrace_device::Backend for Mine {}
+//! struct NotSend;
+//! impl terrace_device::Backend for NotSend {}
 //! ```
 //! A handle is a number that anybody can make up, and a driver may follow it as a pointer:
 //! ```compile_fail,E0133
@@ -107,9 +107,9 @@ use super::{
 use std::marker::PhantomData;
 
 /// Plain data that stays with its thread.
-type Mine = PhantomData<*const u8>;
+type NotSend = PhantomData<*const u8>;
 
-/// Compiles iff a type of plain elements has a trait, and the same type of [`Mine`] has not: then two items of one name fit,
+/// Compiles iff a type of plain elements has a trait, and the same type of [`NotSend`] has not: then two items of one name fit,
 /// and the compiler will not choose.
 macro_rules! as_its_elements {
     ($($trait:ident: $($buffer:ident)*;)*) => {$($(
@@ -122,7 +122,7 @@ macro_rules! as_its_elements {
             struct Other;
             impl<T: ?Sized> Chosen<()> for T {}
             impl<T: ?Sized + $trait> Chosen<Other> for T {}
-            let _ = <$buffer!(Mine) as Chosen<_>>::chosen;
+            let _ = <$buffer!(NotSend) as Chosen<_>>::chosen;
         };
     )*)*};
 }

@@ -4,7 +4,7 @@ use super::{DeviceSlice, DeviceSliceMut, bytes_of, within};
 use crate::block::DeviceBlock;
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::hint::{Advice, Hint, Side};
+use crate::hint::{Advice, Hint, PrefetchTarget};
 use crate::stream::Stream;
 use bytemuck::Pod;
 use std::fmt;
@@ -102,7 +102,7 @@ impl<T: Pod> UnifiedBuffer<T> {
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the driver's.
     pub fn prefetch_to_device(&self, range: impl RangeBounds<usize>) -> Result<Hint, DeviceError> {
-        self.prefetch(range, Side::Device)
+        self.prefetch(range, PrefetchTarget::Device)
     }
 
     /// Says that the CPU uses elements next; the rest as for [`UnifiedBuffer::prefetch_to_device`].
@@ -110,10 +110,10 @@ impl<T: Pod> UnifiedBuffer<T> {
     /// # Errors
     /// As for [`UnifiedBuffer::prefetch_to_device`].
     pub fn prefetch_to_host(&self, range: impl RangeBounds<usize>) -> Result<Hint, DeviceError> {
-        self.prefetch(range, Side::Host)
+        self.prefetch(range, PrefetchTarget::Host)
     }
 
-    fn prefetch(&self, range: impl RangeBounds<usize>, to: Side) -> Result<Hint, DeviceError> {
+    fn prefetch(&self, range: impl RangeBounds<usize>, to: PrefetchTarget) -> Result<Hint, DeviceError> {
         let (offset, bytes) = self.part(range)?;
         self.block.prefetch(offset, bytes, to)
     }

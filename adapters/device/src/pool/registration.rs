@@ -4,12 +4,12 @@
 //! the streams that used it.
 //! Asks from below: [`Backend::register`].
 
-use super::Pool;
+use super::DevicePool;
 use crate::backend::Backend;
 use crate::capability::Capabilities;
 use crate::error::DeviceError;
-use crate::fault::{Fault, Reason};
-use crate::loss::insist;
+use crate::fault::{Fault, FaultReason};
+use crate::health::insist;
 use std::sync::Arc;
 
 /// Ends a registration, by the address that it began with. False when the driver refused: the memory is still pinned.
@@ -34,12 +34,12 @@ pub(crate) trait Registers {
     unsafe fn unregister_later(&self) -> Unregister;
 }
 
-impl<B: Backend> Registers for Pool<B> {
+impl<B: Backend> Registers for DevicePool<B> {
     unsafe fn register(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         self.usable()?;
-        let backend = &self.ground.backend;
+        let backend = &self.context.backend;
         if !backend.description().capabilities.contains(Capabilities::REGISTRATION) {
-            return Err(self.driver(Fault::of("register host memory", Reason::Unsupported)));
+            return Err(self.driver(Fault::of("register host memory", FaultReason::Unsupported)));
         }
         // SAFETY: the caller's promise.
         unsafe { backend.register(address, bytes) }.map_err(|fault| self.driver(fault))
@@ -48,15 +48,15 @@ impl<B: Backend> Registers for Pool<B> {
     unsafe fn unregister(&self, address: u64) -> Result<(), DeviceError> {
         self.usable()?;
         // SAFETY: the caller's promise; a refused call changed nothing.
-        insist(|| unsafe { self.ground.backend.unregister(address) }).map_err(|fault| self.driver(fault))
+        insist(|| unsafe { self.context.backend.unregister(address) }).map_err(|fault| self.driver(fault))
     }
 
     unsafe fn unregister_later(&self) -> Unregister {
-        let (backend, loss) = (Arc::clone(&self.ground.backend), Arc::clone(&self.ground.loss));
+        let (backend, health) = (Arc::clone(&self.context.backend), Arc::clone(&self.context.health));
         Box::new(move |address| {
             // SAFETY: the promise of who called `unregister_later`; a refused call changed nothing.
             let done = insist(|| unsafe { backend.unregister(address) });
-            done.map_err(|fault| loss.note(fault)).is_ok()
+            done.map_err(|fault| health.note(fault)).is_ok()
         })
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Nothing waits when a link is dropped: the block goes back behind its stream's fence, the shadow's pinned memory too.
 
-use super::Strategy;
+use super::RingStrategy;
 use crate::backend::RawEvent;
 use crate::block::DeviceBlock;
 use crate::error::DeviceError;
@@ -21,17 +21,17 @@ pub struct DeviceLink {
     block: DeviceBlock,
     /// Where copies are put.
     stream: Stream,
-    strategy: Strategy,
-    /// What is looked at, for [`Strategy::Polled`].
+    strategy: RingStrategy,
+    /// What is looked at, for [`RingStrategy::Polled`].
     event: Option<RawEvent>,
     /// Whether something was put on the stream after the event.
     behind: bool,
 }
 
 impl DeviceLink {
-    pub(super) fn new(block: DeviceBlock, stream: Stream, strategy: Strategy) -> Result<Self, DeviceError> {
-        let polled = strategy == Strategy::Polled;
-        let event = polled.then(|| stream.core().service.make_mark()).transpose()?;
+    pub(super) fn new(block: DeviceBlock, stream: Stream, strategy: RingStrategy) -> Result<Self, DeviceError> {
+        let polled = strategy == RingStrategy::Polled;
+        let event = polled.then(|| stream.core().service.create_event()).transpose()?;
         Ok(Self { block, stream, strategy, event, behind: false })
     }
 
@@ -46,7 +46,7 @@ impl DeviceLink {
     }
 
     /// How it copies.
-    pub fn strategy(&self) -> Strategy {
+    pub fn strategy(&self) -> RingStrategy {
         self.strategy
     }
 
@@ -65,8 +65,8 @@ impl DeviceLink {
         let core = self.stream.core();
         let copied = core.service.copy(to, from, bytes, core.raw);
         match self.strategy {
-            Strategy::Synchronous => copied.and(self.stream.synchronize()),
-            Strategy::Stream | Strategy::Polled => copied,
+            RingStrategy::Synchronous => copied.and(self.stream.synchronize()),
+            RingStrategy::Stream | RingStrategy::Polled => copied,
         }
     }
 }
@@ -87,15 +87,15 @@ impl Link for DeviceLink {
     fn poll(&mut self) -> Result<bool, DeviceError> {
         let core = self.stream.core();
         match (self.strategy, self.event) {
-            (Strategy::Synchronous, _) => Ok(true),
-            (Strategy::Polled, Some(event)) => {
+            (RingStrategy::Synchronous, _) => Ok(true),
+            (RingStrategy::Polled, Some(event)) => {
                 if self.behind {
-                    core.service.mark(event, core.raw)?;
+                    core.service.record_event(event, core.raw)?;
                     self.behind = false;
                 }
-                core.service.marked(event)
+                core.service.query_event(event)
             }
-            (Strategy::Stream | Strategy::Polled, _) => self.stream.synchronize().map(|()| true),
+            (RingStrategy::Stream | RingStrategy::Polled, _) => self.stream.synchronize().map(|()| true),
         }
     }
 }
@@ -103,7 +103,7 @@ impl Link for DeviceLink {
 impl Drop for DeviceLink {
     fn drop(&mut self) {
         if let Some(event) = self.event {
-            self.stream.core().service.drop_mark(event);
+            self.stream.core().service.destroy_event(event);
         }
     }
 }

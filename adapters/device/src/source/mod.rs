@@ -14,34 +14,34 @@ use crate::backend::{Backend, Page, RawStream};
 use crate::capability::Capabilities;
 use crate::fault::Fault;
 use crate::fences::Fences;
-use crate::loss::{Loss, insist};
+use crate::health::{DeviceHealth, insist};
 use std::sync::Arc;
 use terrace_core::{Region, Source, SourceError, Usage};
 
 /// What both kinds of source share.
-pub(crate) struct Ground<B: Backend> {
+pub(crate) struct BackendContext<B: Backend> {
     pub(crate) backend: Arc<B>,
     pub(crate) fences: Fences<B>,
-    pub(crate) loss: Arc<Loss>,
+    pub(crate) health: Arc<DeviceHealth>,
     /// Bytes of the device to leave to others, where it shares the host's memory.
     pub(crate) min_free: u64,
 }
 
-impl<B: Backend> Clone for Ground<B> {
+impl<B: Backend> Clone for BackendContext<B> {
     fn clone(&self) -> Self {
-        let Self { backend, fences, loss, min_free } = self;
-        Self { backend: Arc::clone(backend), fences: fences.clone(), loss: Arc::clone(loss), min_free: *min_free }
+        let Self { backend, fences, health, min_free } = self;
+        Self { backend: Arc::clone(backend), fences: fences.clone(), health: Arc::clone(health), min_free: *min_free }
     }
 }
 
-impl<B: Backend> Ground<B> {
+impl<B: Backend> BackendContext<B> {
     /// Refuses memory that the machine has not got: where device and host share it, the driver gives more than there is,
     /// and the system then kills somebody.
     fn afford(&self, bytes: u64) -> Result<(), SourceError> {
         if !self.backend.description().capabilities.contains(Capabilities::FREE_IS_AVAILABLE) {
             return Ok(());
         }
-        let free = self.backend.memory().map_err(|fault| self.loss.note(fault))?.free;
+        let free = self.backend.memory().map_err(|fault| self.health.note(fault))?.free;
         let available = free.saturating_sub(self.min_free);
         if bytes <= available { Ok(()) } else { Err(SourceError::OutOfMemory { available }) }
     }
@@ -52,10 +52,10 @@ impl<B: Backend> Ground<B> {
     /// The range is memory of the backend that nobody uses yet.
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let backend = &*self.backend;
-        let stream = backend.create_stream().map_err(|fault| self.loss.note(fault))?;
+        let stream = backend.create_stream().map_err(|fault| self.health.note(fault))?;
         // SAFETY: the caller's promise.
         let filled = unsafe { backend.fill(address, 0, bytes, stream) };
-        let waited = settle(backend, stream).map_err(|fault| self.loss.note(fault));
+        let waited = settle(backend, stream).map_err(|fault| self.health.note(fault));
         destroy(backend, stream);
         waited.and(filled)
     }

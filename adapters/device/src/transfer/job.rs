@@ -2,10 +2,10 @@
 //!
 //! Promises upward: what a job keeps is let go when nothing of it is in flight, not before; it ends once, with all its bytes
 //! moved or with one error; pieces that were refused are issued again, whole.
-//! Asks from below: a [`Part`] taken is settled or refused, exactly once.
+//! Asks from below: a [`JobPart`] taken is settled or refused, exactly once.
 
 use super::options::Priority;
-use super::stats::Tally;
+use super::stats::Counters;
 use crate::backend::CopyRange;
 use crate::error::DeviceError;
 use crate::fault::Fault;
@@ -18,7 +18,7 @@ use terrace_guard::calm;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// From the host to the device.
     Up,
     /// From the device to the host.
@@ -30,7 +30,7 @@ pub(super) enum Way {
 /// How a job's bytes are moved: only what is alike goes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    pub(super) way: Way,
+    pub(super) direction: Direction,
     /// Whether the device can use the host's side itself: no staging.
     pub(super) direct: bool,
 }
@@ -50,7 +50,7 @@ pub(super) type Keep = Option<Box<dyn Any + Send>>;
 
 /// How a transfer went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct TransferReport {
     /// Bytes moved.
     pub bytes: u64,
     /// Pieces they were moved in.
@@ -62,8 +62,8 @@ pub struct Report {
 }
 
 /// A job that is over.
-pub(super) struct End {
-    pub(super) result: Result<Report, DeviceError>,
+pub(super) struct JobEnd {
+    pub(super) result: Result<TransferReport, DeviceError>,
     pub(super) keep: Keep,
     /// Whether any byte of the target may have been written.
     pub(super) touched: bool,
@@ -79,7 +79,7 @@ pub(super) struct Job {
     pub(super) homes: Homes,
     /// Jobs handed to the engine before it.
     pub(super) number: u64,
-    tally: Arc<Tally>,
+    counters: Arc<Counters>,
     began: Instant,
     progress: Mutex<Progress>,
     ended: Condvar,
@@ -90,7 +90,7 @@ struct Progress {
     /// Ranges not issued yet, and how often each was refused; the last is the next.
     left: Vec<(CopyRange, u32)>,
     /// Parts issued and neither settled nor refused.
-    flying: u32,
+    in_flight: u32,
     /// Whether the queue, or a lane that looks at it, has the job.
     queued: bool,
     /// When the next piece may be tried.
@@ -101,18 +101,18 @@ struct Progress {
     cancelled: bool,
     touched: bool,
     error: Option<DeviceError>,
-    report: Report,
+    report: TransferReport,
     keep: Keep,
     /// Whether somebody will pick up the end.
     wanted: bool,
     waker: Option<Waker>,
     /// Whether it ended, once and for all; `end` until somebody picks that up.
     over: bool,
-    end: Option<End>,
+    end: Option<JobEnd>,
 }
 
-/// Some bytes of a job, on their way.
-pub(super) struct Part {
+/// Some bytes of a job, in flight.
+pub(super) struct JobPart {
     pub(super) job: Arc<Job>,
     pub(super) range: CopyRange,
     /// How often it was refused.
@@ -122,15 +122,15 @@ pub(super) struct Part {
 /// What to do for a job that ended, without any lock.
 #[must_use]
 #[derive(Default)]
-pub(super) struct After {
+pub(super) struct Deferred {
     waker: Option<Waker>,
     /// Nobody wants it: dropped here.
-    end: Option<End>,
+    end: Option<JobEnd>,
     /// It may be the last that knows its streams: dropped here.
     job: Option<Arc<Job>>,
 }
 
-impl After {
+impl Deferred {
     /// The same, for a job that left the queue.
     pub(super) fn of(self, job: Arc<Job>) -> Self {
         Self { job: Some(job), ..self }
@@ -146,9 +146,9 @@ impl After {
 }
 
 /// What a queue learns from a look at a job.
-pub(super) enum Look {
+pub(super) enum JobStep {
     /// Nothing of it is left to issue: it leaves the queue.
-    Gone(After),
+    Gone(Deferred),
     /// This much of it, which was refused so often; `true`: more is left.
     Some(CopyRange, u32, bool),
     /// Not before that.
@@ -156,17 +156,17 @@ pub(super) enum Look {
 }
 
 impl Job {
-    pub(super) fn new(route: Route, class: Priority, homes: Homes, number: u64, tally: Arc<Tally>) -> Self {
+    pub(super) fn new(route: Route, class: Priority, homes: Homes, number: u64, counters: Arc<Counters>) -> Self {
         let progress = Progress {
             left: Vec::new(),
-            flying: 0,
+            in_flight: 0,
             queued: true,
             not_before: None,
             alone: false,
             cancelled: false,
             touched: false,
             error: None,
-            report: Report::default(),
+            report: TransferReport::default(),
             keep: None,
             wanted: true,
             waker: None,
@@ -174,7 +174,7 @@ impl Job {
             end: None,
         };
         let (progress, ended) = (Mutex::new(progress), Condvar::new());
-        Self { route, class, homes, number, tally, began: Instant::now(), progress, ended }
+        Self { route, class, homes, number, counters, began: Instant::now(), progress, ended }
     }
 
     /// The same with what it moves, in order, and what keeps that alive.
@@ -193,24 +193,24 @@ impl Job {
     }
 
     /// Takes at most `room` bytes to issue now.
-    pub(super) fn take(&self, room: u64, now: Instant) -> Look {
+    pub(super) fn take(&self, room: u64, now: Instant) -> JobStep {
         let mut progress = self.progress();
         let given_up = progress.cancelled || progress.error.is_some() || progress.over;
         if let Some(at) = progress.not_before.filter(|&at| at > now && !given_up) {
-            return Look::Later(at);
+            return JobStep::Later(at);
         }
         let next = if given_up { None } else { progress.left.pop() };
         let Some((next, refused)) = next else {
             progress.queued = false;
-            return Look::Gone(self.finish(progress));
+            return JobStep::Gone(self.finish(progress));
         };
         let (range, rest) = split(next, room);
         progress.left.extend(rest.map(|rest| (rest, refused)));
-        progress.flying += 1;
+        progress.in_flight += 1;
         progress.touched = true;
         let more = !progress.left.is_empty();
         progress.queued = more;
-        Look::Some(range, refused, more)
+        JobStep::Some(range, refused, more)
     }
 
     /// Whether it goes without others.
@@ -219,9 +219,9 @@ impl Job {
     }
 
     /// A part has arrived.
-    pub(super) fn settled(&self, bytes: u64) -> After {
+    pub(super) fn settled(&self, bytes: u64) -> Deferred {
         let mut progress = self.progress();
-        progress.flying -= 1;
+        progress.in_flight -= 1;
         progress.not_before = None;
         progress.report.bytes += bytes;
         progress.report.pieces += 1;
@@ -242,12 +242,12 @@ impl Job {
         (range, refused): (CopyRange, u32),
         error: &DeviceError,
         delay: impl Fn(u32) -> Option<Duration>,
-    ) -> (bool, After) {
+    ) -> (bool, Deferred) {
         let Some(delay) = delay(refused + 1) else { return (false, self.failed(error.clone())) };
         let mut progress = self.progress();
         progress.alone |= refused > 0;
         progress.not_before = Instant::now().checked_add(delay);
-        (Self::put_back(progress, (range, refused + 1)), After::default())
+        (Self::put_back(progress, (range, refused + 1)), Deferred::default())
     }
 
     /// A part was refused together with others: it is issued again alone, which shows whether it is the guilty one. Gives
@@ -259,22 +259,22 @@ impl Job {
     }
 
     fn put_back(mut progress: MutexGuard<'_, Progress>, range: (CopyRange, u32)) -> bool {
-        progress.flying -= 1;
+        progress.in_flight -= 1;
         progress.left.push(range);
         progress.report.retries += 1;
         !std::mem::replace(&mut progress.queued, true)
     }
 
     /// A part was refused for good, and with it the job.
-    pub(super) fn failed(&self, error: DeviceError) -> After {
+    pub(super) fn failed(&self, error: DeviceError) -> Deferred {
         let mut progress = self.progress();
-        progress.flying -= 1;
+        progress.in_flight -= 1;
         progress.error.get_or_insert(error);
         self.finish(progress)
     }
 
-    /// As [`Job::failed`], when the driver cannot say whether the part is still on its way: its memory is never let go.
-    pub(super) fn lost(&self, error: DeviceError) -> After {
+    /// As [`Job::failed`], when the driver cannot say whether the part is still in flight: its memory is never let go.
+    pub(super) fn lost(&self, error: DeviceError) -> Deferred {
         std::mem::forget(self.progress().keep.take());
         self.failed(error)
     }
@@ -293,39 +293,40 @@ impl Job {
         (progress.cancelled, progress.wanted) = (true, false);
         // Both may hold anything, also the engine: they go when the lock has gone.
         let (end, waker) = (progress.end.take(), progress.waker.take());
-        let after = self.finish(progress);
+        let deferred = self.finish(progress);
         calm(|| drop(waker));
         calm(|| drop(end));
-        after.act();
+        deferred.act();
     }
 
     /// Ends the job if it is over.
-    fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> After {
+    fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> Deferred {
         let issued = progress.left.is_empty() && !progress.queued;
         // What had arrived as a whole before it was given up is done.
         let given_up = progress.cancelled && !issued;
         let error = progress.error.clone().or(given_up.then_some(DeviceError::Cancelled));
-        if progress.over || progress.flying > 0 || !(issued || error.is_some()) {
-            return After::default();
+        if progress.over || progress.in_flight > 0 || !(issued || error.is_some()) {
+            return Deferred::default();
         }
         progress.over = true;
         progress.report.time = self.began.elapsed();
         let report = progress.report;
-        self.tally.ended(self.route.way, error.as_ref(), report);
-        let end = End { result: error.map_or(Ok(report), Err), keep: progress.keep.take(), touched: progress.touched };
+        self.counters.ended(self.route.direction, error.as_ref(), report);
+        let end =
+            JobEnd { result: error.map_or(Ok(report), Err), keep: progress.keep.take(), touched: progress.touched };
         progress.left = Vec::new();
-        let mut after = After { waker: progress.waker.take(), ..After::default() };
+        let mut deferred = Deferred { waker: progress.waker.take(), ..Deferred::default() };
         match progress.wanted {
             true => progress.end = Some(end),
-            false => after.end = Some(end),
+            false => deferred.end = Some(end),
         }
         drop(progress);
         self.ended.notify_all();
-        after
+        deferred
     }
 
     /// Waits for the end.
-    pub(super) fn wait(&self) -> End {
+    pub(super) fn wait(&self) -> JobEnd {
         let mut progress = self.progress();
         loop {
             match progress.end.take() {
@@ -336,7 +337,7 @@ impl Job {
     }
 
     /// The end, if it has come; else `waker` is told of it.
-    pub(super) fn poll(&self, waker: &Waker) -> Option<End> {
+    pub(super) fn poll(&self, waker: &Waker) -> Option<JobEnd> {
         // A waker's clone and drop are anybody's code: without the lock.
         let fresh = waker.clone();
         let mut progress = self.progress();
@@ -350,8 +351,8 @@ impl Job {
 
 /// Whether a refusal may pass by itself: then the piece is tried again.
 pub(super) fn may_pass(fault: &Fault) -> bool {
-    use crate::fault::Reason;
-    matches!(fault.reason, Reason::Transient | Reason::OutOfMemory | Reason::Capturing)
+    use crate::fault::FaultReason;
+    matches!(fault.reason, FaultReason::Transient | FaultReason::OutOfMemory | FaultReason::Capturing)
 }
 
 #[cfg(test)]

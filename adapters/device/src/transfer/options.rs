@@ -15,7 +15,7 @@ pub enum Priority {
     Low,
 }
 
-/// Options of a [`TransferEngine`](super::TransferEngine). All sizes in bytes.
+/// DeviceOptions of a [`TransferEngine`](super::TransferEngine). All sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferOptions {
     /// Threads, each with a stream and two staging buffers of pinned memory, which grow with the pieces (they are beside the
@@ -40,7 +40,7 @@ pub struct TransferOptions {
 impl Default for TransferOptions {
     fn default() -> Self {
         Self {
-            // One for each way: devices have an engine for copies in and one for copies out.
+            // One for each direction: devices have an engine for copies in and one for copies out.
             lanes: 2,
             // 256 KiB take 10 us at 25 GB/s, what a copy costs by itself; 16 MiB make that a sixtieth.
             chunk: (256 << 10, 16 << 20),

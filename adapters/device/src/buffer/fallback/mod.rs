@@ -65,7 +65,7 @@ pub enum BufferSide {
 
 /// What work on the stream may still do to the host's memory. In order: each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Flight {
+enum InStream {
     /// Nothing.
     Done,
     /// Read it: the host may read too.
@@ -101,7 +101,7 @@ pub struct FallbackBuffer<T> {
     /// Elements; their bytes are at most each block's.
     len: usize,
     residence: Residence,
-    flight: Flight,
+    flight: InStream,
     /// Host and device have one memory: `card` is never made.
     shared: bool,
     /// What the device has not seen. Empty unless the device is present and the host alone valid.
@@ -129,7 +129,7 @@ impl<T: Pod> FallbackBuffer<T> {
             card: None,
             len,
             residence: Residence::new(HOST)?,
-            flight: Flight::Done,
+            flight: InStream::Done,
             shared: device.description().capabilities.contains(Capabilities::INTEGRATED),
             dirty: Ranges::default(),
             retry: Retry::default(),
@@ -170,7 +170,7 @@ impl<T: Pod> FallbackBuffer<T> {
     /// The driver's: also what work on the stream did wrong. [`DeviceError::Capture`] when it would have to wait.
     #[inline]
     pub fn host(&mut self) -> Result<&[T], DeviceError> {
-        if !self.residence.valid(HOST) || self.flight == Flight::Writes {
+        if !self.residence.valid(HOST) || self.flight == InStream::Writes {
             self.fetch()?;
         } else {
             self.stats.hit();
@@ -189,7 +189,7 @@ impl<T: Pod> FallbackBuffer<T> {
     #[inline]
     pub fn host_mut(&mut self, range: impl RangeBounds<usize>) -> Result<&mut [T], DeviceError> {
         let (from, len) = within::<T>(self.block()?, 0, self.len, range)?;
-        if !self.residence.valid(HOST) || self.flight != Flight::Done {
+        if !self.residence.valid(HOST) || self.flight != InStream::Done {
             self.fetch()?;
         } else {
             self.stats.hit();
@@ -215,7 +215,7 @@ impl<T: Pod> FallbackBuffer<T> {
     pub fn on_device(&mut self) -> Result<DeviceSlice<'_, T>, DeviceError> {
         self.settle()?;
         if self.card.is_none() {
-            self.flight = self.flight.max(Flight::Reads);
+            self.flight = self.flight.max(InStream::Reads);
         }
         Ok(DeviceSlice::new(self.block()?, 0, self.len))
     }
@@ -228,7 +228,7 @@ impl<T: Pod> FallbackBuffer<T> {
     pub fn on_device_mut(&mut self) -> Result<DeviceSliceMut<'_, T>, DeviceError> {
         self.settle()?;
         if self.card.is_none() {
-            self.flight = Flight::Writes;
+            self.flight = InStream::Writes;
         } else {
             self.residence.apply(Change::Update(DEVICE))?;
         }
@@ -278,7 +278,7 @@ impl<T: Pod> FallbackBuffer<T> {
             other => other?,
         }
         // What is in flight keeps the block behind its fence, not the buffer.
-        self.flight = Flight::Done;
+        self.flight = InStream::Done;
         Ok(self.host.take().map_or(0, |block| block.bytes()))
     }
 

@@ -4,19 +4,19 @@
 //! the device is handed out again.
 //! Asks from below: faults that say so themselves ([`Fault::is_fatal`]).
 
-use crate::fault::{Fault, Reason};
+use crate::fault::{Fault, FaultReason};
 use std::sync::OnceLock;
 use terrace_guard::Process;
 
 /// Seen by everything that belongs to one device.
 #[derive(Debug)]
-pub(crate) struct Loss {
+pub(crate) struct DeviceHealth {
     fault: OnceLock<Fault>,
     /// The process that opened the device.
     process: Process,
 }
 
-impl Loss {
+impl DeviceHealth {
     pub(crate) fn new() -> Self {
         Self { fault: OnceLock::new(), process: Process::current() }
     }
@@ -25,7 +25,7 @@ impl Loss {
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Fault> {
         if self.forked() {
-            return Err(Fault::of("fork", Reason::Forked));
+            return Err(Fault::of("fork", FaultReason::Forked));
         }
         self.fault.get().map_or(Ok(()), |fault| Err(*fault))
     }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// Whether work can still be put on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum StreamState {
     /// It can, and an event covers it.
     Open,
     /// Two calls of the driver deny the stream. If it lives all the same, only the device can be waited for.
@@ -19,7 +19,7 @@ pub(super) enum Standing {
 
 /// What is known of one stream.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct StreamEvents {
     pub(super) raw: RawStream,
     /// The ticket of the last event recorded.
     pub(super) recorded: u64,
@@ -27,14 +27,14 @@ pub(super) struct Line {
     pub(super) done: u64,
     /// Events recorded and not seen to happen: tickets `done + 1` to `recorded`, unless the driver lost them.
     events: VecDeque<(u64, RawEvent)>,
-    pub(super) standing: Standing,
+    pub(super) standing: StreamState,
     /// Whether a graph is captured on it.
     pub(super) capturing: bool,
 }
 
-impl Line {
+impl StreamEvents {
     pub(super) fn new(raw: RawStream) -> Self {
-        Self { raw, recorded: 0, done: 0, events: VecDeque::new(), standing: Standing::Open, capturing: false }
+        Self { raw, recorded: 0, done: 0, events: VecDeque::new(), standing: StreamState::Open, capturing: false }
     }
 
     /// Adds the next event.
@@ -68,12 +68,12 @@ impl Line {
 
     /// Whether an event can be recorded on it.
     pub(super) fn is_open(&self) -> bool {
-        self.standing == Standing::Open
+        self.standing == StreamState::Open
     }
 
     /// Whether nothing is put on it any more.
     pub(super) fn is_closed(&self) -> bool {
-        self.standing == Standing::Closed
+        self.standing == StreamState::Closed
     }
 
     /// The ticket that covers everything put on it so far.
