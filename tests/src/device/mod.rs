@@ -8,7 +8,7 @@
 //! ```
 //! use terrace_device::{Device, HostBackend};
 //! use terrace_tests::device::{CASES, World};
-//! let world = World { open: &|options| Device::open(Host::with_total(1 << 30), options), bytes: true };
+//! let world = World { open: &|options| Device::open(HostBackend::with_total(1 << 30), options), bytes: true };
 //! for (name, case) in CASES {
 //!     case(&world).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
 //! }

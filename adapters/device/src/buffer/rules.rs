@@ -52,13 +52,13 @@
 //! ```
 //! What a backend answers is believed, so nobody has one by accident:
 //! ```compile_fail,E0200
-//! struct NotSend;
-//! impl terrace_device::Backend for NotSend {}
+//! struct Own;
+//! impl terrace_device::Backend for Own {}
 //! ```
 //! A handle is a number that anybody can make up, and a driver may follow it as a pointer:
 //! ```compile_fail,E0133
-//! use terrace_device::{Backend, Host, RawStream};
-//! Host::new().synchronize_stream(RawStream(0xdead))?;
+//! use terrace_device::{Backend, HostBackend, RawStream};
+//! HostBackend::new().synchronize_stream(RawStream(0xdead))?;
 //! # Ok::<(), terrace_device::Fault>(())
 //! ```
 //! Pinned memory is nobody's while a copy is on its way:
