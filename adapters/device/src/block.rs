@@ -9,31 +9,11 @@ use crate::backend::RawStream;
 use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
 use crate::hint::{Advice, Hint, PrefetchTarget};
-use crate::pool::{BlockOrigin, HostMemory, HostSlice, Service};
-use crate::stream::{NO_ROUTE, Stream, StreamCore};
-use spin::mutex::SpinMutex;
+use crate::stream::{BlockExtra, BlockOrigin, HostMemory, HostSlice, NO_ROUTE, Release, Service, Stream, StreamCore};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
 use terrace_core::Block;
-
-/// What most blocks have nothing of.
-pub(crate) struct BlockExtra {
-    pub(crate) place: BlockOrigin,
-    /// Streams that use the block besides its own. Not looked at in a forked child, where nobody may be there to unlock it.
-    pub(crate) uses: SpinMutex<Vec<Arc<StreamCore>>>,
-    /// What gives memory back that came from elsewhere.
-    pub(crate) release: Option<Release>,
-}
-
-impl BlockExtra {
-    pub(crate) fn new(place: BlockOrigin) -> Self {
-        Self { place, uses: SpinMutex::new(Vec::new()), release: None }
-    }
-}
-
-/// Takes memory back that was wrapped: address and bytes.
-pub type Release = Box<dyn FnOnce(u64, u64) + Send + Sync>;
 
 /// Live memory of a device. Dropping it gives it back.
 pub struct DeviceBlock {

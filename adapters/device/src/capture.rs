@@ -9,8 +9,7 @@
 //! ```
 
 use crate::error::DeviceError;
-use crate::pool::Service;
-use crate::stream::Stream;
+use crate::stream::{Service, Stream};
 use std::fmt;
 use std::sync::Arc;
 

@@ -1,16 +1,16 @@
 //! A device as users hold it.
 
 use crate::backend::{Backend, RawStream};
-use crate::block::{BlockExtra, DeviceBlock, Release};
+use crate::block::DeviceBlock;
 use crate::capability::{Description, Memory, Visibility};
 use crate::capture::GraphPool;
 use crate::error::{DeviceError, OutOfMemory};
 use crate::fault::{Fault, FaultReason};
 use crate::host::HostBackend;
 use crate::options::DeviceOptions;
-use crate::pool::{BlockOrigin, DevicePool, HostMemory, Service};
+use crate::pool::DevicePool;
 use crate::stats::DeviceStats;
-use crate::stream::Stream;
+use crate::stream::{BlockExtra, BlockOrigin, HostMemory, Release, Service, Stream};
 use std::fmt;
 use std::sync::Arc;
 use terrace_core::pressure::{CachePolicy, Level, level_from};
@@ -192,7 +192,9 @@ impl Device {
 
     fn side(&self, stream: &Stream, request: Request, side: HostMemory) -> Result<DeviceBlock, DeviceError> {
         self.service.check_stream(stream.core())?;
-        self.service.serve_host_memory(stream.core(), request, side)
+        let block = self.service.serve_host_memory(stream.core(), request, side)?;
+        let extra = BlockExtra::new(BlockOrigin::Host(side));
+        Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
     }
 
     #[inline]
@@ -209,7 +211,12 @@ impl Device {
     #[cold]
     fn miss(&self, stream: &Stream, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError> {
         self.service.check_stream(stream.core())?;
-        self.service.serve(stream.core(), request, fallback)
+        let (block, origin) = self.service.serve(stream.core(), request, fallback)?;
+        let home = Arc::clone(stream.core());
+        Ok(match origin {
+            BlockOrigin::Pool => DeviceBlock::new(block, home),
+            origin => DeviceBlock::with(block, home, BlockExtra::new(origin)),
+        })
     }
 
     /// Memory that came from elsewhere, as a block of this device. Dropped, it is handed to `release` once its streams are

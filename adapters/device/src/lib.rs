@@ -57,6 +57,7 @@ mod health;
 mod hint;
 mod host;
 pub mod meminfo;
+mod meter;
 mod options;
 mod pool;
 mod ring;
@@ -69,7 +70,7 @@ mod stream_cache;
 mod transfer;
 
 pub use backend::{Backend, CopyRange, MemoryKind, Page, RawEvent, RawStream};
-pub use block::{DeviceBlock, Path, Release};
+pub use block::{DeviceBlock, Path};
 pub use buffer::{
     BlockRef, BufferSide, DeviceBuffer, DeviceSlice, DeviceSliceMut, FallbackBuffer, FallbackStats, InFlight,
     PinnedBuffer, Refused, RegisteredBuffer, UnifiedBuffer, UnifiedLease, UnifiedView,
@@ -82,15 +83,15 @@ pub use fault::{Fault, FaultReason};
 pub use health::insist;
 pub use hint::{Advice, Hint, PrefetchTarget};
 pub use host::HostBackend;
+pub use meter::{BufferStats, TransferReport};
 pub use options::{DeviceOptions, PoolOrigin};
-pub use pool::Hook;
 pub use ring::{
     DeviceLink, DeviceReceiver, DeviceSender, RingLease, RingOptions, RingStrategy, SeenByHost, UnifiedRing,
     receive_ring, send_ring, sleep,
 };
 pub use stats::DeviceStats;
-pub use stream::Stream;
+pub use stream::{Hook, Release, Stream};
 pub use transfer::{
-    BufferStats, DirectionStats, Done, HostBuffer, HostSource, Incomplete, Priority, Transfer, TransferEngine,
-    TransferError, TransferOptions, TransferReport, TransferStats,
+    DirectionStats, Done, HostBuffer, HostSource, Incomplete, Priority, Transfer, TransferEngine, TransferError,
+    TransferOptions, TransferStats,
 };

@@ -9,14 +9,14 @@
 //!     none ─► an error that says what was asked and what there was
 //! ```
 
-use super::{BlockOrigin, DevicePool, HOST, HostMemory, PoolState};
+use super::{DevicePool, HOST, PoolState};
 use crate::backend::{Backend, MemoryKind};
 use crate::capability::Capabilities;
 use crate::error::{DeviceError, OutOfMemory};
 use crate::fault::{Fault, FaultReason};
 use crate::source::{DeviceSource, Regions};
 use crate::store::ArenaCapacity;
-use crate::stream::{NO_ROUTE, StreamCore};
+use crate::stream::{BlockOrigin, HostMemory, NO_ROUTE, StreamCore};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};

@@ -4,18 +4,7 @@ use super::DevicePool;
 use crate::backend::{Backend, RawEvent, RawStream};
 use crate::error::DeviceError;
 use crate::health::insist;
-
-/// What a pool knows of its streams' progress. Callers hold the streams that they name, and drop each event once, last.
-pub(crate) trait StreamProgress {
-    /// Makes an event.
-    fn create_event(&self) -> Result<RawEvent, DeviceError>;
-    /// Lets it happen when everything put on the stream so far is done.
-    fn record_event(&self, event: RawEvent, stream: RawStream) -> Result<(), DeviceError>;
-    /// Whether it has happened.
-    fn query_event(&self, event: RawEvent) -> Result<bool, DeviceError>;
-    /// Takes it back.
-    fn destroy_event(&self, event: RawEvent);
-}
+use crate::stream::StreamProgress;
 
 impl<B: Backend> StreamProgress for DevicePool<B> {
     fn create_event(&self) -> Result<RawEvent, DeviceError> {

@@ -6,14 +6,7 @@ use crate::capability::Capabilities;
 use crate::error::DeviceError;
 use crate::fault::{Fault, FaultReason};
 use crate::hint::{Advice, Hint, PrefetchTarget};
-
-/// What a pool passes on. Ranges lie in live managed blocks of the pool.
-pub(crate) trait Hints {
-    /// Moves a range to who uses it next, in stream order.
-    fn prefetch(&self, at: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<Hint, DeviceError>;
-    /// Says how a range will be used. Not in stream order.
-    fn advise(&self, at: u64, bytes: u64, advice: Advice) -> Result<Hint, DeviceError>;
-}
+use crate::stream::Hints;
 
 impl<B: Backend> DevicePool<B> {
     /// Gives a hint to a device that takes hints. One that has the capability and refuses them all the same (a function that

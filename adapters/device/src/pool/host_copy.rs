@@ -11,37 +11,14 @@ use crate::error::DeviceError;
 use crate::fault::Fault;
 use crate::source::wait;
 use crate::staging::StagingBuffer;
+use crate::stream::HostSlice;
 use std::sync::{Arc, PoisonError};
-
-/// The host's side of a copy.
-pub(crate) enum HostSlice<'a> {
-    /// It is read.
-    Read(&'a [u8]),
-    /// It is written.
-    Write(&'a mut [u8]),
-}
 
 /// Bytes of a piece: large enough that a transfer's own cost (10 microseconds) is a few percent of it at 25 GB/s.
 const PIECE: u64 = 4 << 20;
 
 /// Bytes of the least stage: what a driver pins for one byte, too.
 const LEAST: u64 = 64 << 10;
-
-impl HostSlice<'_> {
-    /// The copy between all of it and `device`, and whether bytes go up.
-    fn range(&mut self, device: u64) -> (CopyRange, bool) {
-        match self {
-            Self::Read(bytes) => {
-                let from = bytes.as_ptr().expose_provenance() as u64;
-                (CopyRange { to: device, from, bytes: bytes.len() as u64 }, true)
-            }
-            Self::Write(bytes) => {
-                let to = bytes.as_mut_ptr().expose_provenance() as u64;
-                (CopyRange { to, from: device, bytes: bytes.len() as u64 }, false)
-            }
-        }
-    }
-}
 
 impl<B: Backend> DevicePool<B> {
     /// Copies between host and device and waits. The device's range is inside a live block, which the caller borrows.

@@ -1,6 +1,6 @@
 //! The pool of one device: arena, fences, streams, held blocks, fallback, private pools of graphs.
 //!
-//! Promises upward: [`Service`], which hides the backend; a call holds one lock, and none while it waits for held blocks; a
+//! Promises upward: [`Service`](crate::stream::Service), which hides the backend; a call holds one lock, and none while it waits for held blocks; a
 //! failed allocation is true: before it, caches were emptied, fences waited for, unused memory given back, and the user's
 //! hook was asked.
 //! Asks from below: the core's arena over a [`DeviceSource`] and [`Fences`].
@@ -17,22 +17,15 @@ mod open;
 mod registration;
 mod service;
 
-pub(crate) use events::StreamProgress;
-pub(crate) use hints::Hints;
-pub(crate) use host_copy::HostSlice;
-pub(crate) use registration::Registers;
-pub(crate) use service::Service;
-
 use crate::backend::Backend;
-use crate::block::Release;
-use crate::error::{DeviceError, OutOfMemory};
+use crate::error::DeviceError;
 use crate::fault::{Fault, FaultReason};
 use crate::fences::Fences;
 use crate::options::DeviceOptions;
 use crate::source::{BackendContext, DeviceSource};
 use crate::staging::StagingBuffer;
 use crate::store::HeapStore;
-use crate::stream::{StreamCore, StreamHandle};
+use crate::stream::{BlockOrigin, Hook, HostMemory, Release, StreamCore, StreamHandle};
 use crate::stream_cache::AllocatedTail;
 use graphs::Graph;
 use std::collections::{BTreeMap, HashMap};
@@ -44,35 +37,8 @@ use terrace_guard::calm;
 /// The arena of a device, of the strategy that the options name; records on the heap.
 type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<AnyFit<Box<[Branch]>>>>;
 
-/// Which part of the pool a block came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum BlockOrigin {
-    /// The arena.
-    Pool,
-    /// Memory of another kind than the device's own.
-    Host(HostMemory),
-    /// A graph's private pool.
-    Graph(u32),
-    /// Elsewhere: it was wrapped.
-    Foreign,
-}
-
-/// The other kinds of memory, each with an arena of its own: its place in `PoolState::sides`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum HostMemory {
-    /// Pinned host memory in the device's place: used in stream order.
-    Fallback,
-    /// Pinned host memory that the host uses: nothing may be in flight on it when it is given out.
-    Pinned,
-    /// Managed memory: the host uses it after waiting for the stream.
-    Managed,
-}
-
-/// How many there are.
+/// Variants of [`HostMemory`].
 const SIDES: usize = 3;
-
-/// Called when memory ran out, without any lock: may free blocks, and says whether to try again.
-pub type Hook = Arc<dyn Fn(&OutOfMemory) -> bool + Send + Sync>;
 
 /// One device.
 pub(crate) struct DevicePool<B: Backend> {

@@ -1,6 +1,6 @@
 //! How a pool begins, and how streams come to it and leave it.
 
-use super::{BlockOrigin, DeviceArena, DevicePool, PoolState, SIDES};
+use super::{DeviceArena, DevicePool, PoolState, SIDES};
 use crate::backend::{Backend, MemoryKind, RawStream};
 use crate::capability::{Capabilities, Description};
 use crate::error::DeviceError;
@@ -10,7 +10,7 @@ use crate::health::DeviceHealth;
 use crate::options::{DeviceOptions, PoolOrigin};
 use crate::source::{BackendContext, DeviceSource, Pages, Regions, destroy};
 use crate::store::ArenaCapacity;
-use crate::stream::{ClosedStream, Keeper, StreamCore, StreamHandle, StreamOwnership};
+use crate::stream::{BlockOrigin, ClosedStream, Keeper, StreamCore, StreamHandle, StreamOwnership};
 use crate::stream_cache::AllocatedTail;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -10,29 +10,8 @@ use crate::capability::Capabilities;
 use crate::error::DeviceError;
 use crate::fault::{Fault, FaultReason};
 use crate::health::insist;
+use crate::stream::{Registers, Unregister};
 use std::sync::Arc;
-
-/// Ends a registration, by the address that it began with. False when the driver refused: the memory is still pinned.
-pub(crate) type Unregister = Box<dyn FnOnce(u64) -> bool + Send + Sync>;
-
-/// What a pool does with memory of others.
-pub(crate) trait Registers {
-    /// Pins a range.
-    ///
-    /// # Safety
-    /// It is memory of this process, and stays so until it is unregistered.
-    unsafe fn register(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
-    /// Unpins it.
-    ///
-    /// # Safety
-    /// It was registered here, and no work in flight uses it.
-    unsafe fn unregister(&self, address: u64) -> Result<(), DeviceError>;
-    /// Unpins it later. Keeps the driver, not the pool: the pool may be what calls it, when it ends.
-    ///
-    /// # Safety
-    /// Whoever calls it does so once, for what was registered here, when no work in flight uses it.
-    unsafe fn unregister_later(&self) -> Unregister;
-}
 
 impl<B: Backend> Registers for DevicePool<B> {
     unsafe fn register(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {

@@ -1,10 +1,7 @@
 //! One face for all backends: what devices, streams and blocks ask of their pool.
 
-use super::{
-    BlockOrigin, DevicePool, FREES_A_POLL, Hints, Hook, HostMemory, HostSlice, PendingBlock, Registers, StreamProgress,
-};
+use super::{DevicePool, FREES_A_POLL, PendingBlock};
 use crate::backend::{Backend, RawStream};
-use crate::block::{BlockExtra, DeviceBlock};
 use crate::capability::{Description, Memory};
 use crate::error::DeviceError;
 use crate::fault::Fault;
@@ -13,75 +10,14 @@ use crate::options::DeviceOptions;
 use crate::source::{destroy, settle, wait};
 use crate::staging::StagingBuffer;
 use crate::stats::DeviceStats;
-use crate::stream::{ClosedStream, Keeper, StreamCore, StreamHandle, StreamOwnership};
+use crate::stream::{
+    BlockExtra, BlockOrigin, ClosedStream, Hook, HostMemory, HostSlice, Keeper, Service, StreamCore, StreamHandle,
+    StreamOwnership, StreamProgress,
+};
 use crate::stream_cache::AllocatedTail;
 use std::sync::{Arc, PoisonError};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
-
-/// A pool, whatever its backend.
-pub(crate) trait Service: StreamProgress + Hints + Registers + Send + Sync {
-    fn options(&self) -> &DeviceOptions;
-    fn description(&self) -> &Description;
-    fn health(&self) -> Arc<DeviceHealth>;
-    fn given(&self) -> Arc<AllocatedTail>;
-    /// For copies, and streams and events for them.
-    fn backend(&self) -> &dyn Backend;
-    /// Memory for copies between host and device to pass through.
-    fn stage(&self, bytes: u64) -> Result<StagingBuffer, Fault>;
-    /// A fault as users see it.
-    fn error(&self, fault: Fault) -> DeviceError;
-    /// Whether it is this very pool.
-    fn is(&self, other: &dyn Service) -> bool;
-    fn memory(&self) -> Result<Memory, DeviceError>;
-    fn stats(&self) -> DeviceStats;
-    fn check(&self) -> Result<(), Violation>;
-
-    /// With `fallback`, pinned host memory may stand in where that is turned on.
-    fn serve(&self, home: &Arc<StreamCore>, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError>;
-    /// Memory of another kind than the device's own.
-    fn serve_host_memory(
-        &self,
-        home: &Arc<StreamCore>,
-        request: Request,
-        side: HostMemory,
-    ) -> Result<DeviceBlock, DeviceError>;
-    fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>);
-    /// Empties caches; with `all`, gives everything unused back to the driver too. Bytes given back.
-    fn trim(&self, all: bool) -> u64;
-    fn adapt(&self, policy: &CachePolicy);
-    fn set_capacity(&self, bytes: u64);
-    fn set_hook(&self, hook: Option<Hook>);
-    fn set_fallback(&self, on: bool);
-
-    fn open_stream(&self) -> Result<Arc<StreamHandle>, DeviceError>;
-    fn adopt_stream(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<StreamHandle>, DeviceError>;
-    /// The user's last handle of a stream is gone: its cache is emptied.
-    fn retire_stream(&self, stream: &Arc<StreamCore>);
-    /// A stream's last block is gone too. Called without any lock.
-    fn close_stream(&self, stream: ClosedStream);
-    /// Refuses a stream of another device.
-    fn check_stream(&self, stream: &StreamCore) -> Result<(), DeviceError>;
-    fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
-    /// The same, again and again where the driver refuses: `Ok` when nothing of the stream is in flight.
-    fn settle_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
-    fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError>;
-    /// Waits for everything on the device.
-    fn synchronize(&self) -> Result<(), DeviceError>;
-
-    fn copy_host(&self, host: HostSlice<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError>;
-    fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), DeviceError>;
-    fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), DeviceError>;
-    fn fill(&self, at: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), DeviceError>;
-    fn can_reach(&self, ordinal: u32) -> bool;
-    fn reach(&self, ordinal: u32) -> Result<(), DeviceError>;
-    fn share(&self, ordinal: u32) -> Result<(), DeviceError>;
-
-    fn open_graph(&self) -> Result<u32, DeviceError>;
-    fn close_graph(&self, id: u32);
-    fn begin_capture(&self, stream: &StreamCore, graph: u32) -> Result<(), DeviceError>;
-    fn end_capture(&self, stream: &StreamCore, graph: u32);
-}
 
 impl<B: Backend> Service for DevicePool<B> {
     fn options(&self) -> &DeviceOptions {
@@ -168,13 +104,13 @@ impl<B: Backend> Service for DevicePool<B> {
         inner.graphs.values().try_for_each(|graph| graph.arena.check())
     }
 
-    fn serve(&self, home: &Arc<StreamCore>, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError> {
-        let (block, place) = DevicePool::serve(self, home, request, fallback)?;
-        let home = Arc::clone(home);
-        Ok(match place {
-            BlockOrigin::Pool => DeviceBlock::new(block, home),
-            place => DeviceBlock::with(block, home, BlockExtra::new(place)),
-        })
+    fn serve(
+        &self,
+        home: &Arc<StreamCore>,
+        request: Request,
+        fallback: bool,
+    ) -> Result<(Block, BlockOrigin), DeviceError> {
+        DevicePool::serve(self, home, request, fallback)
     }
 
     fn serve_host_memory(
@@ -182,9 +118,8 @@ impl<B: Backend> Service for DevicePool<B> {
         home: &Arc<StreamCore>,
         request: Request,
         side: HostMemory,
-    ) -> Result<DeviceBlock, DeviceError> {
-        let block = DevicePool::serve_host_memory(self, home, request, side)?;
-        Ok(DeviceBlock::with(block, Arc::clone(home), BlockExtra::new(BlockOrigin::Host(side))))
+    ) -> Result<Block, DeviceError> {
+        DevicePool::serve_host_memory(self, home, request, side)
     }
 
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>) {

@@ -1,7 +1,7 @@
 //! Copies between a shadow and the device's ring, on one stream.
 //!
 //! Promises upward: copies are done in the order they were begun; the three strategies differ in who waits, and where.
-//! Asks from below: [`Service::copy`](crate::pool::Service), events.
+//! Asks from below: [`Service::copy`](crate::stream::Service), events.
 //!
 //! Nothing waits when a link is dropped: the block goes back behind its stream's fence, the shadow's pinned memory too.
 

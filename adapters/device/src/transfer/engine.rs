@@ -5,7 +5,7 @@
 
 use super::future::{Note, Transfer};
 use super::host::{HostBuffer, HostSource};
-use super::job::{Direction, Homes, Keep, Route, TransferReport};
+use super::job::{Direction, Homes, Keep, Route};
 use super::lane::Lane;
 use super::options::{Priority, TransferOptions};
 use super::shared::EngineShared;
@@ -16,6 +16,7 @@ use crate::buffer::{DeviceBuffer, DeviceSlice};
 use crate::capability::Capabilities;
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::meter::TransferReport;
 use crate::stream::NO_ROUTE;
 use bytemuck::Pod;
 use std::fmt;

@@ -4,10 +4,11 @@
 //! [`Incomplete`] only.
 //! Asks from below: a [`Job`], which ends.
 
-use super::job::{Job, JobEnd, TransferReport};
+use super::job::{Job, JobEnd};
 use crate::error::DeviceError;
 use crate::fault::{Fault, FaultReason};
 use crate::health::DeviceHealth;
+use crate::meter::TransferReport;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

@@ -9,6 +9,7 @@ use super::stats::Counters;
 use crate::backend::CopyRange;
 use crate::error::DeviceError;
 use crate::fault::Fault;
+use crate::meter::TransferReport;
 use crate::stream::StreamCore;
 use std::any::Any;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -47,19 +48,6 @@ fn split(range: CopyRange, room: u64) -> (CopyRange, Option<CopyRange>) {
 
 /// What keeps the memory of a job alive: the buffers themselves. Nothing where the caller waits.
 pub(super) type Keep = Option<Box<dyn Any + Send>>;
-
-/// How a transfer went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TransferReport {
-    /// Bytes moved.
-    pub bytes: u64,
-    /// Pieces they were moved in.
-    pub pieces: u32,
-    /// Pieces among them that were tried again after a refusal.
-    pub retries: u32,
-    /// From the call until the last byte was there.
-    pub time: Duration,
-}
 
 /// A job that is over.
 pub(super) struct JobEnd {

@@ -36,7 +36,5 @@ mod stats;
 pub use engine::TransferEngine;
 pub use future::{Done, Incomplete, Transfer, TransferError};
 pub use host::{HostBuffer, HostSource};
-pub use job::TransferReport;
 pub use options::{Priority, TransferOptions};
-pub(crate) use stats::Meter;
-pub use stats::{BufferStats, DirectionStats, TransferStats};
+pub use stats::{DirectionStats, TransferStats};

@@ -15,7 +15,7 @@ use crate::backend::CopyRange;
 use crate::error::DeviceError;
 use crate::fault::Fault;
 use crate::health::DeviceHealth;
-use crate::pool::Service;
+use crate::stream::Service;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

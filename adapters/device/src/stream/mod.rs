@@ -7,10 +7,16 @@
 //! with their stream: live for the arena behind, free here. Each block holds a reference to its stream; a cached block's is
 //! kept as a bare count until the block is handed out again, so that a hit and its free count nothing.
 
+mod service;
+
+pub(crate) use service::{
+    BlockExtra, BlockOrigin, Hints, HostMemory, HostSlice, Registers, Service, StreamProgress, Unregister,
+};
+pub use service::{Hook, Release};
+
 use crate::backend::RawStream;
 use crate::error::DeviceError;
 use crate::health::DeviceHealth;
-use crate::pool::Service;
 use crate::stream_cache::{AllocatedTail, CacheStats, StreamCache};
 use spin::mutex::SpinMutex;
 use std::any::Any;
