@@ -330,7 +330,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// As for [`copy`](Backend::copy).
     unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault>;
 
-    /// Moves managed memory to who uses it next, in stream order.
+    /// Prefetches managed memory to the side that uses it next, in stream order.
     ///
     /// # Errors
     /// The driver's.

@@ -73,8 +73,9 @@ impl DeviceBlock {
         self.place() == BlockOrigin::Foreign
     }
 
-    /// Says that work on another stream uses the block: its memory is not given out again before that stream has done
-    /// what was put on it until the block is dropped.
+    /// Records that work on another stream uses the block.
+    ///
+    /// After the drop, the memory is not reused before that stream has done everything put on it until the drop.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`].
@@ -88,8 +89,10 @@ impl DeviceBlock {
         Ok(())
     }
 
-    /// Lets work on another stream use the block: what is put on that stream from now on begins after everything put on the
-    /// block's own so far, and the block's memory is not given out again before it is done, as for [`DeviceBlock::used_on`].
+    /// Makes another stream wait for the block's own, and records that it uses the block.
+    ///
+    /// What is put on `to` from now on begins after everything put on the block's stream so far; the memory is not reused
+    /// before both are done, as for [`DeviceBlock::used_on`].
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; the driver's.
@@ -99,7 +102,9 @@ impl DeviceBlock {
         if home.owner == other.owner { Ok(()) } else { home.service.order(other.raw, home.raw) }
     }
 
-    /// Ends that: what is put on the block's own stream from now on begins after everything put on the other so far.
+    /// Ends a loan: makes the block's own stream wait for the other.
+    ///
+    /// What is put on the block's stream from now on begins after everything put on `from` so far.
     ///
     /// # Errors
     /// As for [`DeviceBlock::lend`].
@@ -142,7 +147,7 @@ impl DeviceBlock {
         self.write_shared(offset, bytes)
     }
 
-    /// As [`Self::write`], for who has this part alone.
+    /// As [`Self::write`]. Caller must have exclusive access to the written range.
     pub(crate) fn write_shared(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let to = self.within(offset, bytes.len() as u64)?;
         self.not_captured()?;
@@ -167,13 +172,13 @@ impl DeviceBlock {
         self.fill_shared(offset, bytes, value)
     }
 
-    /// As [`Self::fill`], for who has this part alone.
+    /// As [`Self::fill`]. Caller must have exclusive access to the filled range.
     pub(crate) fn fill_shared(&self, offset: u64, bytes: u64, value: u8) -> Result<(), DeviceError> {
         let at = self.within(offset, bytes)?;
         self.home.service.fill(at, value, bytes, self.home.raw)
     }
 
-    /// Copies from one part to another, which do not overlap, for who has both alone.
+    /// Copies between two ranges of the block that do not overlap. Caller must have exclusive access to both.
     pub(crate) fn copy_within(&self, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
         let (target, source) = (self.within(to, bytes)?, self.within(from, bytes)?);
         if to.abs_diff(from) < bytes {
@@ -182,8 +187,10 @@ impl DeviceBlock {
         self.home.service.copy(target, source, bytes, self.home.raw)
     }
 
-    /// Copies from another block, on this one's stream, after everything put on the other's so far and before what is put
-    /// on it from now on; also from another device. Says how it went.
+    /// Copies from another block, also of another device, in the order of both streams.
+    ///
+    /// The copy runs on this block's stream, after everything put on the other's so far and before what is put on that
+    /// from now on. Returns the path that the bytes took.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the drivers'.
@@ -191,7 +198,7 @@ impl DeviceBlock {
         self.copy_shared(offset, from, at, bytes)
     }
 
-    /// As [`Self::copy_from`], for who has this part alone.
+    /// As [`Self::copy_from`]. Caller must have exclusive access to the target range.
     pub(crate) fn copy_shared(&self, offset: u64, from: &Self, at: u64, bytes: u64) -> Result<Path, DeviceError> {
         let (to, source) = (self.within(offset, bytes)?, from.within(at, bytes)?);
         let (home, other) = (&self.home, &from.home);
@@ -260,7 +267,7 @@ impl DeviceBlock {
         self.finish()
     }
 
-    /// Moves a part of managed memory to who uses it next, on the block's stream.
+    /// Prefetches a range of managed memory to the side that uses it next, on the block's stream.
     pub(crate) fn prefetch(&self, offset: u64, bytes: u64, to: PrefetchTarget) -> Result<Hint, DeviceError> {
         let at = self.within(offset, bytes)?;
         self.home.service.prefetch(at, bytes, to, self.home.raw)
@@ -272,7 +279,7 @@ impl DeviceBlock {
         self.home.service.advise(at, bytes, advice)
     }
 
-    /// What would release wrapped memory: who takes it does so instead.
+    /// Takes the release callback of wrapped memory out: the caller releases the memory instead.
     pub(crate) fn take_release(&mut self) -> Option<Release> {
         self.extra.get_mut()?.release.take()
     }
@@ -290,7 +297,7 @@ impl DeviceBlock {
         self.home.service.synchronize_stream(self.home.raw)
     }
 
-    /// The stream itself, for who keeps it.
+    /// Returns a reference to the block's stream.
     pub(crate) fn stream_core(&self) -> Arc<StreamCore> {
         Arc::clone(&self.home)
     }

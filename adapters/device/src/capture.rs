@@ -13,8 +13,9 @@ use crate::stream::{Service, Stream};
 use std::fmt;
 use std::sync::Arc;
 
-/// Memory of one or more graphs; clones are the same. When the last is dropped it goes back once its blocks are: keep one as
-/// long as the graphs.
+/// Memory of one or more graphs; clones are the same pool.
+///
+/// Keep a clone as long as the graphs: when the last is dropped, the memory goes back once its blocks are freed.
 #[derive(Clone)]
 pub struct GraphPool(Arc<GraphPoolHandle>);
 
@@ -54,8 +55,9 @@ pub struct Capture {
 }
 
 impl Stream {
-    /// Routes this stream's allocations to a graph's pool. Call it before the driver's capture begins, drop it after it
-    /// ended.
+    /// Routes this stream's allocations to a graph's pool until the result is dropped.
+    ///
+    /// Call it before the driver's capture begins; drop the result after that capture ended.
     ///
     /// # Errors
     /// [`DeviceError::Capture`] when the stream is captured already; [`DeviceError::OtherDevice`].

@@ -96,8 +96,9 @@ impl Device {
         self.service.adopt_stream(raw, None).map(Stream::new)
     }
 
-    /// The same for a stream that lives as long as `keeper` does. It is kept until no stream or block here knows the handle
-    /// any more, so that nobody has to remember to.
+    /// Adopts a stream that lives as long as `keeper` does.
+    ///
+    /// `keeper` is dropped when no stream or block here knows the handle any more.
     ///
     /// # Errors
     /// The driver's.
@@ -112,7 +113,9 @@ impl Device {
         self.service.adopt_stream(raw, Some(Box::new(keeper))).map(Stream::new)
     }
 
-    /// Memory for work on a stream: at least `bytes` bytes, aligned to the granule (256 unless told otherwise).
+    /// Allocates at least `bytes` bytes for work on a stream, aligned to the granule.
+    ///
+    /// The granule is 256 bytes unless set otherwise.
     ///
     /// A size that the stream freed before costs a look-up; no driver call, no event.
     ///
@@ -137,9 +140,10 @@ impl Device {
         self.request(stream, Request::new(bytes).align(align), false)
     }
 
-    /// Takes beforehand what a step will need: memory for so many blocks of each size at once, which the stream then finds in
-    /// its cache or in the pool. The blocks that are live at the step's peak are enough; for a peak in bytes alone, name 32
-    /// blocks of a 32nd of it. Returns the bytes made ready.
+    /// Allocates and frees blocks, so that a later step finds them cached; returns their bytes.
+    ///
+    /// Takes so many blocks of each size at once; the stream then finds them in its cache or in the pool. The blocks that are live
+    /// at the step's peak are enough; for a peak in bytes alone, name 32 blocks of a 32nd of it.
     ///
     /// # Errors
     /// As for [`Device::allocate`]: what was taken before stays ready.
@@ -173,8 +177,9 @@ impl Device {
         Ok(live.iter().map(DeviceBlock::bytes).sum())
     }
 
-    /// Pinned host memory for a stream's copies, out of a pool of its own. Its bytes mean nothing yet; nothing is in flight on
-    /// it, whoever had it before.
+    /// Allocates pinned host memory for a stream's copies, out of a pool of its own.
+    ///
+    /// Its bytes are undefined; no work of an earlier owner is in flight on it.
     ///
     /// # Errors
     /// As for [`Device::allocate`]; that the device has none.
@@ -219,15 +224,16 @@ impl Device {
         })
     }
 
-    /// Memory that came from elsewhere, as a block of this device. Dropped, it is handed to `release` once its streams are
-    /// done; without one it stays its owner's.
+    /// Wraps memory that was not allocated here as a block of this device.
+    ///
+    /// Once the block is dropped and its streams are done, it is handed to `release`; without one it stays its owner's.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; [`DeviceError::BadRequest`] for no bytes.
     ///
     /// # Safety
-    /// The range is memory that this device can use, for as long as the block lives and its streams use it; nobody else
-    /// writes to it meanwhile but in stream order. `release` is called by a later call on the device, without a lock; it must
+    /// The range is memory that this device can use, for as long as the block lives and its streams use it; all other
+    /// writes to it meanwhile are in stream order. `release` is called by a later call on the device, without a lock; it must
     /// not own a block of the device.
     pub unsafe fn wrap(
         &self,
@@ -247,13 +253,13 @@ impl Device {
     }
 
     /// The user's own memory, pinned, as a block of this device. Dropped, it is unpinned once its streams are done, and handed
-    /// to `rest` then; where the driver refuses, it stays pinned, and is handed to nobody.
+    /// to `rest` then; where the driver refuses, it stays pinned, and `rest` is not called.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; that the device cannot; the driver's. The memory is as it was.
     ///
     /// # Safety
-    /// The range is memory of this process, and stays so until `rest` has it, or who takes the block's release from it has
+    /// The range is memory of this process, and stays so until `rest` has it, or the taker of the block's release has
     /// unregistered the memory.
     pub(crate) unsafe fn pin(
         &self,
@@ -301,12 +307,12 @@ impl Device {
         self.service.trim(false);
     }
 
-    /// Gives everything unused back to the driver; waits for what is in flight. Returns the bytes given back.
+    /// Releases all unused memory to the driver; returns its bytes. Waits for what is in flight.
     pub fn trim(&self) -> u64 {
         self.service.trim(true)
     }
 
-    /// Gives unused memory back if more than `bytes` are taken from the driver. Returns the bytes given back.
+    /// Releases unused memory if more than `bytes` are taken from the driver; returns its bytes.
     pub fn shrink(&self, bytes: u64) -> u64 {
         if self.stats().pool.reserved > bytes { self.trim() } else { 0 }
     }
@@ -323,9 +329,11 @@ impl Device {
         self.service.set_capacity(bytes);
     }
 
-    /// Sets what is called when memory ran out: it may drop blocks, and says whether to try again. It is asked again as long
-    /// as memory came free; requests that it makes itself do not ask it. What it owns lives until another is set: let it own
-    /// no blocks or devices but through a `Weak`, or call [`Device::forget_hook`].
+    /// Sets the hook that is called when memory ran out.
+    ///
+    /// It may drop blocks, and says whether to try again. It is called again as long as memory came free; requests that it makes
+    /// itself do not call it. What it owns lives until another is set: let it own no blocks or devices but through a `Weak`, or
+    /// call [`Device::forget_hook`].
     pub fn on_out_of_memory(&self, hook: impl Fn(&OutOfMemory) -> bool + Send + Sync + 'static) {
         self.service.set_hook(Some(Arc::new(hook)));
     }

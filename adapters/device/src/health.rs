@@ -44,8 +44,9 @@ impl DeviceHealth {
     }
 }
 
-/// Does something that must be done, twice if it must be: what is not given back now is lost until the process ends. A
-/// refusal that stays is the driver's last word.
+/// Makes a call that must not fail for a passing reason: twice, if it is refused once.
+///
+/// What is not released now is lost until the process ends. A second refusal is the driver's last word.
 ///
 /// # Errors
 /// The first one if it is fatal, else the second.

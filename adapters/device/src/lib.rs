@@ -5,7 +5,7 @@
 //! ```text
 //!   device.allocate(&stream, bytes)                                drop(block)
 //!        │                                                            │
-//!   ┌────v──────────────────── a stream's cache ──────────────────────v────┐   exact sizes, a lock nobody waits for:
+//!   ┌────v──────────────────── a stream's cache ──────────────────────v────┐   exact sizes, an uncontended lock:
 //!   │  64K: b b b    256: b b b b    1K: b                                 │   no driver call, no event
 //!   └────┬────────────────────────────────────────────────────────────┬────┘
 //!    miss│                                                            │too large, full, or used on other streams
@@ -24,7 +24,7 @@
 //! | `transfer` | many copies at once, in pieces, without the caller's waiting |
 //! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
-//! | `fences`, `source`, `staging` | who may have what when; pages and segments; what bytes pass through |
+//! | `fences`, `source`, `staging` | when a stream may reuse another's memory; pages and segments; staging memory |
 //! | `backend`, `handles`, `capability`, `fault`, `hint` | what is asked of a device, what it can do, what it says when it refuses |
 //! | `host` | the host as a device |
 //! | `health`, `fork`, `calm` | devices that are gone, processes that forked, panics that go no further |

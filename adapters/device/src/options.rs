@@ -52,7 +52,7 @@ pub struct DeviceOptions {
     /// Whether pinned host memory is given when the device has none left. Counted; off by default: kernels get slow.
     pub fallback: bool,
     /// Whether pages are open to every device that can reach this one, from the first on: for runtimes that let devices reach
-    /// each other and tell nobody. Otherwise to those that [`Device::reach`](crate::Device::reach) names; the driver opens
+    /// each other without saying so. Otherwise to those that [`Device::reach`](crate::Device::reach) names; the driver opens
     /// whole segments itself.
     pub peers: bool,
     /// The most blocks in each of the two areas, small and large.
@@ -131,7 +131,7 @@ impl DeviceOptions {
     }
 
     /// The settings of arenas over pinned memory: a region is what is asked for, or a twentieth of the peak when that is more;
-    /// what is vacant beyond that twentieth goes back. Pinned memory is taken from everybody else on the machine, so 20.4 GiB
+    /// what is vacant beyond that twentieth goes back. Pinned memory is lost to all other programs on the machine, so 20.4 GiB
     /// pin 20.4 (tests/tests/device_pinned.rs; three times as much with the device's own settings).
     pub(crate) fn side(&self) -> Settings {
         // Larger than a twentieth of any peak: the slack decides.

@@ -61,7 +61,7 @@ impl StagingBuffer {
     /// The other way: from here to the ranges' own targets.
     ///
     /// # Safety
-    /// Targets are live host memory that nobody else uses; nothing is in flight here; together they have at most
+    /// Targets are live host memory, exclusively the caller's; nothing is in flight here; together they have at most
     /// [`StagingBuffer::bytes`].
     pub(crate) unsafe fn empty(&self, ranges: impl Iterator<Item = CopyRange>) {
         let mut at = self.address;
@@ -118,7 +118,7 @@ fn ordinary(bytes: u64) -> Option<u64> {
 /// Copies host memory.
 ///
 /// # Safety
-/// Both ranges are live host memory and do not overlap; nobody else uses the target.
+/// Both ranges are live host memory and do not overlap; the target is exclusively the caller's.
 unsafe fn copy(to: u64, from: u64, bytes: u64) {
     let source: *const u8 = std::ptr::with_exposed_provenance(from as usize);
     let target: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);

@@ -2,7 +2,7 @@
 //! nothing.
 //!
 //! Promises upward: `put` and `get` in constant time, some twenty instructions; caps hold.
-//! Asks from below: the global allocator, when a stack grows; who searches the arena takes the larger blocks out first, so
+//! Asks from below: the global allocator, when a stack grows; a search of the arena takes the larger blocks out first, so
 //! that they hide no memory from the search.
 
 use std::sync::Arc;

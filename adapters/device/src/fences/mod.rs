@@ -1,12 +1,12 @@
 //! When memory freed on one stream may be used on another: events of the driver, asked for as rarely as can be.
 //!
-//! Promises upward: a free costs no driver call; an event is recorded when somebody polls or waits, one for all that a
+//! Promises upward: a free costs no driver call; an event is recorded at a poll or wait, one for all that a
 //! stream freed until then; while a device has a single stream there are no events at all.
 //! Asks from below: a stream does its work in order; [`Backend::record`], [`query`](Backend::query),
 //! [`wait`](Backend::wait), [`order`](Backend::order).
 //!
 //! ```text
-//!   one stream      free ──► range at once: whoever asks next asks on the same stream
+//!   one stream      free ──► range at once: the next request is on the same stream
 //!   a second one    is made to wait for the first (on the device), once: what is free now is free for both
 //!   many            free ──► waits with a ticket ──► poll: an event, asked ──► range
 //! ```
@@ -48,7 +48,7 @@ struct EventTable {
     by_owner: BTreeMap<u32, StreamEvents>,
     /// Events that stand for nothing any more.
     spare: Vec<RawEvent>,
-    /// Events that somebody waits for without the lock, once for each who does: not recorded anew meanwhile, or the wait
+    /// Events that threads wait for without the lock, once for each waiter: not recorded anew meanwhile, or the wait
     /// would be for what came after.
     awaited: Vec<RawEvent>,
     /// The event that covers what was free when the second stream came: pages under it may not move before.
@@ -115,7 +115,7 @@ impl<B: Backend> Fences<B> {
             self.record_event(table, first)?;
             table.bridge = Some((first, ticket));
         }
-        // SAFETY: a stream is opened here by who holds it.
+        // SAFETY: the caller that opens a stream holds it.
         let captured = || unsafe { self.0.backend.is_capturing(raw) };
         if let Some((owner, ticket)) = table.bridge {
             match table.by_owner.get(&owner).and_then(|line| line.event(ticket)) {
@@ -148,7 +148,7 @@ impl<B: Backend> Fences<B> {
         }
         if let Some(line) = table.by_owner.get_mut(&owner.0) {
             if covered.is_err() {
-                // No event can be had of it: the device is waited for instead, when somebody asks.
+                // No event covers its end: `ask` and `event_of` wait for the device instead.
                 line.recorded += 1;
             }
             line.standing = StreamState::Closed;
@@ -331,13 +331,13 @@ impl EventTable {
         self.by_owner.get(&owner).is_none_or(|line| line.done >= ticket)
     }
 
-    /// An event that stands for nothing, and that nobody waits for.
+    /// Takes a spare event that no thread waits for.
     fn unused(&mut self) -> Option<RawEvent> {
         let at = self.spare.iter().rposition(|event| !self.awaited.contains(event))?;
         Some(self.spare.swap_remove(at))
     }
 
-    /// Somebody waits for an event no longer.
+    /// Removes one waiter of an event.
     fn let_go(&mut self, event: RawEvent) {
         if let Some(at) = self.awaited.iter().position(|awaited| *awaited == event) {
             self.awaited.swap_remove(at);
@@ -360,7 +360,7 @@ impl<B: Backend> Drop for FencesShared<B> {
         let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
         let waiting = table.by_owner.values_mut().flat_map(|line| line.reached(u64::MAX));
         for event in waiting.chain(table.spare.drain(..)) {
-            // SAFETY: lines and spares hold each event once; nobody has this fence any more. A refused call destroyed nothing.
+            // SAFETY: `by_owner` and `spare` hold each event once; this was the last clone. A refused call destroyed nothing.
             let _ = insist(|| unsafe { self.backend.destroy_event(event) });
         }
     }

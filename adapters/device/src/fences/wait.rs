@@ -1,7 +1,7 @@
 //! Waiting for streams.
 //!
-//! Promises upward: what was waited for is known to be done. Who must keep others out while it waits, since it moves memory
-//! or takes it away, waits with the lock; who only wants memory to come free waits without it.
+//! Promises upward: what was waited for is known to be done. A caller that moves or unmaps memory keeps the lock while it waits
+//! (`wait_for`); one that only needs memory to come free waits without the lock (`wait_outside`).
 //! Asks from below: `Fences::wait_event`, [`Backend::synchronize`].
 
 use super::stream_events::StreamState;
@@ -48,7 +48,7 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// Waits for a stream with the lock held: nobody else learns of it meanwhile.
+    /// Waits for a stream with the lock held: excludes all other calls of the fence.
     pub(super) fn wait_for(&self, table: &mut EventTable, owner: u32, ticket: u64) -> Result<(), Fault> {
         let Some(event) = self.event_of(table, owner, ticket)? else { return Ok(()) };
         self.wait_event(event)?;

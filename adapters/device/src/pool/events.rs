@@ -1,4 +1,4 @@
-//! Events that somebody looks at again and again: how far a stream has come, without waiting for it.
+//! Events that callers query repeatedly: how far a stream has come, without waiting for it.
 
 use super::DevicePool;
 use crate::backend::{Backend, RawEvent, RawStream};

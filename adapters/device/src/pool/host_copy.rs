@@ -62,9 +62,9 @@ impl<B: Backend> DevicePool<B> {
             }
             for CopyRange { to, from, bytes } in stage.lend(&[piece], up) {
                 // SAFETY: the stage stays as it is until a wait proved that this is done; the caller's promise for the block,
-                // whose memory goes to nobody before this stream is done.
+                // whose memory is not reused before this stream is done.
                 let copied = unsafe { self.context.backend.copy(to, from, bytes, stream) };
-                // Also after a refusal: the driver may have begun. Refused too, the stage is nobody's from now on.
+                // Also after a refusal: the driver may have begun. Refused too, the stage is never used again.
                 wait(&*self.context.backend, stream)?;
                 stage.reclaim();
                 copied?;
@@ -98,7 +98,7 @@ impl<B: Backend> DevicePool<B> {
         let mut kept = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         let larger = kept.as_ref().is_none_or(|kept| kept.bytes() < stage.bytes());
         let spare = if larger { kept.replace(stage) } else { Some(stage) };
-        // A call of the driver, which holds up nobody.
+        // Dropping a stage calls the driver: without the lock.
         drop(kept);
         drop(spare);
     }

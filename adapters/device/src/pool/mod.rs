@@ -6,7 +6,7 @@
 //! Asks from below: the core's arena over a [`DeviceSource`] and [`Fences`].
 //!
 //! Locks: the pool's, then a stream's; never the other way round. Fences have one of their own below both. An arena waits
-//! for what was freed into it, and before its pages move, under the pool's: nobody may take or free there meanwhile.
+//! for what was freed into it, and before its pages move, under the pool's: no thread may allocate or free there meanwhile.
 
 mod allocate;
 mod events;
@@ -100,7 +100,7 @@ struct PendingBlock {
     release: Option<Release>,
 }
 
-/// Who has pinned memory that the host uses: no stream, so nothing that a stream freed is its own before the fence.
+/// The owner of pinned memory that the host uses: no stream, so nothing is reused before its fence.
 const HOST: Owner = Owner(u32::MAX - 1);
 
 /// Frees after which fences are polled without need: an event for 64 blocks costs each a few percent of a free, and keeps
@@ -128,7 +128,7 @@ impl<B: Backend> DevicePool<B> {
     }
 
     /// Lets go of the lock, then of what was wrapped and of streams: releases and keepers may call anything. One that panics
-    /// is its owner's affair: whoever drops a block never panics, and those that come after it are still called.
+    /// is its owner's affair: dropping a block never panics, and those that come after it are still called.
     fn unlock(&self, mut inner: MutexGuard<'_, PoolState<B>>) {
         let released = std::mem::take(&mut inner.released);
         let parting = std::mem::take(&mut inner.parting);
@@ -150,7 +150,7 @@ impl<B: Backend> PoolState<B> {
     fn free(&mut self, block: Block, place: BlockOrigin, owner: Owner) {
         // What the host used waited for its stream: it is free for all.
         let owner = if place == BlockOrigin::Host(HostMemory::Pinned) { HOST } else { owner };
-        // Refused only for a name that is not live, and each block has one owner, who gives it back once.
+        // Refused only for a name that is not live, and each block has one owner, which frees it once.
         let _ = self.arena_of(place).map_or(Ok(()), |arena| arena.free(block, owner));
         if place == BlockOrigin::Pool {
             self.given.freed(&block);
@@ -195,7 +195,7 @@ impl<B: Backend> PoolState<B> {
                 if state == FenceState::Pending {
                     pending.insert(owner.0, ticket);
                 }
-                // A failed fence never opens: the block is nobody's any more.
+                // A failed fence never opens: the block is leaked.
                 state != FenceState::Ready
             });
             if !held.others.is_empty() {

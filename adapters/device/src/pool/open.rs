@@ -8,7 +8,7 @@ use crate::fault::{Fault, FaultReason};
 use crate::fences::Fences;
 use crate::health::DeviceHealth;
 use crate::options::{DeviceOptions, PoolOrigin};
-use crate::source::{BackendContext, DeviceSource, Pages, Regions, destroy};
+use crate::source::{BackendContext, DeviceSource, MappedPages, Regions, destroy};
 use crate::store::ArenaCapacity;
 use crate::stream::{BlockOrigin, ClosedStream, Keeper, StreamCore, StreamHandle, StreamOwnership};
 use crate::stream_cache::AllocatedTail;
@@ -74,7 +74,7 @@ impl<B: Backend> DevicePool<B> {
         raw: RawStream,
         whose: &mut Option<StreamOwnership>,
     ) -> Result<Arc<StreamHandle>, DeviceError> {
-        // Only a pool that is held by somebody is asked.
+        // Callers hold the pool.
         let service = self.me.upgrade().ok_or(DeviceError::BadOption("the device was dropped"))?;
         let mut inner = self.inner();
         let owner = Owner(inner.next_owner);
@@ -87,7 +87,7 @@ impl<B: Backend> DevicePool<B> {
         Ok(Arc::new(StreamHandle { core }))
     }
 
-    /// The stream of a raw handle that somebody else made. The same handle is the same stream as long as the driver says so;
+    /// The stream of a raw handle that other code made. The same handle is the same stream as long as the driver says so;
     /// its first keeper keeps it then, and the others are let go of, without a lock: what they do is theirs.
     pub(super) fn adopt(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<StreamHandle>, DeviceError> {
         self.usable()?;
@@ -191,10 +191,10 @@ fn paged<B: Backend>(
     let page = description.page_bytes;
     // Both areas together; less than the memory itself is of no use.
     let wanted = (SPACE * description.total).min(most).next_power_of_two() * 2;
-    let space = Pages::reservable(context, wanted, 2 * description.total.next_multiple_of(page))? / 2;
+    let space = MappedPages::reservable(context, wanted, 2 * description.total.next_multiple_of(page))? / 2;
     let settings = Settings { space: space.min(most) & !(page - 1), ..options.arena(true) };
     let peers: &[u32] = if options.peers { &description.peers } else { &[] };
-    let mut pages = Pages::new(context.clone(), capacity, peers);
+    let mut pages = MappedPages::new(context.clone(), capacity, peers);
     if !peers.is_empty() {
         pages.try_one()?;
     }

@@ -1,6 +1,6 @@
 //! The user's own memory, pinned in place.
 //!
-//! Promises upward: what was registered is unregistered once, whoever does it: the buffer that has it, or the pool after
+//! Promises upward: what was registered is unregistered once, by the buffer that has it, or the pool after
 //! the streams that used it.
 //! Asks from below: [`Backend::register`].
 
@@ -33,7 +33,7 @@ impl<B: Backend> Registers for DevicePool<B> {
     unsafe fn unregister_later(&self) -> Unregister {
         let (backend, health) = (Arc::clone(&self.context.backend), Arc::clone(&self.context.health));
         Box::new(move |address| {
-            // SAFETY: the promise of who called `unregister_later`; a refused call changed nothing.
+            // SAFETY: the promise of the caller of `unregister_later`; a refused call changed nothing.
             let done = insist(|| unsafe { backend.unregister(address) });
             done.map_err(|fault| health.note(fault)).is_ok()
         })

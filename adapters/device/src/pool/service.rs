@@ -128,7 +128,7 @@ impl<B: Backend> Service for DevicePool<B> {
         let (place, uses, release) = extra.map_or((BlockOrigin::Pool, Vec::new(), None), |extra| {
             (extra.place, extra.uses.into_inner(), extra.release)
         });
-        // Wrapped and pinned memory waits for its own stream as well: who has it next may be the host.
+        // Wrapped and pinned memory waits for its own stream as well: the host may use it next.
         let own = matches!(place, BlockOrigin::Foreign | BlockOrigin::Host(HostMemory::Pinned)).then_some(home);
         let others = uses.iter().chain(own).map(|stream| (stream.owner, inner.fences.ticket(stream.owner)));
         let others: Vec<_> = others.collect();

@@ -1,6 +1,6 @@
 //! Copies between a shadow and the device's ring, on one stream.
 //!
-//! Promises upward: copies are done in the order they were begun; the three strategies differ in who waits, and where.
+//! Promises upward: copies are done in the order they were begun; the three strategies differ in where the caller waits.
 //! Asks from below: [`Service::copy`](crate::stream::Service), events.
 //!
 //! Nothing waits when a link is dropped: the block goes back behind its stream's fence, the shadow's pinned memory too.
@@ -14,8 +14,9 @@ use std::fmt;
 use terrace_core::ring::bridge::Link;
 use terrace_core::sync::AtomicU32;
 
-/// The way to a ring in a device's memory. Made by [`send_ring`](super::send_ring) and
-/// [`receive_ring`](super::receive_ring) alone: what it copies is theirs.
+/// Access to a ring in a device's memory.
+///
+/// Only [`send_ring`](super::send_ring) and [`receive_ring`](super::receive_ring) make one.
 pub struct DeviceLink {
     /// The device's ring.
     block: DeviceBlock,

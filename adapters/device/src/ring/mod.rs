@@ -52,7 +52,7 @@ pub enum RingStrategy {
     /// Copies are put on the stream; it is waited for when an answer is needed.
     #[default]
     Stream,
-    /// As `Stream`, but nobody waits in the driver: an event is looked at, with sleeps between.
+    /// As `Stream`, but the caller does not wait in the driver: it queries an event, with sleeps between.
     Polled,
 }
 

@@ -7,7 +7,7 @@
 mod pages;
 mod regions;
 
-pub(crate) use pages::Pages;
+pub(crate) use pages::MappedPages;
 pub(crate) use regions::Regions;
 
 use crate::backend::{Backend, Page, RawStream};
@@ -36,7 +36,7 @@ impl<B: Backend> Clone for BackendContext<B> {
 
 impl<B: Backend> BackendContext<B> {
     /// Refuses memory that the machine has not got: where device and host share it, the driver gives more than there is,
-    /// and the system then kills somebody.
+    /// and the system then kills a process.
     fn afford(&self, bytes: u64) -> Result<(), SourceError> {
         if !self.backend.description().capabilities.contains(Capabilities::FREE_IS_AVAILABLE) {
             return Ok(());
@@ -49,7 +49,7 @@ impl<B: Backend> BackendContext<B> {
     /// Fills fresh memory with zeros, on a stream of its own (the default one waits for others, and they for it), and waits.
     ///
     /// # Safety
-    /// The range is memory of the backend that nobody uses yet.
+    /// The range is fresh memory of the backend, not used yet.
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let backend = &*self.backend;
         let stream = backend.create_stream().map_err(|fault| self.health.note(fault))?;
@@ -61,7 +61,7 @@ impl<B: Backend> BackendContext<B> {
     }
 }
 
-/// Waits for a stream that the caller holds. Who lets go of memory after it must not do so while work is in flight: a wait
+/// Waits for a stream that the caller holds. A caller that frees memory afterwards must not do so while work is in flight: a wait
 /// that fails for a reason that passes is made again, in the end for the whole device.
 ///
 /// # Errors
@@ -81,9 +81,9 @@ pub(crate) fn wait<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Resul
     last.or_else(|fault| if fault.is_fatal() { Err(fault) } else { insist(|| backend.synchronize()) })
 }
 
-/// Destroys a stream that the caller made and nobody uses any more. Refused twice: it goes with the device.
+/// Destroys a stream that the caller made and that is not used any more. Refused twice: it goes with the device.
 pub(crate) fn destroy<B: Backend + ?Sized>(backend: &B, stream: RawStream) {
-    // SAFETY: made by the caller, who lets go of it with this one call; a refused call destroyed nothing.
+    // SAFETY: made by the caller, which destroys it with this one call; a refused call destroyed nothing.
     let _ = insist(|| unsafe { backend.destroy_stream(stream) });
 }
 
@@ -111,7 +111,7 @@ fn left(usage: &Usage) -> u64 {
 
 /// The source of an arena on a device.
 pub(crate) enum DeviceSource<B: Backend> {
-    Pages(Pages<B>),
+    Pages(MappedPages<B>),
     Regions(Regions<B>),
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use terrace_core::{Region, Source, SourceError, Usage};
 
 /// Address space, and the pages in it.
-pub(crate) struct Pages<B: Backend> {
+pub(crate) struct MappedPages<B: Backend> {
     context: BackendContext<B>,
     /// Bytes of a page.
     page: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Pages<B: Backend> {
     peers: Vec<u32>,
 }
 
-impl<B: Backend> Pages<B> {
+impl<B: Backend> MappedPages<B> {
     /// `capacity`: the most bytes to map, 0 for no limit. `peers`: other devices that may use the pages from the first on.
     pub(crate) fn new(context: BackendContext<B>, capacity: u64, peers: &[u32]) -> Self {
         let page = context.backend.description().page_bytes;
@@ -36,7 +36,7 @@ impl<B: Backend> Pages<B> {
         Self { context, page, usage, fault: None, spaces, mapped, peers: peers.into() }
     }
 
-    /// Maps a page and gives it back, to see that the driver opens it to all who are to use it.
+    /// Maps a page and gives it back, to see that the driver opens it to all devices that are to use it.
     ///
     /// # Errors
     /// The driver's.
@@ -93,7 +93,7 @@ impl<B: Backend> Pages<B> {
         }
     }
 
-    /// Maps pages in order from an address on and opens them to all who may use them. All or none.
+    /// Maps pages in order from an address on and opens them to all devices that may use them. All or none.
     fn put(&self, start: u64, pages: &[Page]) -> Result<(), Fault> {
         let backend = &self.context.backend;
         for (i, &page) in pages.iter().enumerate() {
@@ -169,7 +169,7 @@ impl<B: Backend> Pages<B> {
     }
 }
 
-impl<B: Backend> Source for Pages<B> {
+impl<B: Backend> Source for MappedPages<B> {
     fn take(&mut self, _: u64) -> Result<Region, SourceError> {
         Err(SourceError::Unsupported)
     }
@@ -252,7 +252,7 @@ impl<B: Backend> Source for Pages<B> {
     }
 
     fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
-        // SAFETY: the arena names pages that it just mapped, which nobody uses yet.
+        // SAFETY: the arena names pages that it just mapped, not used yet.
         unsafe { self.context.zero(address, bytes) }.map_err(|fault| self.refused(fault))
     }
 
@@ -261,7 +261,7 @@ impl<B: Backend> Source for Pages<B> {
     }
 }
 
-impl<B: Backend> Drop for Pages<B> {
+impl<B: Backend> Drop for MappedPages<B> {
     fn drop(&mut self) {
         for region in self.spaces.clone().into_values() {
             if self.context.health.check().is_ok() && self.give_back(region).is_err() {

@@ -92,7 +92,7 @@ impl<B: Backend> Source for Regions<B> {
     }
 
     fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
-        // SAFETY: the arena names memory of a region that it just took, which nobody uses yet.
+        // SAFETY: the arena names memory of a region that it just took, not used yet.
         unsafe { self.context.zero(address, bytes) }.map_err(|fault| self.refused(fault))
     }
 

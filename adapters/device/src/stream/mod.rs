@@ -1,6 +1,6 @@
 //! Streams: the order in which a device works, and the cache of what was freed in that order.
 //!
-//! Promises upward: a hit costs a lock that nobody else waits for, a look-up and two counters: no driver call, no event.
+//! Promises upward: a hit costs an uncontended lock, a look-up and two counters: no driver call, no event.
 //! Asks from below: a [`Service`] that serves misses.
 //!
 //! What a stream freed it may have again at once, because its work is done in order. So freed blocks of small sizes stay
@@ -31,8 +31,9 @@ use terrace_guard::calm;
 /// The route of a stream on which nothing is captured.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 
-/// An order of work on a device. Clones are the same stream. It lives as long as a clone or a block of it does; then it is
-/// destroyed, if terrace made it; work in flight is still done.
+/// An order of work on a device. Clones are the same stream.
+///
+/// It lives as long as a clone or a block of it does; then it is destroyed, if terrace made it; work in flight is still done.
 #[derive(Clone)]
 pub struct Stream {
     handle: Arc<StreamHandle>,
@@ -43,11 +44,11 @@ pub(crate) struct StreamHandle {
     pub(crate) core: Arc<StreamCore>,
 }
 
-/// Who made a stream.
+/// The maker of a stream.
 pub(crate) enum StreamOwnership {
     /// Terrace, which destroys it.
     Ours,
-    /// Somebody else; what keeps it alive, if that was brought.
+    /// Other code; holds what keeps the stream alive, if that was given.
     Theirs(Option<Keeper>),
 }
 
@@ -83,7 +84,7 @@ pub(crate) struct StreamCore {
     /// Whether larger blocks are kept.
     has_recent: Arc<AtomicBool>,
     given: Arc<AllocatedTail>,
-    /// Blocks that are live for the arena and free here. For each there is one reference to the stream that nobody holds.
+    /// Blocks that are live for the arena and free here. For each one reference to the stream is counted without an `Arc`.
     cache: SpinMutex<StreamCache>,
 }
 
@@ -145,7 +146,7 @@ impl StreamCore {
         if kept { Ok(()) } else { Err(ManuallyDrop::into_inner(this)) }
     }
 
-    /// Whether larger blocks are kept: for who has to take them out, and does not hold the stream.
+    /// Whether larger blocks are kept: the pool reads it without holding the stream.
     pub(crate) fn has_recent(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.has_recent)
     }
@@ -235,7 +236,7 @@ impl Stream {
         self.core().service.synchronize_stream(self.raw())
     }
 
-    /// What is put on this stream from now on begins after what was put on `other` so far. Does not wait itself.
+    /// Makes this stream wait for what was put on `other` so far. The caller does not wait.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; the driver's.
@@ -262,7 +263,7 @@ impl Drop for StreamCore {
         }
         let hits = self.cache.get_mut().counts().hits;
         self.service.close_stream(ClosedStream { owner: self.owner, raw: self.raw, owned: self.owned, hits });
-        // Its drop is anybody's code, and this thread may be anybody's, too.
+        // Its drop runs foreign code, on any thread: a panic must not spread.
         calm(|| drop(keeper));
     }
 }

@@ -46,7 +46,7 @@ pub(crate) enum HostMemory {
 /// What most blocks have nothing of.
 pub(crate) struct BlockExtra {
     pub(crate) place: BlockOrigin,
-    /// Streams that use the block besides its own. Not looked at in a forked child, where nobody may be there to unlock it.
+    /// Streams that use the block besides its own. Never locked in a forked child: its holder may not exist there.
     pub(crate) uses: SpinMutex<Vec<Arc<StreamCore>>>,
     /// What gives memory back that came from elsewhere.
     pub(crate) release: Option<Release>,
@@ -102,7 +102,7 @@ pub(crate) trait StreamProgress {
 
 /// What a pool passes on. Ranges lie in live managed blocks of the pool.
 pub(crate) trait Hints {
-    /// Moves a range to who uses it next, in stream order.
+    /// Prefetches a range to the side that uses it next, in stream order.
     fn prefetch(&self, at: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<Hint, DeviceError>;
     /// Says how a range will be used. Not in stream order.
     fn advise(&self, at: u64, bytes: u64, advice: Advice) -> Result<Hint, DeviceError>;
@@ -126,7 +126,7 @@ pub(crate) trait Registers {
     /// Unpins it later. Keeps the driver, not the pool: the pool may be what calls it, when it ends.
     ///
     /// # Safety
-    /// Whoever calls it does so once, for what was registered here, when no work in flight uses it.
+    /// The caller of the result does so once, for what was registered here, when no work in flight uses it.
     unsafe fn unregister_later(&self) -> Unregister;
 }
 

@@ -23,8 +23,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// Moves bytes between host and device, many transfers at once. Clones are the same engine. When the last one is dropped, what
-/// was asked for is finished first, and its threads are gone.
+/// Moves bytes between host and device, many transfers at once. Clones are the same engine.
+///
+/// Dropping the last clone finishes all submitted transfers and joins the threads.
 ///
 /// Wakers of its futures are called on its threads, as runtimes expect: they must not block, nor wait for a transfer.
 ///
@@ -89,7 +90,7 @@ impl TransferEngine {
         Self { class, ..self.clone() }
     }
 
-    /// Counters.
+    /// EngineCounters.
     pub fn stats(&self) -> TransferStats {
         if self.shared().health.forked() { TransferStats::default() } else { self.shared().stats() }
     }
@@ -117,7 +118,9 @@ impl TransferEngine {
         self.begin(ranges, route, homes, (host, to), |_, to, result| to.meter().ended(result, true))
     }
 
-    /// Copies elements from a buffer, from element `at` on, as many as `host` has. Both belong to the engine until then.
+    /// Copies `host`'s number of elements from a buffer, from element `at` on.
+    ///
+    /// Both belong to the engine until the transfer ended.
     ///
     /// The future's errors: as for [`TransferEngine::upload`].
     pub fn download<T: Pod + Send, H: HostBuffer<T>>(
@@ -136,7 +139,9 @@ impl TransferEngine {
         self.begin(ranges, route, homes, (from, host), |from, _, result| from.meter().ended(result, false))
     }
 
-    /// Copies all elements of a buffer to the front of another of this device. Both belong to the engine until then.
+    /// Copies all elements of a buffer to the front of another of this device.
+    ///
+    /// Both belong to the engine until the transfer ended.
     ///
     /// The future's errors: as for [`TransferEngine::upload`].
     pub fn copy<T: Pod + Send>(
@@ -308,7 +313,7 @@ impl Drop for EngineHandle {
             return;
         }
         self.shared.close();
-        // On a lane (a waker dropped the engine) nobody is waited for: it could be this one, or one that waits for this.
+        // Joining from a lane (a waker dropped the engine) could deadlock: detach the threads.
         let here = Lane::is_here();
         for lane in self.lanes.drain(..).filter(|_| !here) {
             // A lane does not panic; if one did, there is nothing to wait for.

@@ -99,7 +99,9 @@ impl<T> Incomplete<T> {
     }
 }
 
-/// A transfer in flight: a future, for any runtime, or [`Transfer::wait`]. It goes on whether it is polled or not.
+/// A transfer in flight: a future for any runtime, or [`Transfer::wait`].
+///
+/// It proceeds whether it is polled or not.
 ///
 /// Dropped, it is given up: what is not under way yet is not done, and the buffers go when nothing uses them any more.
 /// Forgotten, it is done, and the buffers leak.

@@ -5,7 +5,7 @@
 //! Asks from below: a [`JobPart`] taken is settled or refused, exactly once.
 
 use super::options::Priority;
-use super::stats::Counters;
+use super::stats::EngineCounters;
 use crate::backend::CopyRange;
 use crate::error::DeviceError;
 use crate::fault::Fault;
@@ -67,7 +67,7 @@ pub(super) struct Job {
     pub(super) homes: Homes,
     /// Jobs handed to the engine before it.
     pub(super) number: u64,
-    counters: Arc<Counters>,
+    counters: Arc<EngineCounters>,
     began: Instant,
     progress: Mutex<Progress>,
     ended: Condvar,
@@ -91,10 +91,10 @@ struct Progress {
     error: Option<DeviceError>,
     report: TransferReport,
     keep: Keep,
-    /// Whether somebody will pick up the end.
+    /// Whether the caller will take `end`.
     wanted: bool,
     waker: Option<Waker>,
-    /// Whether it ended, once and for all; `end` until somebody picks that up.
+    /// Whether it ended, once and for all; `end` is set until the caller takes it.
     over: bool,
     end: Option<JobEnd>,
 }
@@ -112,7 +112,7 @@ pub(super) struct JobPart {
 #[derive(Default)]
 pub(super) struct Deferred {
     waker: Option<Waker>,
-    /// Nobody wants it: dropped here.
+    /// Set if the caller detached: dropped here.
     end: Option<JobEnd>,
     /// It may be the last that knows its streams: dropped here.
     job: Option<Arc<Job>>,
@@ -124,7 +124,7 @@ impl Deferred {
         Self { job: Some(job), ..self }
     }
 
-    /// Wakes whoever waits, and drops what is left. What panics is its owner's affair: a lane goes on for the others.
+    /// Wakes the waiter, and drops what is left. What panics is its owner's affair: a lane goes on for the others.
     pub(super) fn act(self) {
         let Self { waker, end, job } = self;
         calm(|| waker.into_iter().for_each(Waker::wake));
@@ -144,7 +144,7 @@ pub(super) enum JobStep {
 }
 
 impl Job {
-    pub(super) fn new(route: Route, class: Priority, homes: Homes, number: u64, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(route: Route, class: Priority, homes: Homes, number: u64, counters: Arc<EngineCounters>) -> Self {
         let progress = Progress {
             left: Vec::new(),
             in_flight: 0,
@@ -275,7 +275,7 @@ impl Job {
         self.finish(progress).act();
     }
 
-    /// Nobody will pick up the end.
+    /// Detaches the caller: cancels the job, and drops its end.
     pub(super) fn let_go(&self) {
         let mut progress = self.progress();
         (progress.cancelled, progress.wanted) = (true, false);
@@ -326,7 +326,7 @@ impl Job {
 
     /// The end, if it has come; else `waker` is told of it.
     pub(super) fn poll(&self, waker: &Waker) -> Option<JobEnd> {
-        // A waker's clone and drop are anybody's code: without the lock.
+        // A waker's clone and drop run foreign code: without the lock.
         let fresh = waker.clone();
         let mut progress = self.progress();
         let end = progress.end.take();

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Promises upward: a piece is issued after everything put on its buffers' streams before the transfer was asked for; what
-//! was issued is waited for before anybody hears of it, also when it fails.
+//! was issued is waited for before its job is told, also when it fails.
 //! Asks from below: a [`Backend`]: a stream in order, events.
 
 use super::job::{Direction, JobPart, Route};
@@ -55,13 +55,13 @@ struct PieceInFlight {
 }
 
 /// A piece that could not be put on the stream.
-struct Refusal {
+struct PieceRefusal {
     fault: Fault,
     /// Whether the driver was given its addresses: a part of it may be in flight.
     begun: bool,
 }
 
-impl From<Fault> for Refusal {
+impl From<Fault> for PieceRefusal {
     fn from(fault: Fault) -> Self {
         Self { fault, begun: false }
     }
@@ -141,7 +141,7 @@ impl Lane {
     }
 
     /// Puts a piece on the stream: through the slot's memory, unless the device uses the host's side itself.
-    fn issue(&mut self, turn: usize, load: &Load) -> Result<(), Refusal> {
+    fn issue(&mut self, turn: usize, load: &Load) -> Result<(), PieceRefusal> {
         self.shared.health.check()?;
         self.follow(load)?;
         let ranges: Vec<CopyRange> = load.parts.iter().map(|part| part.range).collect();
@@ -149,12 +149,12 @@ impl Lane {
         let (slot, backend) = (&self.slots[turn], self.backend());
         let event = slot.event.ok_or(Fault::of("record", FaultReason::BadHandle))?;
         // SAFETY: the device's ranges lie in blocks that the job keeps, those of the host in the slot's memory or in buffers that
-        // the job keeps; where `settle` and `refused` cannot say that the driver is done, both are never let go. A caller who
+        // the job keeps; where `settle` and `refused` cannot say that the driver is done, both are never let go. A caller that
         // waits keeps its own: its job goes directly only where copies are done at once.
         let copied = unsafe { backend.copy_batch(&joined(load, copies), self.stream) };
         // SAFETY: the lane's own stream and event.
         let record = || unsafe { backend.record(event, self.stream) };
-        copied.and_then(|()| record()).map_err(|fault| Refusal { fault, begun: true })
+        copied.and_then(|()| record()).map_err(|fault| PieceRefusal { fault, begun: true })
     }
 
     /// The copies between the slot's memory and the device; bytes that go up are in there already.
@@ -170,7 +170,7 @@ impl Lane {
         Ok(stage.lend(ranges, up))
     }
 
-    /// Takes out what would draw this stream into somebody's capture: parts whose streams are captured, by terrace's own
+    /// Takes out what would draw this stream into another stream's capture: parts whose streams are captured, by terrace's own
     /// calls or by others'. Each stream is asked for once, however many parts are of it.
     fn sift(&self, load: Load) -> (Load, Load) {
         let Load { route, parts, .. } = load;
@@ -219,7 +219,7 @@ impl Lane {
         // The event alone says that the bytes arrived: a stream whose copies went into a capture is idle when that has ended.
         // SAFETY: the lane's own event, which goes with the lane.
         if let Err(fault) = insist(|| unsafe { self.backend().wait(event) }) {
-            return self.refused(turn, flight.load, Refusal { fault, begun: true });
+            return self.refused(turn, flight.load, PieceRefusal { fault, begun: true });
         }
         let Route { direction, direct } = flight.load.route;
         if let (false, Some(stage)) = (direct, &mut self.slots[turn].stage) {
@@ -235,8 +235,8 @@ impl Lane {
         self.shared.arrived(flight.load, time);
     }
 
-    /// Tells of a piece that was refused, when nothing of it is in flight, or nobody can say.
-    fn refused(&mut self, turn: usize, load: Load, Refusal { mut fault, begun }: Refusal) {
+    /// Tells of a piece that was refused, when nothing of it is in flight, or when that is unknown.
+    fn refused(&mut self, turn: usize, load: Load, PieceRefusal { mut fault, begun }: PieceRefusal) {
         let Route { direction, direct } = load.route;
         let asked = self.stream;
         let last = wait(self.backend(), asked).err();

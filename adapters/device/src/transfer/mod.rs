@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Promises upward: a transfer moves all its bytes or ends with one error; buffers belong to the engine meanwhile, so a
-//! future may be dropped or forgotten at any time, and nothing is freed early; who gets a target back that may hold a part
+//! future may be dropped or forgotten at any time, and nothing is freed early; a caller that gets a target back that may hold a part
 //! of the bytes gets it as [`Incomplete`]. Bytes are copied after what was put on the buffers' streams before the call.
 //! Asks from below: a [`Backend`](crate::Backend): streams in order, events, pinned memory where it has any.
 //!

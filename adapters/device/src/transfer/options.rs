@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Which of several waiting transfers goes first. One of a lower class is passed over at most
-/// [`TransferOptions::patience`] times for each piece it gets.
+/// Which of several waiting transfers goes first.
+///
+/// One of a lower class is passed over at most [`TransferOptions::patience`] times for each piece it gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Priority {
     /// Before all others.

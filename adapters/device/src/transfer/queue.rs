@@ -24,7 +24,7 @@ pub(super) struct Load {
 }
 
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct JobQueue {
     classes: [VecDeque<Arc<Job>>; CLASSES],
     /// How often each class was passed over since it was served or was empty.
     passed: [u32; CLASSES],
@@ -32,14 +32,14 @@ pub(super) struct Queue {
     later: Vec<(Instant, Arc<Job>)>,
 }
 
-/// What [`Queue::load`] found.
+/// What [`JobQueue::load`] found.
 pub(super) struct LoadResult {
     pub(super) load: Option<Load>,
     /// Of jobs that turned out to be over.
     pub(super) deferred: Vec<Deferred>,
 }
 
-impl Queue {
+impl JobQueue {
     /// The last of its class.
     pub(super) fn push(&mut self, job: Arc<Job>) {
         self.classes[job.class as usize].push_back(job);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     /// The next load, as (number of the job, bytes) for each part.
-    fn next(queue: &mut Queue, options: &TransferOptions, room: u64) -> Vec<(u64, u64)> {
+    fn next(queue: &mut JobQueue, options: &TransferOptions, room: u64) -> Vec<(u64, u64)> {
         let found = queue.load(options, Instant::now(), |_| room);
         let parts = found.load.map_or(Vec::new(), |load| load.parts);
         for part in &parts {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn small_jobs_share_a_piece_and_unlike_ones_do_not() {
-        let (mut queue, options) = (Queue::default(), TransferOptions { batch: 3, ..TransferOptions::default() });
+        let (mut queue, options) = (JobQueue::default(), TransferOptions { batch: 3, ..TransferOptions::default() });
         for (number, route) in [(0, UP), (1, UP), (2, UP), (3, UP), (4, DOWN), (5, UP)] {
             queue.push(job(route, Priority::Normal, number, &[10]));
         }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn large_jobs_take_turns_and_every_byte_goes_once() {
-        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let (mut queue, options) = (JobQueue::default(), TransferOptions::default());
         let jobs = [job(UP, Priority::Normal, 0, &[250]), job(UP, Priority::Normal, 1, &[30, 90])];
         jobs.iter().for_each(|job| queue.push(Arc::clone(job)));
         let loads: Vec<_> =
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_lower_class_waits_but_not_for_ever() {
-        let (mut queue, options) = (Queue::default(), TransferOptions { patience: 3, ..TransferOptions::default() });
+        let (mut queue, options) = (JobQueue::default(), TransferOptions { patience: 3, ..TransferOptions::default() });
         queue.push(job(UP, Priority::Low, 2, &[20]));
         queue.push(job(UP, Priority::Normal, 1, &[20]));
         queue.push(job(UP, Priority::High, 0, &[200]));
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_job_that_must_go_alone_does() {
-        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let (mut queue, options) = (JobQueue::default(), TransferOptions::default());
         let jobs: Vec<_> = (0..3).map(|number| job(UP, Priority::Normal, number, &[10])).collect();
         jobs.iter().for_each(|job| queue.push(Arc::clone(job)));
         let load = queue.load(&options, Instant::now(), |_| 100).load.expect("three parts");
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_its_time_is_not_served_before() {
-        let (mut queue, options, now) = (Queue::default(), TransferOptions::default(), Instant::now());
+        let (mut queue, options, now) = (JobQueue::default(), TransferOptions::default(), Instant::now());
         queue.push(job(UP, Priority::Normal, 0, &[10]));
         let part = queue.load(&options, now, |_| 100).load.expect("a part").parts.remove(0);
         let hour = std::time::Duration::from_secs(3600);
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn jobs_that_were_given_up_are_passed_over() {
-        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let (mut queue, options) = (JobQueue::default(), TransferOptions::default());
         let jobs: Vec<_> = (0..3).map(|number| job(UP, Priority::Normal, number, &[10])).collect();
         jobs.iter().for_each(|job| queue.push(Arc::clone(job)));
         jobs[0].cancel();
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_job_that_goes_alone_joins_no_other_and_goes_as_a_whole() {
-        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let (mut queue, options) = (JobQueue::default(), TransferOptions::default());
         let alone = job(UP, Priority::Normal, 0, &[10, 10, 10]);
         let part = match alone.take(10, Instant::now()) {
             JobStep::Some(range, refused, true) => (range, refused),

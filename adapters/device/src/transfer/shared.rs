@@ -9,8 +9,8 @@
 use super::job::{Deferred, Homes, Job, Keep, Route, may_pass};
 use super::options::{Priority, TransferOptions};
 use super::pace::Pace;
-use super::queue::{Load, Queue};
-use super::stats::{Counters, TransferStats};
+use super::queue::{JobQueue, Load};
+use super::stats::{EngineCounters, TransferStats};
 use crate::backend::CopyRange;
 use crate::error::DeviceError;
 use crate::fault::Fault;
@@ -24,7 +24,7 @@ pub(super) struct EngineShared {
     pub(super) service: Arc<dyn Service>,
     pub(super) health: Arc<DeviceHealth>,
     pub(super) options: TransferOptions,
-    pub(super) counters: Arc<Counters>,
+    pub(super) counters: Arc<EngineCounters>,
     /// Jobs taken in so far.
     taken: AtomicU64,
     state: Mutex<EngineState>,
@@ -33,7 +33,7 @@ pub(super) struct EngineShared {
 }
 
 struct EngineState {
-    queue: Queue,
+    queue: JobQueue,
     /// For each route.
     paces: [Pace; 6],
     /// Lanes that wait.
@@ -60,7 +60,7 @@ impl EngineShared {
     pub(super) fn new(service: Arc<dyn Service>, options: TransferOptions) -> Self {
         let (health, counters) = (service.health(), Arc::default());
         let paces = [(); 6].map(|()| Pace::new(options.chunk.0, options.chunk.1));
-        let state = EngineState { queue: Queue::default(), paces, asleep: 0, closing: false };
+        let state = EngineState { queue: JobQueue::default(), paces, asleep: 0, closing: false };
         let (state, work) = (Mutex::new(state), Condvar::new());
         Self { service, health, options, counters, taken: AtomicU64::new(0), state, work }
     }
@@ -155,7 +155,7 @@ impl EngineShared {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.state().paces[index(load.route)].measured(load.bytes, nanoseconds);
         self.counters.end(load.route.direction, load.bytes, load.parts.len());
-        // All of them first: what a waker does holds up nobody's bytes.
+        // All of them first: a slow waker must not delay other jobs' bytes.
         let deferred: Vec<_> = load.parts.into_iter().map(|part| part.job.settled(part.range.bytes)).collect();
         deferred.into_iter().for_each(Deferred::act);
     }

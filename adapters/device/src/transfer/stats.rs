@@ -64,7 +64,7 @@ pub struct TransferStats {
 
 /// DirectionCounts of one engine.
 #[derive(Default)]
-pub(super) struct Counters([Mutex<DirectionCounts>; 3]);
+pub(super) struct EngineCounters([Mutex<DirectionCounts>; 3]);
 
 #[derive(Default)]
 struct DirectionCounts {
@@ -93,7 +93,7 @@ impl DirectionCounts {
     }
 }
 
-impl Counters {
+impl EngineCounters {
     fn of(&self, direction: Direction) -> MutexGuard<'_, DirectionCounts> {
         self.0[direction as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_piece_counts_from_its_beginning_to_its_end() {
-        let (counters, bytes, outer) = (Counters::default(), 1 << 20, Instant::now());
+        let (counters, bytes, outer) = (EngineCounters::default(), 1 << 20, Instant::now());
         counters.begin(Direction::Down);
         let inner = Instant::now();
         std::thread::sleep(Duration::from_millis(1));

@@ -23,8 +23,8 @@ fn tries_of_one_piece_are_bounded() {
 }
 
 /// A job of one range, issued whole.
-fn in_flight(bytes: u64) -> (Job, CopyRange, Arc<Counters>) {
-    let (route, counters) = (Route { direction: Direction::Up, direct: true }, Arc::<Counters>::default());
+fn in_flight(bytes: u64) -> (Job, CopyRange, Arc<EngineCounters>) {
+    let (route, counters) = (Route { direction: Direction::Up, direct: true }, Arc::<EngineCounters>::default());
     let range = CopyRange { to: 0, from: 0, bytes };
     let job = Job::new(route, Priority::Normal, [None, None], 1, Arc::clone(&counters)).with(vec![range], None);
     assert!(matches!(job.take(bytes, Instant::now()), JobStep::Some(..)));
