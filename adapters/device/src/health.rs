@@ -8,7 +8,7 @@ use crate::fault::{Fault, FaultReason};
 use std::sync::OnceLock;
 use terrace_guard::Process;
 
-/// Seen by everything that belongs to one device.
+/// The first fatal fault of one device; everything that belongs to the device shares it.
 #[derive(Debug)]
 pub(crate) struct DeviceHealth {
     fault: OnceLock<Fault>,
@@ -35,7 +35,7 @@ impl DeviceHealth {
         !self.process.is_current()
     }
 
-    /// Remembers a fault that is for good. Gives it on.
+    /// Records a fault if it is fatal; returns it.
     pub(crate) fn note(&self, fault: Fault) -> Fault {
         if fault.is_fatal() {
             let _ = self.fault.set(fault);

@@ -1,7 +1,7 @@
-//! Memory that bytes pass through on their way between ordinary memory and a device, so that the driver is never given what a
-//! caller only lent.
+//! Staging memory: copies between ordinary memory and a device pass through it, so that the driver is never given memory
+//! that a caller only lent.
 //!
-//! Promises upward: it goes back when it is dropped; while a copy may be under way on it, it is never used again instead.
+//! Promises upward: a dropped staging buffer is freed; if a copy may still be in flight on it, it leaks instead.
 //! Asks from below: [`Backend::take`] of [`MemoryKind::Pinned`], whose memory the host reads and writes; the global allocator where
 //! the device has none.
 
@@ -45,7 +45,7 @@ impl StagingBuffer {
         self.bytes
     }
 
-    /// The ranges one after the other in here: from `ranges`' own sources to here, and on from here.
+    /// Copies the ranges' sources into the staging memory, one after the other.
     ///
     /// # Safety
     /// Sources are live host memory; nothing is in flight here; together they have at most [`StagingBuffer::bytes`].
@@ -58,7 +58,7 @@ impl StagingBuffer {
         }
     }
 
-    /// The other way: from here to the ranges' own targets.
+    /// Copies the staged bytes, in order, to the ranges' targets.
     ///
     /// # Safety
     /// Targets are live host memory, exclusively the caller's; nothing is in flight here; together they have at most
@@ -72,7 +72,7 @@ impl StagingBuffer {
         }
     }
 
-    /// The ranges with this memory in the host's place, for the driver: busy from now on.
+    /// The ranges with staging memory in place of the host's, for the driver; marks the buffer busy.
     pub(crate) fn lend(&mut self, ranges: &[CopyRange], up: bool) -> Vec<CopyRange> {
         self.busy = true;
         let mut at = self.address;
@@ -84,7 +84,7 @@ impl StagingBuffer {
         staged.collect()
     }
 
-    /// A wait proved that every copy it was lent for is done.
+    /// Marks the buffer free. Caller must have waited for every copy that it was lent to.
     pub(crate) fn reclaim(&mut self) {
         self.busy = false;
     }

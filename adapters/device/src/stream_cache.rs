@@ -1,5 +1,5 @@
-//! What one stream freed and may have again at once: a stack for each exact size, and larger blocks where keeping them changes
-//! nothing.
+//! Blocks that one stream freed and may reuse at once: a stack for each exact size, and larger blocks where keeping them does
+//! not change later placements.
 //!
 //! Promises upward: `put` and `get` in constant time, some twenty instructions; caps hold.
 //! Asks from below: the global allocator, when a stack grows; a search of the arena takes the larger blocks out first, so
@@ -40,7 +40,7 @@ impl AllocatedTail {
         &self.areas[(block.ticket & 1) as usize]
     }
 
-    /// The arena gave a block.
+    /// Records that the arena allocated a block.
     pub(crate) fn allocated(&self, block: &Block) {
         let [first, last] = self.of(block);
         if first.load(Ordering::Relaxed) == u64::MAX {
@@ -49,7 +49,7 @@ impl AllocatedTail {
         last.store(block.ticket, Ordering::Relaxed);
     }
 
-    /// It took a block back.
+    /// Records that the arena freed a block.
     pub(crate) fn freed(&self, block: &Block) {
         self.of(block)[0].store(u64::MAX, Ordering::Relaxed);
     }
@@ -90,7 +90,7 @@ pub(crate) struct StreamCache {
     cap: u64,
     /// Most blocks in a stack.
     per_size: usize,
-    /// Nothing is put any more: no user's handle of the stream is left.
+    /// Whether `put` refuses every block, since no user's handle of the stream is left.
     closed: bool,
     /// Blocks served.
     hits: u64,
@@ -117,7 +117,7 @@ impl StreamCache {
         Self { stacks, recent, bytes: 0, blocks: 0, cap, per_size: per_size as usize, closed: false, hits: 0 }
     }
 
-    /// A block of a size, the one put last.
+    /// Takes the block of a size that was put last.
     #[inline]
     pub(crate) fn get(&mut self, granules: u64) -> Option<Block> {
         let block = self.stacks.get_mut((granules - 1) as usize)?.pop()?;
@@ -166,12 +166,12 @@ impl StreamCache {
         room
     }
 
-    /// Takes those out.
+    /// Takes out the larger blocks.
     pub(crate) fn take_recent(&mut self) -> Vec<Block> {
         self.recent.drain(..).collect()
     }
 
-    /// Takes everything out.
+    /// Takes out all blocks.
     pub(crate) fn take_all(&mut self) -> Vec<Block> {
         (self.bytes, self.blocks) = (0, 0);
         self.stacks.iter_mut().flat_map(std::mem::take).chain(self.recent.drain(..)).collect()
@@ -182,7 +182,7 @@ impl StreamCache {
         self.closed = true;
     }
 
-    /// Lets the cap follow pressure: `used` of `capacity` bytes; the policy's bounds are bytes.
+    /// Adapts the cap to pressure: `used` of `capacity` bytes; the policy's bounds are bytes.
     pub(crate) fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         match policy.advise(used, capacity, self.cap) {
             Advice::Keep => {}

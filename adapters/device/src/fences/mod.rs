@@ -36,9 +36,9 @@ pub(crate) struct Fences<B: Backend>(Arc<FencesShared<B>>);
 struct FencesShared<B: Backend> {
     backend: Arc<B>,
     health: Arc<DeviceHealth>,
-    /// The only stream, as long as there is one and no other's work is in flight; changed with `lines` locked.
+    /// The only stream, as long as there is one and no other's work is in flight; changed with `table` locked.
     sole: Arc<AtomicU32>,
-    /// Whether the only stream freed something since it was last waited for: what is free may still be written to.
+    /// Whether the only stream freed memory since it was last waited for: its work may still write to free memory.
     dirty: AtomicBool,
     table: Mutex<EventTable>,
 }
@@ -46,7 +46,7 @@ struct FencesShared<B: Backend> {
 struct EventTable {
     /// Streams that are open, or closed with work in flight. One that is not here has done everything.
     by_owner: BTreeMap<u32, StreamEvents>,
-    /// Events that stand for nothing any more.
+    /// Events that no ticket needs, to be recorded again.
     spare: Vec<RawEvent>,
     /// Events that threads wait for without the lock, once for each waiter: not recorded anew meanwhile, or the wait
     /// would be for what came after.
@@ -107,7 +107,7 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// Lets a new stream begin after what is behind the memory that is free now.
+    /// Makes a new stream wait for the work that may still use memory that is free now.
     fn join(&self, table: &mut EventTable, raw: RawStream) -> Result<(), Fault> {
         let first = self.0.sole.load(Ordering::Relaxed);
         if first != NO_STREAM && self.0.dirty.load(Ordering::Relaxed) {
@@ -124,7 +124,7 @@ impl<B: Backend> Fences<B> {
                     self.wait_event(event)?;
                     table.reached(owner, ticket);
                 }
-                // SAFETY: as above; the event is one of `lines`, which destroy none.
+                // SAFETY: as above; the table destroys none of its events.
                 Some(event) => unsafe { self.0.backend.order(raw, event) }?,
                 // No event stands for it: it is done, or the host waits.
                 None => self.wait_for(table, owner, ticket)?,
@@ -135,7 +135,7 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// A stream is about to be destroyed: what it did is covered by one last event.
+    /// Closes a stream that is about to be destroyed: one last event covers its work.
     pub(crate) fn close(&self, owner: Owner) {
         let mut table = self.table();
         let last = table.next(owner.0);
@@ -156,7 +156,7 @@ impl<B: Backend> Fences<B> {
         self.reap(&mut table);
     }
 
-    /// A graph is captured on the stream (or no longer): no event may be asked meanwhile.
+    /// Records that a capture begins or ends on the stream: no event may be recorded or queried meanwhile.
     pub(crate) fn capture(&self, owner: Owner, begins: bool) {
         if let Some(line) = self.table().by_owner.get_mut(&owner.0) {
             line.capturing = begins;
@@ -179,7 +179,7 @@ impl<B: Backend> Fences<B> {
         self.table().next(owner.0)
     }
 
-    /// How far a stream has come, asked of the driver, also while it is the only one. With `wait`, waits for it.
+    /// Whether the driver has reached a stream's ticket, also while the stream is the only one. With `wait`, waits for it.
     pub(crate) fn reached(&self, owner: Owner, ticket: u64, wait: bool) -> FenceState {
         if self.0.health.check().is_err() {
             return FenceState::Failed;
@@ -201,7 +201,7 @@ impl<B: Backend> Fences<B> {
         if self.0.health.check().is_err() { FenceState::Failed } else { self.state(&table, owner, ticket) }
     }
 
-    /// Sees that an event stands for a ticket; does not ask whether it has happened.
+    /// Records an event that covers a ticket if there is none; does not query it.
     pub(crate) fn cover(&self, owner: Owner, ticket: u64) {
         let mut table = self.table();
         if table.by_owner.get(&owner.0).is_some_and(|line| line.recorded < ticket) {
@@ -262,8 +262,8 @@ impl<B: Backend> Fences<B> {
         asked.is_err_and(|fault| fault.reason == FaultReason::BadHandle)
     }
 
-    /// Asks for the stream's events, the oldest first, up to one that has not happened. A closed stream that has none left
-    /// and is not done could not be covered: the device is waited for.
+    /// Queries the stream's events, the oldest first, up to one that is not done. For a closed stream without events that is
+    /// not done (its last event was refused), waits for the device.
     fn ask(&self, table: &mut EventTable, owner: u32) {
         if let Some(line) = table.by_owner.get(&owner)
             && line.is_closed()
@@ -277,7 +277,7 @@ impl<B: Backend> Fences<B> {
             return;
         }
         while let Some((ticket, event)) = table.by_owner.get(&owner).and_then(StreamEvents::oldest) {
-            // SAFETY: one of `lines`, which destroy none.
+            // SAFETY: an event of the table, which destroys none.
             match unsafe { self.0.backend.query(event) } {
                 Ok(true) => table.reached(owner, ticket),
                 Ok(false) => return,
@@ -289,7 +289,7 @@ impl<B: Backend> Fences<B> {
         }
     }
 
-    /// Forgets closed streams that have done everything; a stream that is left alone needs no events any more.
+    /// Removes closed streams that are done; an open stream that is left alone becomes the only one and needs no events.
     fn reap(&self, table: &mut EventTable) {
         let closed: Vec<u32> =
             table.by_owner.iter().filter(|(_, line)| line.is_closed()).map(|(&owner, _)| owner).collect();
@@ -344,7 +344,7 @@ impl EventTable {
         }
     }
 
-    /// A stream's event has happened, and all before it.
+    /// Marks a stream's events up to a ticket as done; they become spare.
     fn reached(&mut self, owner: u32, ticket: u64) {
         if let Some(line) = self.by_owner.get_mut(&owner) {
             self.spare.extend(line.reached(ticket));
@@ -372,13 +372,13 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn an_event_that_somebody_waits_for_is_not_recorded_anew() {
+    fn an_event_that_a_thread_waits_for_is_not_recorded_again() {
         let [free, waited] = [RawEvent(1), RawEvent(2)];
         let (spare, awaited) = (vec![free, waited], vec![waited, waited]);
         let mut table = EventTable { by_owner: BTreeMap::new(), spare, awaited, bridge: None, recorded: 0 };
         assert_eq!((table.unused(), table.unused()), (Some(free), None));
         table.let_go(waited);
-        assert_eq!(table.unused(), None, "of two who wait one is left");
+        assert_eq!(table.unused(), None, "of two waits one is left");
         table.let_go(waited);
         assert_eq!(table.unused(), Some(waited));
     }

@@ -6,14 +6,14 @@
 use crate::backend::{RawEvent, RawStream};
 use std::collections::VecDeque;
 
-/// Whether work can still be put on a stream.
+/// Whether events can still be recorded on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamState {
-    /// It can, and an event covers it.
+    /// An event can be recorded, and covers the work so far.
     Open,
-    /// Two calls of the driver deny the stream. If it lives all the same, only the device can be waited for.
+    /// Two calls of the driver denied the stream; a wait for its work waits for the device.
     Denied,
-    /// It cannot: the stream is about to be destroyed, or was.
+    /// The stream is about to be destroyed, or was: no event can be recorded.
     Closed,
 }
 
@@ -43,7 +43,7 @@ impl StreamEvents {
         self.events.push_back((self.recorded, event));
     }
 
-    /// Everything put on the stream so far is seen to be done: as if the next event had happened.
+    /// Marks all work put on the stream so far as done, as if the next event had been recorded and reached.
     pub(super) fn idle(&mut self) -> Vec<RawEvent> {
         self.recorded += 1;
         self.reached(self.recorded)
@@ -54,12 +54,12 @@ impl StreamEvents {
         self.events.front().copied()
     }
 
-    /// The first event that covers a ticket; `None` when it was seen to happen.
+    /// The first event that covers a ticket; `None` if there is none or it was seen to be done.
     pub(super) fn event(&self, ticket: u64) -> Option<RawEvent> {
         self.events.iter().find(|(covers, _)| *covers >= ticket).map(|(_, event)| *event)
     }
 
-    /// An event has happened, and all before it: gives them back to be used again.
+    /// Marks everything up to a ticket as done; returns the events, to be recorded again.
     pub(super) fn reached(&mut self, ticket: u64) -> Vec<RawEvent> {
         self.done = self.done.max(ticket);
         let count = self.events.partition_point(|(covers, _)| *covers <= ticket);

@@ -56,8 +56,8 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// Waits for a stream without the lock: others free, allocate and ask meanwhile. Refused twice: what waits for the ticket
-    /// waits on.
+    /// Waits for a stream's ticket without the lock: other threads free, allocate and poll meanwhile. If the driver refuses
+    /// twice, the ticket stays pending.
     pub(crate) fn wait_outside(&self, owner: Owner, ticket: u64) {
         if self.0.health.check().is_ok() {
             let _ = insist(|| self.wait_unlocked(owner.0, ticket));
@@ -98,8 +98,8 @@ impl<B: Backend> Fences<B> {
         Ok(event)
     }
 
-    /// No event was recorded. A stream that the driver does not know was destroyed behind our back, if a second call says so
-    /// too: one wrong answer must not make memory of a living stream free for all.
+    /// Handles a refused record. A stream that the driver does not know was destroyed by other code, if a second call agrees:
+    /// one wrong answer must not free the memory of a live stream.
     pub(super) fn without_event(
         &self,
         table: &mut EventTable,
@@ -116,7 +116,7 @@ impl<B: Backend> Fences<B> {
         self.wait_instead(table, owner)
     }
 
-    /// Waits for the device in place of an event, which cannot be had of the stream.
+    /// Waits for the device, since no event can be recorded on the stream.
     pub(super) fn wait_instead(&self, table: &mut EventTable, owner: u32) -> Result<(), Fault> {
         self.wait_for_all(table)?;
         if let Some(line) = table.by_owner.get_mut(&owner) {

@@ -87,8 +87,8 @@ pub(crate) fn destroy<B: Backend + ?Sized>(backend: &B, stream: RawStream) {
     let _ = insist(|| unsafe { backend.destroy_stream(stream) });
 }
 
-/// As [`wait`], for memory that others may have afterwards: a driver that cannot say whether work is still under way on it is as
-/// good as lost. Not while a capture is in the way: what was put on the stream then is in the capture.
+/// Waits as [`wait`] does, before memory is reused: the fault of a driver that cannot say whether work is still in flight
+/// becomes fatal, except while a capture prevents the wait: work put on the stream then is in the capture.
 ///
 /// # Errors
 /// As for [`wait`].
@@ -96,7 +96,7 @@ pub(crate) fn settle<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Res
     wait(backend, stream).map_err(Fault::unproven)
 }
 
-/// Counts what a source gave.
+/// Adds a region or pages taken from the driver to the usage.
 fn give(usage: &mut Usage, bytes: u64, handles: u64) {
     usage.calls += 1;
     usage.handles += handles;
@@ -104,7 +104,7 @@ fn give(usage: &mut Usage, bytes: u64, handles: u64) {
     usage.peak_reserved = usage.peak_reserved.max(usage.reserved);
 }
 
-/// What is left below the limit.
+/// Bytes left below the limit; `u64::MAX` without one.
 fn left(usage: &Usage) -> u64 {
     if usage.capacity == 0 { u64::MAX } else { usage.capacity.saturating_sub(usage.reserved) }
 }
@@ -133,14 +133,14 @@ impl<B: Backend> DeviceSource<B> {
         2 * entry as u64
     }
 
-    /// What was kept goes back from now on.
+    /// From now on regions that were kept may be released.
     pub(crate) fn let_go(&mut self) {
         if let Self::Regions(source) = self {
             source.let_go();
         }
     }
 
-    /// Changes the limit in bytes; 0: none. What is over it stays.
+    /// Sets the limit in bytes, 0 for none. Memory over a lower limit stays mapped.
     pub(crate) fn set_capacity(&mut self, bytes: u64) {
         match self {
             Self::Pages(source) => source.usage.capacity = bytes,
@@ -161,7 +161,7 @@ impl<B: Backend> DeviceSource<B> {
     }
 }
 
-/// Each call, of whichever it is.
+/// Forwards a call to the source that this is.
 macro_rules! both {
     ($self:ident, $source:ident => $call:expr) => {
         match $self {

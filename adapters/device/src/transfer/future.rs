@@ -25,7 +25,7 @@ pub struct Done<S, T> {
     pub report: TransferReport,
 }
 
-/// A transfer that did not.
+/// A transfer that failed or was cancelled.
 pub struct TransferError<S, T> {
     /// Why not.
     pub error: DeviceError,
@@ -121,7 +121,7 @@ enum TransferState<S, T> {
     Refused(TransferError<S, T>),
 }
 
-/// DirectionCounts an end with the buffers that it concerns.
+/// Counts a transfer's end in the meters of its buffers.
 pub(super) type Note<S, T> = fn(&S, &T, &Result<TransferReport, DeviceError>);
 
 impl<S: Send + 'static, T: Send + 'static> Transfer<S, T> {

@@ -19,7 +19,7 @@ pub unsafe trait HostSource<T>: Send + 'static {
     }
 }
 
-/// The same, to write.
+/// Host memory that a transfer writes.
 ///
 /// # Safety
 /// As for [`HostSource`], of the same memory, which is not read elsewhere either.

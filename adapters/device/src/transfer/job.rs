@@ -107,7 +107,7 @@ pub(super) struct JobPart {
     pub(super) refused: u32,
 }
 
-/// What to do for a job that ended, without any lock.
+/// Calls and drops for a job that ended, made without any lock.
 #[must_use]
 #[derive(Default)]
 pub(super) struct Deferred {
@@ -206,7 +206,7 @@ impl Job {
         self.progress().alone
     }
 
-    /// A part has arrived.
+    /// Counts a part that arrived; ends the job if it was the last.
     pub(super) fn settled(&self, bytes: u64) -> Deferred {
         let mut progress = self.progress();
         progress.in_flight -= 1;
@@ -253,7 +253,7 @@ impl Job {
         !std::mem::replace(&mut progress.queued, true)
     }
 
-    /// A part was refused for good, and with it the job.
+    /// Fails the job: one of its parts was refused for good.
     pub(super) fn failed(&self, error: DeviceError) -> Deferred {
         let mut progress = self.progress();
         progress.in_flight -= 1;
@@ -267,7 +267,7 @@ impl Job {
         self.failed(error)
     }
 
-    /// The caller gives it up: nothing more is issued.
+    /// Cancels the job: no further part is issued.
     pub(super) fn cancel(&self) {
         let mut progress = self.progress();
         progress.cancelled = true;
@@ -287,7 +287,7 @@ impl Job {
         deferred.act();
     }
 
-    /// Ends the job if it is over.
+    /// Ends the job if no part is in flight and none is left to issue, or it failed or was cancelled.
     fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> Deferred {
         let issued = progress.left.is_empty() && !progress.queued;
         // What had arrived as a whole before it was given up is done.
@@ -324,7 +324,7 @@ impl Job {
         }
     }
 
-    /// The end, if it has come; else `waker` is told of it.
+    /// Takes the result if the job ended; else registers `waker`.
     pub(super) fn poll(&self, waker: &Waker) -> Option<JobEnd> {
         // A waker's clone and drop run foreign code: without the lock.
         let fresh = waker.clone();

@@ -41,7 +41,7 @@ pub(super) struct Lane {
 
 #[derive(Default)]
 struct LaneSlot {
-    /// Happens when the piece is there.
+    /// Recorded behind the piece's copies.
     event: Option<RawEvent>,
     /// Memory for pieces that need it, as large as the largest so far.
     stage: Option<StagingBuffer>,
@@ -72,7 +72,7 @@ thread_local! {
     static HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Streams that are remembered at most. Forgetting costs an event.
+/// The most streams in `followed`. A stream that is removed costs one more event.
 const FOLLOWED: usize = 1024;
 
 impl Lane {
@@ -114,7 +114,7 @@ impl Lane {
                     self.settle(self.turn);
                     self.turn ^= 1;
                 }
-                Next::JobEnd => return,
+                Next::End => return,
             }
         }
     }
@@ -192,7 +192,7 @@ impl Lane {
         part.job.homes.iter().flatten().filter(move |home| !follows(home.owner.0))
     }
 
-    /// Lets what is issued from now on come after everything put on the jobs' streams until they were asked for.
+    /// Makes this lane's stream wait for everything put on the jobs' streams before the jobs were submitted.
     fn follow(&mut self, load: &Load) -> Result<(), Fault> {
         let taken = self.shared.taken();
         for part in &load.parts {
@@ -212,7 +212,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Waits for the piece of a slot, and hands its bytes over.
+    /// Waits for the piece of a slot, copies its bytes out of staging memory, and reports it as arrived.
     fn settle(&mut self, turn: usize) {
         let slot = &mut self.slots[turn];
         let (Some(flight), Some(event)) = (slot.flight.take(), slot.event) else { return };

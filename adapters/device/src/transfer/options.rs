@@ -16,7 +16,7 @@ pub enum Priority {
     Low,
 }
 
-/// DeviceOptions of a [`TransferEngine`](super::TransferEngine). All sizes in bytes.
+/// Options of a [`TransferEngine`](super::TransferEngine). All sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferOptions {
     /// Threads, each with a stream and two staging buffers of pinned memory, which grow with the pieces (they are beside the

@@ -35,12 +35,12 @@ pub(super) struct JobQueue {
 /// What [`JobQueue::load`] found.
 pub(super) struct LoadResult {
     pub(super) load: Option<Load>,
-    /// Of jobs that turned out to be over.
+    /// Calls and drops for jobs that were over.
     pub(super) deferred: Vec<Deferred>,
 }
 
 impl JobQueue {
-    /// The last of its class.
+    /// Adds a job behind the others of its class.
     pub(super) fn push(&mut self, job: Arc<Job>) {
         self.classes[job.class as usize].push_back(job);
     }

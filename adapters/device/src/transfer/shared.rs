@@ -4,7 +4,7 @@
 //! while, one that was refused for good fails its own job only.
 //! Asks from below: lanes that take loads and say what became of them.
 //!
-//! Locks: the queue's, then a job's, then the counters's.
+//! Locks: the queue's, then a job's, then the counters'.
 
 use super::job::{Deferred, Homes, Job, Keep, Route, may_pass};
 use super::options::{Priority, TransferOptions};
@@ -47,8 +47,8 @@ pub(super) enum Next {
     Load(Load),
     /// Nothing now; what is on its way may be looked after.
     Nothing,
-    /// No more ever.
-    JobEnd,
+    /// The engine is closed and nothing is left: the lane ends.
+    End,
 }
 
 /// Where the pace of a route stands.
@@ -133,7 +133,7 @@ impl EngineShared {
                 return Next::Nothing;
             }
             if state.closing && !more {
-                return Next::JobEnd;
+                return Next::End;
             }
             state = self.sleep(state);
         }
@@ -150,7 +150,7 @@ impl EngineShared {
         state
     }
 
-    /// A piece has arrived; `time`: what it kept its lane busy for.
+    /// Settles the parts of a piece that arrived. `time`: how long the piece kept its lane busy.
     pub(super) fn arrived(&self, load: Load, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.state().paces[index(load.route)].measured(load.bytes, nanoseconds);
@@ -160,7 +160,7 @@ impl EngineShared {
         deferred.into_iter().for_each(Deferred::act);
     }
 
-    /// A piece was refused. `quiet`: nothing of it is on its way any more.
+    /// Retries or fails the jobs of a refused piece. `quiet`: no part of the piece is in flight any more.
     pub(super) fn refused(&self, load: Load, fault: Fault, quiet: bool) {
         self.counters.end(load.route.direction, 0, 0);
         // Memory that may still be written must never be handed out again: the device is as good as lost.
