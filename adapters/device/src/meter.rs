@@ -45,7 +45,7 @@ impl BufferStats {
     }
 }
 
-/// DirectionCounts of one buffer, which readers share. Each is read and written on its own.
+/// Counters of one buffer, which readers share. Each counter is read and written on its own.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     bytes_in: AtomicU64,

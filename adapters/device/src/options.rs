@@ -20,7 +20,7 @@ pub enum PoolOrigin {
     Managed,
 }
 
-/// DeviceOptions of a device. All sizes in bytes.
+/// Options of a device. All sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceOptions {
     /// Where memory comes from.

@@ -90,7 +90,7 @@ impl TransferEngine {
         Self { class, ..self.clone() }
     }
 
-    /// EngineCounters.
+    /// Counters of the engine.
     pub fn stats(&self) -> TransferStats {
         if self.shared().health.forked() { TransferStats::default() } else { self.shared().stats() }
     }

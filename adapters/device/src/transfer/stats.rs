@@ -62,7 +62,7 @@ pub struct TransferStats {
     pub queued: u64,
 }
 
-/// DirectionCounts of one engine.
+/// Counters of one engine, for each direction.
 #[derive(Default)]
 pub(super) struct EngineCounters([Mutex<DirectionCounts>; 3]);
 
