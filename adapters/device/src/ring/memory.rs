@@ -62,8 +62,8 @@ impl SeenByHost {
 impl RingMemory for SeenByHost {
     fn header(&self) -> &Header {
         let header: *const Header = std::ptr::with_exposed_provenance(self.block.address() as usize);
-        // SAFETY: the first invariant; the block lives as long as `self`, was zeroed, and any words are a header; not shared:
-        // writes to it but by atomic words (the second).
+        // SAFETY: the first invariant; the block lives as long as `self`, was zeroed, and any words are a header;
+        // it is written only by atomic words (the second).
         unsafe { &*header }
     }
 
