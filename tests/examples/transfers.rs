@@ -7,7 +7,9 @@
 
 use std::time::{Duration, Instant};
 use terrace_cuda::Cuda;
-use terrace_device::{Backend, Device, DeviceBuffer, DeviceError, Kind, Options, RawStream, TransferEngine};
+use terrace_device::{
+    Backend, Device, DeviceBuffer, DeviceError, DeviceOptions, MemoryKind, RawStream, TransferEngine,
+};
 use terrace_tests::simcuda::Simulator;
 
 const COPIES: usize = 10_000;
@@ -17,10 +19,10 @@ const ROUNDS: usize = 5;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
     let bare = Cuda::open(0)?;
-    let device = Device::open(Cuda::open(0)?, Options::default())?;
+    let device = Device::open(Cuda::open(0)?, DeviceOptions::default())?;
     let (stream, engine) = (device.stream()?, TransferEngine::new(&device)?);
     let mut there = DeviceBuffer::<u8>::new(&device, &stream, 2 * COPIES * BYTES)?;
-    let pinned = bare.take(Kind::Pinned, (COPIES * BYTES) as u64)?;
+    let pinned = bare.take(MemoryKind::Pinned, (COPIES * BYTES) as u64)?;
     let own = bare.create_stream()?;
     bare.attach()?;
     let content = vec![8; COPIES * BYTES];
@@ -66,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // SAFETY: made above; `one_by_one` waited for it.
     unsafe { bare.destroy_stream(own) }?;
     // SAFETY: taken above; `one_by_one` waited for the stream.
-    unsafe { bare.give_back(Kind::Pinned, pinned, (COPIES * BYTES) as u64) }?;
+    unsafe { bare.give_back(MemoryKind::Pinned, pinned, (COPIES * BYTES) as u64) }?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The suite of every device, on one made of numbers: a backend from elsewhere, with pages and without.
 
 use terrace_core::{Branch, Slot};
-use terrace_device::{Device, DeviceBlock, Options, Reason, Stream};
+use terrace_device::{Device, DeviceBlock, DeviceOptions, FaultReason, Stream};
 use terrace_tests::device::World;
 use terrace_tests::manual::Manual;
 
@@ -29,7 +29,7 @@ terrace_tests::device_suite!(world);
 /// A device of 64 MiB in segments, two streams, and work of the second on a block of it that lasts until it is waited for.
 fn two_streams() -> (Manual, Device, [Stream; 2], DeviceBlock) {
     let manual = Manual::new(64 << 20, false);
-    let options = Options { capacity: 64 << 20, blocks: 1 << 10, ..Options::default() };
+    let options = DeviceOptions { capacity: 64 << 20, blocks: 1 << 10, ..DeviceOptions::default() };
     let device = Device::open(manual.clone(), options).expect("valid options");
     let streams = [(); 2].map(|()| device.stream().expect("nothing fails"));
     let scratch = device.allocate(&streams[1], 1 << 20).expect("room");
@@ -64,7 +64,7 @@ fn an_allocation_that_waits_outlasts_any_one_refusal() {
         let (manual, device, streams, scratch) = two_streams();
         hold(&manual, &device, &streams, 40 << 20);
         let before = manual.calls();
-        manual.fail(nth, Reason::Other);
+        manual.fail(nth, FaultReason::Other);
         let block = device.allocate(&streams[0], 40 << 20);
         let made = manual.calls() - before;
         manual.heal();
@@ -81,7 +81,7 @@ fn an_allocation_that_waits_outlasts_any_one_refusal() {
 fn a_device_that_goes_waits_for_what_is_in_flight_on_any_stream() {
     for pages in [true, false] {
         let manual = Manual::new(64 << 20, pages);
-        let device = Device::open(manual.clone(), Options::default()).expect("valid options");
+        let device = Device::open(manual.clone(), DeviceOptions::default()).expect("valid options");
         let streams = [(); 3].map(|()| device.stream().expect("nothing fails"));
         for stream in &streams {
             let block = device.allocate(stream, 3 << 20).expect("room");
@@ -97,7 +97,7 @@ fn a_device_that_goes_waits_for_what_is_in_flight_on_any_stream() {
 fn metadata_is_below_one_percent_at_100_mib() {
     for pages in [true, false] {
         let manual = Manual::new(1 << 30, pages);
-        let device = Device::open(manual.clone(), Options::default()).expect("valid options");
+        let device = Device::open(manual.clone(), DeviceOptions::default()).expect("valid options");
         let streams = [(); 2].map(|()| device.stream().expect("nothing fails"));
         let mut blocks = Vec::new();
         for i in 0u64.. {
@@ -126,7 +126,7 @@ fn metadata_is_below_one_percent_at_100_mib() {
 #[test]
 fn clear_empties_the_streams_caches_into_the_pool() {
     let manual = Manual::new(1 << 30, true);
-    let device = Device::open(manual.clone(), Options::default()).expect("valid options");
+    let device = Device::open(manual.clone(), DeviceOptions::default()).expect("valid options");
     let stream = device.stream().expect("nothing fails");
     drop([4096, 4096, 100 << 10].map(|bytes| device.allocate(&stream, bytes).expect("room")));
     let (before, calls) = (device.stats().pool, manual.calls());

@@ -15,8 +15,8 @@
 //! 10 % in place of 5 `kv` takes 91 calls (1.219), and what only grows 1.10.
 
 use terrace::arena::{Coalesce, Settings};
-use terrace::device::{Device, DeviceBlock, Options, Stream};
-use terrace::{Arena, BestFit, NoFence, Room, heap_parts};
+use terrace::device::{Device, DeviceBlock, DeviceOptions, Stream};
+use terrace::{Arena, ArenaCapacity, BestFit, NoFence, heap_parts};
 use terrace_models::scenarios::{Outcome, Pooled, Scenario, Step, Subject, Totals, run};
 use terrace_models::{Growing, PinnedCache, Segments};
 use terrace_tests::manual::Manual;
@@ -50,7 +50,7 @@ impl Subject for Pinned {
 fn ours(scenario: &Scenario) -> Outcome {
     // SAFETY: blocks are counted here, and no byte of one is touched.
     let manual = unsafe { Manual::new(256 * GIB, false).with_pinned() };
-    let device = Device::open(manual, Options::default()).expect("valid options");
+    let device = Device::open(manual, DeviceOptions::default()).expect("valid options");
     let stream = device.stream().expect("nothing fails here");
     let mut subject = Pinned { device, stream };
     let outcome = run(scenario, &mut subject);
@@ -158,7 +158,7 @@ fn without_moving_1_05_costs_ten_times_the_calls() {
     for scenario in [Scenario::staging(2000), Scenario::checkpoint(5), Scenario::kv(5000)] {
         let exact = run(&scenario, &mut Exact::default());
         let settings = Settings { coalesce: Coalesce::AtOnce, granule: 4096, slack: 30, ..Settings::growing() };
-        let parts = heap_parts(Room::default(), BestFit::new);
+        let parts = heap_parts(ArenaCapacity::default(), BestFit::new);
         let arena = Arena::new(Growing::new(0), NoFence, parts, settings).expect("valid settings");
         let pages = run(&scenario, &mut Pooled(arena));
         let calls = [exact, pages].map(|outcome| (outcome.totals.calls, times(&outcome)));

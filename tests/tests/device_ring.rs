@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_core::ring::bridge::BridgeError;
 use terrace_core::ring::{Consumer, Header, MAGIC, NoDelay, Patience, Producer, RingError, Shape, State};
 use terrace_device::{
-    Device, DeviceBlock, DeviceError, RingOptions, Strategy, Stream, UnifiedRing, Visibility, receive_ring, send_ring,
-    sleep,
+    Device, DeviceBlock, DeviceError, RingOptions, RingStrategy, Stream, UnifiedRing, Visibility, receive_ring,
+    send_ring, sleep,
 };
 
 /// Runs a case on the host's memory, and where there is the simulated driver on each of its profiles.
@@ -25,13 +25,13 @@ fn everywhere(case: impl Fn(&Device)) {
 
 #[cfg(target_os = "linux")]
 fn simulated() -> Device {
-    let options = terrace_device::Options { capacity: 64 << 20, blocks: 1 << 12, ..Default::default() };
+    let options = terrace_device::DeviceOptions { capacity: 64 << 20, blocks: 1 << 12, ..Default::default() };
     let cuda = terrace_cuda::Cuda::open(0).unwrap_or_else(|error| panic!("the simulated driver opens: {error}"));
     Device::open(cuda, options).expect("a device")
 }
 
 /// Patient: a busy machine may take its time.
-fn options(strategy: Strategy) -> RingOptions {
+fn options(strategy: RingStrategy) -> RingOptions {
     let patience = Patience { in_all: 10_000_000_000, ..Patience::SECOND };
     RingOptions { shape: Shape::new(8, 64).expect("a shape"), strategy, patience }
 }
@@ -39,10 +39,10 @@ fn options(strategy: Strategy) -> RingOptions {
 /// For what will not come: ten milliseconds. Only where the stream itself is waited for, so that no copy is late.
 fn brief() -> RingOptions {
     let patience = Patience { in_all: 10_000_000, ..Patience::SECOND };
-    RingOptions { patience, ..options(Strategy::Stream) }
+    RingOptions { patience, ..options(RingStrategy::Stream) }
 }
 
-const STRATEGIES: [Strategy; 3] = [Strategy::Synchronous, Strategy::Stream, Strategy::Polled];
+const STRATEGIES: [RingStrategy; 3] = [RingStrategy::Synchronous, RingStrategy::Stream, RingStrategy::Polled];
 
 /// A message of its own for each number: length and bytes.
 fn message(number: u32) -> Vec<u8> {
@@ -262,7 +262,7 @@ fn unified_memory_is_one_ring_for_both_where_the_device_sees_it() {
 fn a_ring_goes_back_and_others_are_refused() {
     everywhere(|device| {
         let foreign = Device::host().stream().expect("a stream of another device");
-        let refused = send_ring(device, &foreign, options(Strategy::Stream), NoDelay).err();
+        let refused = send_ring(device, &foreign, options(RingStrategy::Stream), NoDelay).err();
         assert!(matches!(refused, Some(BridgeError::Link(DeviceError::OtherDevice { .. }))), "{refused:?}");
         let stream = device.stream().expect("a stream");
         for strategy in STRATEGIES {
@@ -294,7 +294,7 @@ fn a_polled_copy_may_be_late_and_goes_on() {
             sleep(ns)
         }
     };
-    let mut sender = send_ring(&device, &stream, options(Strategy::Polled), delay).expect("a ring");
+    let mut sender = send_ring(&device, &stream, options(RingStrategy::Polled), delay).expect("a ring");
     let mut peer = Peer::new(&device, &work, sender.link().address());
     session.hold();
     held.store(true, Ordering::Relaxed);

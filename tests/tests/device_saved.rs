@@ -4,7 +4,7 @@
 //! allocations without a call that takes memory or gives it back. The device is made of numbers and counts every call.
 
 use std::path::{Path, PathBuf};
-use terrace::device::{Device, DeviceBlock, Options, Origin, Stream};
+use terrace::device::{Device, DeviceBlock, DeviceOptions, PoolOrigin, Stream};
 use terrace::recording::Reader;
 use terrace_models::scenarios::{Scenario, Subject, Totals, run};
 use terrace_tests::manual::Manual;
@@ -34,9 +34,10 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(scenario: &Scenario, origin: Origin) -> Self {
-        let manual = Manual::new(TOTAL, origin == Origin::Pages);
-        let device = Device::open(manual.clone(), Options { origin, ..Options::default() }).expect("valid options");
+    fn new(scenario: &Scenario, origin: PoolOrigin) -> Self {
+        let manual = Manual::new(TOTAL, origin == PoolOrigin::Pages);
+        let device =
+            Device::open(manual.clone(), DeviceOptions { origin, ..DeviceOptions::default() }).expect("valid options");
         let streams = (0..scenario.streams).map(|_| device.stream().expect("nothing fails here")).collect();
         Self { manual, device, streams, hits: 0 }
     }
@@ -78,7 +79,7 @@ fn data() -> PathBuf {
 
 /// Permille of the calls saved, and of hits, at least, by segments and by pages. Pages are mapped range by range and moved
 /// where segments would take more memory, and each counts: 3.7 % in the 7,513 allocations of GPT-2, 0.2 % over all recordings.
-const LEAST_SAVED: [(Origin, u64, u64); 2] = [(Origin::Segments, 990, 970), (Origin::Pages, 960, 960)];
+const LEAST_SAVED: [(PoolOrigin, u64, u64); 2] = [(PoolOrigin::Segments, 990, 970), (PoolOrigin::Pages, 960, 960)];
 
 /// What falls short, in words.
 fn judge(scenario: &Scenario) -> Vec<String> {
@@ -128,7 +129,7 @@ fn training() -> (Scenario, [usize; 4]) {
 }
 
 /// Calls of the device in each of the first three steps.
-fn calls_by_step(origin: Origin, warm: bool) -> [u64; 3] {
+fn calls_by_step(origin: PoolOrigin, warm: bool) -> [u64; 3] {
     let (scenario, marks) = training();
     let mut subject = Counted::new(&scenario, origin);
     let mut held: Vec<Option<DeviceBlock>> = (0..scenario.slots).map(|_| None).collect();
@@ -161,8 +162,8 @@ const MORE: u64 = 50;
 
 #[test]
 fn with_a_warm_up_the_first_step_asks_no_more_than_the_third() {
-    let all =
-        [Origin::Segments, Origin::Pages].map(|origin| (calls_by_step(origin, false), calls_by_step(origin, true)));
+    let all = [PoolOrigin::Segments, PoolOrigin::Pages]
+        .map(|origin| (calls_by_step(origin, false), calls_by_step(origin, true)));
     println!("calls by step, cold and warm, by segments and by pages: {all:?}");
     for (cold, warm) in all {
         assert!(cold[0] > 10 * warm[0].max(1), "a cold first step asks for its memory: {cold:?}, {warm:?}");

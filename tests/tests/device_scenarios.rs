@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 use terrace::arena::Settings;
-use terrace::device::{Device, Options, Origin};
+use terrace::device::{Device, DeviceOptions, PoolOrigin};
 use terrace::recording::Reader;
-use terrace::{Arena, BestFit, NoFence, Room, heap_parts};
+use terrace::{Arena, ArenaCapacity, BestFit, NoFence, heap_parts};
 use terrace_models::scenarios::{OnDevice, Outcome, Pooled, Scenario, run};
 use terrace_models::{Growing, PyTorch, Segments};
 use terrace_tests::manual::Manual;
@@ -23,10 +23,10 @@ const LEAST: u64 = 17;
 const TOTAL: u64 = 256 << 30;
 
 /// A scenario on a fresh device. Nothing is launched, so that everything is done at once.
-fn ours(scenario: &Scenario, origin: Origin) -> Outcome {
+fn ours(scenario: &Scenario, origin: PoolOrigin) -> Outcome {
     let capacity = if scenario.limit == 0 { TOTAL } else { scenario.limit };
-    let options = Options { origin, capacity, ..Options::default() };
-    let device = Device::open(Manual::new(TOTAL, origin == Origin::Pages), options).expect("valid options");
+    let options = DeviceOptions { origin, capacity, ..DeviceOptions::default() };
+    let device = Device::open(Manual::new(TOTAL, origin == PoolOrigin::Pages), options).expect("valid options");
     let mut subject = OnDevice::new(&device, scenario).expect("nothing fails here");
     let outcome = run(scenario, &mut subject);
     subject.device().check().expect("every invariant holds");
@@ -62,7 +62,7 @@ fn traces(test: &str) -> Option<PathBuf> {
 
 /// No more calls, and less memory.
 fn judge_segments(scenario: &Scenario) {
-    let (ours, theirs) = (ours(scenario, Origin::Segments), theirs(scenario));
+    let (ours, theirs) = (ours(scenario, PoolOrigin::Segments), theirs(scenario));
     let text = format!("{}: {ours:?} beside {theirs:?}", scenario.name);
     println!("segments, {text}");
     assert!(ours.totals.calls <= theirs.totals.calls, "{text}");
@@ -82,7 +82,7 @@ const REFUSED: [(&str, u64); 2] = [("tight train_moe_mixtral", 1), ("tight train
 
 /// Used to 97 %, and at most so many times PyTorch's calls.
 fn judge_pages(scenario: &Scenario, times: u64) {
-    let (ours, theirs) = (ours(scenario, Origin::Pages), theirs(scenario));
+    let (ours, theirs) = (ours(scenario, PoolOrigin::Pages), theirs(scenario));
     let text = format!("{}: {ours:?} beside {theirs:?}", scenario.name);
     println!("pages, used to {:.3}, {text}", ours.utilisation());
     assert!(ours.utilisation() >= 0.97 && ours.failed == 0, "{} of {text}", ours.utilisation());
@@ -111,7 +111,7 @@ fn pages_are_used_to_97_percent_with_few_calls() {
         let scenario = recorded(&data(), name);
         // In little memory PyTorch's policy gives back and takes again, in 500 calls more: the row is about the free run.
         judge_pages(&scenario, 4);
-        assert_eq!(ours(&scenario.tight(), Origin::Pages).failed, 0, "{name}");
+        assert_eq!(ours(&scenario.tight(), PoolOrigin::Pages).failed, 0, "{name}");
     }
 }
 
@@ -123,7 +123,7 @@ const ENOUGH: u64 = 1030;
 fn pages_never_fail_while_a_little_more_than_the_peak_is_there() {
     for name in KEPT {
         let scenario = recorded(&data(), name).limited(name, ENOUGH);
-        assert_eq!(ours(&scenario, Origin::Pages).failed, 0, "{name}");
+        assert_eq!(ours(&scenario, PoolOrigin::Pages).failed, 0, "{name}");
     }
 }
 
@@ -131,9 +131,9 @@ fn pages_never_fail_while_a_little_more_than_the_peak_is_there() {
 fn the_way_over_a_device_costs_no_memory() {
     for name in KEPT {
         let scenario = recorded(&data(), name);
-        let parts = heap_parts(Room::default(), BestFit::new);
+        let parts = heap_parts(ArenaCapacity::default(), BestFit::new);
         let arena = Arena::new(Growing::new(0), NoFence, parts, Settings::growing()).expect("valid settings");
-        let (arena, device) = (run(&scenario, &mut Pooled(arena)), ours(&scenario, Origin::Pages));
+        let (arena, device) = (run(&scenario, &mut Pooled(arena)), ours(&scenario, PoolOrigin::Pages));
         let (arena, device) = (arena.utilisation(), device.utilisation());
         assert!(device >= arena - 0.01, "{name}: {device} on a device, {arena} without");
     }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use terrace::arena::Settings;
 use terrace::recording::Reader;
-use terrace::{Allocator, Arena, BestFit, Block, NoFence, Owner, Request, Room, Source, heap_parts};
+use terrace::{Allocator, Arena, ArenaCapacity, BestFit, Block, NoFence, Owner, Request, Source, heap_parts};
 use terrace_core::event::Kind;
 use terrace_models::{Growing, PyTorch, Segments};
 
@@ -54,7 +54,10 @@ fn replay(path: &Path, pool: &mut dyn Allocator) -> (f64, u64) {
 }
 
 fn arena(source: impl Source + 'static, settings: Settings) -> Box<dyn Allocator> {
-    Box::new(Arena::new(source, NoFence, heap_parts(Room::default(), BestFit::new), settings).expect("valid settings"))
+    Box::new(
+        Arena::new(source, NoFence, heap_parts(ArenaCapacity::default(), BestFit::new), settings)
+            .expect("valid settings"),
+    )
 }
 
 /// Replays each run on ours and on PyTorch's policy; returns the geometric mean of ours.

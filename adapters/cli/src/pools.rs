@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use terrace::arena::{Coalesce, Settings};
 use terrace::pool::{BlockRecord, BucketArena, SegmentRecord, Steps};
-use terrace::{AllocError, Allocator, Arena, BestFit, Branch, FirstFit, Index, Room, WorstFit, heap_parts};
+use terrace::{AllocError, Allocator, Arena, ArenaCapacity, BestFit, Branch, FirstFit, Index, WorstFit, heap_parts};
 use terrace_models::{BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
 
 /// A kind of simulated memory source.
@@ -50,7 +50,7 @@ const CAPACITY: u64 = 1 << 50;
 impl PoolSetup {
     /// A setup with a clock of its own, and room for as many blocks as a default arena.
     pub fn new(source: SourceKind, capacity: Option<u64>, fence_delay: u64) -> Self {
-        let (capacity, blocks) = (capacity.unwrap_or(CAPACITY).min(CAPACITY), Room::default().slots / 2);
+        let (capacity, blocks) = (capacity.unwrap_or(CAPACITY).min(CAPACITY), ArenaCapacity::default().slots / 2);
         Self { source, capacity, blocks, fence: Delay::new(fence_delay) }
     }
 
@@ -59,12 +59,12 @@ impl PoolSetup {
         Self { blocks, ..self }
     }
 
-    /// Room for the records of an arena: two for each block, one of them for the free range beside it; all else in a default
+    /// Capacity for the records of an arena: two for each block, one of them for the free range beside it; all else in a default
     /// arena's proportions.
-    fn room(&self) -> Room {
-        let room = Room::default();
+    fn room(&self) -> ArenaCapacity {
+        let room = ArenaCapacity::default();
         let slots = (2 * self.blocks).max(room.slots);
-        Room { slots, segments: room.segments * (slots / room.slots), ..room }
+        ArenaCapacity { slots, segments: room.segments * (slots / room.slots), ..room }
     }
 
     /// The clock of the fence: the number of the event.

@@ -12,7 +12,7 @@ use cudarc::nvrtc::Ptx;
 use std::error::Error;
 use std::io::{self, Write};
 use terrace_cuda::{Cuda, SharedStream};
-use terrace_device::{Device, DeviceBuffer, Options};
+use terrace_device::{Device, DeviceBuffer, DeviceOptions};
 
 /// `axpy_f32(y, x, a, n)`: adds `a` times `x` to `y`.
 const AXPY: &str = include_str!("axpy.ptx");
@@ -30,7 +30,7 @@ pub fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         Ok(cuda) => cuda,
         Err(error) => return Ok(writeln!(out, "No kernel was launched: {}", error.to_string().replace('\n', " "))?),
     };
-    let device = Device::open(cuda, Options::default())?;
+    let device = Device::open(cuda, DeviceOptions::default())?;
     let context = CudaContext::new(0)?;
     let axpy = context.load_module(Ptx::from_src(AXPY))?.load_function("axpy_f32")?;
     let shared = SharedStream::new(&device, &context.new_stream()?)?;

@@ -15,8 +15,8 @@ use crate::result_codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, as_bad_handle,
 use crate::streams::{create_stream, destroy_stream, stream_name};
 use std::ptr::null_mut;
 use terrace_device::{
-    Advice, Backend, Capabilities, CopyRange, Description, Fault, Kind, Memory, Page, RawEvent, RawStream, Reason,
-    Side, meminfo,
+    Advice, Backend, Capabilities, CopyRange, Description, Fault, FaultReason, Memory, MemoryKind, Page,
+    PrefetchTarget, RawEvent, RawStream, meminfo,
 };
 
 impl Cuda {
@@ -53,11 +53,11 @@ unsafe impl Backend for Cuda {
         Ok(Memory { free: self.free(free as u64, total as u64), total: total as u64 })
     }
 
-    fn take(&self, kind: Kind, bytes: u64) -> Result<u64, Fault> {
+    fn take(&self, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
         regions::allocate(self, kind, bytes)
     }
 
-    unsafe fn give_back(&self, kind: Kind, address: u64, _bytes: u64) -> Result<(), Fault> {
+    unsafe fn give_back(&self, kind: MemoryKind, address: u64, _bytes: u64) -> Result<(), Fault> {
         // SAFETY: same contract as this method's.
         unsafe { regions::free(self, kind, address) }
     }
@@ -111,7 +111,10 @@ unsafe impl Backend for Cuda {
     unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
         if stream.0 == PER_THREAD {
             // This handle means another stream on each thread: a thread that polls it would query its own stream.
-            return Err(Fault { code: 400, ..Fault::of("adopt the per-thread default stream", Reason::BadHandle) });
+            return Err(Fault {
+                code: 400,
+                ..Fault::of("adopt the per-thread default stream", FaultReason::BadHandle)
+            });
         }
         if !self.description.capabilities.contains(Capabilities::STREAM_NAMES) {
             return Ok(None);
@@ -255,7 +258,7 @@ unsafe impl Backend for Cuda {
         done.map_err(as_bad_handle)
     }
 
-    unsafe fn prefetch(&self, address: u64, bytes: u64, to: Side, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn prefetch(&self, address: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<(), Fault> {
         // SAFETY: same contract as this method's.
         unsafe { hints::prefetch(self, address, bytes, to, stream) }
     }
@@ -289,7 +292,7 @@ unsafe impl Backend for Cuda {
         }
         let peers = self.primary.functions.peers.as_ref().map_err(missing_fault)?;
         if !self.can_reach(ordinal)? {
-            return Err(Fault::of(CALL, Reason::Unsupported));
+            return Err(Fault::of(CALL, FaultReason::Unsupported));
         }
         let other = self.peer_context(ordinal)?.context();
         self.primary.call(CALL, |_| {

@@ -13,7 +13,7 @@ use crate::layouts::CAPTURE_MODE_RELAXED;
 use crate::result_codes::{self, Code};
 use cudarc::driver::sys::{CUcontext, CUdevice};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
-use terrace_device::{Fault, Reason, insist};
+use terrace_device::{Fault, FaultReason, insist};
 use terrace_guard::Process;
 
 /// Turns the code of a call into a result.
@@ -65,7 +65,7 @@ impl PrimaryContext {
     /// Refuses a call in a forked child.
     #[inline]
     pub fn check_process(&self, call: &'static str) -> Result<(), Fault> {
-        if self.is_own_process() { Ok(()) } else { Err(Fault::of(call, Reason::Forked)) }
+        if self.is_own_process() { Ok(()) } else { Err(Fault::of(call, FaultReason::Forked)) }
     }
 
     /// Runs a call with the context current on the calling thread.

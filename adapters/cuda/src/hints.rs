@@ -11,33 +11,33 @@ use crate::layouts::{CPU, MemoryLocation, advice};
 use crate::library::missing_fault;
 use crate::result_codes::{as_bad_handle, size};
 use std::ffi::{c_int, c_uint};
-use terrace_device::{Advice, Fault, RawStream, Side};
+use terrace_device::{Advice, Fault, PrefetchTarget, RawStream};
 
 /// The driver's ordinal for a side: the device's, or [`CPU`].
-fn device_of(cuda: &Cuda, side: Side) -> c_int {
+fn device_of(cuda: &Cuda, side: PrefetchTarget) -> c_int {
     match side {
-        Side::Device => cuda.primary.device,
-        Side::Host => CPU,
+        PrefetchTarget::Device => cuda.primary.device,
+        PrefetchTarget::Host => CPU,
     }
 }
 
-fn location_of(cuda: &Cuda, side: Side) -> MemoryLocation {
+fn location_of(cuda: &Cuda, side: PrefetchTarget) -> MemoryLocation {
     match side {
-        Side::Device => MemoryLocation::device(cuda.primary.device),
-        Side::Host => MemoryLocation::host(),
+        PrefetchTarget::Device => MemoryLocation::device(cuda.primary.device),
+        PrefetchTarget::Host => MemoryLocation::host(),
     }
 }
 
 /// The driver's number for an advice, and its target; the device where the driver ignores the target.
-fn translate(said: Advice) -> (c_uint, Side) {
+fn translate(said: Advice) -> (c_uint, PrefetchTarget) {
     match said {
-        Advice::ReadMostly => (advice::SET_READ_MOSTLY, Side::Device),
-        Advice::NotReadMostly => (advice::UNSET_READ_MOSTLY, Side::Device),
-        Advice::PreferDevice => (advice::SET_PREFERRED_LOCATION, Side::Device),
-        Advice::PreferHost => (advice::SET_PREFERRED_LOCATION, Side::Host),
-        Advice::PreferNone => (advice::UNSET_PREFERRED_LOCATION, Side::Device),
-        Advice::AccessedByDevice => (advice::SET_ACCESSED_BY, Side::Device),
-        Advice::NotAccessedByDevice => (advice::UNSET_ACCESSED_BY, Side::Device),
+        Advice::ReadMostly => (advice::SET_READ_MOSTLY, PrefetchTarget::Device),
+        Advice::NotReadMostly => (advice::UNSET_READ_MOSTLY, PrefetchTarget::Device),
+        Advice::PreferDevice => (advice::SET_PREFERRED_LOCATION, PrefetchTarget::Device),
+        Advice::PreferHost => (advice::SET_PREFERRED_LOCATION, PrefetchTarget::Host),
+        Advice::PreferNone => (advice::UNSET_PREFERRED_LOCATION, PrefetchTarget::Device),
+        Advice::AccessedByDevice => (advice::SET_ACCESSED_BY, PrefetchTarget::Device),
+        Advice::NotAccessedByDevice => (advice::UNSET_ACCESSED_BY, PrefetchTarget::Device),
     }
 }
 
@@ -45,7 +45,13 @@ fn translate(said: Advice) -> (c_uint, Side) {
 ///
 /// # Safety
 /// The range must lie in live managed memory that is not freed before the stream is done.
-pub unsafe fn prefetch(cuda: &Cuda, address: u64, bytes: u64, to: Side, stream: RawStream) -> Result<(), Fault> {
+pub unsafe fn prefetch(
+    cuda: &Cuda,
+    address: u64,
+    bytes: u64,
+    to: PrefetchTarget,
+    stream: RawStream,
+) -> Result<(), Fault> {
     let size = size("cuMemPrefetchAsync", bytes)?;
     let stream = handle(stream.0);
     let functions = cuda.primary.functions;

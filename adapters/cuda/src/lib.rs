@@ -22,7 +22,7 @@
 //! ```
 //! Beside it, `interop` has [`SharedStream`], which passes terrace's memory to `cudarc`'s copies and launches.
 //! [`Description::notes`](terrace_device::Description::notes) lists failed probes. After the driver has shut down, its calls fail with
-//! [`Reason::Lost`](terrace_device::Reason::Lost).
+//! [`FaultReason::Lost`](terrace_device::FaultReason::Lost).
 
 mod backend;
 mod context;

@@ -5,7 +5,7 @@
 //! there is no library, so this module checks [`is_available`] first.
 
 use cudarc::driver::sys;
-use terrace_device::{Fault, Reason};
+use terrace_device::{Fault, FaultReason};
 
 /// The best known names of cudarc's list; its other names add version numbers to these.
 const COMMON_NAMES: [&str; 3] = if cfg!(windows) {
@@ -25,7 +25,7 @@ pub struct MissingSymbol {
 
 /// The fault of a call to a function that the driver lacks.
 pub fn missing_fault(missing: &MissingSymbol) -> Fault {
-    Fault::of(missing.symbol, Reason::Missing)
+    Fault::of(missing.symbol, FaultReason::Missing)
 }
 
 /// Whether the driver's library can be loaded; loads it.

@@ -10,7 +10,7 @@ use crate::layouts::{self, AccessDescriptor, GRANULARITY_MINIMUM, PageProperties
 use crate::library::missing_fault;
 use crate::result_codes::{as_bad_handle, size};
 use std::iter;
-use terrace_device::{Fault, Page, Reason};
+use terrace_device::{Fault, FaultReason, Page};
 
 /// The smallest page size in use: 2 MiB, the device's own large page.
 ///
@@ -33,7 +33,7 @@ pub fn granularity(cuda: &Cuda) -> Result<u64, Fault> {
     })?;
     match bytes as u64 {
         bytes if bytes.is_power_of_two() => Ok(bytes.max(SMALLEST)),
-        _ => Err(Fault::of(CALL, Reason::Other)),
+        _ => Err(Fault::of(CALL, FaultReason::Other)),
     }
 }
 
@@ -143,7 +143,7 @@ pub unsafe fn unmap(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> 
 /// The page size as the driver's `size_t`; unsupported if the device cannot map pages.
 fn size_of_page(cuda: &Cuda) -> Result<usize, Fault> {
     match cuda.description.page_bytes {
-        0 => Err(Fault::of("cuMemMap", Reason::Unsupported)),
+        0 => Err(Fault::of("cuMemMap", FaultReason::Unsupported)),
         bytes => size("cuMemMap", bytes),
     }
 }

@@ -11,15 +11,15 @@ use crate::layouts;
 use crate::library::missing_fault;
 use crate::result_codes::{as_bad_handle, size};
 use std::ptr::null_mut;
-use terrace_device::{Fault, Kind, Reason, insist};
+use terrace_device::{Fault, FaultReason, MemoryKind, insist};
 
 /// Allocates a region of a kind.
-pub fn allocate(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<u64, Fault> {
+pub fn allocate(cuda: &Cuda, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
     match kind {
-        Kind::Device => allocate_device(cuda, bytes),
-        Kind::Pool => allocate_pooled(cuda, bytes),
-        Kind::Pinned => allocate_pinned(cuda, bytes),
-        Kind::Managed => allocate_managed(cuda, bytes),
+        MemoryKind::Device => allocate_device(cuda, bytes),
+        MemoryKind::Pool => allocate_pooled(cuda, bytes),
+        MemoryKind::Pinned => allocate_pinned(cuda, bytes),
+        MemoryKind::Managed => allocate_managed(cuda, bytes),
     }
 }
 
@@ -27,17 +27,17 @@ pub fn allocate(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<u64, Fault> {
 ///
 /// # Safety
 /// [`allocate`] must have returned it for this kind, it must not be freed yet, and no queued work may use it.
-pub unsafe fn free(cuda: &Cuda, kind: Kind, address: u64) -> Result<(), Fault> {
+pub unsafe fn free(cuda: &Cuda, kind: MemoryKind, address: u64) -> Result<(), Fault> {
     let done = match kind {
-        Kind::Device | Kind::Managed => cuda.primary.call_relaxed("cuMemFree_v2", |core| {
+        MemoryKind::Device | MemoryKind::Managed => cuda.primary.call_relaxed("cuMemFree_v2", |core| {
             // SAFETY: the caller promises a live, unused region of this kind.
             unsafe { (core.cuMemFree_v2)(address) }
         }),
-        Kind::Pinned => cuda.primary.call_relaxed("cuMemFreeHost", |core| {
+        MemoryKind::Pinned => cuda.primary.call_relaxed("cuMemFreeHost", |core| {
             // SAFETY: the caller promises a live, unused region of this kind.
             unsafe { (core.cuMemFreeHost)(handle(address)) }
         }),
-        Kind::Pool => {
+        MemoryKind::Pool => {
             let pools = cuda.primary.functions.pools.as_ref().map_err(missing_fault)?;
             cuda.primary.call_relaxed("cuMemFreeAsync", |_| {
                 // SAFETY: the caller promises a live, unused region of this kind; the stream is our own.
@@ -108,7 +108,7 @@ fn allocate_managed(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
 fn allocate_pooled(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     const CALL: &str = "cuMemAllocFromPoolAsync";
     let pools = cuda.primary.functions.pools.as_ref().map_err(missing_fault)?;
-    let pool = cuda.pool.ok_or(Fault::of(CALL, Reason::Unsupported))?;
+    let pool = cuda.pool.ok_or(Fault::of(CALL, FaultReason::Unsupported))?;
     let size = size(CALL, bytes)?;
     let mut address = 0;
     cuda.primary.call_relaxed(CALL, |_| {
@@ -117,7 +117,7 @@ fn allocate_pooled(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     })?;
     synchronize(cuda).inspect_err(|_| {
         // SAFETY: allocated above and not handed out yet. If the free is refused too, the region leaks.
-        let _ = insist(|| unsafe { free(cuda, Kind::Pool, address) });
+        let _ = insist(|| unsafe { free(cuda, MemoryKind::Pool, address) });
     })?;
     Ok(address)
 }

@@ -1,13 +1,13 @@
-//! The driver's result codes: their names, and the [`Reason`] of each.
+//! The driver's result codes: their names, and the [`FaultReason`] of each.
 //!
-//! Promises upward: any number is accepted; a code of a driver newer than this table has no name and is [`Reason::Other`].
+//! Promises upward: any number is accepted; a code of a driver newer than this table has no name and is [`FaultReason::Other`].
 //! No function here calls the driver, so an error can be displayed after the driver shut down.
 //! Asks from below: nothing. Numbers and names are those of the header `cuda.h`; the tests compare them with cudarc's.
 
 use std::ffi::c_int;
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use terrace_device::{Fault, Reason};
+use terrace_device::{Fault, FaultReason};
 
 /// The result of a driver function: 0 for success, else an error code.
 ///
@@ -38,30 +38,30 @@ fn was_initialized_by_ancestor() -> bool {
 
 /// Converts a size to the driver's `size_t`; a size that does not fit is out of memory.
 pub fn size(call: &'static str, bytes: u64) -> Result<usize, Fault> {
-    usize::try_from(bytes).map_err(|_| Fault::of(call, Reason::OutOfMemory))
+    usize::try_from(bytes).map_err(|_| Fault::of(call, FaultReason::OutOfMemory))
 }
 
 /// The reason that a code stands for.
-fn reason_of(code: Code) -> Reason {
+fn reason_of(code: Code) -> FaultReason {
     match code {
-        2 => Reason::OutOfMemory,
+        2 => FaultReason::OutOfMemory,
         // Peer access unsupported, operation not permitted, operation not supported.
-        217 | 800 | 801 => Reason::Unsupported,
-        36 => Reason::Missing,
-        400 => Reason::BadHandle,
+        217 | 800 | 801 => FaultReason::Unsupported,
+        36 => FaultReason::Missing,
+        400 => FaultReason::BadHandle,
         // Devices call only after a successful `cuInit`: either this is a forked child, or the driver shut down.
-        NOT_INITIALIZED if was_initialized_by_ancestor() => Reason::Forked,
-        NOT_INITIALIZED | 4 => Reason::Lost,
+        NOT_INITIALIZED if was_initialized_by_ancestor() => FaultReason::Forked,
+        NOT_INITIALIZED | 4 => FaultReason::Lost,
         // Every call makes our context current first, so an invalid context is a destroyed one.
-        201 | 709 => Reason::Lost,
+        201 | 709 => FaultReason::Lost,
         // The device is unusable, or its data is unreliable: taken by another process, ECC, NVLink, MPS client terminated.
-        46 | 214 | 220 | 226 | 911 | 810 => Reason::Lost,
+        46 | 214 | 220 | 226 | 911 | 810 => FaultReason::Lost,
         // A kernel fault, which destroys the context: bad address, timeout, assertion, stack, instruction.
-        700 | 702 | 710 | 714..=719 | 721 => Reason::Lost,
-        900..=908 => Reason::Capturing,
+        700 | 702 | 710 | 714..=719 | 721 => FaultReason::Lost,
+        900..=908 => FaultReason::Capturing,
         // Work, system, MPS server or fabric not ready, or a timeout.
-        NOT_READY | 802 | 807 | 909 | 919 => Reason::Transient,
-        _ => Reason::Other,
+        NOT_READY | 802 | 807 | 909 | 919 => FaultReason::Transient,
+        _ => FaultReason::Other,
     }
 }
 
@@ -76,7 +76,7 @@ pub fn fault(call: &'static str, code: Code) -> Fault {
 ///
 /// For calls whose only values are handles and addresses: the driver does not know one of them.
 pub fn as_bad_handle(fault: Fault) -> Fault {
-    if fault.code == INVALID_VALUE { Fault { reason: Reason::BadHandle, ..fault } } else { fault }
+    if fault.code == INVALID_VALUE { Fault { reason: FaultReason::BadHandle, ..fault } } else { fault }
 }
 
 /// Advice for a code that prevented opening a device; empty if there is none.
@@ -239,27 +239,27 @@ mod tests {
     #[test]
     fn unknown_codes_are_answers() {
         for code in [-1, 5000, Code::MAX, Code::MIN] {
-            assert_eq!(fault("f", code), Fault { call: "f", code, name: "", reason: Reason::Other });
+            assert_eq!(fault("f", code), Fault { call: "f", code, name: "", reason: FaultReason::Other });
         }
     }
 
     #[test]
     fn reasons() {
         let expected = [
-            (Reason::OutOfMemory, &[2][..]),
-            (Reason::Unsupported, &[801, 800, 217]),
-            (Reason::BadHandle, &[400]),
-            (Reason::Capturing, &[900, 901, 902, 903, 904, 905, 906, 907, 908]),
-            (Reason::Lost, &[3, 4, 46, 201, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 911]),
-            (Reason::Transient, &[600, 802, 807, 909, 919]),
-            (Reason::Other, &[1, 100, 101, 304, 500, 701, 704, 712, 999]),
+            (FaultReason::OutOfMemory, &[2][..]),
+            (FaultReason::Unsupported, &[801, 800, 217]),
+            (FaultReason::BadHandle, &[400]),
+            (FaultReason::Capturing, &[900, 901, 902, 903, 904, 905, 906, 907, 908]),
+            (FaultReason::Lost, &[3, 4, 46, 201, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 911]),
+            (FaultReason::Transient, &[600, 802, 807, 909, 919]),
+            (FaultReason::Other, &[1, 100, 101, 304, 500, 701, 704, 712, 999]),
         ];
         for (reason, codes) in expected {
             for &code in codes {
                 assert_eq!(fault("f", code).reason, reason, "{code}");
             }
         }
-        assert_eq!(as_bad_handle(fault("f", INVALID_VALUE)).reason, Reason::BadHandle);
-        assert_eq!(as_bad_handle(fault("f", 700)).reason, Reason::Lost);
+        assert_eq!(as_bad_handle(fault("f", INVALID_VALUE)).reason, FaultReason::BadHandle);
+        assert_eq!(as_bad_handle(fault("f", 700)).reason, FaultReason::Lost);
     }
 }

@@ -8,12 +8,12 @@
 //! [`Device`](crate::Device), which hides it.
 
 use crate::capability::{Description, Memory};
-use crate::fault::{Fault, Reason};
-pub use crate::handles::{CopyRange, Kind, Page, RawEvent, RawStream};
-use crate::hint::{Advice, Side};
+use crate::fault::{Fault, FaultReason};
+pub use crate::handles::{CopyRange, MemoryKind, Page, RawEvent, RawStream};
+use crate::hint::{Advice, PrefetchTarget};
 
 const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
-    Err(Fault::of(call, Reason::Unsupported))
+    Err(Fault::of(call, FaultReason::Unsupported))
 }
 
 /// A device and the driver that works it.
@@ -33,9 +33,9 @@ const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
 /// - **Memory.** A region that [`take`](Backend::take) gives has the bytes asked for, starts at a multiple of 256, and
 ///   overlaps no other memory of the process or of the device until [`give_back`](Backend::give_back) took it back. So has a
 ///   space that [`reserve`](Backend::reserve) gives, and so do the bytes behind a mapped page.
-/// - **The host's side.** Where [`PINNED`](crate::Capabilities::PINNED) is set, a region of [`Kind::Pinned`] is memory that the
+/// - **The host's side.** Where [`PINNED`](crate::Capabilities::PINNED) is set, a region of [`MemoryKind::Pinned`] is memory that the
 ///   host may read and write at that address, its provenance exposed; where [`MANAGED`](crate::Capabilities::MANAGED) is set,
-///   so is one of [`Kind::Managed`] while no work of the device is in flight, or at any time where
+///   so is one of [`MemoryKind::Managed`] while no work of the device is in flight, or at any time where
 ///   [`CONCURRENT_MANAGED`](crate::Capabilities::CONCURRENT_MANAGED) is set.
 /// - **Accesses.** Work touches the ranges it was given, and no other; a stream's work is done in the order it was put there.
 /// - **Answers about streams and events are true.** `Ok` from [`wait`](Backend::wait) and `Ok(true)` from
@@ -62,7 +62,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The driver's.
-    fn take(&self, kind: Kind, bytes: u64) -> Result<u64, Fault>;
+    fn take(&self, kind: MemoryKind, bytes: u64) -> Result<u64, Fault>;
 
     /// Gives a region back.
     ///
@@ -71,7 +71,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     ///
     /// # Safety
     /// `address` and `bytes` are what [`take`](Backend::take) gave and was asked, not given back yet, and no work uses it.
-    unsafe fn give_back(&self, kind: Kind, address: u64, bytes: u64) -> Result<(), Fault>;
+    unsafe fn give_back(&self, kind: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault>;
 
     /// Gives back to the system what the driver keeps of regions that came back: its pool.
     ///
@@ -176,7 +176,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// The driver's name for a stream, which it never uses twice; `None` where it has none.
     ///
     /// # Errors
-    /// The driver's: of a stream that does not exist, [`Reason::BadHandle`].
+    /// The driver's: of a stream that does not exist, [`FaultReason::BadHandle`].
     ///
     /// # Safety
     /// The stream is live.
@@ -330,14 +330,14 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// As for [`copy`](Backend::copy).
     unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault>;
 
-    /// Moves managed memory to who uses it next, in stream order.
+    /// Prefetches managed memory to the side that uses it next, in stream order.
     ///
     /// # Errors
     /// The driver's.
     ///
     /// # Safety
     /// The range lies in a live managed region, which stays alive until the stream is done.
-    unsafe fn prefetch(&self, address: u64, bytes: u64, to: Side, stream: RawStream) -> Result<(), Fault> {
+    unsafe fn prefetch(&self, address: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<(), Fault> {
         let _ = (address, bytes, to, stream);
         unsupported("prefetch")
     }

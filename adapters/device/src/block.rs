@@ -8,32 +8,12 @@
 use crate::backend::RawStream;
 use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
-use crate::hint::{Advice, Hint, Side};
-use crate::pool::{Annex, Host, Place, Service};
-use crate::stream::{NO_ROUTE, Stream, StreamCore};
-use spin::mutex::SpinMutex;
+use crate::hint::{Advice, Hint, PrefetchTarget};
+use crate::stream::{BlockExtra, BlockOrigin, HostMemory, HostSlice, NO_ROUTE, Release, Service, Stream, StreamCore};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
 use terrace_core::Block;
-
-/// What most blocks have nothing of.
-pub(crate) struct Extra {
-    pub(crate) place: Place,
-    /// Streams that use the block besides its own. Not looked at in a forked child, where nobody may be there to unlock it.
-    pub(crate) uses: SpinMutex<Vec<Arc<StreamCore>>>,
-    /// What gives memory back that came from elsewhere.
-    pub(crate) release: Option<Release>,
-}
-
-impl Extra {
-    pub(crate) fn new(place: Place) -> Self {
-        Self { place, uses: SpinMutex::new(Vec::new()), release: None }
-    }
-}
-
-/// Takes memory back that was wrapped: address and bytes.
-pub type Release = Box<dyn FnOnce(u64, u64) + Send + Sync>;
 
 /// Live memory of a device. Dropping it gives it back.
 pub struct DeviceBlock {
@@ -41,7 +21,7 @@ pub struct DeviceBlock {
     /// Taken out when the block is dropped, and never looked at after that.
     home: ManuallyDrop<Arc<StreamCore>>,
     /// Likewise. Empty for a block of the arena that only its own stream uses.
-    extra: ManuallyDrop<OnceLock<Box<Extra>>>,
+    extra: ManuallyDrop<OnceLock<Box<BlockExtra>>>,
 }
 
 impl DeviceBlock {
@@ -52,13 +32,13 @@ impl DeviceBlock {
     }
 
     /// A block from elsewhere.
-    pub(crate) fn with(block: Block, home: Arc<StreamCore>, extra: Extra) -> Self {
+    pub(crate) fn with(block: Block, home: Arc<StreamCore>, extra: BlockExtra) -> Self {
         let extra = OnceLock::from(Box::new(extra));
         Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra) }
     }
 
-    fn place(&self) -> Place {
-        self.extra.get().map_or(Place::Pool, |extra| extra.place)
+    fn place(&self) -> BlockOrigin {
+        self.extra.get().map_or(BlockOrigin::Pool, |extra| extra.place)
     }
 
     /// The address, in the device's space. It does not change.
@@ -80,21 +60,22 @@ impl DeviceBlock {
 
     /// Whether it is pinned host memory, given because the device had none left.
     pub fn is_fallback(&self) -> bool {
-        self.place() == Place::Annex(Annex::Fallback)
+        self.place() == BlockOrigin::Host(HostMemory::Fallback)
     }
 
     /// Whether it is pinned host memory, for whatever reason.
     fn on_host(&self) -> bool {
-        matches!(self.place(), Place::Annex(Annex::Fallback | Annex::Pinned))
+        matches!(self.place(), BlockOrigin::Host(HostMemory::Fallback | HostMemory::Pinned))
     }
 
     /// Whether it was wrapped, not allocated.
     pub fn is_foreign(&self) -> bool {
-        self.place() == Place::Foreign
+        self.place() == BlockOrigin::Foreign
     }
 
-    /// Says that work on another stream uses the block: its memory is not given out again before that stream has done
-    /// what was put on it until the block is dropped.
+    /// Records that work on another stream uses the block.
+    ///
+    /// After the drop, the memory is not reused before that stream has done everything put on it until the drop.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`].
@@ -108,8 +89,10 @@ impl DeviceBlock {
         Ok(())
     }
 
-    /// Lets work on another stream use the block: what is put on that stream from now on begins after everything put on the
-    /// block's own so far, and the block's memory is not given out again before it is done, as for [`DeviceBlock::used_on`].
+    /// Makes another stream wait for the block's own, and records that it uses the block.
+    ///
+    /// What is put on `to` from now on begins after everything put on the block's stream so far; the memory is not reused
+    /// before both are done, as for [`DeviceBlock::used_on`].
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; the driver's.
@@ -119,7 +102,9 @@ impl DeviceBlock {
         if home.owner == other.owner { Ok(()) } else { home.service.order(other.raw, home.raw) }
     }
 
-    /// Ends that: what is put on the block's own stream from now on begins after everything put on the other so far.
+    /// Ends a loan: makes the block's own stream wait for the other.
+    ///
+    /// What is put on the block's stream from now on begins after everything put on `from` so far.
     ///
     /// # Errors
     /// As for [`DeviceBlock::lend`].
@@ -138,7 +123,7 @@ impl DeviceBlock {
 
     /// Remembers that a stream uses the block.
     fn note(&self, stream: &Arc<StreamCore>) {
-        let mut uses = self.extra.get_or_init(|| Box::new(Extra::new(Place::Pool))).uses.lock();
+        let mut uses = self.extra.get_or_init(|| Box::new(BlockExtra::new(BlockOrigin::Pool))).uses.lock();
         if uses.iter().all(|other| other.owner != stream.owner) {
             uses.push(Arc::clone(stream));
         }
@@ -162,11 +147,11 @@ impl DeviceBlock {
         self.write_shared(offset, bytes)
     }
 
-    /// As [`Self::write`], for who has this part alone.
+    /// As [`Self::write`]. Caller must have exclusive access to the written range.
     pub(crate) fn write_shared(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let to = self.within(offset, bytes.len() as u64)?;
         self.not_captured()?;
-        self.home.service.copy_host(Host::Read(bytes), to, self.home.raw)
+        self.home.service.copy_host(HostSlice::Read(bytes), to, self.home.raw)
     }
 
     /// Copies bytes to the host, after everything put on the block's stream so far.
@@ -176,7 +161,7 @@ impl DeviceBlock {
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
         let from = self.within(offset, bytes.len() as u64)?;
         self.not_captured()?;
-        self.home.service.copy_host(Host::Write(bytes), from, self.home.raw)
+        self.home.service.copy_host(HostSlice::Write(bytes), from, self.home.raw)
     }
 
     /// Sets bytes to a value, on the block's stream.
@@ -187,13 +172,13 @@ impl DeviceBlock {
         self.fill_shared(offset, bytes, value)
     }
 
-    /// As [`Self::fill`], for who has this part alone.
+    /// As [`Self::fill`]. Caller must have exclusive access to the filled range.
     pub(crate) fn fill_shared(&self, offset: u64, bytes: u64, value: u8) -> Result<(), DeviceError> {
         let at = self.within(offset, bytes)?;
         self.home.service.fill(at, value, bytes, self.home.raw)
     }
 
-    /// Copies from one part to another, which do not overlap, for who has both alone.
+    /// Copies between two ranges of the block that do not overlap. Caller must have exclusive access to both.
     pub(crate) fn copy_within(&self, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
         let (target, source) = (self.within(to, bytes)?, self.within(from, bytes)?);
         if to.abs_diff(from) < bytes {
@@ -202,8 +187,10 @@ impl DeviceBlock {
         self.home.service.copy(target, source, bytes, self.home.raw)
     }
 
-    /// Copies from another block, on this one's stream, after everything put on the other's so far and before what is put
-    /// on it from now on; also from another device. Says how it went.
+    /// Copies from another block, also of another device, in the order of both streams.
+    ///
+    /// The copy runs on this block's stream, after everything put on the other's so far and before what is put on that
+    /// from now on. Returns the path that the bytes took.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the drivers'.
@@ -211,7 +198,7 @@ impl DeviceBlock {
         self.copy_shared(offset, from, at, bytes)
     }
 
-    /// As [`Self::copy_from`], for who has this part alone.
+    /// As [`Self::copy_from`]. Caller must have exclusive access to the target range.
     pub(crate) fn copy_shared(&self, offset: u64, from: &Self, at: u64, bytes: u64) -> Result<Path, DeviceError> {
         let (to, source) = (self.within(offset, bytes)?, from.within(at, bytes)?);
         let (home, other) = (&self.home, &from.home);
@@ -280,8 +267,8 @@ impl DeviceBlock {
         self.finish()
     }
 
-    /// Moves a part of managed memory to who uses it next, on the block's stream.
-    pub(crate) fn prefetch(&self, offset: u64, bytes: u64, to: Side) -> Result<Hint, DeviceError> {
+    /// Prefetches a range of managed memory to the side that uses it next, on the block's stream.
+    pub(crate) fn prefetch(&self, offset: u64, bytes: u64, to: PrefetchTarget) -> Result<Hint, DeviceError> {
         let at = self.within(offset, bytes)?;
         self.home.service.prefetch(at, bytes, to, self.home.raw)
     }
@@ -292,7 +279,7 @@ impl DeviceBlock {
         self.home.service.advise(at, bytes, advice)
     }
 
-    /// What would release wrapped memory: who takes it does so instead.
+    /// Takes the release callback of wrapped memory out: the caller releases the memory instead.
     pub(crate) fn take_release(&mut self) -> Option<Release> {
         self.extra.get_mut()?.release.take()
     }
@@ -310,7 +297,7 @@ impl DeviceBlock {
         self.home.service.synchronize_stream(self.home.raw)
     }
 
-    /// The stream itself, for who keeps it.
+    /// Returns a reference to the block's stream.
     pub(crate) fn stream_core(&self) -> Arc<StreamCore> {
         Arc::clone(&self.home)
     }
@@ -364,7 +351,7 @@ impl Drop for DeviceBlock {
 
 /// To the pool, when the stream's cache cannot have it.
 #[cold]
-fn give_back(home: Arc<StreamCore>, block: Block, extra: OnceLock<Box<Extra>>) {
+fn give_back(home: Arc<StreamCore>, block: Block, extra: OnceLock<Box<BlockExtra>>) {
     let extra = extra.into_inner().map(|extra| *extra);
     home.service.give_back(&home, block, extra);
 }

@@ -1,4 +1,4 @@
-//! What a device can do, found by trying, and who sees its memory.
+//! What a device can do, found by trying, and which sides see its memory.
 //!
 //! Promises upward: one table of bits for every backend; nothing above asks a driver whether it can.
 //! Asks from below: a backend tries each once, when it is opened.
@@ -40,7 +40,9 @@ bitflags! {
     }
 }
 
-/// How far a write is seen without a copy. What a kernel wrote is seen by others after a fence in each case.
+/// How far a write is seen without a copy.
+///
+/// What a kernel wrote is seen by others after a fence in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Visibility {
     /// By host and devices alike, while kernels run.
@@ -52,7 +54,7 @@ pub enum Visibility {
 }
 
 impl Capabilities {
-    /// Who sees managed memory of the device without a copy.
+    /// Which sides see managed memory of the device without a copy.
     ///
     /// # Example
     /// ```
@@ -74,7 +76,7 @@ impl Capabilities {
 /// What a backend is, found out once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Kind of backend: `cuda`, `host`.
+    /// MemoryKind of backend: `cuda`, `host`.
     pub backend: &'static str,
     /// Which of its devices.
     pub ordinal: u32,

@@ -9,18 +9,18 @@
 //! ```
 
 use crate::error::DeviceError;
-use crate::pool::Service;
-use crate::stream::Stream;
+use crate::stream::{Service, Stream};
 use std::fmt;
 use std::sync::Arc;
 
-/// Memory of one or more graphs; clones are the same. When the last is dropped it goes back once its blocks are: keep one as
-/// long as the graphs.
+/// Memory of one or more graphs; clones are the same pool.
+///
+/// Keep a clone as long as the graphs: when the last is dropped, the memory goes back once its blocks are freed.
 #[derive(Clone)]
-pub struct GraphPool(Arc<Owned>);
+pub struct GraphPool(Arc<GraphPoolHandle>);
 
 /// Closes the pool when the last handle goes.
-struct Owned {
+struct GraphPoolHandle {
     service: Arc<dyn Service>,
     id: u32,
 }
@@ -28,13 +28,13 @@ struct Owned {
 impl GraphPool {
     pub(crate) fn new(service: Arc<dyn Service>) -> Result<Self, DeviceError> {
         let id = service.open_graph()?;
-        Ok(Self(Arc::new(Owned { service, id })))
+        Ok(Self(Arc::new(GraphPoolHandle { service, id })))
     }
 }
 
-impl Drop for Owned {
+impl Drop for GraphPoolHandle {
     fn drop(&mut self) {
-        if !self.service.loss().forked() {
+        if !self.service.health().forked() {
             self.service.close_graph(self.id);
         }
     }
@@ -55,13 +55,14 @@ pub struct Capture {
 }
 
 impl Stream {
-    /// Routes this stream's allocations to a graph's pool. Call it before the driver's capture begins, drop it after it
-    /// ended.
+    /// Routes this stream's allocations to a graph's pool until the result is dropped.
+    ///
+    /// Call it before the driver's capture begins; drop the result after that capture ended.
     ///
     /// # Errors
     /// [`DeviceError::Capture`] when the stream is captured already; [`DeviceError::OtherDevice`].
     pub fn capture(&self, pool: &GraphPool) -> Result<Capture, DeviceError> {
-        let Owned { service, id } = &*pool.0;
+        let GraphPoolHandle { service, id } = &*pool.0;
         service.check_stream(self.core())?;
         service.begin_capture(self.core(), *id)?;
         Ok(Capture { stream: self.clone(), pool: pool.clone() })
@@ -71,7 +72,7 @@ impl Stream {
 impl Drop for Capture {
     fn drop(&mut self) {
         if !self.stream.core().forked() {
-            let Owned { service, id } = &*self.pool.0;
+            let GraphPoolHandle { service, id } = &*self.pool.0;
             service.end_capture(self.stream.core(), *id);
         }
     }

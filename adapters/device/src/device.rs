@@ -1,16 +1,16 @@
 //! A device as users hold it.
 
 use crate::backend::{Backend, RawStream};
-use crate::block::{DeviceBlock, Extra, Release};
+use crate::block::DeviceBlock;
 use crate::capability::{Description, Memory, Visibility};
 use crate::capture::GraphPool;
 use crate::error::{DeviceError, OutOfMemory};
-use crate::fault::{Fault, Reason};
-use crate::host::Host;
-use crate::options::Options;
-use crate::pool::{Annex, Place, Pool, Service};
+use crate::fault::{Fault, FaultReason};
+use crate::host::HostBackend;
+use crate::options::DeviceOptions;
+use crate::pool::DevicePool;
 use crate::stats::DeviceStats;
-use crate::stream::Stream;
+use crate::stream::{BlockExtra, BlockOrigin, HostMemory, Release, Service, Stream};
 use std::fmt;
 use std::sync::Arc;
 use terrace_core::pressure::{CachePolicy, Level, level_from};
@@ -42,14 +42,14 @@ impl Device {
     ///
     /// # Errors
     /// [`DeviceError::BadOption`]; what the backend says.
-    pub fn open(backend: impl Backend, options: Options) -> Result<Self, DeviceError> {
-        Ok(Self { service: Pool::open(backend, options)? })
+    pub fn open(backend: impl Backend, options: DeviceOptions) -> Result<Self, DeviceError> {
+        Ok(Self { service: DevicePool::open(backend, options)? })
     }
 
     /// The host's memory behind the same face. Work is done at once, in order.
     pub fn host() -> Self {
         // The defaults are within their bounds, and the host backend asks nothing that can be refused at the start.
-        match Self::open(Host::new(), Options::default()) {
+        match Self::open(HostBackend::new(), DeviceOptions::default()) {
             Ok(device) => device,
             Err(error) => unreachable!("the host backend opens with default options: {error}"),
         }
@@ -96,8 +96,9 @@ impl Device {
         self.service.adopt_stream(raw, None).map(Stream::new)
     }
 
-    /// The same for a stream that lives as long as `keeper` does. It is kept until no stream or block here knows the handle
-    /// any more, so that nobody has to remember to.
+    /// Adopts a stream that lives as long as `keeper` does.
+    ///
+    /// `keeper` is dropped when no stream or block here knows the handle any more.
     ///
     /// # Errors
     /// The driver's.
@@ -112,7 +113,9 @@ impl Device {
         self.service.adopt_stream(raw, Some(Box::new(keeper))).map(Stream::new)
     }
 
-    /// Memory for work on a stream: at least `bytes` bytes, aligned to the granule (256 unless told otherwise).
+    /// Allocates at least `bytes` bytes for work on a stream, aligned to the granule.
+    ///
+    /// The granule is 256 bytes unless set otherwise.
     ///
     /// A size that the stream freed before costs a look-up; no driver call, no event.
     ///
@@ -137,9 +140,10 @@ impl Device {
         self.request(stream, Request::new(bytes).align(align), false)
     }
 
-    /// Takes beforehand what a step will need: memory for so many blocks of each size at once, which the stream then finds in
-    /// its cache or in the pool. The blocks that are live at the step's peak are enough; for a peak in bytes alone, name 32
-    /// blocks of a 32nd of it. Returns the bytes made ready.
+    /// Allocates and frees blocks, so that a later step finds them cached; returns their bytes.
+    ///
+    /// Takes so many blocks of each size at once; the stream then finds them in its cache or in the pool. The blocks that are live
+    /// at the step's peak are enough; for a peak in bytes alone, name 32 blocks of a 32nd of it.
     ///
     /// # Errors
     /// As for [`Device::allocate`]: what was taken before stays ready.
@@ -173,13 +177,14 @@ impl Device {
         Ok(live.iter().map(DeviceBlock::bytes).sum())
     }
 
-    /// Pinned host memory for a stream's copies, out of a pool of its own. Its bytes mean nothing yet; nothing is in flight on
-    /// it, whoever had it before.
+    /// Allocates pinned host memory for a stream's copies, out of a pool of its own.
+    ///
+    /// Its bytes are undefined; no work of an earlier owner is in flight on it.
     ///
     /// # Errors
     /// As for [`Device::allocate`]; that the device has none.
     pub fn allocate_pinned(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
-        self.side(stream, Request::new(bytes).align(align), Annex::Pinned)
+        self.side(stream, Request::new(bytes).align(align), HostMemory::Pinned)
     }
 
     /// Managed memory for a stream, out of a pool of its own.
@@ -187,12 +192,14 @@ impl Device {
     /// # Errors
     /// As for [`Device::allocate`]; that the device has none.
     pub(crate) fn allocate_managed(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
-        self.side(stream, Request::new(bytes).align(align), Annex::Managed)
+        self.side(stream, Request::new(bytes).align(align), HostMemory::Managed)
     }
 
-    fn side(&self, stream: &Stream, request: Request, side: Annex) -> Result<DeviceBlock, DeviceError> {
+    fn side(&self, stream: &Stream, request: Request, side: HostMemory) -> Result<DeviceBlock, DeviceError> {
         self.service.check_stream(stream.core())?;
-        self.service.serve_side(stream.core(), request, side)
+        let block = self.service.serve_host_memory(stream.core(), request, side)?;
+        let extra = BlockExtra::new(BlockOrigin::Host(side));
+        Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
     }
 
     #[inline]
@@ -209,18 +216,24 @@ impl Device {
     #[cold]
     fn miss(&self, stream: &Stream, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError> {
         self.service.check_stream(stream.core())?;
-        self.service.serve(stream.core(), request, fallback)
+        let (block, origin) = self.service.serve(stream.core(), request, fallback)?;
+        let home = Arc::clone(stream.core());
+        Ok(match origin {
+            BlockOrigin::Pool => DeviceBlock::new(block, home),
+            origin => DeviceBlock::with(block, home, BlockExtra::new(origin)),
+        })
     }
 
-    /// Memory that came from elsewhere, as a block of this device. Dropped, it is handed to `release` once its streams are
-    /// done; without one it stays its owner's.
+    /// Wraps memory that was not allocated here as a block of this device.
+    ///
+    /// Once the block is dropped and its streams are done, it is handed to `release`; without one it stays its owner's.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; [`DeviceError::BadRequest`] for no bytes.
     ///
     /// # Safety
-    /// The range is memory that this device can use, for as long as the block lives and its streams use it; nobody else
-    /// writes to it meanwhile but in stream order. `release` is called by a later call on the device, without a lock; it must
+    /// The range is memory that this device can use, for as long as the block lives and its streams use it; all other
+    /// writes to it meanwhile are in stream order. `release` is called by a later call on the device, without a lock; it must
     /// not own a block of the device.
     pub unsafe fn wrap(
         &self,
@@ -235,18 +248,18 @@ impl Device {
             return Err(DeviceError::BadRequest { bytes, align: 1, rule });
         }
         let block = Block { address, bytes, slot: u32::MAX, region: 0, ticket: 0 };
-        let extra = Extra { release, ..Extra::new(Place::Foreign) };
+        let extra = BlockExtra { release, ..BlockExtra::new(BlockOrigin::Foreign) };
         Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
     }
 
     /// The user's own memory, pinned, as a block of this device. Dropped, it is unpinned once its streams are done, and handed
-    /// to `rest` then; where the driver refuses, it stays pinned, and is handed to nobody.
+    /// to `rest` then; where the driver refuses, it stays pinned, and `rest` is not called.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; that the device cannot; the driver's. The memory is as it was.
     ///
     /// # Safety
-    /// The range is memory of this process, and stays so until `rest` has it, or who takes the block's release from it has
+    /// The range is memory of this process, and stays so until `rest` has it, or the taker of the block's release has
     /// unregistered the memory.
     pub(crate) unsafe fn pin(
         &self,
@@ -265,7 +278,7 @@ impl Device {
             }
         });
         let block = Block { address, bytes, slot: u32::MAX, region: 0, ticket: 0 };
-        let extra = Extra { release: Some(release), ..Extra::new(Place::Foreign) };
+        let extra = BlockExtra { release: Some(release), ..BlockExtra::new(BlockOrigin::Foreign) };
         Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
     }
 
@@ -294,12 +307,12 @@ impl Device {
         self.service.trim(false);
     }
 
-    /// Gives everything unused back to the driver; waits for what is in flight. Returns the bytes given back.
+    /// Releases all unused memory to the driver; returns its bytes. Waits for what is in flight.
     pub fn trim(&self) -> u64 {
         self.service.trim(true)
     }
 
-    /// Gives unused memory back if more than `bytes` are taken from the driver. Returns the bytes given back.
+    /// Releases unused memory if more than `bytes` are taken from the driver; returns its bytes.
     pub fn shrink(&self, bytes: u64) -> u64 {
         if self.stats().pool.reserved > bytes { self.trim() } else { 0 }
     }
@@ -316,9 +329,11 @@ impl Device {
         self.service.set_capacity(bytes);
     }
 
-    /// Sets what is called when memory ran out: it may drop blocks, and says whether to try again. It is asked again as long
-    /// as memory came free; requests that it makes itself do not ask it. What it owns lives until another is set: let it own
-    /// no blocks or devices but through a `Weak`, or call [`Device::forget_hook`].
+    /// Sets the hook that is called when memory ran out.
+    ///
+    /// It may drop blocks, and says whether to try again. It is called again as long as memory came free; requests that it makes
+    /// itself do not call it. What it owns lives until another is set: let it own no blocks or devices but through a `Weak`, or
+    /// call [`Device::forget_hook`].
     pub fn on_out_of_memory(&self, hook: impl Fn(&OutOfMemory) -> bool + Send + Sync + 'static) {
         self.service.set_hook(Some(Arc::new(hook)));
     }
@@ -353,7 +368,7 @@ impl Device {
     /// The driver's: for devices that cannot reach each other, that it is not supported.
     pub fn reach(&self, other: &Self) -> Result<(), DeviceError> {
         if self.description().backend != other.description().backend {
-            let fault = Fault::of("reach a device of another kind", Reason::Unsupported);
+            let fault = Fault::of("reach a device of another kind", FaultReason::Unsupported);
             return Err(DeviceError::Driver { device: self.name().into(), fault });
         }
         self.service.reach(other.description().ordinal)?;

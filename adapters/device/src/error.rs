@@ -147,7 +147,7 @@ impl fmt::Display for OutOfMemory {
             capacity => write!(f, " of at most {capacity}")?,
         }
         match (cause, fault) {
-            (Cause::OutOfSlots, _) => write!(f, "; no record left for a block: raise Options::blocks"),
+            (Cause::OutOfSlots, _) => write!(f, "; no record left for a block: raise DeviceOptions::blocks"),
             (_, Some(fault)) => write!(f, "; the driver said: {fault}; free something, or turn the fallback on"),
             (_, None) => write!(f, "; free something, raise the capacity, or turn the fallback on"),
         }

@@ -9,7 +9,7 @@ use terrace_core::SourceError;
 
 /// What kind of refusal a code is: all that the layers above decide by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum FaultReason {
     /// The device has not that much memory left.
     OutOfMemory,
     /// This device or driver cannot do that.
@@ -40,41 +40,45 @@ pub struct Fault {
     /// The driver's name for the code; empty when it has none.
     pub name: &'static str,
     /// What kind it is.
-    pub reason: Reason,
+    pub reason: FaultReason,
 }
 
 impl Fault {
     /// A refusal that has no code: of `call`, for `reason`.
-    pub const fn of(call: &'static str, reason: Reason) -> Self {
+    pub const fn of(call: &'static str, reason: FaultReason) -> Self {
         Self { call, code: 0, name: "", reason }
     }
 
     /// The same of a wait after which memory goes to others: what is not known to be done is never done. A capture in the way
     /// is no such thing.
     pub(crate) fn unproven(self) -> Self {
-        if self.reason == Reason::Capturing || self.is_fatal() { self } else { Self { reason: Reason::Lost, ..self } }
+        if self.reason == FaultReason::Capturing || self.is_fatal() {
+            self
+        } else {
+            Self { reason: FaultReason::Lost, ..self }
+        }
     }
 
     /// Whether the device cannot be used any more.
     pub const fn is_fatal(&self) -> bool {
-        matches!(self.reason, Reason::Lost | Reason::Forked)
+        matches!(self.reason, FaultReason::Lost | FaultReason::Forked)
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.reason {
-            Reason::OutOfMemory => "out of memory",
-            Reason::Unsupported => "not supported by this device or driver",
-            Reason::BadHandle => "a stream, event or address that the driver does not know",
-            Reason::Capturing => "not allowed while a graph is captured",
-            Reason::Lost => "the device is lost; open it again in a new process",
-            Reason::Forked => {
+            FaultReason::OutOfMemory => "out of memory",
+            FaultReason::Unsupported => "not supported by this device or driver",
+            FaultReason::BadHandle => "a stream, event or address that the driver does not know",
+            FaultReason::Capturing => "not allowed while a graph is captured",
+            FaultReason::Lost => "the device is lost; open it again in a new process",
+            FaultReason::Forked => {
                 "a driver does not work in a child of the process that opened it; start a new process, or fork before that"
             }
-            Reason::Transient => "not possible at the moment; try again",
-            Reason::Missing => "this driver has no such function",
-            Reason::Other => "failed",
+            FaultReason::Transient => "not possible at the moment; try again",
+            FaultReason::Missing => "this driver has no such function",
+            FaultReason::Other => "failed",
         };
         write!(f, "{}: {what}", self.call)?;
         match (self.code, self.name) {
@@ -91,8 +95,8 @@ impl From<Fault> for SourceError {
     /// As the core's structures see it: memory that is not there, or a source that failed.
     fn from(fault: Fault) -> Self {
         match fault.reason {
-            Reason::OutOfMemory => Self::OutOfMemory { available: 0 },
-            Reason::Unsupported | Reason::Missing => Self::Unsupported,
+            FaultReason::OutOfMemory => Self::OutOfMemory { available: 0 },
+            FaultReason::Unsupported | FaultReason::Missing => Self::Unsupported,
             _ => Self::Failed { code: fault.code },
         }
     }
@@ -100,12 +104,12 @@ impl From<Fault> for SourceError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Reason};
+    use super::{Fault, FaultReason};
 
     /// In the child no device can be opened, whatever it does first.
     #[test]
     fn a_forked_child_is_told_what_can_be_done() {
-        let said = Fault::of("fork", Reason::Forked).to_string();
+        let said = Fault::of("fork", FaultReason::Forked).to_string();
         assert!(said.contains("start a new process, or fork before") && !said.contains("open the device"), "{said}");
     }
 }

@@ -3,11 +3,11 @@
 //! Promises upward: plain values; what they name is its maker's to keep alive.
 //!
 //! In this crate each has one owner, which destroys it when nothing here knows it any more: a stream its `StreamCore` (or the
-//! adopter, who promised the same) or its lane, an event its `Lines`, lane or mark, a page its `Pages`.
+//! adopter, which promised the same) or its lane, an event its `EventTable`, lane or mark, a page its `MappedPages`.
 
-/// A stream as the driver names it: a handle, which a driver may use again after the stream is destroyed.
+/// A stream as the driver names it: a handle, which a driver may reuse after a destroy.
 ///
-/// Anybody can make one of any number, and a driver may follow it as a pointer. So calls of a [`Backend`](crate::Backend) that
+/// Any code can make one of any number, and a driver may follow it as a pointer. So calls of a [`Backend`](crate::Backend) that
 /// take handles are `unsafe`: each must be *live*, that is, given by this backend, and not destroyed or released since. A call
 /// that was refused destroyed nothing. A stream of the same device that others made, or the driver itself, is live as long as
 /// they keep it.
@@ -35,7 +35,7 @@ pub struct CopyRange {
 
 /// Kinds of memory that come in whole regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum MemoryKind {
     /// The device's own.
     Device,
     /// The device's own, by way of the driver's pool.

@@ -3,9 +3,9 @@
 //! Promises upward: a hint changes no byte and no address; one that a device does not take is no error, and said so.
 //! Asks from below: nothing; [`Backend`](crate::Backend) passes them on.
 
-/// Who uses memory next.
+/// The side that uses memory next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
+pub enum PrefetchTarget {
     /// The device.
     Device,
     /// The CPU.

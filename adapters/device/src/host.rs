@@ -6,15 +6,15 @@
 
 mod pages;
 
-use crate::backend::{Backend, Kind, RawEvent, RawStream};
+use crate::backend::{Backend, MemoryKind, RawEvent, RawStream};
 use crate::capability::{Capabilities, Description, Memory};
-use crate::fault::{Fault, Reason};
+use crate::fault::{Fault, FaultReason};
 use crate::meminfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ordinary memory.
 #[derive(Debug)]
-pub struct Host {
+pub struct HostBackend {
     description: Description,
     /// Streams and events made so far: their names.
     names: AtomicU64,
@@ -22,13 +22,13 @@ pub struct Host {
     taken: AtomicU64,
 }
 
-impl Default for Host {
+impl Default for HostBackend {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Host {
+impl HostBackend {
     /// All of the host's memory.
     pub fn new() -> Self {
         // Where the system does not say, nothing is refused before the global allocator refuses it.
@@ -64,7 +64,7 @@ impl Host {
 
 // SAFETY: regions are fresh pages of the process's own, whole and apart until they are given back. Copies and fills are done
 // when their call returns, so every answer about streams and events is "done", and true.
-unsafe impl Backend for Host {
+unsafe impl Backend for HostBackend {
     fn description(&self) -> &Description {
         &self.description
     }
@@ -75,8 +75,8 @@ unsafe impl Backend for Host {
         Ok(Memory { free: meminfo::available().unwrap_or(own).min(own), total })
     }
 
-    fn take(&self, _: Kind, bytes: u64) -> Result<u64, Fault> {
-        let refused = Fault::of("alloc", Reason::OutOfMemory);
+    fn take(&self, _: MemoryKind, bytes: u64) -> Result<u64, Fault> {
+        let refused = Fault::of("alloc", FaultReason::OutOfMemory);
         let size = usize::try_from(bytes).ok().filter(|&size| size > 0).ok_or(refused)?;
         let total = self.description.total;
         let taken = self.taken.try_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
@@ -87,7 +87,7 @@ unsafe impl Backend for Host {
         Ok(region.map_err(|()| refused)?.expose_provenance() as u64)
     }
 
-    unsafe fn give_back(&self, _: Kind, address: u64, bytes: u64) -> Result<(), Fault> {
+    unsafe fn give_back(&self, _: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault> {
         let region = std::ptr::with_exposed_provenance_mut(address as usize);
         // SAFETY: the caller gives back what `take` gave, with the size it was asked.
         unsafe { pages::give_back(region, bytes as usize) };

@@ -5,7 +5,7 @@
 //! ```text
 //!   device.allocate(&stream, bytes)                                drop(block)
 //!        │                                                            │
-//!   ┌────v──────────────────── a stream's cache ──────────────────────v────┐   exact sizes, a lock nobody waits for:
+//!   ┌────v──────────────────── a stream's cache ──────────────────────v────┐   exact sizes, an uncontended lock:
 //!   │  64K: b b b    256: b b b b    1K: b                                 │   no driver call, no event
 //!   └────┬────────────────────────────────────────────────────────────┬────┘
 //!    miss│                                                            │too large, full, or used on other streams
@@ -18,16 +18,16 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `front` | a stream's cache |
+//! | `stream_cache` | a stream's cache |
 //! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `error` | what users hold and see |
 //! | `buffer` | elements instead of bytes: on the device, pinned, managed, on both sides |
 //! | `transfer` | many copies at once, in pieces, without the caller's waiting |
 //! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
-//! | `fences`, `source`, `stage` | who may have what when; pages and segments; what bytes pass through |
+//! | `fences`, `source`, `staging` | when a stream may reuse another's memory; pages and segments; staging memory |
 //! | `backend`, `handles`, `capability`, `fault`, `hint` | what is asked of a device, what it can do, what it says when it refuses |
 //! | `host` | the host as a device |
-//! | `loss`, `fork`, `catch_panic` | devices that are gone, processes that forked, panics that go no further |
+//! | `health`, `fork`, `catch_panic` | devices that are gone, processes that forked, panics that go no further |
 //!
 //! # Reuse on a stream
 //! ```
@@ -52,24 +52,25 @@ mod device;
 mod error;
 mod fault;
 mod fences;
-mod front;
 mod handles;
+mod health;
 mod hint;
 mod host;
-mod loss;
 pub mod meminfo;
+mod meter;
 mod options;
 mod pool;
 mod ring;
 mod source;
-mod stage;
+mod staging;
 mod stats;
 pub mod store;
 mod stream;
+mod stream_cache;
 mod transfer;
 
-pub use backend::{Backend, CopyRange, Kind, Page, RawEvent, RawStream};
-pub use block::{DeviceBlock, Path, Release};
+pub use backend::{Backend, CopyRange, MemoryKind, Page, RawEvent, RawStream};
+pub use block::{DeviceBlock, Path};
 pub use buffer::{
     BlockRef, BufferSide, DeviceBuffer, DeviceSlice, DeviceSliceMut, FallbackBuffer, FallbackStats, InFlight,
     PinnedBuffer, Refused, RegisteredBuffer, UnifiedBuffer, UnifiedLease, UnifiedView,
@@ -78,19 +79,19 @@ pub use capability::{Capabilities, Description, Memory, Visibility};
 pub use capture::{Capture, GraphPool};
 pub use device::Device;
 pub use error::{BlockId, DeviceError, OutOfMemory};
-pub use fault::{Fault, Reason};
-pub use hint::{Advice, Hint, Side};
-pub use host::Host;
-pub use loss::insist;
-pub use options::{Options, Origin};
-pub use pool::Hook;
+pub use fault::{Fault, FaultReason};
+pub use health::insist;
+pub use hint::{Advice, Hint, PrefetchTarget};
+pub use host::HostBackend;
+pub use meter::{BufferStats, TransferReport};
+pub use options::{DeviceOptions, PoolOrigin};
 pub use ring::{
-    DeviceLink, DeviceReceiver, DeviceSender, RingLease, RingOptions, SeenByHost, Strategy, UnifiedRing, receive_ring,
-    send_ring, sleep,
+    DeviceLink, DeviceReceiver, DeviceSender, RingLease, RingOptions, RingStrategy, SeenByHost, UnifiedRing,
+    receive_ring, send_ring, sleep,
 };
 pub use stats::DeviceStats;
-pub use stream::Stream;
+pub use stream::{Hook, Release, Stream};
 pub use transfer::{
-    BufferStats, Done, HostBuffer, HostSource, Priority, Report, Torn, Transfer, TransferEngine, TransferOptions,
-    TransferStats, Undone, WayStats,
+    DirectionStats, Done, HostBuffer, HostSource, Incomplete, Priority, Transfer, TransferEngine, TransferError,
+    TransferOptions, TransferStats,
 };

@@ -1,12 +1,12 @@
 //! How a device's memory is kept.
 
-use crate::store::{HeapStore, Room, heap_parts};
+use crate::store::{ArenaCapacity, HeapStore, heap_parts};
 use terrace_core::arena::{Parts, Settings};
 use terrace_core::{AnyFit, Branch, Fit};
 
 /// Where memory comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Origin {
+pub enum PoolOrigin {
     /// Pages where the device can map them, else segments.
     #[default]
     Auto,
@@ -22,9 +22,9 @@ pub enum Origin {
 
 /// Options of a device. All sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct DeviceOptions {
     /// Where memory comes from.
-    pub origin: Origin,
+    pub origin: PoolOrigin,
     /// The most to take for the pool; 0: `fraction` of what the device has. Pinned and managed memory and graphs' pools are
     /// beside it.
     pub capacity: u64,
@@ -52,18 +52,18 @@ pub struct Options {
     /// Whether pinned host memory is given when the device has none left. Counted; off by default: kernels get slow.
     pub fallback: bool,
     /// Whether pages are open to every device that can reach this one, from the first on: for runtimes that let devices reach
-    /// each other and tell nobody. Otherwise to those that [`Device::reach`](crate::Device::reach) names; the driver opens
+    /// each other without saying so. Otherwise to those that [`Device::reach`](crate::Device::reach) names; the driver opens
     /// whole segments itself.
     pub peers: bool,
     /// The most blocks in each of the two areas, small and large.
     pub blocks: usize,
 }
 
-impl Default for Options {
+impl Default for DeviceOptions {
     fn default() -> Self {
         let arena = Settings::growing();
         Self {
-            origin: Origin::Auto,
+            origin: PoolOrigin::Auto,
             capacity: 0,
             fraction: 0.9,
             min_free: 512 << 20,
@@ -83,7 +83,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl DeviceOptions {
     /// Refuses what no device can work with.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Options {
     }
 
     /// Storage for an arena.
-    pub(crate) fn parts(&self, room: Room) -> Parts<HeapStore<AnyFit<Box<[Branch]>>>> {
+    pub(crate) fn parts(&self, room: ArenaCapacity) -> Parts<HeapStore<AnyFit<Box<[Branch]>>>> {
         heap_parts(room, |branches| AnyFit::new(self.strategy, branches))
     }
 
@@ -131,7 +131,7 @@ impl Options {
     }
 
     /// The settings of arenas over pinned memory: a region is what is asked for, or a twentieth of the peak when that is more;
-    /// what is vacant beyond that twentieth goes back. Pinned memory is taken from everybody else on the machine, so 20.4 GiB
+    /// what is vacant beyond that twentieth goes back. Pinned memory is lost to all other programs on the machine, so 20.4 GiB
     /// pin 20.4 (tests/tests/device_pinned.rs; three times as much with the device's own settings).
     pub(crate) fn side(&self) -> Settings {
         // Larger than a twentieth of any peak: the slack decides.

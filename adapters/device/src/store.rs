@@ -21,7 +21,7 @@ impl<I: Index> Store for HeapStore<I> {
 
 /// How many records of each kind an arena gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct ArenaCapacity {
     /// Blocks, cached blocks, holes and segments together, in each of the two areas.
     pub slots: usize,
     /// Pairs of owner and size that can be cached.
@@ -32,7 +32,7 @@ pub struct Room {
     pub segments: usize,
 }
 
-impl Default for Room {
+impl Default for ArenaCapacity {
     /// A quarter of a million blocks in each area (8 MiB for slots, 2 MiB for branches), 16 Ki cached
     /// ones of 4 Ki sizes, 4 Ki segments.
     fn default() -> Self {
@@ -45,13 +45,13 @@ impl Default for Room {
 /// # Example
 /// ```
 /// use terrace_core::{Arena, BestFit, Fixed, NoFence};
-/// use terrace_device::store::{Room, heap_parts};
+/// use terrace_device::store::{ArenaCapacity, heap_parts};
 /// let mut memory = vec![0u64; 1 << 16];
-/// let parts = heap_parts(Room::default(), BestFit::new);
+/// let parts = heap_parts(ArenaCapacity::default(), BestFit::new);
 /// let arena = Arena::new(Fixed::new(&mut memory), NoFence, parts, terrace_core::arena::Settings::segments());
 /// assert!(arena.is_ok());
 /// ```
-pub fn heap_parts<I: Index>(room: Room, index: impl Fn(Box<[Branch]>) -> I) -> Parts<HeapStore<I>> {
+pub fn heap_parts<I: Index>(room: ArenaCapacity, index: impl Fn(Box<[Branch]>) -> I) -> Parts<HeapStore<I>> {
     Parts {
         slots: [(); 2].map(|()| slots(room.slots)),
         index: [(); 2].map(|()| index(bytemuck::zeroed_slice_box(room.slots))),

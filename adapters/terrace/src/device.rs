@@ -48,12 +48,12 @@ impl Device {
     /// ```
     pub fn first() -> Self {
         let config = Config::device().environment().and_then(Builder::build);
-        let options = config.map(|config| Options::from(&config)).map_err(|error| error.to_string());
+        let options = config.map(|config| DeviceOptions::from(&config)).map_err(|error| error.to_string());
         let device = options.and_then(|options| Self::first_with(options).map_err(|error| error.to_string()));
         device
             .or_else(|error| {
                 tell(&error);
-                Self::first_with(Options::default())
+                Self::first_with(DeviceOptions::default())
             })
             .unwrap_or_else(|_| Self::host())
     }
@@ -62,7 +62,7 @@ impl Device {
     ///
     /// # Errors
     /// [`DeviceError::BadOption`].
-    pub fn first_with(options: Options) -> Result<Self, DeviceError> {
+    pub fn first_with(options: DeviceOptions) -> Result<Self, DeviceError> {
         #[cfg(feature = "cuda")]
         match Self::cuda_with(0, options) {
             Ok(device) => return Ok(device),
@@ -70,7 +70,7 @@ impl Device {
             // No device of CUDA's that works.
             Err(_) => {}
         }
-        Self::open(Host::new(), options)
+        Self::open(HostBackend::new(), options)
     }
 
     /// A CUDA device. The driver is loaded now; nothing of CUDA is needed to build.
@@ -88,7 +88,7 @@ impl Device {
     /// ```
     #[cfg(feature = "cuda")]
     pub fn cuda(ordinal: u32) -> Result<Self, CudaError> {
-        Self::cuda_with(ordinal, Options::default())
+        Self::cuda_with(ordinal, DeviceOptions::default())
     }
 
     /// A CUDA device, with options.
@@ -96,7 +96,7 @@ impl Device {
     /// # Errors
     /// As for [`Device::cuda`]; [`DeviceError::BadOption`].
     #[cfg(feature = "cuda")]
-    pub fn cuda_with(ordinal: u32, options: Options) -> Result<Self, CudaError> {
+    pub fn cuda_with(ordinal: u32, options: DeviceOptions) -> Result<Self, CudaError> {
         Ok(Self::open(terrace_cuda::Cuda::open(ordinal)?, options)?)
     }
 
@@ -104,7 +104,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`terrace_device::Device::open`].
-    pub fn open(backend: impl Backend, options: Options) -> Result<Self, DeviceError> {
+    pub fn open(backend: impl Backend, options: DeviceOptions) -> Result<Self, DeviceError> {
         terrace_device::Device::open(backend, options).map(Self)
     }
 }
@@ -161,8 +161,8 @@ impl From<DeviceError> for CudaError {
     }
 }
 
-/// A configuration as a device's options. What it does not speak of is as in [`Options::default`].
-impl From<&Config> for Options {
+/// A configuration as a device's options. What it does not speak of is as in [`DeviceOptions::default`].
+impl From<&Config> for DeviceOptions {
     fn from(config: &Config) -> Self {
         Self {
             capacity: config.capacity,

@@ -25,7 +25,7 @@ pub use config::{Config, ConfigError, Strategy, Values};
 pub use device::Device;
 pub use terrace_core::*;
 #[cfg(feature = "device")]
-pub use terrace_device::store::{self, HeapStore, Room, heap_parts};
+pub use terrace_device::store::{self, ArenaCapacity, HeapStore, heap_parts};
 
 /// The allocator of a whole program: `#[global_allocator] static A: terrace::Global = terrace::Global::new();`.
 #[cfg(feature = "global")]

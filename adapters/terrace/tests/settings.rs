@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use terrace::config::{Builder, Config, Strategy};
-use terrace::device::{Device, DeviceError, Options, Origin};
+use terrace::device::{Device, DeviceError, DeviceOptions, PoolOrigin};
 use terrace::pressure::Level;
 use terrace_tests::manual::Manual;
 
@@ -10,13 +10,13 @@ const MIB: u64 = 1 << 20;
 
 /// A device of 1 GiB that is made of numbers, with what a builder says.
 fn device(builder: Builder) -> Device {
-    let options = Options::from(&builder.build().expect("a valid configuration"));
+    let options = DeviceOptions::from(&builder.build().expect("a valid configuration"));
     Device::open(Manual::new(1 << 30, true), options).expect("valid options")
 }
 
 #[test]
 fn a_device_s_own_values_are_its_options() {
-    assert_eq!(Options::from(&Config::device().build().expect("valid")), Options::default());
+    assert_eq!(DeviceOptions::from(&Config::device().build().expect("valid")), DeviceOptions::default());
 }
 
 #[test]
@@ -37,7 +37,8 @@ fn blocks_are_whole_granules() {
 
 /// MiB that a small request takes, when so much is in use that a segment more is less than a fifth.
 fn taken(builder: Builder) -> u64 {
-    let options = Options { origin: Origin::Segments, ..Options::from(&builder.build().expect("valid")) };
+    let options =
+        DeviceOptions { origin: PoolOrigin::Segments, ..DeviceOptions::from(&builder.build().expect("valid")) };
     let device = Device::open(Manual::new(1 << 34, false), options).expect("valid options");
     let stream = device.stream().expect("a stream");
     let _all = [(); 3].map(|()| device.allocate(&stream, 320 * MIB).expect("a block"));
@@ -94,7 +95,7 @@ fn pressure_begins_where_it_is_said_to() {
     assert_eq!(level(Config::device().pressure([0.1, 0.3, 0.4])), Level::Elevated);
     assert_eq!(level(Config::device().pressure([0.1, 0.25, 0.4])), Level::High);
     assert_eq!(level(Config::device().pressure([0.1, 0.2, 0.25])), Level::Critical);
-    let options = Options { pressure: [0.5, 0.4, 0.9], ..Options::default() };
+    let options = DeviceOptions { pressure: [0.5, 0.4, 0.9], ..DeviceOptions::default() };
     let refused = Device::open(Manual::new(1 << 30, true), options);
     assert!(matches!(refused, Err(DeviceError::BadOption(rule)) if rule.contains("rising")), "{refused:?}");
 }
@@ -123,7 +124,7 @@ fn the_strategy_chooses_among_gaps() {
 fn fresh_memory_is_filled_with_zeros_if_asked() {
     let manual = Manual::new(1 << 30, true);
     let calls = |on: bool| {
-        let options = Options::from(&Config::device().zero_fresh(on).build().expect("valid"));
+        let options = DeviceOptions::from(&Config::device().zero_fresh(on).build().expect("valid"));
         let device = Device::open(manual.clone(), options).expect("valid options");
         let stream = device.stream().expect("a stream");
         let before = manual.calls();
@@ -137,7 +138,7 @@ fn fresh_memory_is_filled_with_zeros_if_asked() {
 fn the_host_serves_what_a_full_device_cannot_if_asked() {
     for on in [false, true] {
         let config = Config::device().capacity(4 * MIB).fallback(on).build().expect("valid");
-        let device = Device::first_with(Options::from(&config)).expect("valid options");
+        let device = Device::first_with(DeviceOptions::from(&config)).expect("valid options");
         let stream = device.stream().expect("a stream");
         let block = device.allocate(&stream, 8 * MIB).map(|block| block.is_fallback()).ok();
         assert_eq!(block, on.then_some(true));

@@ -14,7 +14,7 @@ use crate::pools::{PoolId, PoolScopes};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError, RwLock};
 use terrace_cuda::Cuda;
-use terrace_device::{Backend, Capabilities, Device, DeviceBlock, DeviceError, Options, RawStream, Stream};
+use terrace_device::{Backend, Capabilities, Device, DeviceBlock, DeviceError, DeviceOptions, RawStream, Stream};
 
 const LEGACY: u64 = 0;
 const LEGACY_ALIAS: u64 = 1;
@@ -39,13 +39,13 @@ pub struct TorchDevice {
 }
 
 impl TorchDevice {
-    pub fn open(ordinal: usize, options: Options) -> Result<Self, TorchFailure> {
+    pub fn open(ordinal: usize, options: DeviceOptions) -> Result<Self, TorchFailure> {
         let number = u32::try_from(ordinal).unwrap_or(u32::MAX);
         let cuda = Cuda::open(number)
             .map_err(|error| TorchFailure::new(FailureKind::Device, format!("terrace, device {ordinal}: {error}")))?;
         // PyTorch's allocator leaves no reserve on a device with memory of its own; neither does this one.
         let shared = cuda.description().capabilities.contains(Capabilities::FREE_IS_AVAILABLE);
-        let options = Options { min_free: if shared { options.min_free } else { 0 }, ..options };
+        let options = DeviceOptions { min_free: if shared { options.min_free } else { 0 }, ..options };
         let inner = Device::open(cuda, options).map_err(|error| TorchFailure::of_device(ordinal, &error))?;
         Ok(Self {
             ordinal,

@@ -12,7 +12,7 @@ use crate::pools::PoolId;
 use crate::settings;
 use std::io::Write;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use terrace_device::Options;
+use terrace_device::DeviceOptions;
 use terrace_guard::Process;
 
 /// PyTorch counts devices in a signed byte.
@@ -23,12 +23,12 @@ type DeviceSlot = RwLock<Option<Arc<TorchDevice>>>;
 
 static DEVICES: [DeviceSlot; MAX_DEVICES] = [const { RwLock::new(None) }; MAX_DEVICES];
 /// Options from the environment, read when the first device is opened.
-static OPTIONS: OnceLock<Result<Options, String>> = OnceLock::new();
+static OPTIONS: OnceLock<Result<DeviceOptions, String>> = OnceLock::new();
 /// The process that opened the first device.
 static OWNER: OnceLock<Process> = OnceLock::new();
 
 /// The options that the environment sets.
-pub fn options() -> Result<Options, TorchFailure> {
+pub fn options() -> Result<DeviceOptions, TorchFailure> {
     let read = OPTIONS.get_or_init(|| {
         let misspelt = std::env::vars_os().filter_map(|(name, _)| settings::misspelt(name.to_str()?));
         // Standard error may be closed; then the warning is lost.

@@ -4,7 +4,7 @@
 //! Asks from below: a lookup function, so that tests need no environment.
 
 use terrace_core::spelling;
-use terrace_device::{Options, Origin};
+use terrace_device::{DeviceOptions, PoolOrigin};
 
 /// Limit of the bytes reserved from a device: a number, optionally with `K`, `M`, `G` or `T` (powers of 1024).
 const CAPACITY: &str = "TERRACE_TORCH_CAPACITY";
@@ -13,12 +13,12 @@ const FRACTION: &str = "TERRACE_TORCH_FRACTION";
 /// The origin of memory: a name of [`ORIGINS`].
 const ORIGIN: &str = "TERRACE_TORCH_ORIGIN";
 
-const ORIGINS: [(&str, Origin); 5] = [
-    ("auto", Origin::Auto),
-    ("pages", Origin::Pages),
-    ("segments", Origin::Segments),
-    ("driver-pool", Origin::DriverPool),
-    ("managed", Origin::Managed),
+const ORIGINS: [(&str, PoolOrigin); 5] = [
+    ("auto", PoolOrigin::Auto),
+    ("pages", PoolOrigin::Pages),
+    ("segments", PoolOrigin::Segments),
+    ("driver-pool", PoolOrigin::DriverPool),
+    ("managed", PoolOrigin::Managed),
 ];
 
 /// The warning for a variable whose name nearly matches one of these.
@@ -28,10 +28,10 @@ pub fn misspelt(name: &str) -> Option<String> {
 }
 
 /// The options that the environment sets.
-pub fn options(lookup: impl Fn(&str) -> Option<String>) -> Result<Options, String> {
+pub fn options(lookup: impl Fn(&str) -> Option<String>) -> Result<DeviceOptions, String> {
     // As PyTorch's own allocator, use all of the device's memory by default. PyTorch enables peer access between devices without
     // telling its allocator, so memory must always be accessible to peers.
-    let mut options = Options { fraction: 1.0, peers: true, ..Options::default() };
+    let mut options = DeviceOptions { fraction: 1.0, peers: true, ..DeviceOptions::default() };
     let given = |name: &'static str| lookup(name).filter(|value| !value.trim().is_empty());
     if let Some(text) = given(CAPACITY) {
         let wanted = "bytes above 0, such as 12G, 500M or 1073741824";
@@ -72,14 +72,14 @@ fn bytes(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn with(name: &'static str, value: &'static str) -> Result<Options, String> {
+    fn with(name: &'static str, value: &'static str) -> Result<DeviceOptions, String> {
         options(|asked| (asked == name).then(|| value.to_string()))
     }
 
     #[test]
     fn nothing_said_is_everything_and_pages_where_there_are_any() {
         let options = options(|_| None).expect("defaults");
-        assert_eq!((options.capacity, options.fraction, options.origin), (0, 1.0, Origin::Auto));
+        assert_eq!((options.capacity, options.fraction, options.origin), (0, 1.0, PoolOrigin::Auto));
         assert_eq!(with(CAPACITY, " ").expect("empty is not said").capacity, 0);
     }
 
@@ -108,7 +108,7 @@ mod tests {
             assert!(message.contains(name) && message.contains(value) && message.contains("may be"), "{message}");
         }
         assert!(with(ORIGIN, "cloud").is_err_and(|message| message.contains("driver-pool")));
-        assert_eq!(with(ORIGIN, "Segments").map(|options| options.origin), Ok(Origin::Segments));
+        assert_eq!(with(ORIGIN, "Segments").map(|options| options.origin), Ok(PoolOrigin::Segments));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{World, ensure, ok, same, small, with};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_device::{DeviceError, Options, Origin};
+use terrace_device::{DeviceError, DeviceOptions, PoolOrigin};
 
 pub(super) fn apart(world: &World<'_>) -> Result<(), String> {
     with(world, small(), |device| {
@@ -24,7 +24,7 @@ pub(super) fn apart(world: &World<'_>) -> Result<(), String> {
         }
         let mut ranges: Vec<_> = blocks.iter().map(|block| (block.address(), block.bytes())).collect();
         ranges.sort_unstable();
-        let segments = Options { origin: Origin::Segments, ..small() };
+        let segments = DeviceOptions { origin: PoolOrigin::Segments, ..small() };
         let segmented = ok((world.open)(segments))?;
         let own = ok(segmented.stream())?;
         for align in [512, 64 << 10, 2 << 20] {
@@ -48,7 +48,7 @@ pub(super) fn bad_requests(world: &World<'_>) -> Result<(), String> {
                 other => return Err(format!("{bytes} bytes at {align}: {other:?}")),
             }
         }
-        let bad = Options { granule: 100, ..small() };
+        let bad = DeviceOptions { granule: 100, ..small() };
         let opened = (world.open)(bad).err();
         ensure(matches!(opened, Some(DeviceError::BadOption(_))), format_args!("a granule of 100: {opened:?}"))
     })
@@ -127,8 +127,8 @@ pub(super) fn wrapped(world: &World<'_>) -> Result<(), String> {
 }
 
 pub(super) fn goes_back(world: &World<'_>) -> Result<(), String> {
-    for origin in [Origin::Auto, Origin::Segments] {
-        with(world, Options { origin, ..small() }, |device| {
+    for origin in [PoolOrigin::Auto, PoolOrigin::Segments] {
+        with(world, DeviceOptions { origin, ..small() }, |device| {
             let streams = [ok(device.stream())?, ok(device.stream())?];
             for round in 0..20u64 {
                 let blocks: Result<Vec<_>, _> = (0..40u64)
@@ -145,10 +145,12 @@ pub(super) fn goes_back(world: &World<'_>) -> Result<(), String> {
 }
 
 pub(super) fn origins(world: &World<'_>) -> Result<(), String> {
-    for origin in [Origin::Auto, Origin::Pages, Origin::Segments, Origin::DriverPool, Origin::Managed] {
-        match (world.open)(Options { origin, ..small() }) {
+    for origin in
+        [PoolOrigin::Auto, PoolOrigin::Pages, PoolOrigin::Segments, PoolOrigin::DriverPool, PoolOrigin::Managed]
+    {
+        match (world.open)(DeviceOptions { origin, ..small() }) {
             Err(DeviceError::Driver { fault, .. }) => {
-                same(fault.reason, terrace_device::Reason::Unsupported, &format!("{origin:?}"))?;
+                same(fault.reason, terrace_device::FaultReason::Unsupported, &format!("{origin:?}"))?;
             }
             Err(other) => return Err(format!("{origin:?}: {other}")),
             Ok(device) => {

@@ -3,7 +3,8 @@
 use super::{World, cut, ensure, ok, same, small, with};
 use terrace_core::ring::Shape;
 use terrace_device::{
-    Capabilities, Device, DeviceBuffer, DeviceError, Options, PinnedBuffer, Reason, UnifiedBuffer, UnifiedRing,
+    Capabilities, Device, DeviceBuffer, DeviceError, DeviceOptions, FaultReason, PinnedBuffer, UnifiedBuffer,
+    UnifiedRing,
 };
 
 pub(super) fn elements(world: &World<'_>) -> Result<(), String> {
@@ -82,7 +83,7 @@ pub(super) fn views_stay_inside(world: &World<'_>) -> Result<(), String> {
 fn pinned(device: &Device, stream: &terrace_device::Stream, len: usize) -> Result<Option<PinnedBuffer<u8>>, String> {
     match PinnedBuffer::new(device, stream, len) {
         Ok(buffer) => Ok(Some(buffer)),
-        Err(DeviceError::Driver { fault, .. }) if fault.reason == Reason::Unsupported => Ok(None),
+        Err(DeviceError::Driver { fault, .. }) if fault.reason == FaultReason::Unsupported => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -155,11 +156,12 @@ pub(super) fn unified(world: &World<'_>) -> Result<(), String> {
     if !world.bytes {
         return Ok(());
     }
-    with(world, Options { ..small() }, |device| {
+    with(world, DeviceOptions { ..small() }, |device| {
         let stream = ok(device.stream())?;
         let made: Result<UnifiedBuffer<u64>, _> = UnifiedBuffer::new(device, &stream, cut(50_000, 500));
         if !device.description().capabilities.contains(Capabilities::MANAGED) {
-            let refused = matches!(made, Err(DeviceError::Driver { fault, .. }) if fault.reason == Reason::Unsupported);
+            let refused =
+                matches!(made, Err(DeviceError::Driver { fault, .. }) if fault.reason == FaultReason::Unsupported);
             return ensure(refused, "a device without managed memory says so");
         }
         let mut shared = ok(made)?;

@@ -1,7 +1,7 @@
 //! Bytes: what is written is read, wherever it went.
 
 use super::{World, cut, ensure, ok, same, small, with};
-use terrace_device::{DeviceError, Options, Path};
+use terrace_device::{DeviceError, DeviceOptions, Path};
 
 /// Bytes that differ from place to place.
 pub(super) fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
@@ -127,7 +127,7 @@ pub(super) fn zeroed(world: &World<'_>) -> Result<(), String> {
     if !world.bytes {
         return Ok(());
     }
-    with(world, Options { zero_fresh: true, ..small() }, |device| {
+    with(world, DeviceOptions { zero_fresh: true, ..small() }, |device| {
         let stream = ok(device.stream())?;
         let block = ok(device.allocate(&stream, FRESH as u64))?;
         let mut back = vec![1; FRESH];

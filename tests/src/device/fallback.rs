@@ -4,14 +4,14 @@ use super::{World, ensure, ok, same, small, with};
 use crate::Random;
 use terrace_core::residence::Refusal;
 use terrace_device::{
-    BufferSide, Capabilities, Device, DeviceBuffer, DeviceError, FallbackBuffer, Options, Reason, Stream,
+    BufferSide, Capabilities, Device, DeviceBuffer, DeviceError, DeviceOptions, FallbackBuffer, FaultReason, Stream,
 };
 
 /// A buffer of zeros; `None` where the device has no pinned memory, whose refusal says so.
 fn buffer(device: &Device, stream: &Stream, len: usize) -> Result<Option<FallbackBuffer<u32>>, String> {
     match FallbackBuffer::new(device, stream, len) {
         Ok(buffer) => Ok(Some(buffer)),
-        Err(DeviceError::Driver { fault, .. }) if fault.reason == Reason::Unsupported => Ok(None),
+        Err(DeviceError::Driver { fault, .. }) if fault.reason == FaultReason::Unsupported => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -19,7 +19,7 @@ fn buffer(device: &Device, stream: &Stream, len: usize) -> Result<Option<Fallbac
 /// A case with a buffer of `len` elements.
 fn on_buffer(
     world: &World<'_>,
-    options: Options,
+    options: DeviceOptions,
     len: usize,
     case: impl FnOnce(&Device, &Stream, &mut FallbackBuffer<u32>) -> Result<(), String>,
 ) -> Result<(), String> {
@@ -135,7 +135,7 @@ pub(super) fn programs(world: &World<'_>) -> Result<(), String> {
     let mut fallbacks = 0;
     // Every second device is small, and full now and then.
     for seed in 0..12 {
-        let options = if seed % 2 == 0 { small() } else { Options { capacity: 8 << 20, ..small() } };
+        let options = if seed % 2 == 0 { small() } else { DeviceOptions { capacity: 8 << 20, ..small() } };
         on_buffer(world, options, LEN, |device, stream, buffer| {
             let (mut random, mut model, mut hog) = (Random::new(seed), vec![0; LEN], Vec::new());
             let mut seen = std::collections::BTreeSet::new();
@@ -166,7 +166,7 @@ pub(super) fn full(world: &World<'_>) -> Result<(), String> {
     const LEN: usize = 1 << 20;
     // The second time with the device's own fallback on, whose pinned memory the buffer does not need.
     for fallback in [false, true] {
-        let options = Options { capacity: 32 * MIB, blocks: 1 << 12, fallback: false, ..small() };
+        let options = DeviceOptions { capacity: 32 * MIB, blocks: 1 << 12, fallback: false, ..small() };
         on_buffer(world, options, LEN, |device, stream, buffer| {
             if buffer.side() == BufferSide::Shared {
                 return Ok(());
@@ -199,7 +199,7 @@ pub(super) fn full(world: &World<'_>) -> Result<(), String> {
         })?;
     }
     // Larger than the device's memory will ever be.
-    let options = Options { capacity: MIB, ..small() };
+    let options = DeviceOptions { capacity: MIB, ..small() };
     on_buffer(world, options, LEN, |_, _, buffer| {
         ok(buffer.on_device_mut())?;
         ensure(buffer.side() == BufferSide::Shared || buffer.is_fallback(), "4 MiB on a device of 1 MiB")

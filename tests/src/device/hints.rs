@@ -1,7 +1,7 @@
 //! Hints about managed memory, and leases to read it: they change no byte.
 
 use super::{World, cut, ensure, ok, same, small, with};
-use terrace_device::{Advice, Capabilities, Device, DeviceError, Hint, Reason, Stream, UnifiedBuffer};
+use terrace_device::{Advice, Capabilities, Device, DeviceError, FaultReason, Hint, Stream, UnifiedBuffer};
 
 /// Elements of managed memory.
 const LEN: usize = cut(100_000, 3_000);
@@ -10,7 +10,7 @@ const LEN: usize = cut(100_000, 3_000);
 fn unified(device: &Device, stream: &Stream, len: usize) -> Result<Option<UnifiedBuffer<u32>>, String> {
     match UnifiedBuffer::new(device, stream, len) {
         Ok(buffer) => Ok(Some(buffer)),
-        Err(DeviceError::Driver { fault, .. }) if fault.reason == Reason::Unsupported => Ok(None),
+        Err(DeviceError::Driver { fault, .. }) if fault.reason == FaultReason::Unsupported => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -3,13 +3,13 @@
 use super::{World, ensure, ok, same, small, with};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use terrace_device::{DeviceBlock, DeviceError, Options, Origin};
+use terrace_device::{DeviceBlock, DeviceError, DeviceOptions, PoolOrigin};
 
 const MIB: u64 = 1 << 20;
 
 /// Segments of 2 MiB up to 32 MiB in all: the same on every device.
-fn tight() -> Options {
-    Options { origin: Origin::Segments, capacity: 32 * MIB, segment: 2 * MIB, ..small() }
+fn tight() -> DeviceOptions {
+    DeviceOptions { origin: PoolOrigin::Segments, capacity: 32 * MIB, segment: 2 * MIB, ..small() }
 }
 
 /// Allocates until nothing is left.
@@ -108,7 +108,7 @@ pub(super) fn fallback(world: &World<'_>) -> Result<(), String> {
 }
 
 pub(super) fn caches(world: &World<'_>) -> Result<(), String> {
-    let options = Options { cached: 16 * MIB, per_size: 4096, ..tight() };
+    let options = DeviceOptions { cached: 16 * MIB, per_size: 4096, ..tight() };
     with(world, options, |device| {
         let (one, two) = (ok(device.stream())?, ok(device.stream())?);
         let (blocks, _) = exhaust(device, &one, 4096);
@@ -122,7 +122,7 @@ pub(super) fn caches(world: &World<'_>) -> Result<(), String> {
 
 pub(super) fn pressure(world: &World<'_>) -> Result<(), String> {
     use terrace_core::pressure::Level;
-    with(world, Options { cached: MIB, per_size: 4096, ..tight() }, |device| {
+    with(world, DeviceOptions { cached: MIB, per_size: 4096, ..tight() }, |device| {
         let stream = ok(device.stream())?;
         // How much the cache keeps of 4 MiB that are freed.
         let kept = || -> Result<u64, String> {

@@ -6,9 +6,9 @@
 //! # Example
 //! A backend from elsewhere:
 //! ```
-//! use terrace_device::{Device, Host};
+//! use terrace_device::{Device, HostBackend};
 //! use terrace_tests::device::{CASES, World};
-//! let world = World { open: &|options| Device::open(Host::with_total(1 << 30), options), bytes: true };
+//! let world = World { open: &|options| Device::open(HostBackend::with_total(1 << 30), options), bytes: true };
 //! for (name, case) in CASES {
 //!     case(&world).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
 //! }
@@ -25,12 +25,12 @@ mod streams;
 mod transfers;
 
 use std::fmt::{Debug, Display};
-use terrace_device::{Device, DeviceError, Options};
+use terrace_device::{Device, DeviceError, DeviceOptions};
 
 /// The device under test.
 pub struct World<'a> {
     /// Opens it anew.
-    pub open: &'a dyn Fn(Options) -> Result<Device, DeviceError>,
+    pub open: &'a dyn Fn(DeviceOptions) -> Result<Device, DeviceError>,
     /// Whether its memory holds bytes that can be read back.
     pub bytes: bool,
 }
@@ -99,7 +99,11 @@ fn ok<T>(result: Result<T, DeviceError>) -> Result<T, String> {
 }
 
 /// Opens the device, gives it to the case, and looks whether everything went back.
-fn with(world: &World<'_>, options: Options, case: impl FnOnce(&Device) -> Result<(), String>) -> Result<(), String> {
+fn with(
+    world: &World<'_>,
+    options: DeviceOptions,
+    case: impl FnOnce(&Device) -> Result<(), String>,
+) -> Result<(), String> {
     let device = ok((world.open)(options))?;
     case(&device)?;
     device.check().map_err(|violation| violation.to_string())?;
@@ -109,8 +113,8 @@ fn with(world: &World<'_>, options: Options, case: impl FnOnce(&Device) -> Resul
 }
 
 /// Small and quick.
-fn small() -> Options {
-    Options { capacity: 256 << 20, blocks: cut(1 << 14, 1 << 10), ..Options::default() }
+fn small() -> DeviceOptions {
+    DeviceOptions { capacity: 256 << 20, blocks: cut(1 << 14, 1 << 10), ..DeviceOptions::default() }
 }
 
 /// A number as it is or, under Miri, which is some hundred times slower, a smaller one.

@@ -1,7 +1,7 @@
 //! The user's own memory, pinned in place.
 
 use super::{World, cut, ensure, ok, same, small, with};
-use terrace_device::{Capabilities, DeviceBuffer, DeviceError, Reason, RegisteredBuffer};
+use terrace_device::{Capabilities, DeviceBuffer, DeviceError, FaultReason, RegisteredBuffer};
 
 const ELEMENTS: usize = cut(100_000, 1_000);
 
@@ -49,7 +49,7 @@ pub(super) fn refusals(world: &World<'_>) -> Result<(), String> {
                 return Err("a device that cannot pin memory did".into());
             };
             let why =
-                matches!(&refused.error, DeviceError::Driver { fault, .. } if fault.reason == Reason::Unsupported);
+                matches!(&refused.error, DeviceError::Driver { fault, .. } if fault.reason == FaultReason::Unsupported);
             ensure(why, "the reason")?;
             return same(refused.back, vec![5; 100], "the memory comes back");
         }

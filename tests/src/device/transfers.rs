@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use terrace_device::{
-    Device, DeviceBuffer, DeviceError, PinnedBuffer, Priority, Torn, TransferEngine, TransferOptions, Undone,
+    Device, DeviceBuffer, DeviceError, Incomplete, PinnedBuffer, Priority, TransferEngine, TransferError,
+    TransferOptions,
 };
 
 /// Pieces so small that a few hundred kilobytes are many of them.
@@ -34,7 +35,7 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn error<S, T>(undone: Undone<S, T>) -> String {
+fn error<S, T>(undone: TransferError<S, T>) -> String {
     undone.error.to_string()
 }
 
@@ -116,12 +117,12 @@ pub(super) fn many_places(world: &World<'_>) -> Result<(), String> {
 }
 
 /// What a refused transfer gives back.
-fn refused<S, T>(result: Result<impl Sized, Undone<S, T>>, what: &str) -> Result<(DeviceError, S, T), String> {
+fn refused<S, T>(result: Result<impl Sized, TransferError<S, T>>, what: &str) -> Result<(DeviceError, S, T), String> {
     let Err(undone) = result else { return Err(format!("{what}: it was done")) };
     let Some((source, target)) = undone.buffers.map(|buffers| *buffers) else {
         return Err(format!("{what}: the buffers are gone"));
     };
-    let whole = target.whole().map_err(|_: Torn<T>| format!("{what}: something was written"))?;
+    let whole = target.whole().map_err(|_: Incomplete<T>| format!("{what}: something was written"))?;
     Ok((undone.error, source, whole))
 }
 

@@ -2,12 +2,12 @@
 
 use super::work::{Line, Mark};
 use super::{Lie, Manual, PAGE, State};
-use terrace_device::{Backend, Description, Fault, Kind, Memory, Page, RawEvent, RawStream, Reason};
+use terrace_device::{Backend, Description, Fault, FaultReason, Memory, MemoryKind, Page, RawEvent, RawStream};
 
 /// A rule of the driver's that the caller broke: remembered, and refused.
 fn misuse<T>(state: &mut State, call: &'static str) -> Result<T, Fault> {
     state.broken.push(format!("{call}: called against its rules"));
-    Err(Fault::of(call, Reason::BadHandle))
+    Err(Fault::of(call, FaultReason::BadHandle))
 }
 
 impl State {
@@ -43,13 +43,13 @@ unsafe impl Backend for Manual {
         Ok(Memory { free, total: self.description.total })
     }
 
-    fn take(&self, _: Kind, bytes: u64) -> Result<u64, Fault> {
+    fn take(&self, _: MemoryKind, bytes: u64) -> Result<u64, Fault> {
         let mut state = self.call("take")?;
         let again = state.lie == Some(Lie::RegionsTwice);
         state.ground.take(bytes, again).map_err(|reason| Fault::of("take", reason))
     }
 
-    unsafe fn give_back(&self, _: Kind, address: u64, bytes: u64) -> Result<(), Fault> {
+    unsafe fn give_back(&self, _: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault> {
         let mut state = self.call("give_back")?;
         state.leave(address, bytes);
         if state.ground.give_back(address, bytes) { Ok(()) } else { misuse(&mut state, "give_back") }
@@ -117,9 +117,9 @@ unsafe impl Backend for Manual {
     unsafe fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
         let mut state = self.call("is_idle")?;
         if state.disturbs(stream.0, "is_idle") {
-            return Err(Fault::of("is_idle", Reason::Capturing));
+            return Err(Fault::of("is_idle", FaultReason::Capturing));
         }
-        let Some(line) = state.lines.get(&stream.0) else { return Err(Fault::of("is_idle", Reason::BadHandle)) };
+        let Some(line) = state.lines.get(&stream.0) else { return Err(Fault::of("is_idle", FaultReason::BadHandle)) };
         let (idle, mark) = (line.done == line.issued, line.mark(stream.0));
         if idle {
             state.see(&mark);
@@ -130,10 +130,10 @@ unsafe impl Backend for Manual {
     unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
         let mut state = self.call("synchronize_stream")?;
         if state.disturbs(stream.0, "synchronize_stream") {
-            return Err(Fault::of("synchronize_stream", Reason::Capturing));
+            return Err(Fault::of("synchronize_stream", FaultReason::Capturing));
         }
         let Some(mark) = state.lines.get(&stream.0).map(|line| line.mark(stream.0)) else {
-            return Err(Fault::of("synchronize_stream", Reason::BadHandle));
+            return Err(Fault::of("synchronize_stream", FaultReason::BadHandle));
         };
         state.finish(stream.0, mark.work);
         state.see(&mark);
@@ -144,7 +144,7 @@ unsafe impl Backend for Manual {
         let mut state = self.call("synchronize")?;
         let streams: Vec<u64> = state.lines.keys().copied().collect();
         if streams.iter().any(|&stream| state.disturbs(stream, "synchronize")) {
-            return Err(Fault::of("synchronize", Reason::Capturing));
+            return Err(Fault::of("synchronize", FaultReason::Capturing));
         }
         for stream in streams {
             state.finish(stream, u64::MAX);
@@ -170,10 +170,10 @@ unsafe impl Backend for Manual {
     unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
         let mut state = self.call("record")?;
         if state.disturbs(stream.0, "record") {
-            return Err(Fault::of("record", Reason::Capturing));
+            return Err(Fault::of("record", FaultReason::Capturing));
         }
         let Some(mark) = state.lines.get(&stream.0).map(|line| line.mark(stream.0)) else {
-            return Err(Fault::of("record", Reason::BadHandle));
+            return Err(Fault::of("record", FaultReason::BadHandle));
         };
         if state.events.insert(event.0, Some(mark)).is_none() {
             return misuse(&mut state, "record");
@@ -185,7 +185,7 @@ unsafe impl Backend for Manual {
         let mut state = self.call("query")?;
         let Some(mark) = state.recorded(event) else { return misuse(&mut state, "query") };
         if state.disturbs(mark.stream, "query") {
-            return Err(Fault::of("query", Reason::Capturing));
+            return Err(Fault::of("query", FaultReason::Capturing));
         }
         let done = state.lines.get(&mark.stream).is_none_or(|line| line.done >= mark.work);
         if state.lie == Some(Lie::EventsEarly) {
@@ -201,7 +201,7 @@ unsafe impl Backend for Manual {
         let mut state = self.call("wait")?;
         let Some(mark) = state.recorded(event) else { return misuse(&mut state, "wait") };
         if state.disturbs(mark.stream, "wait") {
-            return Err(Fault::of("wait", Reason::Capturing));
+            return Err(Fault::of("wait", FaultReason::Capturing));
         }
         if state.lie == Some(Lie::WaitsShort) {
             return Ok(());
@@ -215,7 +215,7 @@ unsafe impl Backend for Manual {
         let mut state = self.call("order")?;
         let Some(mark) = state.recorded(event) else { return misuse(&mut state, "order") };
         if state.disturbs(stream.0, "order") {
-            return Err(Fault::of("order", Reason::Capturing));
+            return Err(Fault::of("order", FaultReason::Capturing));
         }
         if state.lie == Some(Lie::OrdersForgotten) {
             return Ok(());
@@ -225,7 +225,7 @@ unsafe impl Backend for Manual {
                 line.before.join(&mark.before);
                 line.before.reach(mark.stream, mark.work);
             }
-            None => return Err(Fault::of("order", Reason::BadHandle)),
+            None => return Err(Fault::of("order", FaultReason::BadHandle)),
         }
         Ok(())
     }

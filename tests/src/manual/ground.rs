@@ -2,7 +2,7 @@
 
 use super::PAGE;
 use std::collections::BTreeMap;
-use terrace_device::Reason;
+use terrace_device::FaultReason;
 
 /// What was taken.
 #[derive(Debug)]
@@ -37,9 +37,9 @@ impl Ground {
     }
 
     /// A region; with `again`, one that overlaps the last one.
-    pub(super) fn take(&mut self, bytes: u64, again: bool) -> Result<u64, Reason> {
+    pub(super) fn take(&mut self, bytes: u64, again: bool) -> Result<u64, FaultReason> {
         if bytes > self.free() {
-            return Err(Reason::OutOfMemory);
+            return Err(FaultReason::OutOfMemory);
         }
         self.taken += bytes;
         let last = self.regions.last_key_value().map(|(address, _)| address + PAGE / 2);
@@ -68,9 +68,9 @@ impl Ground {
         empty && self.spaces.get(&address) == Some(&bytes) && self.spaces.remove(&address).is_some()
     }
 
-    pub(super) fn create(&mut self, page: u64) -> Result<(), Reason> {
+    pub(super) fn create(&mut self, page: u64) -> Result<(), FaultReason> {
         if PAGE > self.free() {
-            return Err(Reason::OutOfMemory);
+            return Err(FaultReason::OutOfMemory);
         }
         self.taken += PAGE;
         self.pages.insert(page, 0);

@@ -16,7 +16,7 @@ use clock::Clock;
 use ground::Ground;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_device::{Capabilities, Description, Fault, RawStream, Reason};
+use terrace_device::{Capabilities, Description, Fault, FaultReason, RawStream};
 use work::{Access, Line, Mark};
 
 /// Bytes of a page: as on real devices.
@@ -56,7 +56,7 @@ struct State {
     next: u64,
     calls: u64,
     /// The call that fails, counted from the first, and how.
-    fails: Option<(u64, Reason)>,
+    fails: Option<(u64, FaultReason)>,
     lie: Option<Lie>,
 }
 
@@ -139,7 +139,7 @@ impl Manual {
     }
 
     /// The `n`-th call from now fails for a reason (1: the next).
-    pub fn fail(&self, n: u64, reason: Reason) {
+    pub fn fail(&self, n: u64, reason: FaultReason) {
         let mut state = self.state();
         state.fails = Some((state.calls + n, reason));
     }

@@ -3,7 +3,7 @@
 //! Upward: [`run`] gives the first thing that was wrong, in words. The same for property tests and for fuzzing.
 
 use super::{Lie, Manual, PAGE};
-use terrace_device::{Capture, Device, DeviceBlock, DeviceError, GraphPool, Options, Reason, Stream};
+use terrace_device::{Capture, Device, DeviceBlock, DeviceError, DeviceOptions, FaultReason, GraphPool, Stream};
 
 /// Memory of the device: enough that some programs fit and some do not.
 const TOTAL: u64 = 64 << 20;
@@ -92,12 +92,12 @@ pub struct Trouble {
 /// The first rule that was broken.
 pub fn run(pages: bool, trouble: Trouble, steps: &[Step]) -> Result<(), String> {
     let manual = Manual::new(TOTAL, pages);
-    let options = Options { blocks: 1 << 9, fraction: 1.0, segment: PAGE, ..Options::default() };
+    let options = DeviceOptions { blocks: 1 << 9, fraction: 1.0, segment: PAGE, ..DeviceOptions::default() };
     let device = Device::open(manual.clone(), options).map_err(|error| format!("open: {error}"))?;
     let graphs = device.graph_pool().map_err(|error| format!("graph pool: {error}"))?;
     trouble.lie.into_iter().for_each(|lie| manual.lie(lie));
     if let Some(at) = trouble.fails {
-        manual.fail(at, [Reason::Other, Reason::OutOfMemory, Reason::Unsupported][at as usize % 3]);
+        manual.fail(at, [FaultReason::Other, FaultReason::OutOfMemory, FaultReason::Unsupported][at as usize % 3]);
     }
     let mut world = World { manual: manual.clone(), device, streams: Vec::new(), blocks: Vec::new() };
     for (i, &step) in steps.iter().enumerate() {
@@ -230,7 +230,7 @@ impl World {
     fn judge(&self, done: Result<(), DeviceError>, may_fail: bool) -> Result<(), String> {
         match done {
             Ok(()) | Err(DeviceError::OutOfMemory(_)) => {}
-            Err(DeviceError::Driver { fault, .. }) if may_fail || fault.reason == Reason::Capturing => {}
+            Err(DeviceError::Driver { fault, .. }) if may_fail || fault.reason == FaultReason::Capturing => {}
             Err(error) => return Err(format!("it failed: {error}")),
         }
         if let Some(rule) = self.manual.broken().first() {

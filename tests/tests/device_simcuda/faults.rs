@@ -2,16 +2,16 @@
 
 use super::small;
 use terrace_cuda::Cuda;
-use terrace_device::{Device, DeviceError, Options, Origin};
+use terrace_device::{Device, DeviceError, DeviceOptions, PoolOrigin};
 use terrace_tests::simcuda::Simulator;
 
 /// CUDA's codes: out of memory, not supported, unknown.
 const CODES: [i32; 3] = [2, 801, 999];
 
 /// Something of everything: what goes wrong is given back as it is.
-fn work(origin: Origin) -> Result<(), String> {
+fn work(origin: PoolOrigin) -> Result<(), String> {
     let cuda = Cuda::open(0).map_err(|error| format!("refused at open: {error}"))?;
-    let device = Device::open(cuda, Options { origin, capacity: 64 << 20, ..small() });
+    let device = Device::open(cuda, DeviceOptions { origin, capacity: 64 << 20, ..small() });
     let device = device.map_err(|error| format!("refused at open: {error}"))?;
     // What fails must leave the rest usable: each part goes on with whatever there is.
     let parts: Vec<Result<(), DeviceError>> =
@@ -79,7 +79,7 @@ fn graph(device: &Device) -> Result<(), DeviceError> {
 }
 
 /// For each call that `work` makes, by number, and each code.
-fn every_call_fails_once(origin: Origin) {
+fn every_call_fails_once(origin: PoolOrigin) {
     let calls = {
         let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
         work(origin).expect("nothing fails");
@@ -103,15 +103,15 @@ fn every_call_fails_once(origin: Origin) {
 
 #[test]
 fn every_call_over_pages() {
-    every_call_fails_once(Origin::Pages);
+    every_call_fails_once(PoolOrigin::Pages);
 }
 
 #[test]
 fn every_call_over_segments() {
-    every_call_fails_once(Origin::Segments);
+    every_call_fails_once(PoolOrigin::Segments);
 }
 
 #[test]
 fn every_call_over_the_driver_s_pool() {
-    every_call_fails_once(Origin::DriverPool);
+    every_call_fails_once(PoolOrigin::DriverPool);
 }

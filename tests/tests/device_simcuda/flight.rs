@@ -4,7 +4,7 @@
 use super::{open, small};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use terrace_device::{BufferSide, Capabilities, Device, DeviceBuffer, FallbackBuffer, Options, PinnedBuffer};
+use terrace_device::{BufferSide, Capabilities, Device, DeviceBuffer, DeviceOptions, FallbackBuffer, PinnedBuffer};
 use terrace_tests::Random;
 use terrace_tests::device::fallback::{choose, step};
 use terrace_tests::simcuda::Simulator;
@@ -69,7 +69,7 @@ fn the_host_does_not_write_what_is_being_copied() {
 #[test]
 fn the_host_does_not_read_what_a_full_device_writes() {
     let session = Simulator::exclusive(DISCRETE);
-    let device = open(0, terrace_device::Options { capacity: 4 << 20, ..small() }).expect("a device");
+    let device = open(0, terrace_device::DeviceOptions { capacity: 4 << 20, ..small() }).expect("a device");
     let stream = device.stream().expect("a stream");
     let all = device.allocate(&stream, 4 << 20).expect("all there is");
     let mut buffer = FallbackBuffer::<u8>::new(&device, &stream, 1 << 20).expect("a buffer");
@@ -163,7 +163,7 @@ fn program(len: usize) -> Result<u64, String> {
 fn open_or_say() -> Result<Device, String> {
     let open = || terrace_cuda::Cuda::open(0).map_err(|error| format!("refused: {error}"));
     let cuda = open().or_else(|_| open())?;
-    let device = Device::open(cuda, terrace_device::Options { capacity: 64 << 20, ..small() });
+    let device = Device::open(cuda, terrace_device::DeviceOptions { capacity: 64 << 20, ..small() });
     let device = device.map_err(|error| format!("refused: {error}"))?;
     let pinned = device.description().capabilities.contains(Capabilities::PINNED);
     if pinned { Ok(device) } else { Err("refused: it was found out that there is no pinned memory".into()) }
@@ -196,7 +196,7 @@ fn every_call_fails_once_and_no_byte_is_wrong() {
 fn what_is_larger_than_the_device_stays_on_the_host() {
     const LEN: usize = 10 << 20;
     let _session = Simulator::exclusive(r#"{"profile": "discrete", "total": 33554432}"#);
-    let device = open(0, Options { capacity: 16 << 20, ..small() }).expect("a device");
+    let device = open(0, DeviceOptions { capacity: 16 << 20, ..small() }).expect("a device");
     let stream = device.stream().expect("a stream");
     let mut buffer = FallbackBuffer::<u32>::new(&device, &stream, LEN).expect("a buffer of 40 MiB");
     buffer.host_mut(LEN - 1..).expect("the host's")[0] = 7;

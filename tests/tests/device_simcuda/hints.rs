@@ -1,7 +1,7 @@
 //! Hints as the driver hears them: which function, about whom, which pages, and that they end with their buffer.
 
 use super::{open, small};
-use terrace_device::{Advice, DeviceError, Hint, Reason, UnifiedBuffer};
+use terrace_device::{Advice, DeviceError, FaultReason, Hint, UnifiedBuffer};
 use terrace_tests::simcuda::{Session, Simulator};
 
 /// `CU_MEM_RANGE_ATTRIBUTE_*`, and devices that are none: the CPU, nowhere.
@@ -128,7 +128,7 @@ fn a_refusal_for_want_of_support_is_a_hint_ignored() {
     }
     session.fail("cuMemPrefetchAsync", 1, 999);
     let error = shared.prefetch_to_host(..).expect_err("that is no want of support");
-    assert!(matches!(error, DeviceError::Driver { fault, .. } if fault.reason == Reason::Other), "{error:?}");
+    assert!(matches!(error, DeviceError::Driver { fault, .. } if fault.reason == FaultReason::Other), "{error:?}");
 }
 
 /// A lease waits for every stream that was named, not for the buffer's own alone.

@@ -1,7 +1,7 @@
 //! A tensor on a stream, hop by hop: what each allocation cost, and where its memory came from.
 
 use super::{open, small};
-use terrace_device::{DeviceError, Options};
+use terrace_device::{DeviceError, DeviceOptions};
 use terrace_tests::simcuda::Simulator;
 
 const MIB: u64 = 1 << 20;
@@ -9,7 +9,7 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn a_tensor_on_a_stream() {
     let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
-    let device = open(0, Options { capacity: 64 * MIB, ..small() }).expect("a device");
+    let device = open(0, DeviceOptions { capacity: 64 * MIB, ..small() }).expect("a device");
     let (one, two) = (device.stream().expect("a stream"), device.stream().expect("another"));
     let calls = || session.calls(None);
     let made = |name| session.calls(Some(name));

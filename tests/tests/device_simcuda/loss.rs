@@ -2,7 +2,7 @@
 
 use super::{open, small};
 use std::sync::atomic::{AtomicU32, Ordering};
-use terrace_device::{DeviceBuffer, DeviceError, PinnedBuffer, Reason, TransferEngine};
+use terrace_device::{DeviceBuffer, DeviceError, FaultReason, PinnedBuffer, TransferEngine};
 use terrace_tests::hung::in_child;
 use terrace_tests::simcuda::Simulator;
 
@@ -23,7 +23,7 @@ fn a_lost_device_says_so_and_its_blocks_are_nobody_s() {
     assert!(error.to_string().contains("lost"), "{error}");
     for bytes in [4096, 1 << 20] {
         let error = device.allocate(&stream, bytes).expect_err("nothing is given out any more");
-        assert!(matches!(error, DeviceError::Lost { fault, .. } if fault.reason == Reason::Lost), "{error:?}");
+        assert!(matches!(error, DeviceError::Lost { fault, .. } if fault.reason == FaultReason::Lost), "{error:?}");
     }
     assert!(matches!(device.memory(), Err(DeviceError::Lost { .. })));
     assert!(matches!(device.stream(), Err(DeviceError::Lost { .. })));
@@ -44,7 +44,7 @@ fn a_forked_child_gets_an_error_and_its_drops_do_nothing() {
         let cached = device.allocate(&stream, 4096);
         let fresh = device.allocate(&stream, 8 << 20);
         let all = [cached.map(drop), fresh.map(drop), device.stream().map(drop), device.memory().map(drop)];
-        let forked = |result: &Result<(), DeviceError>| matches!(result, Err(DeviceError::Lost { fault, .. }) if fault.reason == Reason::Forked);
+        let forked = |result: &Result<(), DeviceError>| matches!(result, Err(DeviceError::Lost { fault, .. }) if fault.reason == FaultReason::Forked);
         assert!(all.iter().all(forked), "the child was told that it is one");
         drop((block, stream, device));
     });
@@ -108,5 +108,5 @@ fn a_forked_child_that_drops_all_of_a_device_calls_and_drops_nothing_of_others()
 }
 
 fn is_forked(error: &DeviceError) -> bool {
-    matches!(error, DeviceError::Lost { fault, .. } if fault.reason == Reason::Forked)
+    matches!(error, DeviceError::Lost { fault, .. } if fault.reason == FaultReason::Forked)
 }

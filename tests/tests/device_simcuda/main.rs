@@ -23,19 +23,19 @@ mod transfer_faults;
 mod transfers;
 
 use terrace_cuda::Cuda;
-use terrace_device::{Device, DeviceError, Options};
+use terrace_device::{Device, DeviceError, DeviceOptions};
 use terrace_tests::device::World;
 use terrace_tests::simcuda::Simulator;
 
 /// A device over the driver.
-fn open(ordinal: u32, options: Options) -> Result<Device, DeviceError> {
+fn open(ordinal: u32, options: DeviceOptions) -> Result<Device, DeviceError> {
     let cuda = Cuda::open(ordinal).unwrap_or_else(|error| panic!("the simulated driver opens: {error}"));
     Device::open(cuda, options)
 }
 
 /// Small and quick.
-fn small() -> Options {
-    Options { capacity: 256 << 20, blocks: 1 << 14, ..Options::default() }
+fn small() -> DeviceOptions {
+    DeviceOptions { capacity: 256 << 20, blocks: 1 << 14, ..DeviceOptions::default() }
 }
 
 fn world(case: &dyn Fn(&World<'_>)) {

@@ -2,7 +2,7 @@
 
 use super::{open, small};
 use terrace_cuda::Cuda;
-use terrace_device::{Capabilities, Device, DeviceError, Options, Origin, Reason, meminfo};
+use terrace_device::{Capabilities, Device, DeviceError, DeviceOptions, FaultReason, PoolOrigin, meminfo};
 use terrace_tests::simcuda::Simulator;
 
 /// Devices that share the host's memory: the driver calls the page cache used. A file's worth of cache is made, and what we
@@ -11,7 +11,7 @@ use terrace_tests::simcuda::Simulator;
 fn shared_memory_is_what_the_system_calls_available() {
     let total = meminfo::total().expect("Linux says");
     let _session = Simulator::exclusive(&format!(r#"{{"profile": "orin", "total": {total}}}"#));
-    let device = open(0, Options { blocks: 1 << 10, ..Options::default() }).expect("a device");
+    let device = open(0, DeviceOptions { blocks: 1 << 10, ..DeviceOptions::default() }).expect("a device");
     assert!(device.description().capabilities.contains(Capabilities::INTEGRATED | Capabilities::FREE_IS_AVAILABLE));
     // A gigabyte in the page cache.
     let file = std::env::temp_dir().join(format!("terrace-page-cache-{}", std::process::id()));
@@ -65,13 +65,13 @@ fn a_device_without_address_space_takes_segments() {
 #[test]
 fn every_origin_asks_its_own_function() {
     for (origin, function) in [
-        (Origin::Pages, "cuMemMap"),
-        (Origin::Segments, "cuMemAlloc_v2"),
-        (Origin::DriverPool, "cuMemAllocFromPoolAsync"),
-        (Origin::Managed, "cuMemAllocManaged"),
+        (PoolOrigin::Pages, "cuMemMap"),
+        (PoolOrigin::Segments, "cuMemAlloc_v2"),
+        (PoolOrigin::DriverPool, "cuMemAllocFromPoolAsync"),
+        (PoolOrigin::Managed, "cuMemAllocManaged"),
     ] {
         let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
-        let device = open(0, Options { origin, ..small() }).expect("a device");
+        let device = open(0, DeviceOptions { origin, ..small() }).expect("a device");
         let stream = device.stream().expect("a stream");
         let before = session.calls(Some(function));
         drop(device.allocate(&stream, 1 << 20).expect("a block"));
@@ -80,7 +80,7 @@ fn every_origin_asks_its_own_function() {
         let before = session.calls(Some("cuMemPoolTrimTo"));
         device.trim();
         let trimmed = session.calls(Some("cuMemPoolTrimTo")) > before;
-        assert!(trimmed || origin != Origin::DriverPool, "what the driver's pool keeps goes back");
+        assert!(trimmed || origin != PoolOrigin::DriverPool, "what the driver's pool keeps goes back");
     }
 }
 
@@ -92,13 +92,13 @@ fn pages_that_cannot_be_had_are_told_to_who_asked_for_them() {
     let cuda = || Cuda::open(0).expect("the simulated driver");
     let (asked, any) = (cuda(), cuda());
     refuse();
-    let refused = Device::open(asked, Options { origin: Origin::Pages, ..small() }).map(drop);
+    let refused = Device::open(asked, DeviceOptions { origin: PoolOrigin::Pages, ..small() }).map(drop);
     assert!(
-        matches!(refused, Err(DeviceError::Driver { fault, .. }) if fault.reason == Reason::OutOfMemory),
+        matches!(refused, Err(DeviceError::Driver { fault, .. }) if fault.reason == FaultReason::OutOfMemory),
         "{refused:?}"
     );
     refuse();
-    let device = Device::open(any, Options { origin: Origin::Auto, ..small() }).expect("segments");
+    let device = Device::open(any, DeviceOptions { origin: PoolOrigin::Auto, ..small() }).expect("segments");
     let stream = device.stream().expect("a stream");
     drop(device.allocate(&stream, 1 << 20).expect("a block"));
     assert!(session.calls(Some("cuMemAlloc_v2")) > 0);
@@ -110,7 +110,7 @@ fn pages_that_cannot_be_had_are_told_to_who_asked_for_them() {
 fn a_move_that_is_refused_half_way_is_undone() {
     const MIB: u64 = 1 << 20;
     let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
-    let device = open(0, Options { capacity: 16 * MIB, ..small() }).expect("a device");
+    let device = open(0, DeviceOptions { capacity: 16 * MIB, ..small() }).expect("a device");
     let stream = device.stream().expect("a stream");
     let [first, between, last] = [6, 2, 6].map(|size| device.allocate(&stream, size * MIB).expect("pages"));
     drop((first, last));

@@ -1,12 +1,12 @@
 //! Several devices: reached directly, or by way of the host.
 
 use super::{open, small};
-use terrace_device::{Options, Origin, Path};
+use terrace_device::{DeviceOptions, Path, PoolOrigin};
 use terrace_tests::simcuda::Simulator;
 
-fn copied(profile: &str, direct: bool, origin: Origin) {
+fn copied(profile: &str, direct: bool, origin: PoolOrigin) {
     let _session = Simulator::exclusive(&format!(r#"{{"profile": "{profile}"}}"#));
-    let options = Options { origin, ..small() };
+    let options = DeviceOptions { origin, ..small() };
     let (first, second) = (open(0, options).expect("a device"), open(1, options).expect("another"));
     let (here, there) = (first.stream().expect("a stream"), second.stream().expect("a stream"));
     let bytes: Vec<u8> = (0..5 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -26,13 +26,13 @@ fn copied(profile: &str, direct: bool, origin: Origin) {
 
 #[test]
 fn peers_copy_directly() {
-    copied("two-peers", true, Origin::Pages);
-    copied("two-peers", true, Origin::Segments);
+    copied("two-peers", true, PoolOrigin::Pages);
+    copied("two-peers", true, PoolOrigin::Segments);
 }
 
 #[test]
 fn strangers_copy_by_way_of_the_host() {
-    copied("two-strangers", false, Origin::Auto);
+    copied("two-strangers", false, PoolOrigin::Auto);
 }
 
 #[test]
@@ -50,10 +50,10 @@ fn a_block_of_another_device_is_named() {
 #[test]
 fn where_pages_cannot_be_opened_memory_comes_in_segments() {
     let session = Simulator::exclusive(r#"{"profile": "two-peers"}"#);
-    for (origin, segments) in [(Origin::Auto, true), (Origin::Pages, false)] {
+    for (origin, segments) in [(PoolOrigin::Auto, true), (PoolOrigin::Pages, false)] {
         // The first page is the probe's, which opens it to its own device.
         session.fail("cuMemSetAccess", 2, 801);
-        let device = open(0, Options { origin, peers: true, ..small() });
+        let device = open(0, DeviceOptions { origin, peers: true, ..small() });
         assert_eq!(device.is_ok(), segments, "{device:?}");
         let Ok(device) = device else { continue };
         let stream = device.stream().expect("a stream");

@@ -2,7 +2,7 @@
 
 use super::{open, small};
 use std::sync::atomic::{AtomicBool, Ordering};
-use terrace_device::{Device, DeviceBlock, Options, Stream};
+use terrace_device::{Device, DeviceBlock, DeviceOptions, Stream};
 use terrace_tests::Random;
 use terrace_tests::simcuda::Simulator;
 
@@ -80,8 +80,8 @@ fn in_turns(device: &Device, streams: &[Stream; 2], turns: usize) {
     }
 }
 
-fn narrow() -> Options {
-    Options { capacity: 64 << 20, ..small() }
+fn narrow() -> DeviceOptions {
+    DeviceOptions { capacity: 64 << 20, ..small() }
 }
 
 /// The driver denies a stream that lives by two calls: from then on what it frees waits for the device.

@@ -3,7 +3,7 @@
 
 use super::transfers::{PERMANENT, TRANSIENT};
 use super::{open, small};
-use terrace_device::{Device, Options};
+use terrace_device::{Device, DeviceOptions};
 use terrace_tests::Random;
 use terrace_tests::simcuda::{Session, Simulator};
 use terrace_tiers::detect::TierKind;
@@ -235,7 +235,7 @@ fn a_release_that_drops_the_last_handle_of_a_buffer_runs_without_the_manager_s_l
 #[test]
 fn a_tier_has_no_more_than_the_device_may_take_and_evicts_when_that_is_full() {
     let _session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
-    let capped = Options { capacity: 6 * MIB, ..small() };
+    let capped = DeviceOptions { capacity: 6 * MIB, ..small() };
     let (device, directory) = (open(0, capped).expect("a device"), tempfile::tempdir().expect("a directory"));
     let builder = Manager::builder().device(&device).memory(8 * MIB).directory_of(directory.path(), 64 * MIB);
     let manager = builder.upkeep(std::time::Duration::ZERO).build().expect("it is built");

@@ -4,7 +4,7 @@ use super::{open, small};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use terrace_device::{
-    Capabilities, Device, DeviceBuffer, DeviceError, Reason, Stream, TransferEngine, TransferOptions,
+    Capabilities, Device, DeviceBuffer, DeviceError, FaultReason, Stream, TransferEngine, TransferOptions,
 };
 use terrace_tests::Random;
 use terrace_tests::hung::in_child;
@@ -154,8 +154,7 @@ fn a_forked_child_gets_errors() {
     let (one, two) = (buffer(&device, &stream, 10), buffer(&device, &stream, 10));
     let before = engine.upload(vec![1; 10], one, 0);
     let (engine, two, before) = in_child((engine, two, before), |(engine, two, before)| {
-        let forked =
-            |error: &DeviceError| matches!(error, DeviceError::Lost { fault, .. } if fault.reason == Reason::Forked);
+        let forked = |error: &DeviceError| matches!(error, DeviceError::Lost { fault, .. } if fault.reason == FaultReason::Forked);
         let early = before.wait();
         let late = engine.upload(vec![1; 10], two, 0).wait();
         drop(engine);
@@ -223,7 +222,7 @@ fn a_capture_by_others_is_left_alone() {
         let first = engine.upload(bytes(1, 500), one, 0);
         let second = engine.upload(bytes(2, 500), two, 0);
         let undone = first.wait().expect_err("its stream is captured");
-        let reason = |error: &DeviceError| matches!(error, DeviceError::Driver { fault, .. } if fault.reason == Reason::Capturing);
+        let reason = |error: &DeviceError| matches!(error, DeviceError::Driver { fault, .. } if fault.reason == FaultReason::Capturing);
         assert!(reason(&undone.error), "{undone}");
         assert!(undone.buffers.is_some(), "they come back");
         second.wait().expect("it has nothing to do with the capture");

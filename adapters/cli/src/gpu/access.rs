@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::hint::black_box;
 use std::time::Instant;
 use terrace::Device;
-use terrace::device::{DeviceError, FallbackBuffer, PinnedBuffer, Reason, UnifiedBuffer};
+use terrace::device::{DeviceError, FallbackBuffer, FaultReason, PinnedBuffer, UnifiedBuffer};
 
 /// One kind of buffer. The field names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
@@ -31,7 +31,7 @@ const LEN: usize = 1024;
 /// Turns an error into `None` if the device lacks this kind of memory.
 fn supported<T>(made: Result<T, DeviceError>) -> Result<Option<T>, DeviceError> {
     match made {
-        Err(DeviceError::Driver { fault, .. }) if fault.reason == Reason::Unsupported => Ok(None),
+        Err(DeviceError::Driver { fault, .. }) if fault.reason == FaultReason::Unsupported => Ok(None),
         made => made.map(Some),
     }
 }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::progress;
 use serde::Serialize;
 use std::time::Instant;
-use terrace::device::{Capabilities, DeviceError, Options, Origin};
+use terrace::device::{Capabilities, DeviceError, DeviceOptions, PoolOrigin};
 use terrace::{Device, NoFence};
 use terrace_models::scenarios::{OnDevice, Outcome, Pooled, Scenario, Totals, run};
 use terrace_models::{Growing, PyTorch, PyTorchOptions, Segments};
@@ -97,7 +97,7 @@ pub fn measure_all(
     scenarios: &[Scenario],
     quick: bool,
 ) -> Result<BenchReport, Failure> {
-    let device = name.open(Options::default())?;
+    let device = name.open(DeviceOptions::default())?;
     let description = device.description().clone();
     let free = device.memory().map_err(|error| name.failure(error))?.free;
     let hits = hits(&device).map_err(|error| name.failure(error))?;
@@ -106,7 +106,7 @@ pub fn measure_all(
     drop(device);
     let warm_up = warm_up::measure(name, free)?;
     let pages = description.capabilities.contains(Capabilities::PAGES);
-    let origins: &[_] = if pages { &[Origin::Segments, Origin::Pages] } else { &[Origin::Segments] };
+    let origins: &[_] = if pages { &[PoolOrigin::Segments, PoolOrigin::Pages] } else { &[PoolOrigin::Segments] };
     let rows_to_come = scenarios.len() * (origins.len() + 2);
     let bar = progress::bar(Some(rows_to_come as u64), "{msg} {bar:40} {pos} of {len}, {eta} left");
     let mut rows = Vec::new();
@@ -160,15 +160,15 @@ fn hits(device: &Device) -> Result<[f64; BATCHES], DeviceError> {
 }
 
 /// Runs a scenario on a device.
-fn on_device(name: DeviceName, origin: Origin, scenario: &Scenario, free: u64) -> Result<ScenarioRow, Failure> {
+fn on_device(name: DeviceName, origin: PoolOrigin, scenario: &Scenario, free: u64) -> Result<ScenarioRow, Failure> {
     let most = (u128::from(free) * u128::from(POOL_PERCENT) / 100) as u64;
     let capacity = if scenario.limit == 0 { most } else { scenario.limit };
-    let device = name.open(Options { origin, capacity, ..Options::default() })?;
+    let device = name.open(DeviceOptions { origin, capacity, ..DeviceOptions::default() })?;
     let mut subject = OnDevice::new(&device, scenario).map_err(|error| name.failure(error))?;
     let begin = Instant::now();
     let outcome = run(scenario, &mut subject);
     let ns = begin.elapsed().as_nanos() as f64 / scenario.steps.len().max(1) as f64;
-    let subject_name = if origin == Origin::Pages { "terrace, pages" } else { "terrace, segments" };
+    let subject_name = if origin == PoolOrigin::Pages { "terrace, pages" } else { "terrace, segments" };
     Ok(ScenarioRow { model: false, ns_per_operation: Some(ns), ..row(scenario, subject_name, &outcome) })
 }
 

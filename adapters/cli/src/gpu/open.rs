@@ -7,7 +7,7 @@
 use crate::failure::Failure;
 use std::fmt;
 use terrace::Device;
-use terrace::device::{Host, Options};
+use terrace::device::{DeviceOptions, HostBackend};
 
 /// The name of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,9 @@ impl DeviceName {
     }
 
     /// Opens the device.
-    pub fn open(self, options: Options) -> Result<Device, Failure> {
+    pub fn open(self, options: DeviceOptions) -> Result<Device, Failure> {
         match self {
-            Self::Host => Device::open(Host::new(), options).map_err(|error| self.failure(error)),
+            Self::Host => Device::open(HostBackend::new(), options).map_err(|error| self.failure(error)),
             Self::Cuda(ordinal) => Device::cuda_with(ordinal, options).map_err(|error| self.failure(error)),
         }
     }
@@ -55,7 +55,7 @@ impl fmt::Display for DeviceName {
 /// Chooses the device. If none was requested and there is no CUDA device, also returns why it is the host.
 pub fn choose(requested: Option<DeviceName>) -> Result<(DeviceName, Option<String>), Failure> {
     let name = requested.unwrap_or(DeviceName::Cuda(0));
-    match (name.open(Options::default()), requested) {
+    match (name.open(DeviceOptions::default()), requested) {
         (Ok(_), _) => Ok((name, None)),
         (Err(failure), None) => Ok((DeviceName::Host, Some(failure.to_string()))),
         (Err(failure), Some(_)) => Err(failure),

@@ -9,7 +9,7 @@ use super::plan;
 use crate::failure::Failure;
 use serde::Serialize;
 use std::time::Instant;
-use terrace::device::{DeviceBlock, DeviceError, Options};
+use terrace::device::{DeviceBlock, DeviceError, DeviceOptions};
 use terrace_models::scenarios::{Scenario, Step};
 
 /// Three steps of the training. The field names are the JSON keys.
@@ -48,7 +48,7 @@ pub fn measure(name: DeviceName, free: u64) -> Result<Vec<WarmUpTimes>, Failure>
 
 /// One run of the three steps.
 fn run(name: DeviceName, scenario: &Scenario, starts: [usize; 4], warm: bool) -> Result<WarmUpTimes, Failure> {
-    let device = name.open(Options::default())?;
+    let device = name.open(DeviceOptions::default())?;
     let fail = |error: DeviceError| name.failure(error);
     let stream = device.stream().map_err(fail)?;
     let mut blocks_by_slot: Vec<Option<DeviceBlock>> = (0..scenario.slots).map(|_| None).collect();

@@ -53,9 +53,9 @@ use terrace_device::{BlockRef, Device, DeviceError, DeviceSlice, DeviceSliceMut,
 /// ```no_run
 /// use cudarc::driver::CudaContext;
 /// use terrace_cuda::{Cuda, SharedStream};
-/// use terrace_device::{Device, DeviceBuffer, Options};
+/// use terrace_device::{Device, DeviceBuffer, DeviceOptions};
 ///
-/// let device = Device::open(Cuda::open(0)?, Options::default())?;
+/// let device = Device::open(Cuda::open(0)?, DeviceOptions::default())?;
 /// let shared = SharedStream::new(&device, &CudaContext::new(0)?.new_stream()?)?;
 /// let mut numbers = DeviceBuffer::<f32>::zeroed(&device, shared.stream(), 1000)?;
 /// shared.cuda().memcpy_htod(&[1.0; 10], &mut shared.view_mut(numbers.slice_mut(5..15)?)?)?;

@@ -19,7 +19,7 @@ use crate::pages;
 use crate::regions::{allocate, create_pool, destroy_pool, free, grant_pool_access, register, trim, unregister};
 use crate::streams::stream_name;
 use std::fmt;
-use terrace_device::{Backend, Capabilities, CopyRange, Fault, Kind, RawStream, insist, meminfo};
+use terrace_device::{Backend, Capabilities, CopyRange, Fault, MemoryKind, RawStream, insist, meminfo};
 
 /// Why a probe failed.
 enum ProbeError {
@@ -167,7 +167,7 @@ fn pool(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.pools.as_ref()?;
     check_attribute(cuda, attribute::MEMORY_POOLS, "MEMORY_POOLS_SUPPORTED")?;
     cuda.pool = Some(create_pool(cuda)?);
-    let tried = allocate_and_free(cuda, Kind::Pool, 1).and_then(|()| insist(|| trim(cuda)));
+    let tried = allocate_and_free(cuda, MemoryKind::Pool, 1).and_then(|()| insist(|| trim(cuda)));
     if tried.is_err()
         && let Some(pool) = cuda.pool.take()
     {
@@ -179,7 +179,7 @@ fn pool(cuda: &mut Cuda) -> Result<(), ProbeError> {
 /// Copies two ranges by one call.
 fn batches(cuda: &mut Cuda) -> Result<(), ProbeError> {
     let functions = cuda.primary.functions.batches.as_ref()?;
-    let region = allocate(cuda, Kind::Device, 1024)?;
+    let region = allocate(cuda, MemoryKind::Device, 1024)?;
     let copies = [0, 512].map(|at| CopyRange { to: region + at, from: region + at + 256, bytes: 256 });
     let stream = RawStream(cuda.stream);
     // SAFETY: four disjoint parts of the region, which is not freed before the stream is done.
@@ -188,13 +188,13 @@ fn batches(cuda: &mut Cuda) -> Result<(), ProbeError> {
     let done = insist(|| unsafe { cuda.synchronize_stream(stream) });
     if done.is_ok() {
         // SAFETY: allocated above; the stream that used it is idle.
-        insist(|| unsafe { free(cuda, Kind::Device, region) })?;
+        insist(|| unsafe { free(cuda, MemoryKind::Device, region) })?;
     }
     Ok(tried.and(done)?)
 }
 
 /// Allocates a region and frees it.
-fn allocate_and_free(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<(), Fault> {
+fn allocate_and_free(cuda: &Cuda, kind: MemoryKind, bytes: u64) -> Result<(), Fault> {
     let address = allocate(cuda, kind, bytes)?;
     // SAFETY: allocated above, and no work uses it.
     insist(|| unsafe { free(cuda, kind, address) })
@@ -203,7 +203,7 @@ fn allocate_and_free(cuda: &Cuda, kind: Kind, bytes: u64) -> Result<(), Fault> {
 fn managed(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.managed.as_ref()?;
     check_attribute(cuda, attribute::MANAGED_MEMORY, "MANAGED_MEMORY")?;
-    Ok(allocate_and_free(cuda, Kind::Managed, 1)?)
+    Ok(allocate_and_free(cuda, MemoryKind::Managed, 1)?)
 }
 
 fn concurrent(cuda: &mut Cuda) -> Result<(), ProbeError> {
@@ -216,7 +216,7 @@ fn concurrent(cuda: &mut Cuda) -> Result<(), ProbeError> {
 fn pinned(cuda: &mut Cuda) -> Result<(), ProbeError> {
     // Without unified addressing the device has another address for the same memory, but `Backend` knows only one.
     check_attribute(cuda, attribute::UNIFIED_ADDRESSING, "UNIFIED_ADDRESSING")?;
-    Ok(allocate_and_free(cuda, Kind::Pinned, 4096)?)
+    Ok(allocate_and_free(cuda, MemoryKind::Pinned, 4096)?)
 }
 
 /// Pins a page of our own and unpins it.

@@ -4,7 +4,7 @@ use crate::workout::workout;
 use cudarc::driver::sys;
 use std::ptr::null_mut;
 use terrace_cuda::Cuda;
-use terrace_device::{Backend, Kind};
+use terrace_device::{Backend, MemoryKind};
 use terrace_tests::simcuda::Simulator;
 
 const TWO: &str = r#"{"profile":"two-peers"}"#;
@@ -76,7 +76,7 @@ fn a_thread_has_what_it_had() {
         workout(&cuda).expect("all of it works from here");
         assert_eq!(thread(), (context, mode));
         session.fail("cuMemAlloc_v2", 1, 2);
-        cuda.take(Kind::Device, 64).expect_err("refused once");
+        cuda.take(MemoryKind::Device, 64).expect_err("refused once");
         assert_eq!(thread(), (context, mode), "a refused call gives both back too");
         drop(Cuda::open(1).expect("the second"));
         assert_eq!(thread(), (context, mode));

@@ -4,7 +4,7 @@ use crate::child;
 use crate::handles::Simulated;
 use std::sync::OnceLock;
 use terrace_cuda::{Cuda, OpenError};
-use terrace_device::{Backend, Fault, Kind, RawEvent, RawStream, Reason};
+use terrace_device::{Backend, Fault, FaultReason, MemoryKind, RawEvent, RawStream};
 use terrace_tests::simcuda::Simulator;
 
 const DISCRETE: &str = r#"{"profile":"discrete"}"#;
@@ -14,12 +14,12 @@ fn every_refusal(cuda: &Simulated, address: u64) -> Vec<(&'static str, Option<Fa
     let (stream, event) = (RawStream(0), RawEvent(16));
     vec![
         ("memory", cuda.memory().err()),
-        ("take", cuda.take(Kind::Device, 64).err()),
-        ("take pooled", cuda.take(Kind::Pool, 64).err()),
-        ("take pinned", cuda.take(Kind::Pinned, 64).err()),
-        ("take managed", cuda.take(Kind::Managed, 64).err()),
+        ("take", cuda.take(MemoryKind::Device, 64).err()),
+        ("take pooled", cuda.take(MemoryKind::Pool, 64).err()),
+        ("take pinned", cuda.take(MemoryKind::Pinned, 64).err()),
+        ("take managed", cuda.take(MemoryKind::Managed, 64).err()),
         // SAFETY: a live region that no stream uses; the call is refused.
-        ("give_back", unsafe { cuda.give_back(Kind::Device, address, 64) }.err()),
+        ("give_back", unsafe { cuda.give_back(MemoryKind::Device, address, 64) }.err()),
         ("trim", cuda.trim().err()),
         ("reserve", cuda.reserve(2 << 20).err()),
         ("create_page", cuda.create_page().err()),
@@ -47,11 +47,11 @@ fn a_lost_device_says_so_and_is_dropped_in_silence() {
     let mut session = Simulator::exclusive(DISCRETE);
     session.allow_leaks();
     let cuda = Simulated::open(0);
-    let address = cuda.take(Kind::Device, 64).expect("memory");
+    let address = cuda.take(MemoryKind::Device, 64).expect("memory");
     session.lose(0, 700);
     for (call, fault) in every_refusal(&cuda, address) {
         if !["can_reach", "reach"].contains(&call) {
-            assert_eq!(fault.map(|fault| fault.reason), Some(Reason::Lost), "{call}");
+            assert_eq!(fault.map(|fault| fault.reason), Some(FaultReason::Lost), "{call}");
         }
     }
     drop(cuda);
@@ -63,22 +63,22 @@ fn a_device_lost_while_it_is_opened_is_not_opened() {
     session.allow_leaks();
     session.fail("cuMemMap", 1, 719);
     let Err(OpenError::Driver(fault)) = Cuda::open(0) else { panic!("it was lost in the middle") };
-    assert_eq!((fault.call, fault.reason), ("cuMemMap", Reason::Lost));
+    assert_eq!((fault.call, fault.reason), ("cuMemMap", FaultReason::Lost));
 }
 
 /// In a child: forks; in the forked process no call may reach the driver.
 pub fn fork_and_tell() {
     let session = Simulator::exclusive(DISCRETE);
     let cuda = Simulated::open(0);
-    let address = cuda.take(Kind::Device, 64).expect("memory");
+    let address = cuda.take(MemoryKind::Device, 64).expect("memory");
     // SAFETY: the forked process makes calls that are refused before they take a lock that another thread held, and ends.
     match unsafe { libc::fork() } {
         0 => {
             let refused = every_refusal(&cuda, address);
             // No code: the driver, which would refuse too, was not called.
-            let forked = |fault: &Fault| (fault.reason, fault.code) == (Reason::Forked, 0);
+            let forked = |fault: &Fault| (fault.reason, fault.code) == (FaultReason::Forked, 0);
             let wrong = refused.iter().filter(|(_, fault)| !fault.as_ref().is_some_and(forked)).count();
-            let opened = matches!(Cuda::open(0), Err(OpenError::Driver(Fault { reason: Reason::Forked, .. })));
+            let opened = matches!(Cuda::open(0), Err(OpenError::Driver(Fault { reason: FaultReason::Forked, .. })));
             drop(cuda);
             // SAFETY: ends this process without running the parent's exit handlers.
             unsafe { libc::_exit(wrong as i32 + if opened { 0 } else { 100 }) }
@@ -93,7 +93,7 @@ pub fn fork_and_tell() {
     // The device still works in the parent.
     crate::workout::workout(&cuda).expect("the parent's device works");
     // SAFETY: allocated above, and no stream uses it.
-    unsafe { cuda.give_back(Kind::Device, address, 64) }.expect("it is ours");
+    unsafe { cuda.give_back(MemoryKind::Device, address, 64) }.expect("it is ours");
     drop(cuda);
     drop(session);
     println!("parent: well");
@@ -113,7 +113,7 @@ static LEFT: OnceLock<(Simulated, u64)> = OnceLock::new();
 extern "C" fn at_the_end() {
     let Some((cuda, address)) = LEFT.get() else { return };
     let refused = every_refusal(cuda, *address);
-    let lost = refused.iter().filter(|(_, fault)| fault.map(|fault| fault.reason) == Some(Reason::Lost)).count();
+    let lost = refused.iter().filter(|(_, fault)| fault.map(|fault| fault.reason) == Some(FaultReason::Lost)).count();
     println!("at the end: {lost} of {}", refused.len());
 }
 
@@ -124,7 +124,7 @@ pub fn end_with_live_objects() {
     let mut session = Simulator::exclusive(DISCRETE);
     session.allow_leaks();
     let cuda = Simulated::open(0);
-    let address = cuda.take(Kind::Device, 64).expect("memory");
+    let address = cuda.take(MemoryKind::Device, 64).expect("memory");
     cuda.create_stream().expect("a stream");
     std::mem::forget(session);
     assert!(LEFT.set((cuda, address)).is_ok());
@@ -142,7 +142,7 @@ fn every_refusal_count() -> usize {
     let mut session = Simulator::exclusive(DISCRETE);
     session.allow_leaks();
     let cuda = Simulated::open(0);
-    let address = cuda.take(Kind::Device, 64).expect("memory");
+    let address = cuda.take(MemoryKind::Device, 64).expect("memory");
     session.lose(0, 700);
     every_refusal(&cuda, address).len()
 }

@@ -4,7 +4,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKe
 use cudarc::nvrtc::Ptx;
 use std::sync::Arc;
 use terrace_cuda::{Cuda, SharedStream};
-use terrace_device::{Device, DeviceBuffer, DeviceError, Options, Stream, UnifiedBuffer};
+use terrace_device::{Device, DeviceBuffer, DeviceError, DeviceOptions, Stream, UnifiedBuffer};
 use terrace_tests::simcuda::{Session, Simulator};
 
 #[allow(dead_code, reason = "its `main` is the example's")]
@@ -14,7 +14,7 @@ mod kernel;
 const DISCRETE: &str = r#"{"profile":"discrete"}"#;
 
 fn device(ordinal: u32) -> Device {
-    let options = Options { capacity: 256 << 20, blocks: 1 << 14, ..Options::default() };
+    let options = DeviceOptions { capacity: 256 << 20, blocks: 1 << 14, ..DeviceOptions::default() };
     Device::open(Cuda::open(ordinal).expect("a good device"), options).expect("a pool")
 }
 

@@ -3,7 +3,7 @@
 use crate::handles::Simulated;
 use crate::workout::{with_region, with_stream, workout};
 use terrace_cuda::{Cuda, OpenError, Version};
-use terrace_device::{Backend, Capabilities, Fault, Kind, Reason, meminfo};
+use terrace_device::{Backend, Capabilities, Fault, FaultReason, MemoryKind, meminfo};
 use terrace_tests::simcuda::Simulator;
 
 const MIB: u64 = 1 << 20;
@@ -134,10 +134,10 @@ fn what_a_device_has_not_is_refused_by_type() {
     let cuda = Cuda::open(0).expect("a good device");
     let reason = |result: Result<u64, Fault>| result.expect_err("it has none").reason;
     assert_eq!(cuda.description().page_bytes, 0);
-    assert_eq!(reason(cuda.reserve(2 * MIB)), Reason::Unsupported);
-    assert_eq!(cuda.create_page().expect_err("it has none").reason, Reason::Unsupported);
-    assert_eq!(reason(cuda.take(Kind::Pool, 1)), Reason::Unsupported);
-    assert_eq!(reason(cuda.take(Kind::Managed, 1)), Reason::Unsupported);
+    assert_eq!(reason(cuda.reserve(2 * MIB)), FaultReason::Unsupported);
+    assert_eq!(cuda.create_page().expect_err("it has none").reason, FaultReason::Unsupported);
+    assert_eq!(reason(cuda.take(MemoryKind::Pool, 1)), FaultReason::Unsupported);
+    assert_eq!(reason(cuda.take(MemoryKind::Managed, 1)), FaultReason::Unsupported);
     assert_eq!(cuda.trim(), Ok(()), "nothing is kept");
 }
 
@@ -155,16 +155,16 @@ fn free_memory_of_a_shared_device_is_what_the_system_can_give() {
     let cuda = Cuda::open(0).expect("a device with memory of its own");
     let before = cuda.memory().expect("it says");
     assert_eq!(before.total, 1 << 30);
-    let address = cuda.take(Kind::Device, 512 * MIB).expect("half of it");
+    let address = cuda.take(MemoryKind::Device, 512 * MIB).expect("half of it");
     let after = cuda.memory().expect("it says");
     assert_eq!(before.free - after.free, 512 * MIB);
-    let refused = cuda.take(Kind::Device, 600 * MIB).expect_err("more than is left");
+    let refused = cuda.take(MemoryKind::Device, 600 * MIB).expect_err("more than is left");
     assert_eq!(
         (refused.reason, refused.call, refused.name),
-        (Reason::OutOfMemory, "cuMemAlloc_v2", "CUDA_ERROR_OUT_OF_MEMORY")
+        (FaultReason::OutOfMemory, "cuMemAlloc_v2", "CUDA_ERROR_OUT_OF_MEMORY")
     );
     // SAFETY: allocated above, and no stream uses it.
-    unsafe { cuda.give_back(Kind::Device, address, 512 * MIB) }.expect("it is ours");
+    unsafe { cuda.give_back(MemoryKind::Device, address, 512 * MIB) }.expect("it is ours");
     assert_eq!(cuda.memory().expect("it says"), before);
 }
 
@@ -174,9 +174,9 @@ fn the_drivers_pool_keeps_memory_until_it_is_trimmed() {
     let cuda = Cuda::open(0).expect("a good device");
     let free = || cuda.memory().expect("it says").free;
     let before = free();
-    let address = cuda.take(Kind::Pool, 64 * MIB).expect("memory");
+    let address = cuda.take(MemoryKind::Pool, 64 * MIB).expect("memory");
     // SAFETY: allocated above, and no stream uses it.
-    unsafe { cuda.give_back(Kind::Pool, address, 64 * MIB) }.expect("it is ours");
+    unsafe { cuda.give_back(MemoryKind::Pool, address, 64 * MIB) }.expect("it is ours");
     cuda.synchronize().expect("it is idle");
     assert!(before - free() >= 64 * MIB, "kept for the next one");
     cuda.trim().expect("it is ours");
@@ -192,12 +192,12 @@ fn two_devices_copy_and_reach() {
         first.reach(1).expect("twice is no error");
     }
     let copied = with_stream(&second, |theirs| {
-        with_region(&second, Kind::Device, 256, theirs, |from| {
+        with_region(&second, MemoryKind::Device, 256, theirs, |from| {
             // SAFETY: all of the region; the stream is synchronized before it is freed.
             unsafe { second.fill(from, 9, 256, theirs) }?;
             second.synchronize_stream(theirs)?;
             with_stream(&first, |ours| {
-                with_region(&first, Kind::Pinned, 256, ours, |to| {
+                with_region(&first, MemoryKind::Pinned, 256, ours, |to| {
                     // SAFETY: both regions, whole; both are freed after the stream is synchronized.
                     unsafe { first.copy_peer(to, from, 1, 256, ours) }?;
                     first.synchronize_stream(ours)?;
@@ -219,7 +219,7 @@ fn strangers_are_told_so() {
     let _session = Simulator::exclusive(&profile("two-strangers"));
     let cuda = Cuda::open(0).expect("the first");
     assert_eq!(cuda.can_reach(1), Ok(false));
-    assert_eq!(cuda.reach(1).expect_err("they are strangers").reason, Reason::Unsupported);
+    assert_eq!(cuda.reach(1).expect_err("they are strangers").reason, FaultReason::Unsupported);
 }
 
 #[test]
@@ -251,17 +251,17 @@ fn pages_can_be_shared_with_a_peer() {
 fn the_driver_s_pool_is_open_to_peers_or_not_used() {
     let session = Simulator::exclusive(&profile("two-peers"));
     let (first, second) = (Simulated::open(0), Simulated::open(1));
-    let region = first.take(Kind::Pool, 4096).expect("from the pool");
+    let region = first.take(MemoryKind::Pool, 4096).expect("from the pool");
     let used = with_stream(&second, |stream| {
         // SAFETY: a region to which the other device has access; the stream is synchronized before it is freed.
         unsafe { second.fill(region, 5, 4096, stream) }
     });
     used.expect("the other device may use it");
     // SAFETY: allocated above; the stream is synchronized.
-    unsafe { first.give_back(Kind::Pool, region, 4096) }.expect("it is ours");
+    unsafe { first.give_back(MemoryKind::Pool, region, 4096) }.expect("it is ours");
     drop(first);
     session.fail("cuMemPoolSetAccess", 1, 801);
     let closed = Simulated::open(0);
     assert!(!closed.description().capabilities.contains(Capabilities::DRIVER_POOL), "{:?}", closed.description());
-    assert_eq!(closed.take(Kind::Pool, 4096).expect_err("there is none").reason, Reason::Unsupported);
+    assert_eq!(closed.take(MemoryKind::Pool, 4096).expect_err("there is none").reason, FaultReason::Unsupported);
 }

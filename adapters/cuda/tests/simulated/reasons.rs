@@ -5,7 +5,7 @@ use crate::handles::Simulated;
 use crate::workout::surely;
 use cudarc::driver::sys;
 use std::ptr::null_mut;
-use terrace_device::{Backend, Fault, Kind, RawEvent, RawStream, Reason};
+use terrace_device::{Backend, Fault, FaultReason, MemoryKind, RawEvent, RawStream};
 use terrace_tests::simcuda::{Session, Simulator};
 
 const DISCRETE: &str = r#"{"profile":"discrete"}"#;
@@ -16,7 +16,7 @@ fn refused<T: std::fmt::Debug>(
     function: &'static str,
     code: i32,
     call: impl FnOnce() -> Result<T, Fault>,
-) -> Reason {
+) -> FaultReason {
     session.fail(function, 1, code);
     let fault = call().expect_err("the driver refuses");
     assert_eq!((fault.call, fault.code), (function, code));
@@ -28,26 +28,26 @@ fn codes_have_reasons() {
     let session = Simulator::exclusive(DISCRETE);
     let cuda = Simulated::open(0);
     let expected = [
-        (2, Reason::OutOfMemory),
-        (800, Reason::Unsupported),
-        (801, Reason::Unsupported),
-        (400, Reason::BadHandle),
-        (900, Reason::Capturing),
-        (908, Reason::Capturing),
-        (700, Reason::Lost),
-        (719, Reason::Lost),
-        (214, Reason::Lost),
-        (709, Reason::Lost),
-        (4, Reason::Lost),
-        (3, Reason::Lost),
-        (1, Reason::Other),
-        (999, Reason::Other),
-        (-7, Reason::Other),
-        (123_456, Reason::Other),
+        (2, FaultReason::OutOfMemory),
+        (800, FaultReason::Unsupported),
+        (801, FaultReason::Unsupported),
+        (400, FaultReason::BadHandle),
+        (900, FaultReason::Capturing),
+        (908, FaultReason::Capturing),
+        (700, FaultReason::Lost),
+        (719, FaultReason::Lost),
+        (214, FaultReason::Lost),
+        (709, FaultReason::Lost),
+        (4, FaultReason::Lost),
+        (3, FaultReason::Lost),
+        (1, FaultReason::Other),
+        (999, FaultReason::Other),
+        (-7, FaultReason::Other),
+        (123_456, FaultReason::Other),
     ];
     for (code, reason) in expected {
-        assert_eq!(refused(&session, "cuMemAlloc_v2", code, || cuda.take(Kind::Device, 64)), reason, "{code}");
-        assert_eq!(refused(&session, "cuCtxGetCurrent", code, || cuda.take(Kind::Device, 64)), reason, "{code}");
+        assert_eq!(refused(&session, "cuMemAlloc_v2", code, || cuda.take(MemoryKind::Device, 64)), reason, "{code}");
+        assert_eq!(refused(&session, "cuCtxGetCurrent", code, || cuda.take(MemoryKind::Device, 64)), reason, "{code}");
     }
 }
 
@@ -57,7 +57,7 @@ fn an_invalid_value_is_a_bad_handle_where_only_handles_are_passed() {
     let cuda = Simulated::open(0);
     let stream = cuda.create_stream().expect("a stream");
     let event = cuda.create_event().expect("an event");
-    let bad = Reason::BadHandle;
+    let bad = FaultReason::BadHandle;
     assert_eq!(refused(&session, "cuEventRecord", 1, || cuda.record(event, stream)), bad);
     assert_eq!(refused(&session, "cuEventQuery", 1, || cuda.query(event)), bad);
     assert_eq!(refused(&session, "cuEventSynchronize", 1, || cuda.wait(event)), bad);
@@ -79,7 +79,7 @@ fn handles_that_are_gone_are_refused() {
     let (stream, event) = (cuda.create_stream().expect("a stream"), cuda.create_event().expect("an event"));
     cuda.destroy_stream(stream).expect("it is ours");
     cuda.destroy_event(event).expect("it is ours");
-    let bad = |result: Result<(), Fault>| assert_eq!(result.expect_err("it is gone").reason, Reason::BadHandle);
+    let bad = |result: Result<(), Fault>| assert_eq!(result.expect_err("it is gone").reason, FaultReason::BadHandle);
     bad(cuda.destroy_stream(stream));
     bad(cuda.synchronize_stream(stream));
     bad(cuda.stream_name(stream).map(|_| ()));
@@ -88,7 +88,7 @@ fn handles_that_are_gone_are_refused() {
     bad(cuda.query(event).map(|_| ()));
     bad(cuda.wait(RawEvent(12)));
     // SAFETY: the driver refuses an address that it did not allocate.
-    bad(unsafe { cuda.give_back(Kind::Device, 4096, 64) });
+    bad(unsafe { cuda.give_back(MemoryKind::Device, 4096, 64) });
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn not_yet_is_an_answer() {
     let session = Simulator::exclusive(DISCRETE);
     let cuda = Simulated::open(0);
     let (stream, event) = (cuda.create_stream().expect("a stream"), cuda.create_event().expect("an event"));
-    let address = cuda.take(Kind::Device, 256).expect("memory");
+    let address = cuda.take(MemoryKind::Device, 256).expect("memory");
     session.hold();
     // SAFETY: all of the region, which is freed after the stream is synchronized.
     unsafe { cuda.fill(address, 1, 256, stream) }.expect("it waits on the stream");
@@ -107,7 +107,7 @@ fn not_yet_is_an_answer() {
     assert_eq!(cuda.query(event), Ok(true));
     cuda.synchronize().expect("it is idle");
     // SAFETY: allocated above; the stream is synchronized.
-    unsafe { cuda.give_back(Kind::Device, address, 256) }.expect("it is ours");
+    unsafe { cuda.give_back(MemoryKind::Device, address, 256) }.expect("it is ours");
     cuda.destroy_event(event).expect("it is ours");
     cuda.destroy_stream(stream).expect("it is ours");
 }
@@ -119,7 +119,7 @@ fn a_capture_elsewhere_goes_on() {
     let cuda = Simulated::open(0);
     let (captured, stream) = (cuda.create_stream().expect("a stream"), cuda.create_stream().expect("a stream"));
     let event = cuda.create_event().expect("an event");
-    let address = cuda.take(Kind::Device, 256).expect("memory");
+    let address = cuda.take(MemoryKind::Device, 256).expect("memory");
     let handle = captured.0 as sys::CUstream;
     let _kept = Kept::current(0);
     let global = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -143,7 +143,7 @@ fn a_capture_elsewhere_goes_on() {
         cuda.destroy_stream(stream).expect("it is ours");
     }
     // SAFETY: allocated above; the captured operation never executes.
-    unsafe { cuda.give_back(Kind::Device, address, 256) }.expect("it is ours");
+    unsafe { cuda.give_back(MemoryKind::Device, address, 256) }.expect("it is ours");
 }
 
 /// Calls everything that an allocator calls while other code captures on another stream.
@@ -161,7 +161,7 @@ fn disturb(cuda: &Simulated, stream: RawStream, event: RawEvent) {
     surely(|| cuda.release_page(page)).expect("allowed");
 }
 
-/// A call that a capture forbids on every thread is refused with `Reason::Capturing`.
+/// A call that a capture forbids on every thread is refused with `FaultReason::Capturing`.
 #[test]
 fn what_a_capture_forbids_is_told() {
     let mut session = Simulator::exclusive(DISCRETE);
@@ -173,7 +173,7 @@ fn what_a_capture_forbids_is_told() {
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     // SAFETY: a live stream.
     unsafe { sys::cuStreamBeginCapture_v2(handle, mode) }.result().expect("nothing is captured yet");
-    assert_eq!(cuda.synchronize_stream(stream).expect_err("it captures").reason, Reason::Capturing);
+    assert_eq!(cuda.synchronize_stream(stream).expect_err("it captures").reason, FaultReason::Capturing);
     let mut graph = null_mut();
     // SAFETY: the stream is capturing; the out parameter lives through the call. The capture is invalidated.
     let _ = unsafe { sys::cuStreamEndCapture(handle, &raw mut graph) };

@@ -1,7 +1,7 @@
 //! One use of every function of the backend; gives everything back, also when a call fails.
 
 use terrace_cuda::Cuda;
-use terrace_device::{Advice, Backend, Capabilities, Fault, Kind, RawStream, Side};
+use terrace_device::{Advice, Backend, Capabilities, Fault, MemoryKind, PrefetchTarget, RawStream};
 
 /// Makes a call that must succeed, and repeats it where the driver refused it once.
 pub fn surely<T>(mut call: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
@@ -43,7 +43,7 @@ fn synchronize(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
 /// Allocates a region, passes it to `work`, and frees it after synchronizing the stream.
 pub fn with_region(
     cuda: &Cuda,
-    kind: Kind,
+    kind: MemoryKind,
     bytes: u64,
     stream: RawStream,
     work: impl FnOnce(u64) -> Result<(), Fault>,
@@ -58,12 +58,12 @@ pub fn with_region(
 }
 
 /// The kinds of memory that a device has.
-pub fn kinds(cuda: &Cuda) -> Vec<Kind> {
+pub fn kinds(cuda: &Cuda) -> Vec<MemoryKind> {
     let all = [
-        (Kind::Device, Capabilities::empty()),
-        (Kind::Pool, Capabilities::DRIVER_POOL),
-        (Kind::Pinned, Capabilities::PINNED),
-        (Kind::Managed, Capabilities::MANAGED),
+        (MemoryKind::Device, Capabilities::empty()),
+        (MemoryKind::Pool, Capabilities::DRIVER_POOL),
+        (MemoryKind::Pinned, Capabilities::PINNED),
+        (MemoryKind::Managed, Capabilities::MANAGED),
     ];
     let has = cuda.description().capabilities;
     all.into_iter().filter(|&(_, needs)| has.contains(needs)).map(|(kind, _)| kind).collect()
@@ -92,8 +92,8 @@ fn hints(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     if !cuda.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED) {
         return Ok(());
     }
-    with_region(cuda, Kind::Managed, 4096, stream, |address| {
-        for side in [Side::Device, Side::Host] {
+    with_region(cuda, MemoryKind::Managed, 4096, stream, |address| {
+        for side in [PrefetchTarget::Device, PrefetchTarget::Host] {
             // SAFETY: all of the region, which is freed after the stream is synchronized.
             unsafe { cuda.prefetch(address, 4096, side, stream) }?;
         }
@@ -116,7 +116,7 @@ fn registration(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     let address = own.as_ptr() as u64;
     // SAFETY: our own memory, unregistered before it is freed.
     unsafe { cuda.register(address, 1 << 13) }?;
-    let copied = with_region(cuda, Kind::Device, 1 << 13, stream, |to| {
+    let copied = with_region(cuda, MemoryKind::Device, 1 << 13, stream, |to| {
         // SAFETY: both ranges, whole; both are freed after the stream is synchronized.
         unsafe { cuda.copy(to, address, 1 << 13, stream) }
     });
@@ -200,8 +200,8 @@ fn peers(cuda: &Cuda, stream: RawStream) -> Result<(), Fault> {
     assert!(cuda.can_reach(other)?);
     cuda.reach(other)?;
     // The source is the device's own memory: `profiles` copies between two devices.
-    with_region(cuda, Kind::Device, 512, stream, |to| {
-        with_region(cuda, Kind::Device, 512, stream, |from| {
+    with_region(cuda, MemoryKind::Device, 512, stream, |to| {
+        with_region(cuda, MemoryKind::Device, 512, stream, |from| {
             // SAFETY: both regions, whole; the stream is synchronized before they are freed.
             unsafe { cuda.fill(from, 1, 512, stream) }?;
             // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! The block under a view: which memory it is and who uses it, without its bytes.
+//! The block under a view: its address and the streams that use it, without access to its bytes.
 //!
 //! Promises upward: what can be asked of a [`BlockRef`] reads and writes no byte, so a view may give one away though other
 //! views write to other parts of the block.
@@ -9,7 +9,9 @@ use crate::block::DeviceBlock;
 use crate::error::{BlockId, DeviceError};
 use crate::stream::Stream;
 
-/// The block that a view's elements lie in: to say which streams use it. It reaches no byte of the block.
+/// The block under a view, without access to its bytes.
+///
+/// For its address, and to record which streams use it.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRef<'a>(pub(crate) &'a DeviceBlock);
 

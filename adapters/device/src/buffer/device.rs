@@ -4,8 +4,8 @@ use super::{DeviceSlice, DeviceSliceMut, bytes_of};
 use crate::block::{DeviceBlock, Path};
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::meter::{BufferStats, Meter};
 use crate::stream::Stream;
-use crate::transfer::{BufferStats, Meter};
 use bytemuck::Pod;
 use std::fmt;
 use std::marker::PhantomData;
@@ -42,8 +42,10 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Self { block, len, meter: Meter::default(), of: PhantomData })
     }
 
-    /// As [`DeviceBuffer::new`], but the device's own memory only: a full device is [`DeviceError::OutOfMemory`], also where pinned
-    /// host memory is given otherwise ([`Device::set_fallback`]).
+    /// `len` elements of any value, in the device's own memory only.
+    ///
+    /// A full device is [`DeviceError::OutOfMemory`], also where [`DeviceBuffer::new`] would fall back to pinned host memory
+    /// ([`Device::set_fallback`]).
     ///
     /// # Errors
     /// As [`DeviceBuffer::new`].
@@ -147,7 +149,9 @@ impl<T: Pod> DeviceBuffer<T> {
         self.as_slice().to_vec()
     }
 
-    /// Copies all elements from another buffer of the same length, also of another device. Says how it went.
+    /// Copies all elements from another buffer of the same length, also of another device.
+    ///
+    /// Returns the path that the bytes took.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`] for another length; the drivers'.

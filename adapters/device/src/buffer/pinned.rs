@@ -11,7 +11,9 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Elements in pinned host memory, out of the device's pinned pool: sizes are rounded to the granule, not to powers of two.
+/// Elements in pinned host memory, out of the device's pinned pool.
+///
+/// Sizes are rounded to the granule, not to powers of two.
 ///
 /// # Example
 /// ```
@@ -21,7 +23,7 @@ use std::sync::Arc;
 /// let mut staging = PinnedBuffer::<f32>::new(&device, &stream, 1000)?;
 /// staging.fill(0.5);
 /// let mut on_device = DeviceBuffer::new(&device, &stream, 1000)?;
-/// let transfer = staging.copy_to(&mut on_device)?; // on the stream, nobody waits
+/// let transfer = staging.copy_to(&mut on_device)?; // put on the stream, does not wait
 /// let staging = transfer.wait()?; // and the memory is ours again
 /// assert_eq!(on_device.to_vec()?, *staging);
 /// # Ok::<(), terrace_device::DeviceError>(())
@@ -41,7 +43,7 @@ impl<T: Pod> PinnedBuffer<T> {
     pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
         let block = device.allocate_pinned(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
         let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(block.address() as usize);
-        // SAFETY: a fresh block of the host's memory with at least these bytes, which nobody else has; what was in flight on
+        // SAFETY: a fresh block of the host's memory with at least these bytes, not shared yet; what was in flight on
         // it is done, or the pool would not have given it to the CPU.
         unsafe { pointer.write_bytes(0, len * size_of::<T>()) };
         Ok(Self { block, len, of: PhantomData })
@@ -101,8 +103,9 @@ impl<T> fmt::Debug for PinnedBuffer<T> {
     }
 }
 
-/// A copy on its way, and the memory that it uses. Dropped or forgotten, the memory is not used again before the copy is
-/// done.
+/// A copy in flight and the memory that it uses.
+///
+/// Dropped or forgotten, the memory is not used again before the copy is done.
 #[must_use = "the memory comes back by wait()"]
 pub struct InFlight<T, B = PinnedBuffer<T>> {
     buffer: B,
@@ -125,7 +128,7 @@ impl<T: Pod, B> InFlight<T, B> {
         Self { buffer, stream, error: None, of: PhantomData }
     }
 
-    /// One that was refused, though nobody can say that it was not begun.
+    /// A copy that the driver refused but may have begun.
     pub(super) fn failed(buffer: B, stream: Arc<StreamCore>, error: DeviceError) -> Self {
         Self { error: Some(error), ..Self::new(buffer, stream) }
     }

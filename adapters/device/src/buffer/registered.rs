@@ -1,6 +1,6 @@
 //! Elements in memory of the user's own, pinned where they are.
 //!
-//! Promises upward: who has the buffer has the elements, and no copy of them is in flight; dropped in flight, the memory is
+//! Promises upward: the owner of the buffer owns the elements, and no copy of them is in flight; dropped in flight, the memory is
 //! unpinned and freed after the copy; a refusal gives back what was brought.
 //! Asks from below: blocks of foreign memory, which are released behind their streams; registration by the device.
 
@@ -36,14 +36,15 @@ impl<B: fmt::Debug> std::error::Error for Refused<B> {
     }
 }
 
-/// For who does not want back what was brought.
+/// Drops the elements and keeps the error.
 impl<B> From<Refused<B>> for DeviceError {
     fn from(refused: Refused<B>) -> Self {
         refused.error
     }
 }
 
-/// Elements of a `Vec`, pinned in place: the device copies them without a detour, and nothing was copied to get there.
+/// Elements of a `Vec`, pinned in place: the device copies them without staging.
+///
 /// Pinning costs the driver about as much as touching each page; it pays for memory that is used again or very large.
 /// [`PinnedBuffer`](super::PinnedBuffer) has memory that is pinned already.
 ///
@@ -85,7 +86,7 @@ impl<T: Pod> RegisteredBuffer<T> {
         let (len, capacity) = (elements.len(), elements.capacity());
         let address = elements.as_mut_ptr().expose_provenance() as u64;
         let rest = move |address| {
-            // SAFETY: the `Vec` that was taken apart above; nobody else has it: `into_vec` takes this away first.
+            // SAFETY: the `Vec` that was taken apart above; no other owner: `into_vec` takes this away first.
             drop(unsafe { assemble::<T>(address, len, capacity) });
         };
         // SAFETY: the elements of a `Vec` that lives until `rest` has it, or `into_vec` has unregistered it.
@@ -104,7 +105,7 @@ impl<T: Pod> RegisteredBuffer<T> {
         // SAFETY: the `Vec` that `new` took apart; its other owner was dropped above without being called.
         let elements = unsafe { assemble(self.block.address(), self.len, self.capacity) };
         let stream = self.block.stream_core();
-        // SAFETY: registered by `new`; whoever has the buffer has waited for each copy.
+        // SAFETY: registered by `new`; the buffer's owner has waited for each copy.
         match unsafe { stream.service.unregister(self.block.address()) } {
             Ok(()) => Ok(elements),
             Err(error) => Err(Refused { error, back: elements }),
@@ -130,12 +131,12 @@ impl<T: Pod> RegisteredBuffer<T> {
 
     fn copy(self, buffer: &DeviceBuffer<T>, to_device: bool) -> Result<InFlight<T, Self>, Refused<Self>> {
         let stream = buffer.block().stream_core();
-        if let Err(fault) = stream.service.loss().check() {
+        if let Err(fault) = stream.service.health().check() {
             return Err(Refused { error: stream.service.error(fault), back: self });
         }
         match buffer.copy_host(&self.block, self.len, to_device) {
             Ok(()) => Ok(InFlight::new(self, stream)),
-            // The driver may have begun all the same: it is waited for. Refused too, nobody has the memory before a wait
+            // The driver may have begun all the same: wait for it. Refused too, the memory is not released before a wait
             // is not.
             Err(error) => match stream.service.settle_stream(stream.raw) {
                 Ok(()) => Err(Refused { error, back: self }),
@@ -148,7 +149,7 @@ impl<T: Pod> RegisteredBuffer<T> {
 /// A `Vec` from its parts.
 ///
 /// # Safety
-/// They are those of a `Vec` that was taken apart, and nobody else puts it together.
+/// They are those of a `Vec` that was taken apart, and only this buffer puts it together.
 unsafe fn assemble<T>(address: u64, len: usize, capacity: usize) -> Vec<T> {
     let pointer = std::ptr::with_exposed_provenance_mut(address as usize);
     // SAFETY: the caller's promise; the pointer was exposed when the `Vec` was taken apart.

@@ -50,18 +50,18 @@
 //! block.read(0, &mut [0; 100])?;
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
-//! What a backend answers is believed, so nobody has one by accident:
+//! Safe code relies on a backend's answers, so the trait is unsafe to implement:
 //! ```compile_fail,E0200
-//! struct Mine;
-//! impl terrace_device::Backend for Mine {}
+//! struct Own;
+//! impl terrace_device::Backend for Own {}
 //! ```
-//! A handle is a number that anybody can make up, and a driver may follow it as a pointer:
+//! A handle is a number that any code can make up, and a driver may follow it as a pointer:
 //! ```compile_fail,E0133
-//! use terrace_device::{Backend, Host, RawStream};
-//! Host::new().synchronize_stream(RawStream(0xdead))?;
+//! use terrace_device::{Backend, HostBackend, RawStream};
+//! HostBackend::new().synchronize_stream(RawStream(0xdead))?;
 //! # Ok::<(), terrace_device::Fault>(())
 //! ```
-//! Pinned memory is nobody's while a copy is on its way:
+//! Pinned memory is not accessible while a copy is in flight:
 //! ```compile_fail,E0382
 //! # let device = terrace_device::Device::host();
 //! # let stream = device.stream()?;
@@ -107,9 +107,9 @@ use super::{
 use std::marker::PhantomData;
 
 /// Plain data that stays with its thread.
-type Mine = PhantomData<*const u8>;
+type NotSend = PhantomData<*const u8>;
 
-/// Compiles iff a type of plain elements has a trait, and the same type of [`Mine`] has not: then two items of one name fit,
+/// Compiles iff a type of plain elements has a trait, and the same type of [`NotSend`] has not: then two items of one name fit,
 /// and the compiler will not choose.
 macro_rules! as_its_elements {
     ($($trait:ident: $($buffer:ident)*;)*) => {$($(
@@ -122,7 +122,7 @@ macro_rules! as_its_elements {
             struct Other;
             impl<T: ?Sized> Chosen<()> for T {}
             impl<T: ?Sized + $trait> Chosen<Other> for T {}
-            let _ = <$buffer!(Mine) as Chosen<_>>::chosen;
+            let _ = <$buffer!(NotSend) as Chosen<_>>::chosen;
         };
     )*)*};
 }

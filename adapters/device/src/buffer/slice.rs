@@ -55,7 +55,9 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         self.block.address() + offset::<T>(self.from)
     }
 
-    /// The block that the elements lie in, without its bytes: those beside the slice may be somebody else's.
+    /// The block that the elements lie in, without access to its bytes.
+    ///
+    /// Another view may write the bytes beside the slice.
     pub fn block(&self) -> BlockRef<'a> {
         BlockRef(self.block)
     }
@@ -114,7 +116,9 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         BlockRef(self.block)
     }
 
-    /// Converts the slice into its block reference, which lives as long as the slice could have: for interop by address.
+    /// Converts the slice into its block reference, for interop by address.
+    ///
+    /// The reference lives as long as the slice could have.
     pub fn into_block(self) -> BlockRef<'a> {
         BlockRef(self.block)
     }
@@ -151,8 +155,9 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         self.block.write_shared(offset::<T>(self.from), bytemuck::cast_slice(elements))
     }
 
-    /// Sets every element, on the buffer's stream. One fill when all bytes of the value are the same, else copies that
-    /// double.
+    /// Sets every element, on the buffer's stream.
+    ///
+    /// One fill when all bytes of the value are equal; else copies that double in size.
     ///
     /// # Errors
     /// The driver's.

@@ -4,15 +4,17 @@ use super::{DeviceSlice, DeviceSliceMut, bytes_of, within};
 use crate::block::DeviceBlock;
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::hint::{Advice, Hint, Side};
+use crate::hint::{Advice, Hint, PrefetchTarget};
 use crate::stream::Stream;
 use bytemuck::Pod;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, RangeBounds};
 
-/// Elements in managed memory. The CPU sees them under a lease, which waits for the streams first; where host and device may
-/// not touch managed memory at once, for the whole device, and no kernel may be launched while the lease lasts.
+/// Elements in managed memory: one address for host and device.
+///
+/// The CPU accesses them under a lease, which waits for the streams first; where host and device may not touch managed memory
+/// at once, for the whole device, and the caller must launch no kernel while the lease lasts.
 ///
 /// Hints say where elements are used next and how ([`prefetch_to_device`](Self::prefetch_to_device),
 /// [`advise`](Self::advise)). Where a device takes none they do nothing, and say so: [`Hint::Ignored`].
@@ -75,7 +77,7 @@ impl<T: Pod> UnifiedBuffer<T> {
 
     /// As [`UnifiedBuffer::lease`], to read only: several at a time, and the device may read meanwhile.
     ///
-    /// It is as sound as the other: whoever writes needs the buffer for itself, as a lease or as
+    /// As sound as the other: a writer needs exclusive access to the buffer, as a lease or as
     /// [`as_slice_mut`](Self::as_slice_mut), and what was written on the streams is waited for. What kernels do that are
     /// launched by address is their launcher's promise in both cases.
     ///
@@ -96,13 +98,15 @@ impl<T: Pod> UnifiedBuffer<T> {
         DeviceSliceMut::new(&self.block, 0, self.len)
     }
 
-    /// Says that the device uses elements next: they move there, after everything put on the stream so far and before what
-    /// is put on it from now on. `..` names them all. Pages move whole.
+    /// Prefetches elements to the device, in stream order.
+    ///
+    /// They move after everything put on the stream so far and before what is put on it from now on. `..` names them all. Pages
+    /// move whole.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the driver's.
     pub fn prefetch_to_device(&self, range: impl RangeBounds<usize>) -> Result<Hint, DeviceError> {
-        self.prefetch(range, Side::Device)
+        self.prefetch(range, PrefetchTarget::Device)
     }
 
     /// Says that the CPU uses elements next; the rest as for [`UnifiedBuffer::prefetch_to_device`].
@@ -110,16 +114,18 @@ impl<T: Pod> UnifiedBuffer<T> {
     /// # Errors
     /// As for [`UnifiedBuffer::prefetch_to_device`].
     pub fn prefetch_to_host(&self, range: impl RangeBounds<usize>) -> Result<Hint, DeviceError> {
-        self.prefetch(range, Side::Host)
+        self.prefetch(range, PrefetchTarget::Host)
     }
 
-    fn prefetch(&self, range: impl RangeBounds<usize>, to: Side) -> Result<Hint, DeviceError> {
+    fn prefetch(&self, range: impl RangeBounds<usize>, to: PrefetchTarget) -> Result<Hint, DeviceError> {
         let (offset, bytes) = self.part(range)?;
         self.block.prefetch(offset, bytes, to)
     }
 
-    /// Says how elements will be used, at once and until the opposite is said or the buffer is dropped. `..` names them all.
-    /// The driver keeps advice for whole pages, which small buffers share: advise large ones.
+    /// Advises the driver how elements will be used; `..` names them all.
+    ///
+    /// Takes effect at once, until the opposite is said or the buffer is dropped. The driver keeps advice for whole pages, which
+    /// small buffers share: advise large ones.
     ///
     /// # Example
     /// ```
@@ -184,7 +190,7 @@ impl<T: Pod> Deref for UnifiedView<'_, T> {
     fn deref(&self) -> &[T] {
         let pointer = std::ptr::with_exposed_provenance(self.buffer.block.address() as usize);
         // SAFETY: managed memory of `len` elements at least, aligned, filled by `new`, plain data whatever kernels wrote;
-        // the streams were waited for, and while the buffer is borrowed nobody may write to it.
+        // the streams were waited for, and a shared borrow of the buffer excludes writers.
         unsafe { std::slice::from_raw_parts(pointer, self.buffer.len) }
     }
 }
@@ -194,7 +200,7 @@ impl<T: Pod> Deref for UnifiedLease<'_, T> {
 
     fn deref(&self) -> &[T] {
         let pointer = std::ptr::with_exposed_provenance(self.buffer.block.address() as usize);
-        // SAFETY: as for `UnifiedView`; nobody else has the buffer.
+        // SAFETY: as for `UnifiedView`; the borrow is exclusive.
         unsafe { std::slice::from_raw_parts(pointer, self.buffer.len) }
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
 /// [`take`] gave it, for this many bytes, and nothing uses it any more.
 #[cfg(all(unix, not(miri)))]
 pub(super) unsafe fn give_back(region: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise. A refusal (too many mappings) leaves pages that nobody uses.
+    // SAFETY: the caller's promise. A refusal (too many mappings) leaves unused pages mapped.
     unsafe { libc::munmap(region.cast(), bytes.next_multiple_of(4096)) };
 }
 

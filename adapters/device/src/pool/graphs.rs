@@ -4,11 +4,11 @@
 //! given out elsewhere while the pool lives; no event is asked of a stream that is captured.
 //! Asks from below: the user ends the capture before the pool, and keeps the pool as long as the graph.
 
-use super::{DeviceArena, Pool};
-use crate::backend::{Backend, Kind};
+use super::{DeviceArena, DevicePool};
+use crate::backend::{Backend, MemoryKind};
 use crate::error::DeviceError;
 use crate::source::{DeviceSource, Regions};
-use crate::store::Room;
+use crate::store::ArenaCapacity;
 use crate::stream::{NO_ROUTE, StreamCore};
 use terrace_core::{Allocator, Arena, FenceState, Owner};
 
@@ -20,11 +20,11 @@ pub(super) struct Graph<B: Backend> {
     pub(super) closing: Option<Vec<(Owner, u64)>>,
 }
 
-impl<B: Backend> Pool<B> {
+impl<B: Backend> DevicePool<B> {
     pub(super) fn open_graph(&self) -> Result<u32, DeviceError> {
         self.usable()?;
-        let source = DeviceSource::Regions(Regions::new(self.ground.clone(), Kind::Device, 0).kept());
-        let room = Room { slots: self.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 14 };
+        let source = DeviceSource::Regions(Regions::new(self.context.clone(), MemoryKind::Device, 0).kept());
+        let room = ArenaCapacity { slots: self.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 14 };
         let parts = self.options.parts(room);
         let settings = self.options.arena(false);
         let mut inner = self.inner();
@@ -64,7 +64,7 @@ impl<B: Backend> Pool<B> {
     }
 }
 
-impl<B: Backend> super::Inner<B> {
+impl<B: Backend> super::PoolState<B> {
     /// Gives the memory of closed pools back once every stream has done what was put on it before; with `wait`, waits.
     pub(super) fn reap_graphs(&mut self, wait: bool) -> u64 {
         let Self { graphs, fences, .. } = self;

@@ -1,39 +1,32 @@
 //! Hints about managed memory, on their way to the backend.
 
-use super::Pool;
+use super::DevicePool;
 use crate::backend::{Backend, RawStream};
 use crate::capability::Capabilities;
 use crate::error::DeviceError;
-use crate::fault::{Fault, Reason};
-use crate::hint::{Advice, Hint, Side};
+use crate::fault::{Fault, FaultReason};
+use crate::hint::{Advice, Hint, PrefetchTarget};
+use crate::stream::Hints;
 
-/// What a pool passes on. Ranges lie in live managed blocks of the pool.
-pub(crate) trait Hints {
-    /// Moves a range to who uses it next, in stream order.
-    fn prefetch(&self, at: u64, bytes: u64, to: Side, stream: RawStream) -> Result<Hint, DeviceError>;
-    /// Says how a range will be used. Not in stream order.
-    fn advise(&self, at: u64, bytes: u64, advice: Advice) -> Result<Hint, DeviceError>;
-}
-
-impl<B: Backend> Pool<B> {
+impl<B: Backend> DevicePool<B> {
     /// Gives a hint to a device that takes hints. One that has the capability and refuses them all the same (a function that
     /// an old driver lacks, the host) is no error either.
     fn hint(&self, bytes: u64, give: impl FnOnce(&B) -> Result<(), Fault>) -> Result<Hint, DeviceError> {
         self.usable()?;
-        let takes = self.ground.backend.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED);
+        let takes = self.context.backend.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED);
         if bytes == 0 || !takes {
             return Ok(Hint::Ignored);
         }
-        match give(&self.ground.backend) {
+        match give(&self.context.backend) {
             Ok(()) => Ok(Hint::Given),
-            Err(Fault { reason: Reason::Unsupported | Reason::Missing, .. }) => Ok(Hint::Ignored),
+            Err(Fault { reason: FaultReason::Unsupported | FaultReason::Missing, .. }) => Ok(Hint::Ignored),
             Err(fault) => Err(self.driver(fault)),
         }
     }
 }
 
-impl<B: Backend> Hints for Pool<B> {
-    fn prefetch(&self, at: u64, bytes: u64, to: Side, stream: RawStream) -> Result<Hint, DeviceError> {
+impl<B: Backend> Hints for DevicePool<B> {
+    fn prefetch(&self, at: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<Hint, DeviceError> {
         // SAFETY: a range of a live managed block, which does not go before this stream has done what was put on it.
         self.hint(bytes, |backend| unsafe { backend.prefetch(at, bytes, to, stream) })
     }

@@ -1,39 +1,32 @@
 //! The pool of one device: arena, fences, streams, held blocks, fallback, private pools of graphs.
 //!
-//! Promises upward: [`Service`], which hides the backend; a call holds one lock, and none while it waits for held blocks; a
+//! Promises upward: [`Service`](crate::stream::Service), which hides the backend; a call holds one lock, and none while it waits for held blocks; a
 //! failed allocation is true: before it, caches were emptied, fences waited for, unused memory given back, and the user's
 //! hook was asked.
 //! Asks from below: the core's arena over a [`DeviceSource`] and [`Fences`].
 //!
 //! Locks: the pool's, then a stream's; never the other way round. Fences have one of their own below both. An arena waits
-//! for what was freed into it, and before its pages move, under the pool's: nobody may take or free there meanwhile.
+//! for what was freed into it, and before its pages move, under the pool's: no thread may allocate or free there meanwhile.
 
-mod bytes;
-mod chain;
+mod allocate;
+mod events;
 mod graphs;
 mod hints;
-mod marks;
+mod host_copy;
 mod open;
 mod registration;
 mod service;
 
-pub(crate) use bytes::Host;
-pub(crate) use hints::Hints;
-pub(crate) use marks::Marks;
-pub(crate) use registration::Registers;
-pub(crate) use service::Service;
-
 use crate::backend::Backend;
-use crate::block::Release;
-use crate::error::{DeviceError, OutOfMemory};
-use crate::fault::{Fault, Reason};
+use crate::error::DeviceError;
+use crate::fault::{Fault, FaultReason};
 use crate::fences::Fences;
-use crate::front::Given;
-use crate::options::Options;
-use crate::source::{DeviceSource, Ground};
-use crate::stage::Stage;
+use crate::options::DeviceOptions;
+use crate::source::{BackendContext, DeviceSource};
+use crate::staging::StagingBuffer;
 use crate::store::HeapStore;
-use crate::stream::{Handle, StreamCore};
+use crate::stream::{BlockOrigin, Hook, HostMemory, Release, StreamCore, StreamHandle};
+use crate::stream_cache::AllocatedTail;
 use graphs::Graph;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,46 +37,19 @@ use terrace_guard::catch_panic;
 /// The arena of a device, of the strategy that the options name; records on the heap.
 type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<AnyFit<Box<[Branch]>>>>;
 
-/// Which part of the pool a block came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
-    /// The arena.
-    Pool,
-    /// Memory of another kind than the device's own.
-    Annex(Annex),
-    /// A graph's private pool.
-    Graph(u32),
-    /// Elsewhere: it was wrapped.
-    Foreign,
-}
-
-/// The other kinds of memory, each with an arena of its own: its place in `Inner::sides`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Annex {
-    /// Pinned host memory in the device's place: used in stream order.
-    Fallback,
-    /// Pinned host memory that the host uses: nothing may be in flight on it when it is given out.
-    Pinned,
-    /// Managed memory: the host uses it after waiting for the stream.
-    Managed,
-}
-
-/// How many there are.
+/// Variants of [`HostMemory`].
 const SIDES: usize = 3;
 
-/// Called when memory ran out, without any lock: may free blocks, and says whether to try again.
-pub type Hook = Arc<dyn Fn(&OutOfMemory) -> bool + Send + Sync>;
-
 /// One device.
-pub(crate) struct Pool<B: Backend> {
-    ground: Ground<B>,
-    options: Options,
-    inner: Mutex<Inner<B>>,
+pub(crate) struct DevicePool<B: Backend> {
+    context: BackendContext<B>,
+    options: DeviceOptions,
+    inner: Mutex<PoolState<B>>,
     hook: Mutex<Option<Hook>>,
     /// What the last copy of lent memory passed through. A lock of its own, below all others.
-    stage: Mutex<Option<Stage>>,
+    stage: Mutex<Option<StagingBuffer>>,
     /// What the streams' caches know of the arena.
-    given: Arc<Given>,
+    given: Arc<AllocatedTail>,
     /// One handle is adopted at a time, so that it becomes one stream.
     adopting: Mutex<()>,
     /// Itself, for streams to hold.
@@ -91,23 +57,23 @@ pub(crate) struct Pool<B: Backend> {
 }
 
 /// What the pool's lock guards.
-struct Inner<B: Backend> {
+struct PoolState<B: Backend> {
     arena: DeviceArena<B>,
     /// What all the arenas here wait with.
     fences: Fences<B>,
-    /// Memory of other kinds, by [`Annex`]. Made when it is first needed.
+    /// Memory of other kinds, by [`HostMemory`]. Made when it is first needed.
     sides: [Option<DeviceArena<B>>; SIDES],
     graphs: BTreeMap<u32, Graph<B>>,
     next_graph: u32,
     /// The pool's.
-    given: Arc<Given>,
+    given: Arc<AllocatedTail>,
     /// Streams whose caches may hold something, and whether there are larger blocks in them.
     streams: Vec<(Weak<StreamCore>, Arc<AtomicBool>)>,
     /// Streams of others, by handle and the driver's name.
-    adopted: HashMap<(u64, Option<u64>), Weak<Handle>>,
+    adopted: HashMap<(u64, Option<u64>), Weak<StreamHandle>>,
     /// The next stream's owner; never used twice.
     next_owner: u32,
-    held: Vec<Held>,
+    held: Vec<PendingBlock>,
     /// Wrapped memory that may go, to be released without the lock.
     released: Vec<(Release, Block)>,
     /// Streams that were looked at: let go of without the lock, which the last handle of one asks for.
@@ -124,9 +90,9 @@ struct Inner<B: Backend> {
 }
 
 /// A block that was dropped while other streams use it.
-struct Held {
+struct PendingBlock {
     block: Block,
-    place: Place,
+    place: BlockOrigin,
     owner: Owner,
     /// What each of the others has to have done.
     others: Vec<(Owner, u64)>,
@@ -134,26 +100,26 @@ struct Held {
     release: Option<Release>,
 }
 
-/// Who has pinned memory that the host uses: no stream, so nothing that a stream freed is its own before the fence.
+/// The owner of pinned memory that the host uses: no stream, so nothing is reused before its fence.
 const HOST: Owner = Owner(u32::MAX - 1);
 
 /// Frees after which fences are polled without need: an event for 64 blocks costs each a few percent of a free, and keeps
 /// short the list of what waits.
 const FREES_A_POLL: u32 = 64;
 
-impl<B: Backend> Pool<B> {
+impl<B: Backend> DevicePool<B> {
     /// Every structure in there is whole between any two of its calls, also after a thread panicked.
-    fn inner(&self) -> MutexGuard<'_, Inner<B>> {
+    fn inner(&self) -> MutexGuard<'_, PoolState<B>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn name(&self) -> String {
-        self.ground.backend.description().name.clone()
+        self.context.backend.description().name.clone()
     }
 
     /// A fault as users see it.
     fn driver(&self, fault: Fault) -> DeviceError {
-        let fault = self.ground.loss.note(fault);
+        let fault = self.context.health.note(fault);
         if fault.is_fatal() {
             DeviceError::Lost { device: self.name(), fault, block: None }
         } else {
@@ -162,8 +128,8 @@ impl<B: Backend> Pool<B> {
     }
 
     /// Lets go of the lock, then of what was wrapped and of streams: releases and keepers may call anything. One that panics
-    /// is its owner's affair: whoever drops a block never panics, and those that come after it are still called.
-    fn unlock(&self, mut inner: MutexGuard<'_, Inner<B>>) {
+    /// is its owner's affair: dropping a block never panics, and those that come after it are still called.
+    fn unlock(&self, mut inner: MutexGuard<'_, PoolState<B>>) {
         let released = std::mem::take(&mut inner.released);
         let parting = std::mem::take(&mut inner.parting);
         drop(inner);
@@ -175,18 +141,18 @@ impl<B: Backend> Pool<B> {
 
     /// Fails when the device is lost or the process forked.
     fn usable(&self) -> Result<(), DeviceError> {
-        self.ground.loss.check().map_err(|fault| self.driver(fault))
+        self.context.health.check().map_err(|fault| self.driver(fault))
     }
 }
 
-impl<B: Backend> Inner<B> {
+impl<B: Backend> PoolState<B> {
     /// Takes a block back that no other stream uses. A block of a graph's pool stays there.
-    fn free(&mut self, block: Block, place: Place, owner: Owner) {
+    fn free(&mut self, block: Block, place: BlockOrigin, owner: Owner) {
         // What the host used waited for its stream: it is free for all.
-        let owner = if place == Place::Annex(Annex::Pinned) { HOST } else { owner };
-        // Refused only for a name that is not live, and each block has one owner, who gives it back once.
+        let owner = if place == BlockOrigin::Host(HostMemory::Pinned) { HOST } else { owner };
+        // Refused only for a name that is not live, and each block has one owner, which frees it once.
         let _ = self.arena_of(place).map_or(Ok(()), |arena| arena.free(block, owner));
-        if place == Place::Pool {
+        if place == BlockOrigin::Pool {
             self.given.freed(&block);
         }
         self.frees += 1;
@@ -196,12 +162,12 @@ impl<B: Backend> Inner<B> {
     }
 
     /// The arena that blocks of a place lie in, if there is one.
-    fn arena_of(&mut self, place: Place) -> Option<&mut DeviceArena<B>> {
+    fn arena_of(&mut self, place: BlockOrigin) -> Option<&mut DeviceArena<B>> {
         match place {
-            Place::Pool => Some(&mut self.arena),
-            Place::Annex(side) => self.sides[side as usize].as_mut(),
-            Place::Graph(id) => self.graphs.get_mut(&id).map(|graph| &mut graph.arena),
-            Place::Foreign => None,
+            BlockOrigin::Pool => Some(&mut self.arena),
+            BlockOrigin::Host(side) => self.sides[side as usize].as_mut(),
+            BlockOrigin::Graph(id) => self.graphs.get_mut(&id).map(|graph| &mut graph.arena),
+            BlockOrigin::Foreign => None,
         }
     }
 
@@ -229,7 +195,7 @@ impl<B: Backend> Inner<B> {
                 if state == FenceState::Pending {
                     pending.insert(owner.0, ticket);
                 }
-                // A failed fence never opens: the block is nobody's any more.
+                // A failed fence never opens: the block is leaked.
                 state != FenceState::Ready
             });
             if !held.others.is_empty() {
@@ -279,19 +245,19 @@ impl<B: Backend> Inner<B> {
     }
 }
 
-impl<B: Backend> Drop for Pool<B> {
+impl<B: Backend> Drop for DevicePool<B> {
     /// Waits for what is in flight: memory goes back to the driver, and what was wrapped to its owner. Nothing goes where the
     /// driver cannot say whether it is done: what is still held then stays so for ever.
     fn drop(&mut self) {
-        if self.ground.loss.forked() {
+        if self.context.health.forked() {
             // What others brought is the parent's to call and to drop.
             let hook = self.hook.get_mut().unwrap_or_else(PoisonError::into_inner);
             let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget((hook.take(), std::mem::take(&mut inner.held), std::mem::take(&mut inner.released)));
             return;
         }
-        if let Err(fault) = self.ground.fences.finish() {
-            self.ground.loss.note(Fault { reason: Reason::Lost, ..fault });
+        if let Err(fault) = self.context.fences.finish() {
+            self.context.health.note(Fault { reason: FaultReason::Lost, ..fault });
         }
         let mut inner = self.wait_for_held(self.inner());
         std::mem::forget(std::mem::take(&mut inner.held));

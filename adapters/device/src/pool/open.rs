@@ -1,17 +1,17 @@
 //! How a pool begins, and how streams come to it and leave it.
 
-use super::{DeviceArena, Inner, Place, Pool, SIDES};
-use crate::backend::{Backend, Kind, RawStream};
+use super::{DeviceArena, DevicePool, PoolState, SIDES};
+use crate::backend::{Backend, MemoryKind, RawStream};
 use crate::capability::{Capabilities, Description};
 use crate::error::DeviceError;
-use crate::fault::{Fault, Reason};
+use crate::fault::{Fault, FaultReason};
 use crate::fences::Fences;
-use crate::front::Given;
-use crate::loss::Loss;
-use crate::options::{Options, Origin};
-use crate::source::{DeviceSource, Ground, Pages, Regions, destroy};
-use crate::store::Room;
-use crate::stream::{Closing, Handle, Keeper, StreamCore, Whose};
+use crate::health::DeviceHealth;
+use crate::options::{DeviceOptions, PoolOrigin};
+use crate::source::{BackendContext, DeviceSource, MappedPages, Regions, destroy};
+use crate::store::ArenaCapacity;
+use crate::stream::{BlockOrigin, ClosedStream, Keeper, StreamCore, StreamHandle, StreamOwnership};
+use crate::stream_cache::AllocatedTail;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use terrace_core::arena::Settings;
@@ -24,20 +24,20 @@ const SEGMENTS: usize = 1 << 15;
 /// The address space asked for first, as a multiple of the device's memory, for each of the two areas.
 const SPACE: u64 = 4;
 
-impl<B: Backend> Pool<B> {
+impl<B: Backend> DevicePool<B> {
     /// A pool over a backend.
-    pub(crate) fn open(backend: B, options: Options) -> Result<Arc<Self>, DeviceError> {
+    pub(crate) fn open(backend: B, options: DeviceOptions) -> Result<Arc<Self>, DeviceError> {
         options.check().map_err(DeviceError::BadOption)?;
-        let (backend, loss) = (Arc::new(backend), Arc::new(Loss::new()));
+        let (backend, health) = (Arc::new(backend), Arc::new(DeviceHealth::new()));
         let min_free = min_free(backend.description(), &options);
-        let fences = Fences::new(Arc::clone(&backend), Arc::clone(&loss));
-        let ground = Ground { backend, fences: fences.clone(), loss, min_free };
-        let arena = arena(&ground, &options).map_err(|fault| {
-            let device = ground.backend.description().name.clone();
+        let fences = Fences::new(Arc::clone(&backend), Arc::clone(&health));
+        let context = BackendContext { backend, fences: fences.clone(), health, min_free };
+        let arena = arena(&context, &options).map_err(|fault| {
+            let device = context.backend.description().name.clone();
             DeviceError::Driver { device, fault }
         })?;
-        let given = Arc::new(Given::new(fences.sole()));
-        let inner = Inner {
+        let given = Arc::new(AllocatedTail::new(fences.sole()));
+        let inner = PoolState {
             arena,
             given: Arc::clone(&given),
             fences,
@@ -57,7 +57,7 @@ impl<B: Backend> Pool<B> {
             fallback_on: options.fallback,
         };
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
-            ground,
+            context,
             options,
             inner: Mutex::new(inner),
             hook: Mutex::new(None),
@@ -69,27 +69,31 @@ impl<B: Backend> Pool<B> {
     }
 
     /// A stream begins to use the pool. `whose` is taken when it does.
-    pub(super) fn begin(&self, raw: RawStream, whose: &mut Option<Whose>) -> Result<Arc<Handle>, DeviceError> {
-        // Only a pool that is held by somebody is asked.
+    pub(super) fn begin(
+        &self,
+        raw: RawStream,
+        whose: &mut Option<StreamOwnership>,
+    ) -> Result<Arc<StreamHandle>, DeviceError> {
+        // Callers hold the pool.
         let service = self.me.upgrade().ok_or(DeviceError::BadOption("the device was dropped"))?;
         let mut inner = self.inner();
         let owner = Owner(inner.next_owner);
         inner.fences.open(owner, raw).map_err(|fault| self.driver(fault))?;
         inner.next_owner += 1;
-        let whose = whose.take().unwrap_or(Whose::Theirs(None));
+        let whose = whose.take().unwrap_or(StreamOwnership::Theirs(None));
         let core = Arc::new(StreamCore::new(service, owner, raw, whose));
         inner.streams.retain(|(stream, _)| stream.strong_count() > 0);
         inner.streams.push((Arc::downgrade(&core), core.has_recent()));
-        Ok(Arc::new(Handle { core }))
+        Ok(Arc::new(StreamHandle { core }))
     }
 
-    /// The stream of a raw handle that somebody else made. The same handle is the same stream as long as the driver says so;
+    /// The stream of a raw handle that other code made. The same handle is the same stream as long as the driver says so;
     /// its first keeper keeps it then, and the others are let go of, without a lock: what they do is theirs.
-    pub(super) fn adopt(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<Handle>, DeviceError> {
+    pub(super) fn adopt(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<StreamHandle>, DeviceError> {
         self.usable()?;
         // SAFETY: the adopter promised that the stream is live.
-        let name = unsafe { self.ground.backend.stream_name(raw) }.map_err(|fault| self.driver(fault))?;
-        let (mut whose, mut gone) = (Some(Whose::Theirs(keeper)), None);
+        let name = unsafe { self.context.backend.stream_name(raw) }.map_err(|fault| self.driver(fault))?;
+        let (mut whose, mut gone) = (Some(StreamOwnership::Theirs(keeper)), None);
         let one_at_a_time = self.adopting.lock().unwrap_or_else(PoisonError::into_inner);
         let adopted = self.adopt_alone((raw, name), &mut whose, &mut gone);
         drop(one_at_a_time);
@@ -102,9 +106,9 @@ impl<B: Backend> Pool<B> {
     fn adopt_alone(
         &self,
         (raw, name): (RawStream, Option<u64>),
-        whose: &mut Option<Whose>,
-        gone: &mut Option<Arc<Handle>>,
-    ) -> Result<Arc<Handle>, DeviceError> {
+        whose: &mut Option<StreamOwnership>,
+        gone: &mut Option<Arc<StreamHandle>>,
+    ) -> Result<Arc<StreamHandle>, DeviceError> {
         let known = self.inner().adopted.get(&(raw.0, name)).and_then(Weak::upgrade);
         if let Some(known) = known {
             if self.inner().fences.is_open(known.core.owner) {
@@ -123,25 +127,25 @@ impl<B: Backend> Pool<B> {
     /// The user's last handle of a stream is gone: blocks may still be there.
     pub(super) fn retire(&self, stream: &Arc<StreamCore>) {
         let mut inner = self.inner();
-        stream.close_front();
+        stream.close_cache();
         let mut cached = Vec::new();
         stream.drain(|block, owner| cached.push((block, owner)));
         for (block, owner) in cached {
-            inner.free(block, Place::Pool, owner);
+            inner.free(block, BlockOrigin::Pool, owner);
         }
         self.unlock(inner);
     }
 
     /// So is its last block.
-    pub(super) fn close(&self, stream: Closing) {
-        let Closing { owner, raw, owned, hits } = stream;
+    pub(super) fn close(&self, stream: ClosedStream) {
+        let ClosedStream { owner, raw, owned, hits } = stream;
         let mut inner = self.inner();
         inner.hits += hits;
         inner.streams.retain(|(other, _)| other.strong_count() > 0);
-        if self.ground.loss.check().is_ok() {
+        if self.context.health.check().is_ok() {
             inner.fences.close(owner);
             if owned {
-                destroy(&*self.ground.backend, raw);
+                destroy(&*self.context.backend, raw);
             }
         }
         self.unlock(inner);
@@ -149,69 +153,73 @@ impl<B: Backend> Pool<B> {
 }
 
 /// The arena that the options ask for.
-fn arena<B: Backend>(ground: &Ground<B>, options: &Options) -> Result<DeviceArena<B>, Fault> {
-    let description = ground.backend.description();
+fn arena<B: Backend>(context: &BackendContext<B>, options: &DeviceOptions) -> Result<DeviceArena<B>, Fault> {
+    let description = context.backend.description();
     let capacity = capacity(description, options);
-    let missing = |call| Fault::of(call, Reason::Unsupported);
+    let missing = |call| Fault::of(call, FaultReason::Unsupported);
     let has = |bit| description.capabilities.contains(bit);
     let kind = match options.origin {
-        Origin::Auto | Origin::Pages => {
+        PoolOrigin::Auto | PoolOrigin::Pages => {
             if has(Capabilities::PAGES) {
-                match paged(ground, options, capacity) {
+                match paged(context, options, capacity) {
                     Ok(arena) => return Ok(arena),
-                    Err(fault) if options.origin == Origin::Pages || fault.is_fatal() => return Err(fault),
+                    Err(fault) if options.origin == PoolOrigin::Pages || fault.is_fatal() => return Err(fault),
                     Err(_) => {}
                 }
-            } else if options.origin == Origin::Pages {
+            } else if options.origin == PoolOrigin::Pages {
                 return Err(missing("map pages"));
             }
-            Kind::Device
+            MemoryKind::Device
         }
-        Origin::Segments => Kind::Device,
-        Origin::DriverPool if has(Capabilities::DRIVER_POOL) => Kind::Pool,
-        Origin::DriverPool => return Err(missing("allocate from the driver's pool")),
-        Origin::Managed if has(Capabilities::MANAGED) => Kind::Managed,
-        Origin::Managed => return Err(missing("allocate managed memory")),
+        PoolOrigin::Segments => MemoryKind::Device,
+        PoolOrigin::DriverPool if has(Capabilities::DRIVER_POOL) => MemoryKind::Pool,
+        PoolOrigin::DriverPool => return Err(missing("allocate from the driver's pool")),
+        PoolOrigin::Managed if has(Capabilities::MANAGED) => MemoryKind::Managed,
+        PoolOrigin::Managed => return Err(missing("allocate managed memory")),
     };
-    let source = DeviceSource::Regions(Regions::new(ground.clone(), kind, capacity));
-    build(source, ground, options, options.arena(false))
+    let source = DeviceSource::Regions(Regions::new(context.clone(), kind, capacity));
+    build(source, context, options, options.arena(false))
 }
 
-fn paged<B: Backend>(ground: &Ground<B>, options: &Options, capacity: u64) -> Result<DeviceArena<B>, Fault> {
-    let description = ground.backend.description();
+fn paged<B: Backend>(
+    context: &BackendContext<B>,
+    options: &DeviceOptions,
+    capacity: u64,
+) -> Result<DeviceArena<B>, Fault> {
+    let description = context.backend.description();
     let most = u64::from(u32::MAX) * options.granule;
     let page = description.page_bytes;
     // Both areas together; less than the memory itself is of no use.
     let wanted = (SPACE * description.total).min(most).next_power_of_two() * 2;
-    let space = Pages::reservable(ground, wanted, 2 * description.total.next_multiple_of(page))? / 2;
+    let space = MappedPages::reservable(context, wanted, 2 * description.total.next_multiple_of(page))? / 2;
     let settings = Settings { space: space.min(most) & !(page - 1), ..options.arena(true) };
     let peers: &[u32] = if options.peers { &description.peers } else { &[] };
-    let mut pages = Pages::new(ground.clone(), capacity, peers);
+    let mut pages = MappedPages::new(context.clone(), capacity, peers);
     if !peers.is_empty() {
         pages.try_one()?;
     }
-    build(DeviceSource::Pages(pages), ground, options, settings)
+    build(DeviceSource::Pages(pages), context, options, settings)
 }
 
 fn build<B: Backend>(
     source: DeviceSource<B>,
-    ground: &Ground<B>,
-    options: &Options,
+    context: &BackendContext<B>,
+    options: &DeviceOptions,
     settings: Settings,
 ) -> Result<DeviceArena<B>, Fault> {
     // The arena's own cache is off: the streams have theirs.
-    let room = Room { slots: options.blocks, bins: 4, entries: 0, segments: SEGMENTS };
-    Arena::new(source, ground.fences.clone(), options.parts(room), settings)
-        .map_err(|_| Fault::of("reserve address space", Reason::OutOfMemory))
+    let room = ArenaCapacity { slots: options.blocks, bins: 4, entries: 0, segments: SEGMENTS };
+    Arena::new(source, context.fences.clone(), options.parts(room), settings)
+        .map_err(|_| Fault::of("reserve address space", FaultReason::OutOfMemory))
 }
 
 /// Bytes to leave to others.
-fn min_free(description: &Description, options: &Options) -> u64 {
+fn min_free(description: &Description, options: &DeviceOptions) -> u64 {
     options.min_free.min(description.total / 8)
 }
 
 /// The most bytes to take.
-fn capacity(description: &Description, options: &Options) -> u64 {
+fn capacity(description: &Description, options: &DeviceOptions) -> u64 {
     let share = (description.total as f64 * options.fraction) as u64;
     let rest = description.total - min_free(description, options);
     if options.capacity != 0 { options.capacity } else { share.min(rest).max(1) }

@@ -1,103 +1,46 @@
 //! One face for all backends: what devices, streams and blocks ask of their pool.
 
-use super::{Annex, FREES_A_POLL, Held, Hints, Hook, Host, Marks, Place, Pool, Registers};
+use super::{DevicePool, FREES_A_POLL, PendingBlock};
 use crate::backend::{Backend, RawStream};
-use crate::block::{DeviceBlock, Extra};
 use crate::capability::{Description, Memory};
 use crate::error::DeviceError;
 use crate::fault::Fault;
-use crate::front::Given;
-use crate::loss::Loss;
-use crate::options::Options;
+use crate::health::DeviceHealth;
+use crate::options::DeviceOptions;
 use crate::source::{destroy, settle, wait};
-use crate::stage::Stage;
+use crate::staging::StagingBuffer;
 use crate::stats::DeviceStats;
-use crate::stream::{Closing, Handle, Keeper, StreamCore, Whose};
+use crate::stream::{
+    BlockExtra, BlockOrigin, ClosedStream, Hook, HostMemory, HostSlice, Keeper, Service, StreamCore, StreamHandle,
+    StreamOwnership, StreamProgress,
+};
+use crate::stream_cache::AllocatedTail;
 use std::sync::{Arc, PoisonError};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
 
-/// A pool, whatever its backend.
-pub(crate) trait Service: Marks + Hints + Registers + Send + Sync {
-    fn options(&self) -> &Options;
-    fn description(&self) -> &Description;
-    fn loss(&self) -> Arc<Loss>;
-    fn given(&self) -> Arc<Given>;
-    /// For copies, and streams and events for them.
-    fn backend(&self) -> &dyn Backend;
-    /// Memory for copies between host and device to pass through.
-    fn stage(&self, bytes: u64) -> Result<Stage, Fault>;
-    /// A fault as users see it.
-    fn error(&self, fault: Fault) -> DeviceError;
-    /// Whether it is this very pool.
-    fn is(&self, other: &dyn Service) -> bool;
-    fn memory(&self) -> Result<Memory, DeviceError>;
-    fn stats(&self) -> DeviceStats;
-    fn check(&self) -> Result<(), Violation>;
-
-    /// With `fallback`, pinned host memory may stand in where that is turned on.
-    fn serve(&self, home: &Arc<StreamCore>, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError>;
-    /// Memory of another kind than the device's own.
-    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, side: Annex) -> Result<DeviceBlock, DeviceError>;
-    fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>);
-    /// Empties caches; with `all`, gives everything unused back to the driver too. Bytes given back.
-    fn trim(&self, all: bool) -> u64;
-    fn adapt(&self, policy: &CachePolicy);
-    fn set_capacity(&self, bytes: u64);
-    fn set_hook(&self, hook: Option<Hook>);
-    fn set_fallback(&self, on: bool);
-
-    fn open_stream(&self) -> Result<Arc<Handle>, DeviceError>;
-    fn adopt_stream(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<Handle>, DeviceError>;
-    /// The user's last handle of a stream is gone: its cache is emptied.
-    fn retire_stream(&self, stream: &Arc<StreamCore>);
-    /// A stream's last block is gone too. Called without any lock.
-    fn close_stream(&self, stream: Closing);
-    /// Refuses a stream of another device.
-    fn check_stream(&self, stream: &StreamCore) -> Result<(), DeviceError>;
-    fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
-    /// The same, again and again where the driver refuses: `Ok` when nothing of the stream is in flight.
-    fn settle_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
-    fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError>;
-    /// Waits for everything on the device.
-    fn synchronize(&self) -> Result<(), DeviceError>;
-
-    fn copy_host(&self, host: Host<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError>;
-    fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), DeviceError>;
-    fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), DeviceError>;
-    fn fill(&self, at: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), DeviceError>;
-    fn can_reach(&self, ordinal: u32) -> bool;
-    fn reach(&self, ordinal: u32) -> Result<(), DeviceError>;
-    fn share(&self, ordinal: u32) -> Result<(), DeviceError>;
-
-    fn open_graph(&self) -> Result<u32, DeviceError>;
-    fn close_graph(&self, id: u32);
-    fn begin_capture(&self, stream: &StreamCore, graph: u32) -> Result<(), DeviceError>;
-    fn end_capture(&self, stream: &StreamCore, graph: u32);
-}
-
-impl<B: Backend> Service for Pool<B> {
-    fn options(&self) -> &Options {
+impl<B: Backend> Service for DevicePool<B> {
+    fn options(&self) -> &DeviceOptions {
         &self.options
     }
 
     fn description(&self) -> &Description {
-        self.ground.backend.description()
+        self.context.backend.description()
     }
 
-    fn loss(&self) -> Arc<Loss> {
-        Arc::clone(&self.ground.loss)
+    fn health(&self) -> Arc<DeviceHealth> {
+        Arc::clone(&self.context.health)
     }
 
-    fn given(&self) -> Arc<Given> {
+    fn given(&self) -> Arc<AllocatedTail> {
         Arc::clone(&self.given)
     }
 
     fn backend(&self) -> &dyn Backend {
-        &*self.ground.backend
+        &*self.context.backend
     }
 
-    fn stage(&self, bytes: u64) -> Result<Stage, Fault> {
+    fn stage(&self, bytes: u64) -> Result<StagingBuffer, Fault> {
         self.make_stage(bytes)
     }
 
@@ -111,11 +54,11 @@ impl<B: Backend> Service for Pool<B> {
 
     fn memory(&self) -> Result<Memory, DeviceError> {
         self.usable()?;
-        self.ground.backend.memory().map_err(|fault| self.driver(fault))
+        self.context.backend.memory().map_err(|fault| self.driver(fault))
     }
 
     fn stats(&self) -> DeviceStats {
-        if self.ground.loss.forked() {
+        if self.context.health.forked() {
             // A lock may be held by a thread that is not in this child.
             return DeviceStats::default();
         }
@@ -142,8 +85,8 @@ impl<B: Backend> Service for Pool<B> {
         pool.frees = pool.allocations - pool.live_blocks;
         pool.failed = inner.failed;
         let side = |side| inner.sides[side as usize].as_ref().map_or_else(Stats::default, Allocator::stats);
-        stats.pinned = side(Annex::Pinned).plus(side(Annex::Fallback));
-        stats.managed = side(Annex::Managed);
+        stats.pinned = side(HostMemory::Pinned).plus(side(HostMemory::Fallback));
+        stats.managed = side(HostMemory::Managed);
         pool.fallbacks = inner.fallbacks;
         stats.graphs = inner.graphs.values().map(|graph| graph.arena.stats()).fold(Stats::default(), Stats::plus);
         stats.events = inner.fences.events();
@@ -152,7 +95,7 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn check(&self) -> Result<(), Violation> {
-        if self.ground.loss.forked() {
+        if self.context.health.forked() {
             return Ok(());
         }
         let inner = self.inner();
@@ -161,46 +104,51 @@ impl<B: Backend> Service for Pool<B> {
         inner.graphs.values().try_for_each(|graph| graph.arena.check())
     }
 
-    fn serve(&self, home: &Arc<StreamCore>, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError> {
-        let (block, place) = Pool::serve(self, home, request, fallback)?;
-        let home = Arc::clone(home);
-        Ok(match place {
-            Place::Pool => DeviceBlock::new(block, home),
-            place => DeviceBlock::with(block, home, Extra::new(place)),
-        })
+    fn serve(
+        &self,
+        home: &Arc<StreamCore>,
+        request: Request,
+        fallback: bool,
+    ) -> Result<(Block, BlockOrigin), DeviceError> {
+        DevicePool::serve(self, home, request, fallback)
     }
 
-    fn serve_side(&self, home: &Arc<StreamCore>, request: Request, side: Annex) -> Result<DeviceBlock, DeviceError> {
-        let block = Pool::serve_side(self, home, request, side)?;
-        Ok(DeviceBlock::with(block, Arc::clone(home), Extra::new(Place::Annex(side))))
+    fn serve_host_memory(
+        &self,
+        home: &Arc<StreamCore>,
+        request: Request,
+        side: HostMemory,
+    ) -> Result<Block, DeviceError> {
+        DevicePool::serve_host_memory(self, home, request, side)
     }
 
-    fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<Extra>) {
+    fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>) {
         let mut inner = self.inner();
         // The streams themselves go after the lock: the last handle of one takes the pool with it.
-        let (place, uses, release) = extra
-            .map_or((Place::Pool, Vec::new(), None), |extra| (extra.place, extra.uses.into_inner(), extra.release));
-        // Wrapped and pinned memory waits for its own stream as well: who has it next may be the host.
-        let own = matches!(place, Place::Foreign | Place::Annex(Annex::Pinned)).then_some(home);
+        let (place, uses, release) = extra.map_or((BlockOrigin::Pool, Vec::new(), None), |extra| {
+            (extra.place, extra.uses.into_inner(), extra.release)
+        });
+        // Wrapped and pinned memory waits for its own stream as well: the host may use it next.
+        let own = matches!(place, BlockOrigin::Foreign | BlockOrigin::Host(HostMemory::Pinned)).then_some(home);
         let others = uses.iter().chain(own).map(|stream| (stream.owner, inner.fences.ticket(stream.owner)));
         let others: Vec<_> = others.collect();
         if others.is_empty() {
             inner.free(block, place, home.owner);
         } else {
-            inner.held.push(Held { block, place, owner: home.owner, others, release });
+            inner.held.push(PendingBlock { block, place, owner: home.owner, others, release });
             inner.frees += 1;
         }
         if own.is_some() || inner.frees >= FREES_A_POLL {
             inner.poll();
         }
-        if matches!(place, Place::Graph(_)) {
+        if matches!(place, BlockOrigin::Graph(_)) {
             inner.reap_graphs(false);
         }
         self.unlock(inner);
     }
 
     fn trim(&self, all: bool) -> u64 {
-        if self.ground.loss.forked() {
+        if self.context.health.forked() {
             return 0;
         }
         let mut inner = self.inner();
@@ -217,13 +165,13 @@ impl<B: Backend> Service for Pool<B> {
         }
         if all && self.usable().is_ok() {
             // What the driver's own pool keeps of what it got back. Refused: it goes with the device.
-            let _ = self.ground.backend.trim().map_err(|fault| self.ground.loss.note(fault));
+            let _ = self.context.backend.trim().map_err(|fault| self.context.health.note(fault));
         }
         given
     }
 
     fn adapt(&self, policy: &CachePolicy) {
-        if self.ground.loss.forked() {
+        if self.context.health.forked() {
             return;
         }
         let mut inner = self.inner();
@@ -232,13 +180,13 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn set_capacity(&self, bytes: u64) {
-        if !self.ground.loss.forked() {
+        if !self.context.health.forked() {
             self.inner().arena.source_mut().set_capacity(bytes);
         }
     }
 
     fn set_hook(&self, hook: Option<Hook>) {
-        if self.ground.loss.forked() {
+        if self.context.health.forked() {
             return;
         }
         let old = std::mem::replace(&mut *self.hook.lock().unwrap_or_else(PoisonError::into_inner), hook);
@@ -247,19 +195,19 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn set_fallback(&self, on: bool) {
-        if !self.ground.loss.forked() {
+        if !self.context.health.forked() {
             self.inner().fallback_on = on;
         }
     }
 
-    fn open_stream(&self) -> Result<Arc<Handle>, DeviceError> {
+    fn open_stream(&self) -> Result<Arc<StreamHandle>, DeviceError> {
         self.usable()?;
-        let backend = &*self.ground.backend;
+        let backend = &*self.context.backend;
         let raw = backend.create_stream().map_err(|fault| self.driver(fault))?;
-        self.begin(raw, &mut Some(Whose::Ours)).inspect_err(|_| destroy(backend, raw))
+        self.begin(raw, &mut Some(StreamOwnership::Ours)).inspect_err(|_| destroy(backend, raw))
     }
 
-    fn adopt_stream(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<Handle>, DeviceError> {
+    fn adopt_stream(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<StreamHandle>, DeviceError> {
         self.adopt(raw, keeper)
     }
 
@@ -267,7 +215,7 @@ impl<B: Backend> Service for Pool<B> {
         self.retire(stream);
     }
 
-    fn close_stream(&self, stream: Closing) {
+    fn close_stream(&self, stream: ClosedStream) {
         self.close(stream);
     }
 
@@ -282,29 +230,29 @@ impl<B: Backend> Service for Pool<B> {
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
         // SAFETY: the caller holds the stream.
-        unsafe { self.ground.backend.synchronize_stream(stream) }.map_err(|fault| self.driver(fault))
+        unsafe { self.context.backend.synchronize_stream(stream) }.map_err(|fault| self.driver(fault))
     }
 
     fn settle_stream(&self, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
-        wait(&*self.ground.backend, stream).map_err(|fault| self.driver(fault))
+        wait(&*self.context.backend, stream).map_err(|fault| self.driver(fault))
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
         self.usable()?;
-        self.ground.backend.synchronize().map_err(|fault| self.driver(fault))
+        self.context.backend.synchronize().map_err(|fault| self.driver(fault))
     }
 
     fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError> {
-        let event = self.make_mark()?;
+        let event = self.create_event()?;
         // SAFETY: the caller holds the stream; the event is dropped below.
-        let order = || unsafe { self.ground.backend.order(later, event) };
-        let ordered = self.mark(event, first).and_then(|()| order().map_err(|fault| self.driver(fault)));
-        self.drop_mark(event);
+        let order = || unsafe { self.context.backend.order(later, event) };
+        let ordered = self.record_event(event, first).and_then(|()| order().map_err(|fault| self.driver(fault)));
+        self.destroy_event(event);
         ordered
     }
 
-    fn copy_host(&self, host: Host<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError> {
+    fn copy_host(&self, host: HostSlice<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError> {
         self.transfer(host, device, stream)
     }
 
@@ -312,31 +260,31 @@ impl<B: Backend> Service for Pool<B> {
         self.usable()?;
         // SAFETY: both ranges lie in live blocks of this device, two blocks or not the same bytes; freed memory is not used
         // again before this stream has done what was put on it.
-        unsafe { self.ground.backend.copy(to, from, bytes, stream) }.map_err(|fault| self.driver(fault))
+        unsafe { self.context.backend.copy(to, from, bytes, stream) }.map_err(|fault| self.driver(fault))
     }
 
     fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
         // SAFETY: as in `copy`; it is waited for below.
-        let copied = unsafe { self.ground.backend.copy_peer(to, from, of, bytes, stream) };
+        let copied = unsafe { self.context.backend.copy_peer(to, from, of, bytes, stream) };
         // The source's own device knows nothing of this stream: its memory must not go before the copy is done.
-        let waited = settle(&*self.ground.backend, stream);
+        let waited = settle(&*self.context.backend, stream);
         waited.and(copied).map_err(|fault| self.driver(fault))
     }
 
     fn fill(&self, at: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
         // SAFETY: the range lies in a live block that the caller borrows for writing.
-        unsafe { self.ground.backend.fill(at, value, bytes, stream) }.map_err(|fault| self.driver(fault))
+        unsafe { self.context.backend.fill(at, value, bytes, stream) }.map_err(|fault| self.driver(fault))
     }
 
     fn can_reach(&self, ordinal: u32) -> bool {
-        self.usable().is_ok() && self.ground.backend.can_reach(ordinal).unwrap_or(false)
+        self.usable().is_ok() && self.context.backend.can_reach(ordinal).unwrap_or(false)
     }
 
     fn reach(&self, ordinal: u32) -> Result<(), DeviceError> {
         self.usable()?;
-        self.ground.backend.reach(ordinal).map_err(|fault| self.driver(fault))
+        self.context.backend.reach(ordinal).map_err(|fault| self.driver(fault))
     }
 
     fn share(&self, ordinal: u32) -> Result<(), DeviceError> {
@@ -345,18 +293,18 @@ impl<B: Backend> Service for Pool<B> {
     }
 
     fn open_graph(&self) -> Result<u32, DeviceError> {
-        Pool::open_graph(self)
+        DevicePool::open_graph(self)
     }
 
     fn close_graph(&self, id: u32) {
-        Pool::close_graph(self, id);
+        DevicePool::close_graph(self, id);
     }
 
     fn begin_capture(&self, stream: &StreamCore, graph: u32) -> Result<(), DeviceError> {
-        Pool::begin_capture(self, stream, graph)
+        DevicePool::begin_capture(self, stream, graph)
     }
 
     fn end_capture(&self, stream: &StreamCore, graph: u32) {
-        Pool::end_capture(self, stream, graph);
+        DevicePool::end_capture(self, stream, graph);
     }
 }

@@ -1,11 +1,11 @@
 //! Copies between a shadow and the device's ring, on one stream.
 //!
-//! Promises upward: copies are done in the order they were begun; the three strategies differ in who waits, and where.
-//! Asks from below: [`Service::copy`](crate::pool::Service), events.
+//! Promises upward: copies are done in the order they were begun; the three strategies differ in where the caller waits.
+//! Asks from below: [`Service::copy`](crate::stream::Service), events.
 //!
 //! Nothing waits when a link is dropped: the block goes back behind its stream's fence, the shadow's pinned memory too.
 
-use super::Strategy;
+use super::RingStrategy;
 use crate::backend::RawEvent;
 use crate::block::DeviceBlock;
 use crate::error::DeviceError;
@@ -14,24 +14,25 @@ use std::fmt;
 use terrace_core::ring::bridge::Link;
 use terrace_core::sync::AtomicU32;
 
-/// The way to a ring in a device's memory. Made by [`send_ring`](super::send_ring) and
-/// [`receive_ring`](super::receive_ring) alone: what it copies is theirs.
+/// Access to a ring in a device's memory.
+///
+/// Only [`send_ring`](super::send_ring) and [`receive_ring`](super::receive_ring) make one.
 pub struct DeviceLink {
     /// The device's ring.
     block: DeviceBlock,
     /// Where copies are put.
     stream: Stream,
-    strategy: Strategy,
-    /// What is looked at, for [`Strategy::Polled`].
+    strategy: RingStrategy,
+    /// What is looked at, for [`RingStrategy::Polled`].
     event: Option<RawEvent>,
     /// Whether something was put on the stream after the event.
     behind: bool,
 }
 
 impl DeviceLink {
-    pub(super) fn new(block: DeviceBlock, stream: Stream, strategy: Strategy) -> Result<Self, DeviceError> {
-        let polled = strategy == Strategy::Polled;
-        let event = polled.then(|| stream.core().service.make_mark()).transpose()?;
+    pub(super) fn new(block: DeviceBlock, stream: Stream, strategy: RingStrategy) -> Result<Self, DeviceError> {
+        let polled = strategy == RingStrategy::Polled;
+        let event = polled.then(|| stream.core().service.create_event()).transpose()?;
         Ok(Self { block, stream, strategy, event, behind: false })
     }
 
@@ -46,7 +47,7 @@ impl DeviceLink {
     }
 
     /// How it copies.
-    pub fn strategy(&self) -> Strategy {
+    pub fn strategy(&self) -> RingStrategy {
         self.strategy
     }
 
@@ -65,8 +66,8 @@ impl DeviceLink {
         let core = self.stream.core();
         let copied = core.service.copy(to, from, bytes, core.raw);
         match self.strategy {
-            Strategy::Synchronous => copied.and(self.stream.synchronize()),
-            Strategy::Stream | Strategy::Polled => copied,
+            RingStrategy::Synchronous => copied.and(self.stream.synchronize()),
+            RingStrategy::Stream | RingStrategy::Polled => copied,
         }
     }
 }
@@ -87,15 +88,15 @@ impl Link for DeviceLink {
     fn poll(&mut self) -> Result<bool, DeviceError> {
         let core = self.stream.core();
         match (self.strategy, self.event) {
-            (Strategy::Synchronous, _) => Ok(true),
-            (Strategy::Polled, Some(event)) => {
+            (RingStrategy::Synchronous, _) => Ok(true),
+            (RingStrategy::Polled, Some(event)) => {
                 if self.behind {
-                    core.service.mark(event, core.raw)?;
+                    core.service.record_event(event, core.raw)?;
                     self.behind = false;
                 }
-                core.service.marked(event)
+                core.service.query_event(event)
             }
-            (Strategy::Stream | Strategy::Polled, _) => self.stream.synchronize().map(|()| true),
+            (RingStrategy::Stream | RingStrategy::Polled, _) => self.stream.synchronize().map(|()| true),
         }
     }
 }
@@ -103,7 +104,7 @@ impl Link for DeviceLink {
 impl Drop for DeviceLink {
     fn drop(&mut self) {
         if let Some(event) = self.event {
-            self.stream.core().service.drop_mark(event);
+            self.stream.core().service.destroy_event(event);
         }
     }
 }

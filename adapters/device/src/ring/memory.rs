@@ -48,7 +48,7 @@ impl SeenByHost {
         let rule = "a ring fits into the host's address space";
         let Ok(length) = usize::try_from(bytes) else { return Err(DeviceError::BadRequest { bytes, align, rule }) };
         let start: *mut u8 = std::ptr::with_exposed_provenance_mut(block.address() as usize);
-        // SAFETY: pinned or managed memory, which the host reaches; the block has `length` bytes, and nobody else has it.
+        // SAFETY: pinned or managed memory, which the host reaches; the block has `length` bytes, and is not shared.
         unsafe { start.write_bytes(0, length) };
         Ok(Self { block, words: words as usize })
     }
@@ -62,8 +62,8 @@ impl SeenByHost {
 impl RingMemory for SeenByHost {
     fn header(&self) -> &Header {
         let header: *const Header = std::ptr::with_exposed_provenance(self.block.address() as usize);
-        // SAFETY: the first invariant; the block lives as long as `self`, was zeroed, and any words are a header; nobody
-        // writes to it but by atomic words (the second).
+        // SAFETY: the first invariant; the block lives as long as `self`, was zeroed, and any words are a header;
+        // it is written only by atomic words (the second).
         unsafe { &*header }
     }
 

@@ -7,9 +7,9 @@
 //!
 //! | strategy | the host's call | for |
 //! | --- | --- | --- |
-//! | [`Strategy::Synchronous`] | waits for each copy | few messages, seen at once |
-//! | [`Strategy::Stream`] | puts copies on the stream; waits where it needs an answer | many messages, in order with other work |
-//! | [`Strategy::Polled`] | as `Stream`, but looks at an event with sleeps between instead of waiting in the driver | hosts with other things to do; timeouts |
+//! | [`RingStrategy::Synchronous`] | waits for each copy | few messages, seen at once |
+//! | [`RingStrategy::Stream`] | puts copies on the stream; waits where it needs an answer | many messages, in order with other work |
+//! | [`RingStrategy::Polled`] | as `Stream`, but looks at an event with sleeps between instead of waiting in the driver | hosts with other things to do; timeouts |
 //! | [`UnifiedRing`] | reads and writes the very memory | devices that see the host's writes |
 //!
 //! The device finds the ring at its address: a header of 256 bytes ([`Control`](terrace_core::ring::Control) says what
@@ -18,10 +18,10 @@
 //! # Example
 //! ```
 //! use terrace_core::ring::{NoDelay, Patience, Shape};
-//! use terrace_device::{Device, RingOptions, Strategy, send_ring};
+//! use terrace_device::{Device, RingOptions, RingStrategy, send_ring};
 //! let device = Device::host();
 //! let stream = device.stream()?;
-//! let options = RingOptions { shape: Shape::new(16, 256)?, strategy: Strategy::Stream, patience: Patience::SECOND };
+//! let options = RingOptions { shape: Shape::new(16, 256)?, strategy: RingStrategy::Stream, patience: Patience::SECOND };
 //! let mut sender = send_ring(&device, &stream, options, NoDelay)?;
 //! sender.push(b"a message")?; // into the shadow
 //! sender.push(b"and another")?;
@@ -46,13 +46,13 @@ use terrace_core::ring::{Delay, Patience, Shape};
 
 /// How copies are made and waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Strategy {
+pub enum RingStrategy {
     /// Each copy is waited for at once.
     Synchronous,
     /// Copies are put on the stream; it is waited for when an answer is needed.
     #[default]
     Stream,
-    /// As `Stream`, but nobody waits in the driver: an event is looked at, with sleeps between.
+    /// As `Stream`, but the caller does not wait in the driver: it queries an event, with sleeps between.
     Polled,
 }
 
@@ -62,7 +62,7 @@ pub struct RingOptions {
     /// Slots and their bytes.
     pub shape: Shape,
     /// How it is copied.
-    pub strategy: Strategy,
+    pub strategy: RingStrategy,
     /// How long a call waits: for room, for a message, for a copy.
     pub patience: Patience,
 }

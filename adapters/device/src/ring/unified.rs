@@ -35,7 +35,9 @@ pub struct UnifiedRing {
 }
 
 impl UnifiedRing {
-    /// An empty ring. The device uses it by work on `stream`, or, where it may while the host does, by any work.
+    /// Makes an empty ring.
+    ///
+    /// The device uses it by work on `stream`, or, where it may while the host does, by any work.
     ///
     /// # Errors
     /// [`DeviceError`]s: no managed memory, none left, a stream of another device.
@@ -63,9 +65,10 @@ impl UnifiedRing {
         }
     }
 
-    /// The ring, for the host alone: waits for the streams that use it, or for the whole device where host and device take
-    /// turns, as [`UnifiedBuffer::lease`](crate::UnifiedBuffer::lease) does. While the lease lives the program puts no work on
-    /// such a device.
+    /// Leases the ring to the host, after waiting for the streams that use it.
+    ///
+    /// Where host and device take turns, waits for the whole device, as [`UnifiedBuffer::lease`](crate::UnifiedBuffer::lease)
+    /// does. Caller must put no work on such a device while the lease lives.
     ///
     /// # Errors
     /// The driver's.

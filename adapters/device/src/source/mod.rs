@@ -7,41 +7,41 @@
 mod pages;
 mod regions;
 
-pub(crate) use pages::Pages;
+pub(crate) use pages::MappedPages;
 pub(crate) use regions::Regions;
 
 use crate::backend::{Backend, Page, RawStream};
 use crate::capability::Capabilities;
 use crate::fault::Fault;
 use crate::fences::Fences;
-use crate::loss::{Loss, insist};
+use crate::health::{DeviceHealth, insist};
 use std::sync::Arc;
 use terrace_core::{Region, Source, SourceError, Usage};
 
 /// What both kinds of source share.
-pub(crate) struct Ground<B: Backend> {
+pub(crate) struct BackendContext<B: Backend> {
     pub(crate) backend: Arc<B>,
     pub(crate) fences: Fences<B>,
-    pub(crate) loss: Arc<Loss>,
+    pub(crate) health: Arc<DeviceHealth>,
     /// Bytes of the device to leave to others, where it shares the host's memory.
     pub(crate) min_free: u64,
 }
 
-impl<B: Backend> Clone for Ground<B> {
+impl<B: Backend> Clone for BackendContext<B> {
     fn clone(&self) -> Self {
-        let Self { backend, fences, loss, min_free } = self;
-        Self { backend: Arc::clone(backend), fences: fences.clone(), loss: Arc::clone(loss), min_free: *min_free }
+        let Self { backend, fences, health, min_free } = self;
+        Self { backend: Arc::clone(backend), fences: fences.clone(), health: Arc::clone(health), min_free: *min_free }
     }
 }
 
-impl<B: Backend> Ground<B> {
+impl<B: Backend> BackendContext<B> {
     /// Refuses memory that the machine has not got: where device and host share it, the driver gives more than there is,
-    /// and the system then kills somebody.
+    /// and the system then kills a process.
     fn afford(&self, bytes: u64) -> Result<(), SourceError> {
         if !self.backend.description().capabilities.contains(Capabilities::FREE_IS_AVAILABLE) {
             return Ok(());
         }
-        let free = self.backend.memory().map_err(|fault| self.loss.note(fault))?.free;
+        let free = self.backend.memory().map_err(|fault| self.health.note(fault))?.free;
         let available = free.saturating_sub(self.min_free);
         if bytes <= available { Ok(()) } else { Err(SourceError::OutOfMemory { available }) }
     }
@@ -49,19 +49,19 @@ impl<B: Backend> Ground<B> {
     /// Fills fresh memory with zeros, on a stream of its own (the default one waits for others, and they for it), and waits.
     ///
     /// # Safety
-    /// The range is memory of the backend that nobody uses yet.
+    /// The range is fresh memory of the backend, not used yet.
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let backend = &*self.backend;
-        let stream = backend.create_stream().map_err(|fault| self.loss.note(fault))?;
+        let stream = backend.create_stream().map_err(|fault| self.health.note(fault))?;
         // SAFETY: the caller's promise.
         let filled = unsafe { backend.fill(address, 0, bytes, stream) };
-        let waited = settle(backend, stream).map_err(|fault| self.loss.note(fault));
+        let waited = settle(backend, stream).map_err(|fault| self.health.note(fault));
         destroy(backend, stream);
         waited.and(filled)
     }
 }
 
-/// Waits for a stream that the caller holds. Who lets go of memory after it must not do so while work is in flight: a wait
+/// Waits for a stream that the caller holds. A caller that frees memory afterwards must not do so while work is in flight: a wait
 /// that fails for a reason that passes is made again, in the end for the whole device.
 ///
 /// # Errors
@@ -81,14 +81,14 @@ pub(crate) fn wait<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Resul
     last.or_else(|fault| if fault.is_fatal() { Err(fault) } else { insist(|| backend.synchronize()) })
 }
 
-/// Destroys a stream that the caller made and nobody uses any more. Refused twice: it goes with the device.
+/// Destroys a stream that the caller made and that is not used any more. Refused twice: it goes with the device.
 pub(crate) fn destroy<B: Backend + ?Sized>(backend: &B, stream: RawStream) {
-    // SAFETY: made by the caller, who lets go of it with this one call; a refused call destroyed nothing.
+    // SAFETY: made by the caller, which destroys it with this one call; a refused call destroyed nothing.
     let _ = insist(|| unsafe { backend.destroy_stream(stream) });
 }
 
-/// As [`wait`], for memory that others may have afterwards: a driver that cannot say whether work is still under way on it is as
-/// good as lost. Not while a capture is in the way: what was put on the stream then is in the capture.
+/// Waits as [`wait`] does, before memory is reused: the fault of a driver that cannot say whether work is still in flight
+/// becomes fatal, except while a capture prevents the wait: work put on the stream then is in the capture.
 ///
 /// # Errors
 /// As for [`wait`].
@@ -96,7 +96,7 @@ pub(crate) fn settle<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Res
     wait(backend, stream).map_err(Fault::unproven)
 }
 
-/// Counts what a source gave.
+/// Adds a region or pages taken from the driver to the usage.
 fn give(usage: &mut Usage, bytes: u64, handles: u64) {
     usage.calls += 1;
     usage.handles += handles;
@@ -104,14 +104,14 @@ fn give(usage: &mut Usage, bytes: u64, handles: u64) {
     usage.peak_reserved = usage.peak_reserved.max(usage.reserved);
 }
 
-/// What is left below the limit.
+/// Bytes left below the limit; `u64::MAX` without one.
 fn left(usage: &Usage) -> u64 {
     if usage.capacity == 0 { u64::MAX } else { usage.capacity.saturating_sub(usage.reserved) }
 }
 
 /// The source of an arena on a device.
 pub(crate) enum DeviceSource<B: Backend> {
-    Pages(Pages<B>),
+    Pages(MappedPages<B>),
     Regions(Regions<B>),
 }
 
@@ -133,14 +133,14 @@ impl<B: Backend> DeviceSource<B> {
         2 * entry as u64
     }
 
-    /// What was kept goes back from now on.
+    /// From now on regions that were kept may be released.
     pub(crate) fn let_go(&mut self) {
         if let Self::Regions(source) = self {
             source.let_go();
         }
     }
 
-    /// Changes the limit in bytes; 0: none. What is over it stays.
+    /// Sets the limit in bytes, 0 for none. Memory over a lower limit stays mapped.
     pub(crate) fn set_capacity(&mut self, bytes: u64) {
         match self {
             Self::Pages(source) => source.usage.capacity = bytes,
@@ -161,7 +161,7 @@ impl<B: Backend> DeviceSource<B> {
     }
 }
 
-/// Each call, of whichever it is.
+/// Forwards a call to the source that this is.
 macro_rules! both {
     ($self:ident, $source:ident => $call:expr) => {
         match $self {

@@ -5,16 +5,16 @@
 //! Asks from below: [`Backend::reserve`], [`create_page`](Backend::create_page), [`map`](Backend::map),
 //! [`allow`](Backend::allow), [`unmap`](Backend::unmap), [`release_page`](Backend::release_page).
 
-use super::{Ground, give, left};
+use super::{BackendContext, give, left};
 use crate::backend::{Backend, Page};
-use crate::fault::{Fault, Reason};
-use crate::loss::insist;
+use crate::fault::{Fault, FaultReason};
+use crate::health::insist;
 use std::collections::BTreeMap;
 use terrace_core::{Region, Source, SourceError, Usage};
 
 /// Address space, and the pages in it.
-pub(crate) struct Pages<B: Backend> {
-    ground: Ground<B>,
+pub(crate) struct MappedPages<B: Backend> {
+    context: BackendContext<B>,
     /// Bytes of a page.
     page: u64,
     pub(super) usage: Usage,
@@ -27,16 +27,16 @@ pub(crate) struct Pages<B: Backend> {
     peers: Vec<u32>,
 }
 
-impl<B: Backend> Pages<B> {
+impl<B: Backend> MappedPages<B> {
     /// `capacity`: the most bytes to map, 0 for no limit. `peers`: other devices that may use the pages from the first on.
-    pub(crate) fn new(ground: Ground<B>, capacity: u64, peers: &[u32]) -> Self {
-        let page = ground.backend.description().page_bytes;
+    pub(crate) fn new(context: BackendContext<B>, capacity: u64, peers: &[u32]) -> Self {
+        let page = context.backend.description().page_bytes;
         let usage = Usage { capacity, ..Usage::default() };
         let (spaces, mapped) = (BTreeMap::new(), BTreeMap::new());
-        Self { ground, page, usage, fault: None, spaces, mapped, peers: peers.into() }
+        Self { context, page, usage, fault: None, spaces, mapped, peers: peers.into() }
     }
 
-    /// Maps a page and gives it back, to see that the driver opens it to all who are to use it.
+    /// Maps a page and gives it back, to see that the driver opens it to all devices that are to use it.
     ///
     /// # Errors
     /// The driver's.
@@ -47,16 +47,16 @@ impl<B: Backend> Pages<B> {
             mapped.and(self.give_back(space))
         });
         self.usage = Usage { reserved: self.usage.reserved, ..usage };
-        tried.map_err(|_| self.fault.take().unwrap_or(Fault::of("open a page to other devices", Reason::Other)))
+        tried.map_err(|_| self.fault.take().unwrap_or(Fault::of("open a page to other devices", FaultReason::Other)))
     }
 
     /// The largest part of `bytes` (halved until it works, not below `least`) of address space that the driver reserves.
-    pub(crate) fn reservable(ground: &Ground<B>, mut bytes: u64, least: u64) -> Result<u64, Fault> {
+    pub(crate) fn reservable(context: &BackendContext<B>, mut bytes: u64, least: u64) -> Result<u64, Fault> {
         loop {
-            match ground.backend.reserve(bytes) {
+            match context.backend.reserve(bytes) {
                 Ok(base) => {
                     // SAFETY: reserved a moment ago with this size; nothing was mapped.
-                    insist(|| unsafe { ground.backend.unreserve(base, bytes) })?;
+                    insist(|| unsafe { context.backend.unreserve(base, bytes) })?;
                     return Ok(bytes);
                 }
                 Err(fault) if fault.is_fatal() || bytes / 2 < least => return Err(fault),
@@ -71,7 +71,7 @@ impl<B: Backend> Pages<B> {
     }
 
     fn refused(&mut self, fault: Fault) -> SourceError {
-        self.fault = Some(self.ground.loss.note(fault));
+        self.fault = Some(self.context.health.note(fault));
         fault.into()
     }
 
@@ -93,9 +93,9 @@ impl<B: Backend> Pages<B> {
         }
     }
 
-    /// Maps pages in order from an address on and opens them to all who may use them. All or none.
+    /// Maps pages in order from an address on and opens them to all devices that may use them. All or none.
     fn put(&self, start: u64, pages: &[Page]) -> Result<(), Fault> {
-        let backend = &self.ground.backend;
+        let backend = &self.context.backend;
         for (i, &page) in pages.iter().enumerate() {
             let bytes = i as u64 * self.page;
             // SAFETY: `judge` found nothing mapped in the range, which is whole pages of reserved space.
@@ -114,21 +114,21 @@ impl<B: Backend> Pages<B> {
     fn take_out(&self, start: u64, bytes: u64) {
         if bytes > 0 {
             // SAFETY: mapped by `put`, a moment ago, and never used.
-            let _ = insist(|| unsafe { self.ground.backend.unmap(start, bytes) });
+            let _ = insist(|| unsafe { self.context.backend.unmap(start, bytes) });
         }
     }
 
     fn release(&self, pages: &[Page]) {
         for &page in pages {
             // SAFETY: made by `create`; it has just left the table, or never came into it. A refused call released nothing.
-            let _ = insist(|| unsafe { self.ground.backend.release_page(page) });
+            let _ = insist(|| unsafe { self.context.backend.release_page(page) });
         }
     }
 
     fn create(&self, count: u64) -> Result<Vec<Page>, Fault> {
         let mut pages = Vec::with_capacity(count as usize);
         for _ in 0..count {
-            match self.ground.backend.create_page() {
+            match self.context.backend.create_page() {
                 Ok(page) => pages.push(page),
                 Err(fault) => {
                     self.release(&pages);
@@ -150,8 +150,8 @@ impl<B: Backend> Pages<B> {
         let peers: Vec<u32> = self.peers.iter().copied().chain([ordinal]).collect();
         for &start in self.mapped.keys() {
             // SAFETY: a page is mapped there.
-            unsafe { self.ground.backend.allow(start, self.page, &peers) }
-                .map_err(|fault| self.ground.loss.note(fault))?;
+            unsafe { self.context.backend.allow(start, self.page, &peers) }
+                .map_err(|fault| self.context.health.note(fault))?;
         }
         self.peers = peers;
         Ok(())
@@ -169,7 +169,7 @@ impl<B: Backend> Pages<B> {
     }
 }
 
-impl<B: Backend> Source for Pages<B> {
+impl<B: Backend> Source for MappedPages<B> {
     fn take(&mut self, _: u64) -> Result<Region, SourceError> {
         Err(SourceError::Unsupported)
     }
@@ -182,7 +182,7 @@ impl<B: Backend> Source for Pages<B> {
             self.unmap(region, start - region.base, self.page)?;
         }
         // SAFETY: reserved by `reserve` with this size; the loop left nothing mapped in it.
-        let gone = insist(|| unsafe { self.ground.backend.unreserve(region.base, region.bytes) });
+        let gone = insist(|| unsafe { self.context.backend.unreserve(region.base, region.bytes) });
         gone.map_err(|fault| self.refused(fault))?;
         self.spaces.remove(&region.base);
         Ok(())
@@ -193,7 +193,7 @@ impl<B: Backend> Source for Pages<B> {
     }
 
     fn reserve(&mut self, bytes: u64) -> Result<Region, SourceError> {
-        let base = self.ground.backend.reserve(bytes).map_err(|fault| self.refused(fault))?;
+        let base = self.context.backend.reserve(bytes).map_err(|fault| self.refused(fault))?;
         let region = Region { id: base, base, bytes };
         self.spaces.insert(base, region);
         Ok(region)
@@ -205,8 +205,8 @@ impl<B: Backend> Source for Pages<B> {
         if bytes > available {
             return Err(SourceError::OutOfMemory { available });
         }
-        self.ground.loss.check().map_err(|fault| self.refused(fault))?;
-        self.ground.afford(bytes)?;
+        self.context.health.check().map_err(|fault| self.refused(fault))?;
+        self.context.afford(bytes)?;
         let pages = self.create(bytes / self.page).map_err(|fault| self.refused(fault))?;
         if let Err(fault) = self.put(start, &pages) {
             self.release(&pages);
@@ -219,9 +219,9 @@ impl<B: Backend> Source for Pages<B> {
 
     fn unmap(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
         let start = self.judge(region, offset, bytes, true)?;
-        self.ground.loss.check().map_err(|fault| self.refused(fault))?;
-        self.ground.fences.quiesce().map_err(|fault| self.refused(fault))?;
-        let backend = &self.ground.backend;
+        self.context.health.check().map_err(|fault| self.refused(fault))?;
+        self.context.fences.quiesce().map_err(|fault| self.refused(fault))?;
+        let backend = &self.context.backend;
         // SAFETY: `judge` found all of it mapped; the arena unmaps only what is free, and `quiesce` waited for what was in
         // flight there.
         insist(|| unsafe { backend.unmap(start, bytes) }).map_err(|fault| self.refused(fault))?;
@@ -235,11 +235,11 @@ impl<B: Backend> Source for Pages<B> {
     fn shift(&mut self, region: Region, from: u64, to: u64, bytes: u64) -> Result<(), SourceError> {
         let source = self.judge(region, from, bytes, true)?;
         let target = self.judge(region, to, bytes, false)?;
-        self.ground.loss.check().map_err(|fault| self.refused(fault))?;
-        self.ground.fences.quiesce().map_err(|fault| self.refused(fault))?;
+        self.context.health.check().map_err(|fault| self.refused(fault))?;
+        self.context.fences.quiesce().map_err(|fault| self.refused(fault))?;
         let pages: Vec<Page> = self.mapped.range(source..source + bytes).map(|(_, &page)| page).collect();
         self.put(target, &pages).map_err(|fault| self.refused(fault))?;
-        let backend = &self.ground.backend;
+        let backend = &self.context.backend;
         // SAFETY: as in `unmap`.
         if let Err(fault) = insist(|| unsafe { backend.unmap(source, bytes) }) {
             self.take_out(target, bytes);
@@ -252,8 +252,8 @@ impl<B: Backend> Source for Pages<B> {
     }
 
     fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
-        // SAFETY: the arena names pages that it just mapped, which nobody uses yet.
-        unsafe { self.ground.zero(address, bytes) }.map_err(|fault| self.refused(fault))
+        // SAFETY: the arena names pages that it just mapped, not used yet.
+        unsafe { self.context.zero(address, bytes) }.map_err(|fault| self.refused(fault))
     }
 
     fn usage(&self) -> Usage {
@@ -261,10 +261,10 @@ impl<B: Backend> Source for Pages<B> {
     }
 }
 
-impl<B: Backend> Drop for Pages<B> {
+impl<B: Backend> Drop for MappedPages<B> {
     fn drop(&mut self) {
         for region in self.spaces.clone().into_values() {
-            if self.ground.loss.check().is_ok() && self.give_back(region).is_err() {
+            if self.context.health.check().is_ok() && self.give_back(region).is_err() {
                 let _ = self.give_back(region);
             }
         }

@@ -3,17 +3,17 @@
 //! Promises upward: a region is out once; what is still out when the source is dropped is given back then.
 //! Asks from below: [`Backend::take`] and [`Backend::give_back`] of one kind of memory.
 
-use super::{Ground, give, left};
-use crate::backend::{Backend, Kind};
+use super::{BackendContext, give, left};
+use crate::backend::{Backend, MemoryKind};
 use crate::fault::Fault;
-use crate::loss::insist;
+use crate::health::insist;
 use std::collections::BTreeMap;
 use terrace_core::{Region, Source, SourceError, Usage};
 
 /// Regions of one kind.
 pub(crate) struct Regions<B: Backend> {
-    ground: Ground<B>,
-    kind: Kind,
+    context: BackendContext<B>,
+    kind: MemoryKind,
     pub(super) usage: Usage,
     pub(super) fault: Option<Fault>,
     /// Regions that are out, by id. Their bytes add up to `usage.reserved`.
@@ -26,9 +26,9 @@ pub(crate) struct Regions<B: Backend> {
 
 impl<B: Backend> Regions<B> {
     /// `capacity`: the most bytes to take, 0 for no limit.
-    pub(crate) fn new(ground: Ground<B>, kind: Kind, capacity: u64) -> Self {
+    pub(crate) fn new(context: BackendContext<B>, kind: MemoryKind, capacity: u64) -> Self {
         let usage = Usage { capacity, ..Usage::default() };
-        Self { ground, kind, usage, fault: None, out: BTreeMap::new(), next: 1, kept: false }
+        Self { context, kind, usage, fault: None, out: BTreeMap::new(), next: 1, kept: false }
     }
 
     /// Keeps everything until it is let go.
@@ -50,7 +50,7 @@ impl<B: Backend> Regions<B> {
 
     /// Remembers the driver's refusal, and tells the core.
     fn refused(&mut self, fault: Fault) -> SourceError {
-        self.fault = Some(self.ground.loss.note(fault));
+        self.fault = Some(self.context.health.note(fault));
         fault.into()
     }
 }
@@ -61,9 +61,9 @@ impl<B: Backend> Source for Regions<B> {
         if bytes > available {
             return Err(SourceError::OutOfMemory { available });
         }
-        self.ground.loss.check().map_err(|fault| self.refused(fault))?;
-        self.ground.afford(bytes)?;
-        let base = self.ground.backend.take(self.kind, bytes).map_err(|fault| self.refused(fault))?;
+        self.context.health.check().map_err(|fault| self.refused(fault))?;
+        self.context.afford(bytes)?;
+        let base = self.context.backend.take(self.kind, bytes).map_err(|fault| self.refused(fault))?;
         let region = Region { id: self.next, base, bytes };
         self.next += 1;
         self.out.insert(region.id, region);
@@ -78,9 +78,9 @@ impl<B: Backend> Source for Regions<B> {
         if self.kept {
             return Err(SourceError::Unsupported);
         }
-        self.ground.loss.check().map_err(|fault| self.refused(fault))?;
-        self.ground.fences.quiesce().map_err(|fault| self.refused(fault))?;
-        let backend = &self.ground.backend;
+        self.context.health.check().map_err(|fault| self.refused(fault))?;
+        self.context.fences.quiesce().map_err(|fault| self.refused(fault))?;
+        let backend = &self.context.backend;
         // SAFETY: the region is in `out`, so it was taken and not given back; the arena gives back only regions in which
         // nothing is live or waits, and `quiesce` waited for the rest.
         let given = insist(|| unsafe { backend.give_back(self.kind, region.base, region.bytes) });
@@ -92,8 +92,8 @@ impl<B: Backend> Source for Regions<B> {
     }
 
     fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
-        // SAFETY: the arena names memory of a region that it just took, which nobody uses yet.
-        unsafe { self.ground.zero(address, bytes) }.map_err(|fault| self.refused(fault))
+        // SAFETY: the arena names memory of a region that it just took, not used yet.
+        unsafe { self.context.zero(address, bytes) }.map_err(|fault| self.refused(fault))
     }
 
     fn usage(&self) -> Usage {
@@ -104,10 +104,10 @@ impl<B: Backend> Source for Regions<B> {
 impl<B: Backend> Drop for Regions<B> {
     fn drop(&mut self) {
         for region in std::mem::take(&mut self.out).into_values() {
-            let gone = self.ground.loss.check().and_then(|()| insist(|| self.ground.fences.quiesce()));
+            let gone = self.context.health.check().and_then(|()| insist(|| self.context.fences.quiesce()));
             if gone.is_ok() {
                 // SAFETY: as in `give_back`; the arena, and with it every block, is gone.
-                let _ = insist(|| unsafe { self.ground.backend.give_back(self.kind, region.base, region.bytes) });
+                let _ = insist(|| unsafe { self.context.backend.give_back(self.kind, region.base, region.bytes) });
             }
         }
     }

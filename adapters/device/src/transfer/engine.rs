@@ -1,14 +1,14 @@
 //! The engine as users hold it.
 //!
 //! Promises upward: every range is checked before anything is issued; borrowed memory is not touched after a call returned.
-//! Asks from below: [`Shared`], and lanes that run.
+//! Asks from below: [`EngineShared`], and lanes that run.
 
 use super::future::{Note, Transfer};
 use super::host::{HostBuffer, HostSource};
-use super::job::{Homes, Keep, Report, Route, Way};
+use super::job::{Direction, Homes, Keep, Route};
 use super::lane::Lane;
 use super::options::{Priority, TransferOptions};
-use super::shared::Shared;
+use super::shared::EngineShared;
 use super::stats::TransferStats;
 use crate::backend::CopyRange;
 use crate::block::DeviceBlock;
@@ -16,14 +16,16 @@ use crate::buffer::{DeviceBuffer, DeviceSlice};
 use crate::capability::Capabilities;
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::meter::TransferReport;
 use crate::stream::NO_ROUTE;
 use bytemuck::Pod;
 use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// Moves bytes between host and device, many transfers at once. Clones are the same engine. When the last one is dropped, what
-/// was asked for is finished first, and its threads are gone.
+/// Moves bytes between host and device, many transfers at once. Clones are the same engine.
+///
+/// Dropping the last clone finishes all submitted transfers and joins the threads.
 ///
 /// Wakers of its futures are called on its threads, as runtimes expect: they must not block, nor wait for a transfer.
 ///
@@ -35,7 +37,7 @@ use std::thread::{self, JoinHandle};
 /// let engine = TransferEngine::new(&device)?;
 /// let weights: Vec<f32> = (0..1000).map(|i| i as f32).collect();
 /// let there = DeviceBuffer::new(&device, &stream, 1000)?;
-/// let upload = engine.upload(weights, there, 0); // under way; `.await` it, or:
+/// let upload = engine.upload(weights, there, 0); // in flight; `.await` it, or:
 /// let done = upload.wait()?;
 /// let back = engine.download(done.target, 0, vec![0.0f32; 1000]).wait()?;
 /// assert_eq!(back.target, done.source);
@@ -43,14 +45,14 @@ use std::thread::{self, JoinHandle};
 /// ```
 #[derive(Clone)]
 pub struct TransferEngine {
-    handle: Arc<Handle>,
+    handle: Arc<EngineHandle>,
     device: Device,
     class: Priority,
 }
 
 /// Ends the lanes.
-struct Handle {
-    shared: Arc<Shared>,
+struct EngineHandle {
+    shared: Arc<EngineShared>,
     lanes: Vec<JoinHandle<()>>,
 }
 
@@ -70,10 +72,10 @@ impl TransferEngine {
     pub fn with(device: &Device, options: TransferOptions) -> Result<Self, DeviceError> {
         options.check().map_err(DeviceError::BadOption)?;
         let service = Arc::clone(device.service());
-        service.loss().check().map_err(|fault| service.error(fault))?;
-        let shared = Arc::new(Shared::new(service, options));
+        service.health().check().map_err(|fault| service.error(fault))?;
+        let shared = Arc::new(EngineShared::new(service, options));
         // Should a later lane be refused, dropping the handle ends those before.
-        let mut handle = Handle { shared: Arc::clone(&shared), lanes: Vec::new() };
+        let mut handle = EngineHandle { shared: Arc::clone(&shared), lanes: Vec::new() };
         for _ in 0..options.lanes {
             let lane = Lane::new(Arc::clone(&shared))?;
             let thread = thread::Builder::new().name("terrace-transfer".into()).spawn(|| lane.run());
@@ -88,12 +90,12 @@ impl TransferEngine {
         Self { class, ..self.clone() }
     }
 
-    /// Counters.
+    /// Counters of the engine.
     pub fn stats(&self) -> TransferStats {
-        if self.shared().loss.forked() { TransferStats::default() } else { self.shared().stats() }
+        if self.shared().health.forked() { TransferStats::default() } else { self.shared().stats() }
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &EngineShared {
         &self.handle.shared
     }
 
@@ -111,12 +113,14 @@ impl TransferEngine {
             let from = host.elements().as_ptr().expose_provenance() as u64;
             vec![CopyRange { to: device, from, bytes: size_of_val(host.elements()) as u64 }]
         });
-        let route = self.route(Way::Up, host.is_pinned_for(&self.device));
+        let route = self.route(Direction::Up, host.is_pinned_for(&self.device));
         let homes = [Some(to.block().stream_core()), None];
         self.begin(ranges, route, homes, (host, to), |_, to, result| to.meter().ended(result, true))
     }
 
-    /// Copies elements from a buffer, from element `at` on, as many as `host` has. Both belong to the engine until then.
+    /// Copies `host`'s number of elements from a buffer, from element `at` on.
+    ///
+    /// Both belong to the engine until the transfer ended.
     ///
     /// The future's errors: as for [`TransferEngine::upload`].
     pub fn download<T: Pod + Send, H: HostBuffer<T>>(
@@ -130,12 +134,14 @@ impl TransferEngine {
             let to = host.elements_mut().as_mut_ptr().expose_provenance() as u64;
             vec![CopyRange { to, from: device, bytes }]
         });
-        let route = self.route(Way::Down, host.is_pinned_for(&self.device));
+        let route = self.route(Direction::Down, host.is_pinned_for(&self.device));
         let homes = [Some(from.block().stream_core()), None];
         self.begin(ranges, route, homes, (from, host), |from, _, result| from.meter().ended(result, false))
     }
 
-    /// Copies all elements of a buffer to the front of another of this device. Both belong to the engine until then.
+    /// Copies all elements of a buffer to the front of another of this device.
+    ///
+    /// Both belong to the engine until the transfer ended.
     ///
     /// The future's errors: as for [`TransferEngine::upload`].
     pub fn copy<T: Pod + Send>(
@@ -148,7 +154,7 @@ impl TransferEngine {
             Ok(vec![CopyRange { to, from: source, bytes: from.bytes() }])
         });
         let homes = [Some(to.block().stream_core()), Some(from.block().stream_core())];
-        self.begin(ranges, self.route(Way::Within, true), homes, (from, to), |from, to, result| {
+        self.begin(ranges, self.route(Direction::Within, true), homes, (from, to), |from, to, result| {
             from.meter().ended(result, false);
             to.meter().ended(result, true);
         })
@@ -158,7 +164,12 @@ impl TransferEngine {
     ///
     /// # Errors
     /// As for [`TransferEngine::upload`]: after the driver's, the elements there are any mixture of old and new ones.
-    pub fn write<T: Pod>(&self, to: &mut DeviceBuffer<T>, at: usize, elements: &[T]) -> Result<Report, DeviceError> {
+    pub fn write<T: Pod>(
+        &self,
+        to: &mut DeviceBuffer<T>,
+        at: usize,
+        elements: &[T],
+    ) -> Result<TransferReport, DeviceError> {
         self.write_many(to, &[(at, elements)])
     }
 
@@ -166,7 +177,12 @@ impl TransferEngine {
     ///
     /// # Errors
     /// As for [`TransferEngine::write`].
-    pub fn read<T: Pod>(&self, from: &DeviceBuffer<T>, at: usize, elements: &mut [T]) -> Result<Report, DeviceError> {
+    pub fn read<T: Pod>(
+        &self,
+        from: &DeviceBuffer<T>,
+        at: usize,
+        elements: &mut [T],
+    ) -> Result<TransferReport, DeviceError> {
         self.read_many(from, &mut [(at, elements)])
     }
 
@@ -175,7 +191,11 @@ impl TransferEngine {
     /// # Errors
     /// As for [`TransferEngine::write`]; [`DeviceError::BadRequest`] for places that overlap. Nothing is copied when any of
     /// them is refused.
-    pub fn write_many<T: Pod>(&self, to: &mut DeviceBuffer<T>, parts: &[(usize, &[T])]) -> Result<Report, DeviceError> {
+    pub fn write_many<T: Pod>(
+        &self,
+        to: &mut DeviceBuffer<T>,
+        parts: &[(usize, &[T])],
+    ) -> Result<TransferReport, DeviceError> {
         apart::<T>(parts.iter().map(|(at, elements)| (*at, elements.len())))?;
         let range = |(at, elements): &(usize, &[T])| -> Result<_, DeviceError> {
             let device = self.reach(&to.slice(*at..at.saturating_add(elements.len())))?;
@@ -183,7 +203,7 @@ impl TransferEngine {
             Ok(CopyRange { to: device, from, bytes: size_of_val(*elements) as u64 })
         };
         let ranges = parts.iter().map(range).collect::<Result<_, DeviceError>>()?;
-        let result = self.wait(Way::Up, to.block(), ranges);
+        let result = self.wait(Direction::Up, to.block(), ranges);
         to.meter().ended(&result, true);
         result
     }
@@ -196,14 +216,14 @@ impl TransferEngine {
         &self,
         from: &DeviceBuffer<T>,
         parts: &mut [(usize, &mut [T])],
-    ) -> Result<Report, DeviceError> {
+    ) -> Result<TransferReport, DeviceError> {
         let range = |(at, elements): &mut (usize, &mut [T])| -> Result<_, DeviceError> {
             let device = self.reach(&from.slice(*at..at.saturating_add(elements.len())))?;
             let bytes = size_of_val(*elements) as u64;
             Ok(CopyRange { to: elements.as_mut_ptr().expose_provenance() as u64, from: device, bytes })
         };
         let ranges = parts.iter_mut().map(range).collect::<Result<_, DeviceError>>()?;
-        let result = self.wait(Way::Down, from.block(), ranges);
+        let result = self.wait(Direction::Down, from.block(), ranges);
         from.meter().ended(&result, false);
         result
     }
@@ -216,7 +236,7 @@ impl TransferEngine {
     }
 
     fn judge(&self, block: &DeviceBlock) -> Result<(), DeviceError> {
-        self.shared().loss.check().map_err(|fault| self.shared().service.error(fault))?;
+        self.shared().health.check().map_err(|fault| self.shared().service.error(fault))?;
         if !self.device.owns(block) {
             let (of, asked) = (block.device_name().into(), self.device.name().into());
             return Err(DeviceError::OtherDevice { block: Some(block.id()), of, asked });
@@ -230,9 +250,9 @@ impl TransferEngine {
     }
 
     /// How bytes go: through staging, unless the device uses the host's memory itself.
-    fn route(&self, way: Way, pinned: bool) -> Route {
+    fn route(&self, direction: Direction, pinned: bool) -> Route {
         let any = Capabilities::SYNCHRONOUS | Capabilities::PAGEABLE;
-        Route { way, direct: pinned || self.device.description().capabilities.intersects(any) }
+        Route { direction, direct: pinned || self.device.description().capabilities.intersects(any) }
     }
 
     fn begin<S: Send + 'static, T: Send + 'static>(
@@ -248,16 +268,21 @@ impl TransferEngine {
             Ok(ranges) => {
                 let keep: Keep = Some(Box::new(buffers));
                 let job = self.shared().submit(route, self.class, homes, ranges, keep);
-                Transfer::taken(job, Arc::clone(&self.shared().loss), note)
+                Transfer::taken(job, Arc::clone(&self.shared().health), note)
             }
         }
     }
 
     /// Moves what the caller holds until this returns.
-    fn wait(&self, way: Way, block: &DeviceBlock, ranges: Vec<CopyRange>) -> Result<Report, DeviceError> {
+    fn wait(
+        &self,
+        direction: Direction,
+        block: &DeviceBlock,
+        ranges: Vec<CopyRange>,
+    ) -> Result<TransferReport, DeviceError> {
         // The driver never sees what the caller has back when this returns, except where its copies are done at once.
         let direct = self.device.description().capabilities.contains(Capabilities::SYNCHRONOUS);
-        let route = Route { way, direct };
+        let route = Route { direction, direct };
         // Also for no parts at all.
         self.judge(block)?;
         let homes = [Some(block.stream_core()), None];
@@ -279,16 +304,16 @@ fn apart<T>(places: impl Iterator<Item = (usize, usize)>) -> Result<(), DeviceEr
     }
 }
 
-impl Drop for Handle {
+impl Drop for EngineHandle {
     fn drop(&mut self) {
-        if self.shared.loss.forked() {
+        if self.shared.health.forked() {
             // The threads are the parent's, and so is whatever lock they held. Their handles are not let go: that would
             // detach whichever thread of this child lies where they lay.
             self.lanes.drain(..).for_each(std::mem::forget);
             return;
         }
         self.shared.close();
-        // On a lane (a waker dropped the engine) nobody is waited for: it could be this one, or one that waits for this.
+        // Joining from a lane (a waker dropped the engine) could deadlock: detach the threads.
         let here = Lane::is_here();
         for lane in self.lanes.drain(..).filter(|_| !here) {
             // A lane does not panic; if one did, there is nothing to wait for.

@@ -4,11 +4,11 @@ use crate::buffer::PinnedBuffer;
 use crate::device::Device;
 use bytemuck::Pod;
 
-/// Elements on the host that a device may be given: `Vec`, [`PinnedBuffer`], and what keeps memory of its own kind.
+/// Elements on the host that a device may read: `Vec`, [`PinnedBuffer`] and the like.
 ///
 /// # Safety
 /// [`elements`](Self::elements) gives the same memory at each call, also after the value was moved, for as long as it lives;
-/// nobody writes that memory meanwhile but through [`HostBuffer::elements_mut`].
+/// that memory is written meanwhile only through [`HostBuffer::elements_mut`].
 pub unsafe trait HostSource<T>: Send + 'static {
     /// The elements.
     fn elements(&self) -> &[T];
@@ -19,10 +19,10 @@ pub unsafe trait HostSource<T>: Send + 'static {
     }
 }
 
-/// The same, to write.
+/// Host memory that a transfer writes.
 ///
 /// # Safety
-/// As for [`HostSource`], of the same memory; nobody else reads it either.
+/// As for [`HostSource`], of the same memory, which is not read elsewhere either.
 pub unsafe trait HostBuffer<T>: HostSource<T> {
     /// The elements, to write.
     fn elements_mut(&mut self) -> &mut [T];

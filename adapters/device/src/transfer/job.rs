@@ -2,13 +2,14 @@
 //!
 //! Promises upward: what a job keeps is let go when nothing of it is in flight, not before; it ends once, with all its bytes
 //! moved or with one error; pieces that were refused are issued again, whole.
-//! Asks from below: a [`Part`] taken is settled or refused, exactly once.
+//! Asks from below: a [`JobPart`] taken is settled or refused, exactly once.
 
 use super::options::Priority;
-use super::stats::Tally;
+use super::stats::EngineCounters;
 use crate::backend::CopyRange;
 use crate::error::DeviceError;
 use crate::fault::Fault;
+use crate::meter::TransferReport;
 use crate::stream::StreamCore;
 use std::any::Any;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,7 @@ use terrace_guard::catch_panic;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// From the host to the device.
     Up,
     /// From the device to the host.
@@ -30,7 +31,7 @@ pub(super) enum Way {
 /// How a job's bytes are moved: only what is alike goes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    pub(super) way: Way,
+    pub(super) direction: Direction,
     /// Whether the device can use the host's side itself: no staging.
     pub(super) direct: bool,
 }
@@ -48,22 +49,9 @@ fn split(range: CopyRange, room: u64) -> (CopyRange, Option<CopyRange>) {
 /// What keeps the memory of a job alive: the buffers themselves. Nothing where the caller waits.
 pub(super) type Keep = Option<Box<dyn Any + Send>>;
 
-/// How a transfer went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Bytes moved.
-    pub bytes: u64,
-    /// Pieces they were moved in.
-    pub pieces: u32,
-    /// Pieces among them that were tried again after a refusal.
-    pub retries: u32,
-    /// From the call until the last byte was there.
-    pub time: Duration,
-}
-
 /// A job that is over.
-pub(super) struct End {
-    pub(super) result: Result<Report, DeviceError>,
+pub(super) struct JobEnd {
+    pub(super) result: Result<TransferReport, DeviceError>,
     pub(super) keep: Keep,
     /// Whether any byte of the target may have been written.
     pub(super) touched: bool,
@@ -79,7 +67,7 @@ pub(super) struct Job {
     pub(super) homes: Homes,
     /// Jobs handed to the engine before it.
     pub(super) number: u64,
-    tally: Arc<Tally>,
+    counters: Arc<EngineCounters>,
     began: Instant,
     progress: Mutex<Progress>,
     ended: Condvar,
@@ -90,7 +78,7 @@ struct Progress {
     /// Ranges not issued yet, and how often each was refused; the last is the next.
     left: Vec<(CopyRange, u32)>,
     /// Parts issued and neither settled nor refused.
-    flying: u32,
+    in_flight: u32,
     /// Whether the queue, or a lane that looks at it, has the job.
     queued: bool,
     /// When the next piece may be tried.
@@ -101,42 +89,42 @@ struct Progress {
     cancelled: bool,
     touched: bool,
     error: Option<DeviceError>,
-    report: Report,
+    report: TransferReport,
     keep: Keep,
-    /// Whether somebody will pick up the end.
+    /// Whether the caller will take `end`.
     wanted: bool,
     waker: Option<Waker>,
-    /// Whether it ended, once and for all; `end` until somebody picks that up.
+    /// Whether it ended, once and for all; `end` is set until the caller takes it.
     over: bool,
-    end: Option<End>,
+    end: Option<JobEnd>,
 }
 
-/// Some bytes of a job, on their way.
-pub(super) struct Part {
+/// Some bytes of a job, in flight.
+pub(super) struct JobPart {
     pub(super) job: Arc<Job>,
     pub(super) range: CopyRange,
     /// How often it was refused.
     pub(super) refused: u32,
 }
 
-/// What to do for a job that ended, without any lock.
+/// Calls and drops for a job that ended, made without any lock.
 #[must_use]
 #[derive(Default)]
-pub(super) struct After {
+pub(super) struct Deferred {
     waker: Option<Waker>,
-    /// Nobody wants it: dropped here.
-    end: Option<End>,
+    /// Set if the caller detached: dropped here.
+    end: Option<JobEnd>,
     /// It may be the last that knows its streams: dropped here.
     job: Option<Arc<Job>>,
 }
 
-impl After {
+impl Deferred {
     /// The same, for a job that left the queue.
     pub(super) fn of(self, job: Arc<Job>) -> Self {
         Self { job: Some(job), ..self }
     }
 
-    /// Wakes whoever waits, and drops what is left. What panics is its owner's affair: a lane goes on for the others.
+    /// Wakes the waiter, and drops what is left. What panics is its owner's affair: a lane goes on for the others.
     pub(super) fn act(self) {
         let Self { waker, end, job } = self;
         catch_panic(|| waker.into_iter().for_each(Waker::wake));
@@ -146,9 +134,9 @@ impl After {
 }
 
 /// What a queue learns from a look at a job.
-pub(super) enum Look {
+pub(super) enum JobStep {
     /// Nothing of it is left to issue: it leaves the queue.
-    Gone(After),
+    Gone(Deferred),
     /// This much of it, which was refused so often; `true`: more is left.
     Some(CopyRange, u32, bool),
     /// Not before that.
@@ -156,17 +144,17 @@ pub(super) enum Look {
 }
 
 impl Job {
-    pub(super) fn new(route: Route, class: Priority, homes: Homes, number: u64, tally: Arc<Tally>) -> Self {
+    pub(super) fn new(route: Route, class: Priority, homes: Homes, number: u64, counters: Arc<EngineCounters>) -> Self {
         let progress = Progress {
             left: Vec::new(),
-            flying: 0,
+            in_flight: 0,
             queued: true,
             not_before: None,
             alone: false,
             cancelled: false,
             touched: false,
             error: None,
-            report: Report::default(),
+            report: TransferReport::default(),
             keep: None,
             wanted: true,
             waker: None,
@@ -174,7 +162,7 @@ impl Job {
             end: None,
         };
         let (progress, ended) = (Mutex::new(progress), Condvar::new());
-        Self { route, class, homes, number, tally, began: Instant::now(), progress, ended }
+        Self { route, class, homes, number, counters, began: Instant::now(), progress, ended }
     }
 
     /// The same with what it moves, in order, and what keeps that alive.
@@ -193,24 +181,24 @@ impl Job {
     }
 
     /// Takes at most `room` bytes to issue now.
-    pub(super) fn take(&self, room: u64, now: Instant) -> Look {
+    pub(super) fn take(&self, room: u64, now: Instant) -> JobStep {
         let mut progress = self.progress();
         let given_up = progress.cancelled || progress.error.is_some() || progress.over;
         if let Some(at) = progress.not_before.filter(|&at| at > now && !given_up) {
-            return Look::Later(at);
+            return JobStep::Later(at);
         }
         let next = if given_up { None } else { progress.left.pop() };
         let Some((next, refused)) = next else {
             progress.queued = false;
-            return Look::Gone(self.finish(progress));
+            return JobStep::Gone(self.finish(progress));
         };
         let (range, rest) = split(next, room);
         progress.left.extend(rest.map(|rest| (rest, refused)));
-        progress.flying += 1;
+        progress.in_flight += 1;
         progress.touched = true;
         let more = !progress.left.is_empty();
         progress.queued = more;
-        Look::Some(range, refused, more)
+        JobStep::Some(range, refused, more)
     }
 
     /// Whether it goes without others.
@@ -218,10 +206,10 @@ impl Job {
         self.progress().alone
     }
 
-    /// A part has arrived.
-    pub(super) fn settled(&self, bytes: u64) -> After {
+    /// Counts a part that arrived; ends the job if it was the last.
+    pub(super) fn settled(&self, bytes: u64) -> Deferred {
         let mut progress = self.progress();
-        progress.flying -= 1;
+        progress.in_flight -= 1;
         progress.not_before = None;
         progress.report.bytes += bytes;
         progress.report.pieces += 1;
@@ -242,12 +230,12 @@ impl Job {
         (range, refused): (CopyRange, u32),
         error: &DeviceError,
         delay: impl Fn(u32) -> Option<Duration>,
-    ) -> (bool, After) {
+    ) -> (bool, Deferred) {
         let Some(delay) = delay(refused + 1) else { return (false, self.failed(error.clone())) };
         let mut progress = self.progress();
         progress.alone |= refused > 0;
         progress.not_before = Instant::now().checked_add(delay);
-        (Self::put_back(progress, (range, refused + 1)), After::default())
+        (Self::put_back(progress, (range, refused + 1)), Deferred::default())
     }
 
     /// A part was refused together with others: it is issued again alone, which shows whether it is the guilty one. Gives
@@ -259,27 +247,27 @@ impl Job {
     }
 
     fn put_back(mut progress: MutexGuard<'_, Progress>, range: (CopyRange, u32)) -> bool {
-        progress.flying -= 1;
+        progress.in_flight -= 1;
         progress.left.push(range);
         progress.report.retries += 1;
         !std::mem::replace(&mut progress.queued, true)
     }
 
-    /// A part was refused for good, and with it the job.
-    pub(super) fn failed(&self, error: DeviceError) -> After {
+    /// Fails the job: one of its parts was refused for good.
+    pub(super) fn failed(&self, error: DeviceError) -> Deferred {
         let mut progress = self.progress();
-        progress.flying -= 1;
+        progress.in_flight -= 1;
         progress.error.get_or_insert(error);
         self.finish(progress)
     }
 
-    /// As [`Job::failed`], when the driver cannot say whether the part is still on its way: its memory is never let go.
-    pub(super) fn lost(&self, error: DeviceError) -> After {
+    /// As [`Job::failed`], when the driver cannot say whether the part is still in flight: its memory is never let go.
+    pub(super) fn lost(&self, error: DeviceError) -> Deferred {
         std::mem::forget(self.progress().keep.take());
         self.failed(error)
     }
 
-    /// The caller gives it up: nothing more is issued.
+    /// Cancels the job: no further part is issued.
     pub(super) fn cancel(&self) {
         let mut progress = self.progress();
         progress.cancelled = true;
@@ -287,45 +275,46 @@ impl Job {
         self.finish(progress).act();
     }
 
-    /// Nobody will pick up the end.
+    /// Detaches the caller: cancels the job, and drops its end.
     pub(super) fn let_go(&self) {
         let mut progress = self.progress();
         (progress.cancelled, progress.wanted) = (true, false);
         // Both may hold anything, also the engine: they go when the lock has gone.
         let (end, waker) = (progress.end.take(), progress.waker.take());
-        let after = self.finish(progress);
+        let deferred = self.finish(progress);
         catch_panic(|| drop(waker));
         catch_panic(|| drop(end));
-        after.act();
+        deferred.act();
     }
 
-    /// Ends the job if it is over.
-    fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> After {
+    /// Ends the job if no part is in flight and none is left to issue, or it failed or was cancelled.
+    fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> Deferred {
         let issued = progress.left.is_empty() && !progress.queued;
         // What had arrived as a whole before it was given up is done.
         let given_up = progress.cancelled && !issued;
         let error = progress.error.clone().or(given_up.then_some(DeviceError::Cancelled));
-        if progress.over || progress.flying > 0 || !(issued || error.is_some()) {
-            return After::default();
+        if progress.over || progress.in_flight > 0 || !(issued || error.is_some()) {
+            return Deferred::default();
         }
         progress.over = true;
         progress.report.time = self.began.elapsed();
         let report = progress.report;
-        self.tally.ended(self.route.way, error.as_ref(), report);
-        let end = End { result: error.map_or(Ok(report), Err), keep: progress.keep.take(), touched: progress.touched };
+        self.counters.ended(self.route.direction, error.as_ref(), report);
+        let end =
+            JobEnd { result: error.map_or(Ok(report), Err), keep: progress.keep.take(), touched: progress.touched };
         progress.left = Vec::new();
-        let mut after = After { waker: progress.waker.take(), ..After::default() };
+        let mut deferred = Deferred { waker: progress.waker.take(), ..Deferred::default() };
         match progress.wanted {
             true => progress.end = Some(end),
-            false => after.end = Some(end),
+            false => deferred.end = Some(end),
         }
         drop(progress);
         self.ended.notify_all();
-        after
+        deferred
     }
 
     /// Waits for the end.
-    pub(super) fn wait(&self) -> End {
+    pub(super) fn wait(&self) -> JobEnd {
         let mut progress = self.progress();
         loop {
             match progress.end.take() {
@@ -335,9 +324,9 @@ impl Job {
         }
     }
 
-    /// The end, if it has come; else `waker` is told of it.
-    pub(super) fn poll(&self, waker: &Waker) -> Option<End> {
-        // A waker's clone and drop are anybody's code: without the lock.
+    /// Takes the result if the job ended; else registers `waker`.
+    pub(super) fn poll(&self, waker: &Waker) -> Option<JobEnd> {
+        // A waker's clone and drop run foreign code: without the lock.
         let fresh = waker.clone();
         let mut progress = self.progress();
         let end = progress.end.take();
@@ -350,8 +339,8 @@ impl Job {
 
 /// Whether a refusal may pass by itself: then the piece is tried again.
 pub(super) fn may_pass(fault: &Fault) -> bool {
-    use crate::fault::Reason;
-    matches!(fault.reason, Reason::Transient | Reason::OutOfMemory | Reason::Capturing)
+    use crate::fault::FaultReason;
+    matches!(fault.reason, FaultReason::Transient | FaultReason::OutOfMemory | FaultReason::Capturing)
 }
 
 #[cfg(test)]

@@ -6,18 +6,18 @@
 //! ```
 //!
 //! Promises upward: a piece is issued after everything put on its buffers' streams before the transfer was asked for; what
-//! was issued is waited for before anybody hears of it, also when it fails.
+//! was issued is waited for before its job is told, also when it fails.
 //! Asks from below: a [`Backend`]: a stream in order, events.
 
-use super::job::{Part, Route, Way};
+use super::job::{Direction, JobPart, Route};
 use super::queue::Load;
-use super::shared::{Next, Shared};
+use super::shared::{EngineShared, Next};
 use crate::backend::{Backend, CopyRange, RawEvent, RawStream};
 use crate::error::DeviceError;
-use crate::fault::{Fault, Reason};
-use crate::loss::insist;
+use crate::fault::{Fault, FaultReason};
+use crate::health::insist;
 use crate::source::{destroy, wait};
-use crate::stage::Stage;
+use crate::staging::StagingBuffer;
 use crate::stream::{NO_ROUTE, StreamCore};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -25,12 +25,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(super) struct Lane {
-    shared: Arc<Shared>,
+    shared: Arc<EngineShared>,
     /// The stream of both slots' pieces.
     stream: RawStream,
     /// For putting this stream behind others.
     mark: Option<RawEvent>,
-    slots: [Slot; 2],
+    slots: [LaneSlot; 2],
     /// The slot that is used next; it holds the older piece.
     turn: usize,
     /// For each stream, by owner: jobs up to this number are behind it.
@@ -40,28 +40,28 @@ pub(super) struct Lane {
 }
 
 #[derive(Default)]
-struct Slot {
-    /// Happens when the piece is there.
+struct LaneSlot {
+    /// Recorded behind the piece's copies.
     event: Option<RawEvent>,
     /// Memory for pieces that need it, as large as the largest so far.
-    stage: Option<Stage>,
-    flight: Option<Flight>,
+    stage: Option<StagingBuffer>,
+    flight: Option<PieceInFlight>,
 }
 
-/// A piece on its way.
-struct Flight {
+/// A piece in flight.
+struct PieceInFlight {
     load: Load,
     begun: Instant,
 }
 
 /// A piece that could not be put on the stream.
-struct Refusal {
+struct PieceRefusal {
     fault: Fault,
-    /// Whether the driver was given its addresses: a part of it may be under way.
+    /// Whether the driver was given its addresses: a part of it may be in flight.
     begun: bool,
 }
 
-impl From<Fault> for Refusal {
+impl From<Fault> for PieceRefusal {
     fn from(fault: Fault) -> Self {
         Self { fault, begun: false }
     }
@@ -72,13 +72,13 @@ thread_local! {
     static HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Streams that are remembered at most. Forgetting costs an event.
+/// The most streams in `followed`. A stream that is removed costs one more event.
 const FOLLOWED: usize = 1024;
 
 impl Lane {
     /// # Errors
     /// The driver's.
-    pub(super) fn new(shared: Arc<Shared>) -> Result<Self, DeviceError> {
+    pub(super) fn new(shared: Arc<EngineShared>) -> Result<Self, DeviceError> {
         let service = Arc::clone(&shared.service);
         let told = |fault| service.error(fault);
         let stream = service.backend().create_stream().map_err(told)?;
@@ -124,42 +124,42 @@ impl Lane {
         self.settle(turn);
         let (load, captured) = self.sift(load);
         if !captured.parts.is_empty() {
-            let fault = Fault::of("copy after a stream whose work is captured", Reason::Capturing);
-            self.shared.tally.begin(captured.route.way);
+            let fault = Fault::of("copy after a stream whose work is captured", FaultReason::Capturing);
+            self.shared.counters.begin(captured.route.direction);
             self.shared.refused(captured, fault, true);
         }
         if load.parts.is_empty() {
             return;
         }
         self.turn ^= 1;
-        self.shared.tally.begin(load.route.way);
+        self.shared.counters.begin(load.route.direction);
         let begun = Instant::now();
         match self.issue(turn, &load) {
-            Ok(()) => self.slots[turn].flight = Some(Flight { load, begun }),
+            Ok(()) => self.slots[turn].flight = Some(PieceInFlight { load, begun }),
             Err(refusal) => self.refused(turn, load, refusal),
         }
     }
 
     /// Puts a piece on the stream: through the slot's memory, unless the device uses the host's side itself.
-    fn issue(&mut self, turn: usize, load: &Load) -> Result<(), Refusal> {
-        self.shared.loss.check()?;
+    fn issue(&mut self, turn: usize, load: &Load) -> Result<(), PieceRefusal> {
+        self.shared.health.check()?;
         self.follow(load)?;
         let ranges: Vec<CopyRange> = load.parts.iter().map(|part| part.range).collect();
         let copies = if load.route.direct { ranges } else { self.staged(turn, load, &ranges)? };
         let (slot, backend) = (&self.slots[turn], self.backend());
-        let event = slot.event.ok_or(Fault::of("record", Reason::BadHandle))?;
+        let event = slot.event.ok_or(Fault::of("record", FaultReason::BadHandle))?;
         // SAFETY: the device's ranges lie in blocks that the job keeps, those of the host in the slot's memory or in buffers that
-        // the job keeps; where `settle` and `refused` cannot say that the driver is done, both are never let go. A caller who
+        // the job keeps; where `settle` and `refused` cannot say that the driver is done, both are never let go. A caller that
         // waits keeps its own: its job goes directly only where copies are done at once.
         let copied = unsafe { backend.copy_batch(&joined(load, copies), self.stream) };
         // SAFETY: the lane's own stream and event.
         let record = || unsafe { backend.record(event, self.stream) };
-        copied.and_then(|()| record()).map_err(|fault| Refusal { fault, begun: true })
+        copied.and_then(|()| record()).map_err(|fault| PieceRefusal { fault, begun: true })
     }
 
     /// The copies between the slot's memory and the device; bytes that go up are in there already.
     fn staged(&mut self, turn: usize, load: &Load, ranges: &[CopyRange]) -> Result<Vec<CopyRange>, Fault> {
-        let (up, least) = (load.route.way == Way::Up, self.shared.options.chunk.0);
+        let (up, least) = (load.route.direction == Direction::Up, self.shared.options.chunk.0);
         let kept = self.slots[turn].stage.take().filter(|stage| stage.bytes() >= load.bytes);
         let stage = kept.map_or_else(|| self.shared.service.stage(load.bytes.max(least)), Ok)?;
         let stage = self.slots[turn].stage.insert(stage);
@@ -170,7 +170,7 @@ impl Lane {
         Ok(stage.lend(ranges, up))
     }
 
-    /// Takes out what would draw this stream into somebody's capture: parts whose streams are captured, by terrace's own
+    /// Takes out what would draw this stream into another stream's capture: parts whose streams are captured, by terrace's own
     /// calls or by others'. Each stream is asked for once, however many parts are of it.
     fn sift(&self, load: Load) -> (Load, Load) {
         let Load { route, parts, .. } = load;
@@ -182,23 +182,23 @@ impl Lane {
         let (captured, free): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| {
             self.unfollowed(part).any(|home| *asked.entry(home.owner.0).or_insert_with(|| ask(home)))
         });
-        let load = |parts: Vec<Part>| Load { route, bytes: parts.iter().map(|part| part.range.bytes).sum(), parts };
+        let load = |parts: Vec<JobPart>| Load { route, bytes: parts.iter().map(|part| part.range.bytes).sum(), parts };
         (load(free), load(captured))
     }
 
     /// Streams of a part that this lane's is not behind yet.
-    fn unfollowed<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a Arc<StreamCore>> {
+    fn unfollowed<'a>(&'a self, part: &'a JobPart) -> impl Iterator<Item = &'a Arc<StreamCore>> {
         let follows = |owner| self.followed.get(&owner).is_some_and(|&number| number >= part.job.number);
         part.job.homes.iter().flatten().filter(move |home| !follows(home.owner.0))
     }
 
-    /// Lets what is issued from now on come after everything put on the jobs' streams until they were asked for.
+    /// Makes this lane's stream wait for everything put on the jobs' streams before the jobs were submitted.
     fn follow(&mut self, load: &Load) -> Result<(), Fault> {
         let taken = self.shared.taken();
         for part in &load.parts {
             let homes: Vec<_> = self.unfollowed(part).map(|home| (home.owner.0, home.raw)).collect();
             for (owner, raw) in homes {
-                let mark = self.mark.ok_or(Fault::of("record", Reason::BadHandle))?;
+                let mark = self.mark.ok_or(Fault::of("record", FaultReason::BadHandle))?;
                 // SAFETY: the lane's own event; the job keeps its streams.
                 unsafe { self.backend().record(mark, raw) }?;
                 // SAFETY: the lane's own stream and event.
@@ -212,19 +212,19 @@ impl Lane {
         Ok(())
     }
 
-    /// Waits for the piece of a slot, and hands its bytes over.
+    /// Waits for the piece of a slot, copies its bytes out of staging memory, and reports it as arrived.
     fn settle(&mut self, turn: usize) {
         let slot = &mut self.slots[turn];
         let (Some(flight), Some(event)) = (slot.flight.take(), slot.event) else { return };
         // The event alone says that the bytes arrived: a stream whose copies went into a capture is idle when that has ended.
         // SAFETY: the lane's own event, which goes with the lane.
         if let Err(fault) = insist(|| unsafe { self.backend().wait(event) }) {
-            return self.refused(turn, flight.load, Refusal { fault, begun: true });
+            return self.refused(turn, flight.load, PieceRefusal { fault, begun: true });
         }
-        let Route { way, direct } = flight.load.route;
+        let Route { direction, direct } = flight.load.route;
         if let (false, Some(stage)) = (direct, &mut self.slots[turn].stage) {
             stage.reclaim();
-            if way == Way::Down {
+            if direction == Direction::Down {
                 // SAFETY: targets are the jobs' own buffers, alive until they end; the copies into the slot are done.
                 unsafe { stage.empty(flight.load.parts.iter().map(|part| part.range)) };
             }
@@ -235,12 +235,12 @@ impl Lane {
         self.shared.arrived(flight.load, time);
     }
 
-    /// Tells of a piece that was refused, when nothing of it is on its way, or nobody can say.
-    fn refused(&mut self, turn: usize, load: Load, Refusal { mut fault, begun }: Refusal) {
-        let Route { way, direct } = load.route;
+    /// Tells of a piece that was refused, when nothing of it is in flight, or when that is unknown.
+    fn refused(&mut self, turn: usize, load: Load, PieceRefusal { mut fault, begun }: PieceRefusal) {
+        let Route { direction, direct } = load.route;
         let asked = self.stream;
         let last = wait(self.backend(), asked).err();
-        if last.is_some_and(|last| last.reason == Reason::Capturing) {
+        if last.is_some_and(|last| last.reason == FaultReason::Capturing) {
             // The other slot's piece is on the same stream: it is settled before the stream goes. Settling it may replace the
             // stream, too.
             self.settle(turn ^ 1);
@@ -256,7 +256,7 @@ impl Lane {
         }
         // A lost device hands its own memory out no more, and of the host's it may have only what it was given.
         let lost = last.filter(Fault::is_fatal).inspect(|last| fault = *last);
-        let kept = lost.is_some() && (!direct || way == Way::Within);
+        let kept = lost.is_some() && (!direct || direction == Direction::Within);
         self.shared.refused(load, fault, done || kept);
     }
 
@@ -275,7 +275,7 @@ fn joined(load: &Load, copies: Vec<CopyRange>) -> Vec<CopyRange> {
     let mut joined: Vec<CopyRange> = Vec::with_capacity(copies.len());
     let mut job = None;
     // The host's own ranges may lie in allocations of their own, too; those in a slot lie in one.
-    if load.route.direct && load.route.way != Way::Within {
+    if load.route.direct && load.route.direction != Direction::Within {
         return copies;
     }
     for (part, next) in load.parts.iter().zip(copies) {
@@ -311,14 +311,14 @@ mod tests {
 
     #[test]
     fn neighbours_of_one_job_are_one_copy() {
-        let route = Route { way: Way::Up, direct: false };
+        let route = Route { direction: Direction::Up, direct: false };
         let jobs =
             [0, 1].map(|number| Arc::new(Job::new(route, Priority::Normal, [None, None], number, Arc::default())));
         let range = |to, from, bytes| CopyRange { to, from, bytes };
         let ranges = [range(0, 100, 10), range(10, 110, 5), range(15, 200, 5), range(30, 205, 5), range(35, 210, 1)];
         let parts = ranges.iter().zip([0, 0, 0, 0, 1]);
         let parts =
-            parts.map(|(&range, job): (_, usize)| Part { job: Arc::clone(&jobs[job]), range, refused: 0 }).collect();
+            parts.map(|(&range, job): (_, usize)| JobPart { job: Arc::clone(&jobs[job]), range, refused: 0 }).collect();
         let load = Load { route, parts, bytes: 26 };
         let one = [range(0, 100, 15), range(15, 200, 5), range(30, 205, 5), range(35, 210, 1)];
         assert_eq!(joined(&load, ranges.to_vec()), one);

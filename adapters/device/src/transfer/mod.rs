@@ -10,14 +10,14 @@
 //! ```
 //!
 //! Promises upward: a transfer moves all its bytes or ends with one error; buffers belong to the engine meanwhile, so a
-//! future may be dropped or forgotten at any time, and nothing is freed early; who gets a target back that may hold a part
-//! of the bytes gets it as [`Torn`]. Bytes are copied after what was put on the buffers' streams before the call.
+//! future may be dropped or forgotten at any time, and nothing is freed early; a caller that gets a target back that may hold a part
+//! of the bytes gets it as [`Incomplete`]. Bytes are copied after what was put on the buffers' streams before the call.
 //! Asks from below: a [`Backend`](crate::Backend): streams in order, events, pinned memory where it has any.
 //!
 //! | file | what it is |
 //! | --- | --- |
 //! | `engine`, `future`, `host`, `options`, `stats` | what users hold and see |
-//! | `job` | one transfer: what is left, what is on its way, how it ended |
+//! | `job` | one transfer: what is left, what is in flight, how it ended |
 //! | `queue`, `pace` | what goes next, and in pieces of what size |
 //! | `shared` | queue and jobs under one lock; what becomes of refused pieces |
 //! | `lane` | pieces on their way |
@@ -34,9 +34,7 @@ mod shared;
 mod stats;
 
 pub use engine::TransferEngine;
-pub use future::{Done, Torn, Transfer, Undone};
+pub use future::{Done, Incomplete, Transfer, TransferError};
 pub use host::{HostBuffer, HostSource};
-pub use job::Report;
 pub use options::{Priority, TransferOptions};
-pub(crate) use stats::Meter;
-pub use stats::{BufferStats, TransferStats, WayStats};
+pub use stats::{DirectionStats, TransferStats};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Which of several waiting transfers goes first. One of a lower class is passed over at most
-/// [`TransferOptions::patience`] times for each piece it gets.
+/// Which of several waiting transfers goes first.
+///
+/// One of a lower class is passed over at most [`TransferOptions::patience`] times for each piece it gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Priority {
     /// Before all others.
@@ -40,7 +41,7 @@ pub struct TransferOptions {
 impl Default for TransferOptions {
     fn default() -> Self {
         Self {
-            // One for each way: devices have an engine for copies in and one for copies out.
+            // One for each direction: devices have an engine for copies in and one for copies out.
             lanes: 2,
             // 256 KiB take 10 us at 25 GB/s, what a copy costs by itself; 16 MiB make that a sixtieth.
             chunk: (256 << 10, 16 << 20),

@@ -7,7 +7,7 @@
 //!
 //! Invariants: a job is in here at most once; one that is here has `queued` set.
 
-use super::job::{After, Job, Look, Part, Route};
+use super::job::{Deferred, Job, JobPart, JobStep, Route};
 use super::options::TransferOptions;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ const CLASSES: usize = 3;
 /// Parts that are moved together.
 pub(super) struct Load {
     pub(super) route: Route,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<JobPart>,
     pub(super) bytes: u64,
 }
 
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct JobQueue {
     classes: [VecDeque<Arc<Job>>; CLASSES],
     /// How often each class was passed over since it was served or was empty.
     passed: [u32; CLASSES],
@@ -32,15 +32,15 @@ pub(super) struct Queue {
     later: Vec<(Instant, Arc<Job>)>,
 }
 
-/// What [`Queue::load`] found.
-pub(super) struct Found {
+/// What [`JobQueue::load`] found.
+pub(super) struct LoadResult {
     pub(super) load: Option<Load>,
-    /// Of jobs that turned out to be over.
-    pub(super) after: Vec<After>,
+    /// Calls and drops for jobs that were over.
+    pub(super) deferred: Vec<Deferred>,
 }
 
-impl Queue {
-    /// The last of its class.
+impl JobQueue {
+    /// Adds a job behind the others of its class.
     pub(super) fn push(&mut self, job: Arc<Job>) {
         self.classes[job.class as usize].push_back(job);
     }
@@ -57,9 +57,9 @@ impl Queue {
 
     /// The next piece: of the first job of the class whose turn it is, filled up with others that are like it. `room` says how
     /// many bytes a piece has.
-    pub(super) fn load(&mut self, options: &TransferOptions, now: Instant, room: impl Fn(Route) -> u64) -> Found {
+    pub(super) fn load(&mut self, options: &TransferOptions, now: Instant, room: impl Fn(Route) -> u64) -> LoadResult {
         self.wake(now);
-        let mut found = Found { load: None, after: Vec::new() };
+        let mut found = LoadResult { load: None, deferred: Vec::new() };
         // A class whose jobs are all over is empty now: the next one's turn.
         while found.load.is_none()
             && let Some(class) = self.turn(options.patience)
@@ -96,7 +96,7 @@ impl Queue {
         class: usize,
         (options, now): (&TransferOptions, Instant),
         room: &impl Fn(Route) -> u64,
-        found: &mut Found,
+        found: &mut LoadResult,
     ) {
         while let Some(job) = self.classes[class].front() {
             let alone = job.is_alone();
@@ -117,17 +117,17 @@ impl Queue {
     }
 
     /// As much of a job as there is room for, up to `left` bytes.
-    fn take(&mut self, job: Arc<Job>, (options, now): (&TransferOptions, Instant), left: u64, found: &mut Found) {
+    fn take(&mut self, job: Arc<Job>, (options, now): (&TransferOptions, Instant), left: u64, found: &mut LoadResult) {
         let (route, mut left) = (job.route, left);
         loop {
             let (range, refused, more) = match job.take(left, now) {
-                Look::Later(at) => return self.later.push((at, job)),
-                Look::Gone(after) => return found.after.push(after.of(job)),
-                Look::Some(range, refused, more) => (range, refused, more),
+                JobStep::Later(at) => return self.later.push((at, job)),
+                JobStep::Gone(deferred) => return found.deferred.push(deferred.of(job)),
+                JobStep::Some(range, refused, more) => (range, refused, more),
             };
             let load = found.load.get_or_insert_with(|| Load { route, parts: Vec::new(), bytes: 0 });
             load.bytes += range.bytes;
-            load.parts.push(Part { job: Arc::clone(&job), range, refused });
+            load.parts.push(JobPart { job: Arc::clone(&job), range, refused });
             left -= range.bytes;
             if !more {
                 return;
@@ -141,14 +141,14 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::job::Way;
+    use super::super::job::Direction;
     use super::super::options::Priority;
     use super::*;
     use crate::backend::CopyRange;
     use crate::error::DeviceError;
 
-    const UP: Route = Route { way: Way::Up, direct: false };
-    const DOWN: Route = Route { way: Way::Down, direct: false };
+    const UP: Route = Route { direction: Direction::Up, direct: false };
+    const DOWN: Route = Route { direction: Direction::Down, direct: false };
 
     fn job(route: Route, class: Priority, number: u64, sizes: &[u64]) -> Arc<Job> {
         let mut at = number << 32;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     /// The next load, as (number of the job, bytes) for each part.
-    fn next(queue: &mut Queue, options: &TransferOptions, room: u64) -> Vec<(u64, u64)> {
+    fn next(queue: &mut JobQueue, options: &TransferOptions, room: u64) -> Vec<(u64, u64)> {
         let found = queue.load(options, Instant::now(), |_| room);
         let parts = found.load.map_or(Vec::new(), |load| load.parts);
         for part in &parts {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn small_jobs_share_a_piece_and_unlike_ones_do_not() {
-        let (mut queue, options) = (Queue::default(), TransferOptions { batch: 3, ..TransferOptions::default() });
+        let (mut queue, options) = (JobQueue::default(), TransferOptions { batch: 3, ..TransferOptions::default() });
         for (number, route) in [(0, UP), (1, UP), (2, UP), (3, UP), (4, DOWN), (5, UP)] {
             queue.push(job(route, Priority::Normal, number, &[10]));
         }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn large_jobs_take_turns_and_every_byte_goes_once() {
-        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let (mut queue, options) = (JobQueue::default(), TransferOptions::default());
         let jobs = [job(UP, Priority::Normal, 0, &[250]), job(UP, Priority::Normal, 1, &[30, 90])];
         jobs.iter().for_each(|job| queue.push(Arc::clone(job)));
         let loads: Vec<_> =
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_lower_class_waits_but_not_for_ever() {
-        let (mut queue, options) = (Queue::default(), TransferOptions { patience: 3, ..TransferOptions::default() });
+        let (mut queue, options) = (JobQueue::default(), TransferOptions { patience: 3, ..TransferOptions::default() });
         queue.push(job(UP, Priority::Low, 2, &[20]));
         queue.push(job(UP, Priority::Normal, 1, &[20]));
         queue.push(job(UP, Priority::High, 0, &[200]));
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_job_that_must_go_alone_does() {
-        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let (mut queue, options) = (JobQueue::default(), TransferOptions::default());
         let jobs: Vec<_> = (0..3).map(|number| job(UP, Priority::Normal, number, &[10])).collect();
         jobs.iter().for_each(|job| queue.push(Arc::clone(job)));
         let load = queue.load(&options, Instant::now(), |_| 100).load.expect("three parts");
@@ -226,13 +226,13 @@ mod tests {
 
     #[test]
     fn what_waits_for_its_time_is_not_served_before() {
-        let (mut queue, options, now) = (Queue::default(), TransferOptions::default(), Instant::now());
+        let (mut queue, options, now) = (JobQueue::default(), TransferOptions::default(), Instant::now());
         queue.push(job(UP, Priority::Normal, 0, &[10]));
         let part = queue.load(&options, now, |_| 100).load.expect("a part").parts.remove(0);
         let hour = std::time::Duration::from_secs(3600);
         let delay = |refused| (refused < 3).then_some(hour);
-        let (queued, after) = part.job.again((part.range, part.refused), &DeviceError::Cancelled, delay);
-        after.act();
+        let (queued, deferred) = part.job.again((part.range, part.refused), &DeviceError::Cancelled, delay);
+        deferred.act();
         assert!(queued);
         queue.push(Arc::clone(&part.job));
         assert!(queue.load(&options, now, |_| 100).load.is_none());
@@ -240,17 +240,17 @@ mod tests {
         assert_eq!(queue.len(), 1);
         let part = queue.load(&options, soon, |_| 100).load.expect("its time has come").parts.remove(0);
         for refused in 1..3 {
-            let (queued, after) = part.job.again((part.range, refused), &DeviceError::Cancelled, delay);
-            after.act();
+            let (queued, deferred) = part.job.again((part.range, refused), &DeviceError::Cancelled, delay);
+            deferred.act();
             assert_eq!(queued, refused < 2);
-            assert_eq!(matches!(part.job.take(10, soon + 2 * hour), Look::Some(_, 2, _)), refused < 2);
+            assert_eq!(matches!(part.job.take(10, soon + 2 * hour), JobStep::Some(_, 2, _)), refused < 2);
         }
         assert_eq!(part.job.wait().result, Err(DeviceError::Cancelled), "refused three times");
     }
 
     #[test]
     fn jobs_that_were_given_up_are_passed_over() {
-        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let (mut queue, options) = (JobQueue::default(), TransferOptions::default());
         let jobs: Vec<_> = (0..3).map(|number| job(UP, Priority::Normal, number, &[10])).collect();
         jobs.iter().for_each(|job| queue.push(Arc::clone(job)));
         jobs[0].cancel();
@@ -262,10 +262,10 @@ mod tests {
 
     #[test]
     fn a_job_that_goes_alone_joins_no_other_and_goes_as_a_whole() {
-        let (mut queue, options) = (Queue::default(), TransferOptions::default());
+        let (mut queue, options) = (JobQueue::default(), TransferOptions::default());
         let alone = job(UP, Priority::Normal, 0, &[10, 10, 10]);
         let part = match alone.take(10, Instant::now()) {
-            Look::Some(range, refused, true) => (range, refused),
+            JobStep::Some(range, refused, true) => (range, refused),
             _ => panic!("there are three"),
         };
         assert!(!alone.again_alone(part), "the queue has it still");

@@ -4,36 +4,36 @@
 //! while, one that was refused for good fails its own job only.
 //! Asks from below: lanes that take loads and say what became of them.
 //!
-//! Locks: the queue's, then a job's, then the tally's.
+//! Locks: the queue's, then a job's, then the counters'.
 
-use super::job::{After, Homes, Job, Keep, Route, may_pass};
+use super::job::{Deferred, Homes, Job, Keep, Route, may_pass};
 use super::options::{Priority, TransferOptions};
 use super::pace::Pace;
-use super::queue::{Load, Queue};
-use super::stats::{Tally, TransferStats};
+use super::queue::{JobQueue, Load};
+use super::stats::{EngineCounters, TransferStats};
 use crate::backend::CopyRange;
 use crate::error::DeviceError;
 use crate::fault::Fault;
-use crate::loss::Loss;
-use crate::pool::Service;
+use crate::health::DeviceHealth;
+use crate::stream::Service;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(super) struct Shared {
+pub(super) struct EngineShared {
     pub(super) service: Arc<dyn Service>,
-    pub(super) loss: Arc<Loss>,
+    pub(super) health: Arc<DeviceHealth>,
     pub(super) options: TransferOptions,
-    pub(super) tally: Arc<Tally>,
+    pub(super) counters: Arc<EngineCounters>,
     /// Jobs taken in so far.
     taken: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<EngineState>,
     /// Lanes wait here for work.
     work: Condvar,
 }
 
-struct State {
-    queue: Queue,
+struct EngineState {
+    queue: JobQueue,
     /// For each route.
     paces: [Pace; 6],
     /// Lanes that wait.
@@ -47,26 +47,26 @@ pub(super) enum Next {
     Load(Load),
     /// Nothing now; what is on its way may be looked after.
     Nothing,
-    /// No more ever.
+    /// The engine is closed and nothing is left: the lane ends.
     End,
 }
 
 /// Where the pace of a route stands.
 fn index(route: Route) -> usize {
-    route.way as usize * 2 + usize::from(route.direct)
+    route.direction as usize * 2 + usize::from(route.direct)
 }
 
-impl Shared {
+impl EngineShared {
     pub(super) fn new(service: Arc<dyn Service>, options: TransferOptions) -> Self {
-        let (loss, tally) = (service.loss(), Arc::default());
+        let (health, counters) = (service.health(), Arc::default());
         let paces = [(); 6].map(|()| Pace::new(options.chunk.0, options.chunk.1));
-        let state = State { queue: Queue::default(), paces, asleep: 0, closing: false };
+        let state = EngineState { queue: JobQueue::default(), paces, asleep: 0, closing: false };
         let (state, work) = (Mutex::new(state), Condvar::new());
-        Self { service, loss, options, tally, taken: AtomicU64::new(0), state, work }
+        Self { service, health, options, counters, taken: AtomicU64::new(0), state, work }
     }
 
     /// The queue and the paces are whole between any two calls.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EngineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,7 +86,7 @@ impl Shared {
     ) -> Arc<Job> {
         // Ordered by the queue's lock: a lane that sees the job sees the number.
         let number = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
-        let job = Arc::new(Job::new(route, class, homes, number, Arc::clone(&self.tally)).with(ranges, keep));
+        let job = Arc::new(Job::new(route, class, homes, number, Arc::clone(&self.counters)).with(ranges, keep));
         let mut state = self.state();
         state.queue.push(Arc::clone(&job));
         let wake = state.asleep > 0;
@@ -99,7 +99,7 @@ impl Shared {
 
     pub(super) fn stats(&self) -> TransferStats {
         let queued = self.state().queue.len() as u64;
-        self.tally.stats(queued)
+        self.counters.stats(queued)
     }
 
     /// Lanes end when the queue is empty.
@@ -108,21 +108,21 @@ impl Shared {
         self.work.notify_all();
     }
 
-    /// The next piece. `busy`: the lane has something on its way, and does not wait here.
+    /// The next piece. `busy`: the lane has something in flight, and does not wait here.
     pub(super) fn next(&self, busy: bool) -> Next {
         let mut state = self.state();
         loop {
-            let State { queue, paces, .. } = &mut *state;
+            let EngineState { queue, paces, .. } = &mut *state;
             let found = queue.load(&self.options, Instant::now(), |route| paces[index(route)].bytes());
             let (load, more) = (found.load, state.queue.len() > 0);
-            if load.is_some() || !found.after.is_empty() {
+            if load.is_some() || !found.deferred.is_empty() {
                 // Others may help with what is left.
                 let wake = more && state.asleep > 0;
                 drop(state);
                 if wake {
                     self.work.notify_one();
                 }
-                found.after.into_iter().for_each(After::act);
+                found.deferred.into_iter().for_each(Deferred::act);
                 match load {
                     Some(load) => return Next::Load(load),
                     None => state = self.state(),
@@ -139,7 +139,7 @@ impl Shared {
         }
     }
 
-    fn sleep<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn sleep<'a>(&self, mut state: MutexGuard<'a, EngineState>) -> MutexGuard<'a, EngineState> {
         state.asleep += 1;
         let wait = state.queue.next_time().map(|at| at.saturating_duration_since(Instant::now()));
         let mut state = match wait {
@@ -150,19 +150,19 @@ impl Shared {
         state
     }
 
-    /// A piece has arrived; `time`: what it kept its lane busy for.
+    /// Settles the parts of a piece that arrived. `time`: how long the piece kept its lane busy.
     pub(super) fn arrived(&self, load: Load, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.state().paces[index(load.route)].measured(load.bytes, nanoseconds);
-        self.tally.end(load.route.way, load.bytes, load.parts.len());
-        // All of them first: what a waker does holds up nobody's bytes.
-        let after: Vec<_> = load.parts.into_iter().map(|part| part.job.settled(part.range.bytes)).collect();
-        after.into_iter().for_each(After::act);
+        self.counters.end(load.route.direction, load.bytes, load.parts.len());
+        // All of them first: a slow waker must not delay other jobs' bytes.
+        let deferred: Vec<_> = load.parts.into_iter().map(|part| part.job.settled(part.range.bytes)).collect();
+        deferred.into_iter().for_each(Deferred::act);
     }
 
-    /// A piece was refused. `quiet`: nothing of it is on its way any more.
+    /// Retries or fails the jobs of a refused piece. `quiet`: no part of the piece is in flight any more.
     pub(super) fn refused(&self, load: Load, fault: Fault, quiet: bool) {
-        self.tally.end(load.route.way, 0, 0);
+        self.counters.end(load.route.direction, 0, 0);
         // Memory that may still be written must never be handed out again: the device is as good as lost.
         let fault = if quiet { fault } else { fault.unproven() };
         let error = self.service.error(fault);
@@ -178,8 +178,8 @@ impl Shared {
             } else if may_pass(&fault) {
                 let TransferOptions { attempts, .. } = self.options;
                 let delay = |refused| (refused < attempts).then(|| self.options.delay(refused));
-                let (queue, after) = part.job.again((part.range, part.refused), &error, delay);
-                ended.push(after);
+                let (queue, deferred) = part.job.again((part.range, part.refused), &error, delay);
+                ended.push(deferred);
                 self.queue(queue, part.job);
             } else {
                 // Not each of those that shared a piece needs to be the guilty one: each is told its own error.
@@ -187,7 +187,7 @@ impl Shared {
             }
         }
         // As in `arrived`.
-        ended.into_iter().for_each(After::act);
+        ended.into_iter().for_each(Deferred::act);
     }
 
     /// Takes a job in again, unless the queue has it.

@@ -1,17 +1,17 @@
 //! What engines and buffers count.
 //!
-//! Promises upward: a number for each way; the time when something was on its way is counted once, however much was.
+//! Promises upward: a number for each direction; the time when something was on its way is counted once, however much was.
 //! Asks from below: lanes say when a piece begins and when it is there; jobs say how they ended.
 
-use super::job::{Report, Way};
+use super::job::Direction;
 use crate::error::DeviceError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::meter::TransferReport;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What an engine did one way.
+/// What an engine did in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct WayStats {
+pub struct DirectionStats {
     /// Transfers that moved all they were asked to.
     pub transfers: u64,
     /// Bytes of these.
@@ -28,16 +28,16 @@ pub struct WayStats {
     pub retries: u64,
     /// Bytes of all pieces that arrived, whatever became of their transfers.
     pub moved: u64,
-    /// Time during which at least one piece was on its way.
+    /// Time during which at least one piece was in flight.
     pub busy: Duration,
-    /// The most bytes a second over any 5 ms in a row, or over a shorter time that ended with nothing on its way.
+    /// The most bytes a second over any 5 ms in a row, or over a shorter time that ended with nothing in flight.
     pub best: f64,
     /// When the last transfer ended.
     pub last: Option<Instant>,
 }
 
-impl WayStats {
-    /// Bytes a second while something was on its way; 0 before.
+impl DirectionStats {
+    /// Bytes a second while something was in flight; 0 before.
     pub fn bandwidth(&self) -> f64 {
         let busy = self.busy.as_secs_f64();
         if busy > 0.0 { self.moved as f64 / busy } else { 0.0 }
@@ -53,34 +53,34 @@ impl WayStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TransferStats {
     /// From the host to the device.
-    pub up: WayStats,
+    pub up: DirectionStats,
     /// From the device to the host.
-    pub down: WayStats,
+    pub down: DirectionStats,
     /// On the device.
-    pub within: WayStats,
+    pub within: DirectionStats,
     /// Transfers of which something waits to be issued, given up ones that were not cleared away yet among them.
     pub queued: u64,
 }
 
-/// Counts of one engine.
+/// Counters of one engine, for each direction.
 #[derive(Default)]
-pub(super) struct Tally([Mutex<Counts>; 3]);
+pub(super) struct EngineCounters([Mutex<DirectionCounts>; 3]);
 
 #[derive(Default)]
-struct Counts {
-    stats: WayStats,
-    /// Pieces on their way, and since when there is one.
-    flying: u32,
+struct DirectionCounts {
+    stats: DirectionStats,
+    /// Pieces in flight, and since when there is one.
+    in_flight: u32,
     since: Option<Instant>,
     /// Since when `best` is measured, and bytes since then.
     window: Option<(Instant, u64)>,
 }
 
-/// How long bytes are counted for [`WayStats::best`]: a dozen pieces of 4 MiB at 10 GB/s.
+/// How long bytes are counted for [`DirectionStats::best`]: a dozen pieces of 4 MiB at 10 GB/s.
 const WINDOW: Duration = Duration::from_millis(5);
 
-impl Counts {
-    /// Bytes arrived; `last`: nothing more is on its way.
+impl DirectionCounts {
+    /// Bytes arrived; `last`: nothing more is in flight.
     fn arrived(&mut self, bytes: u64, last: bool) {
         let now = Instant::now();
         let (since, before) = self.window.unwrap_or((now, 0));
@@ -93,26 +93,26 @@ impl Counts {
     }
 }
 
-impl Tally {
-    fn of(&self, way: Way) -> MutexGuard<'_, Counts> {
-        self.0[way as usize].lock().unwrap_or_else(PoisonError::into_inner)
+impl EngineCounters {
+    fn of(&self, direction: Direction) -> MutexGuard<'_, DirectionCounts> {
+        self.0[direction as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A piece is on its way.
-    pub(super) fn begin(&self, way: Way) {
-        let mut counts = self.of(way);
-        if counts.flying == 0 {
+    /// A piece is in flight.
+    pub(super) fn begin(&self, direction: Direction) {
+        let mut counts = self.of(direction);
+        if counts.in_flight == 0 {
             counts.since = Some(Instant::now());
             counts.window = counts.since.map(|since| (since, 0));
         }
-        counts.flying += 1;
+        counts.in_flight += 1;
     }
 
     /// It is not any more: this many bytes arrived, in so many ranges; nothing when it was refused.
-    pub(super) fn end(&self, way: Way, bytes: u64, ranges: usize) {
-        let mut counts = self.of(way);
-        counts.flying -= 1;
-        if counts.flying == 0 {
+    pub(super) fn end(&self, direction: Direction, bytes: u64, ranges: usize) {
+        let mut counts = self.of(direction);
+        counts.in_flight -= 1;
+        if counts.in_flight == 0 {
             let busy = counts.since.take().map_or(Duration::ZERO, |since| since.elapsed());
             counts.stats.busy += busy;
         }
@@ -121,13 +121,13 @@ impl Tally {
             (stats.pieces, stats.moved) = (stats.pieces + 1, stats.moved + bytes);
             stats.batched += if ranges > 1 { ranges as u64 } else { 0 };
         }
-        let last = counts.flying == 0;
+        let last = counts.in_flight == 0;
         counts.arrived(bytes, last);
     }
 
     /// A job is over.
-    pub(super) fn ended(&self, way: Way, error: Option<&DeviceError>, report: Report) {
-        let stats = &mut self.of(way).stats;
+    pub(super) fn ended(&self, direction: Direction, error: Option<&DeviceError>, report: TransferReport) {
+        let stats = &mut self.of(direction).stats;
         match error {
             None => (stats.transfers, stats.bytes) = (stats.transfers + 1, stats.bytes + report.bytes),
             Some(DeviceError::Cancelled) => stats.cancelled += 1,
@@ -139,83 +139,16 @@ impl Tally {
 
     /// As of now.
     pub(super) fn stats(&self, queued: u64) -> TransferStats {
-        let stats = |way| {
-            let counts = self.of(way);
+        let stats = |direction| {
+            let counts = self.of(direction);
             let busy = counts.since.map_or(Duration::ZERO, |since| since.elapsed());
-            WayStats { busy: counts.stats.busy + busy, ..counts.stats }
+            DirectionStats { busy: counts.stats.busy + busy, ..counts.stats }
         };
-        TransferStats { up: stats(Way::Up), down: stats(Way::Down), within: stats(Way::Within), queued }
-    }
-}
-
-/// What engines did with one buffer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BufferStats {
-    /// Bytes that arrived in it.
-    pub bytes_in: u64,
-    /// Bytes that were copied out of it.
-    pub bytes_out: u64,
-    /// Transfers that moved all they were asked to.
-    pub transfers: u64,
-    /// Transfers that ended with an error or were given up.
-    pub failed: u64,
-    /// Time they took, from call to end.
-    pub time: Duration,
-    /// When the last one ended.
-    pub last: Option<Instant>,
-}
-
-impl BufferStats {
-    /// Bytes a second, waiting included; 0 before.
-    pub fn bandwidth(&self) -> f64 {
-        let time = self.time.as_secs_f64();
-        if time > 0.0 { (self.bytes_in + self.bytes_out) as f64 / time } else { 0.0 }
-    }
-}
-
-/// Counts of one buffer, which readers share. Each is read and written on its own.
-#[derive(Debug, Default)]
-pub(crate) struct Meter {
-    bytes_in: AtomicU64,
-    bytes_out: AtomicU64,
-    transfers: AtomicU64,
-    failed: AtomicU64,
-    nanoseconds: AtomicU64,
-    /// Nanoseconds from [`Meter::epoch`] to the last end; 0: none yet.
-    last: AtomicU64,
-}
-
-impl Meter {
-    /// Times are counted from here on: an `Instant` has no atomic.
-    fn epoch() -> Instant {
-        static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-        *EPOCH.get_or_init(Instant::now)
-    }
-
-    /// A transfer ended; `arrived`: its bytes are in this buffer now.
-    pub(super) fn ended(&self, result: &Result<Report, DeviceError>, arrived: bool) {
-        let epoch = Self::epoch();
-        match result {
-            Ok(report) => {
-                let bytes = if arrived { &self.bytes_in } else { &self.bytes_out };
-                bytes.fetch_add(report.bytes, Ordering::Relaxed);
-                self.transfers.fetch_add(1, Ordering::Relaxed);
-                self.nanoseconds.fetch_add(report.time.as_nanos() as u64, Ordering::Relaxed);
-            }
-            Err(_) => _ = self.failed.fetch_add(1, Ordering::Relaxed),
-        }
-        self.last.store(epoch.elapsed().as_nanos() as u64 + 1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn stats(&self) -> BufferStats {
-        let last = self.last.load(Ordering::Relaxed);
-        BufferStats {
-            bytes_in: self.bytes_in.load(Ordering::Relaxed),
-            bytes_out: self.bytes_out.load(Ordering::Relaxed),
-            transfers: self.transfers.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
-            time: Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed)),
-            last: (last > 0).then(|| Self::epoch() + Duration::from_nanos(last - 1)),
+        TransferStats {
+            up: stats(Direction::Up),
+            down: stats(Direction::Down),
+            within: stats(Direction::Within),
+            queued,
         }
     }
 }
@@ -226,50 +159,37 @@ mod tests {
 
     #[test]
     fn rates_are_bytes_over_time() {
-        let way = WayStats { moved: 3000, busy: Duration::from_millis(500), best: 12_000.0, ..WayStats::default() };
-        assert_eq!((way.bandwidth(), way.efficiency()), (6000.0, 0.5));
-        assert_eq!((WayStats::default().bandwidth(), WayStats::default().efficiency()), (0.0, 0.0));
-        let (time, none) = (Duration::from_millis(250), BufferStats::default());
-        let buffer = BufferStats { bytes_in: 300, bytes_out: 200, time, ..none };
-        assert_eq!((buffer.bandwidth(), none.bandwidth()), (2000.0, 0.0));
+        let direction = DirectionStats {
+            moved: 3000,
+            busy: Duration::from_millis(500),
+            best: 12_000.0,
+            ..DirectionStats::default()
+        };
+        assert_eq!((direction.bandwidth(), direction.efficiency()), (6000.0, 0.5));
+        assert_eq!((DirectionStats::default().bandwidth(), DirectionStats::default().efficiency()), (0.0, 0.0));
     }
 
     #[test]
     fn a_piece_counts_from_its_beginning_to_its_end() {
-        let (tally, bytes, outer) = (Tally::default(), 1 << 20, Instant::now());
-        tally.begin(Way::Down);
+        let (counters, bytes, outer) = (EngineCounters::default(), 1 << 20, Instant::now());
+        counters.begin(Direction::Down);
         let inner = Instant::now();
         std::thread::sleep(Duration::from_millis(1));
         let shortest = inner.elapsed();
-        assert!(tally.stats(0).down.busy >= shortest, "what is on its way counts");
-        tally.end(Way::Down, bytes, 1);
-        let (longest, down) = (outer.elapsed(), tally.stats(0).down);
+        assert!(counters.stats(0).down.busy >= shortest, "what is on its way counts");
+        counters.end(Direction::Down, bytes, 1);
+        let (longest, down) = (outer.elapsed(), counters.stats(0).down);
         assert!((shortest..=longest).contains(&down.busy), "{down:?}");
         let rate = |time: Duration| bytes as f64 / time.as_secs_f64();
         assert!((rate(longest)..=rate(shortest)).contains(&down.best), "{down:?}");
         assert_eq!((down.moved, down.pieces, down.batched), (bytes, 1, 0));
-        tally.begin(Way::Down);
-        tally.begin(Way::Down);
-        tally.end(Way::Down, bytes, 3);
-        tally.end(Way::Down, 0, 1);
-        let both = tally.stats(0).down;
+        counters.begin(Direction::Down);
+        counters.begin(Direction::Down);
+        counters.end(Direction::Down, bytes, 3);
+        counters.end(Direction::Down, 0, 1);
+        let both = counters.stats(0).down;
         assert_eq!((both.moved, both.pieces, both.batched), (2 * bytes, 2, 3), "what was refused moved nothing");
         assert!(both.busy > down.busy && both.best >= down.best, "{both:?}");
-        assert_eq!(tally.stats(7), TransferStats { down: both, queued: 7, ..TransferStats::default() });
-    }
-
-    #[test]
-    fn a_buffer_s_transfers_are_added_up() {
-        let (meter, begun) = (Meter::default(), Instant::now());
-        assert_eq!(meter.stats(), BufferStats::default());
-        let report = |bytes, time| Ok(Report { bytes, time: Duration::from_millis(time), ..Report::default() });
-        meter.ended(&report(100, 3), true);
-        meter.ended(&report(40, 4), false);
-        meter.ended(&Err(DeviceError::Cancelled), true);
-        let stats = meter.stats();
-        assert_eq!((stats.bytes_in, stats.bytes_out, stats.transfers, stats.failed), (100, 40, 2, 1));
-        assert_eq!(stats.time, Duration::from_millis(7));
-        let last = stats.last.expect("one ended");
-        assert!(last + Duration::from_millis(1) >= begun && last <= Instant::now(), "{stats:?}");
+        assert_eq!(counters.stats(7), TransferStats { down: both, queued: 7, ..TransferStats::default() });
     }
 }

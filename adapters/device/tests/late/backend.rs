@@ -9,7 +9,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use terrace_device::{Backend, Capabilities, Description, Fault, Kind, Memory, RawEvent, RawStream, Reason};
+use terrace_device::{Backend, Capabilities, Description, Fault, FaultReason, Memory, MemoryKind, RawEvent, RawStream};
 
 /// A copy, or a fill where nothing is read.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ struct State {
     /// The last name and the last number that were given.
     last: u64,
     /// What waits and questions are refused with.
-    deaf: Option<Reason>,
+    deaf: Option<FaultReason>,
     /// Whether copies are refused, and done all the same.
     false_refusals: bool,
     /// Whether events cannot be recorded.
@@ -78,7 +78,7 @@ impl Late {
     }
 
     /// From now on waits are refused for a reason, or no longer.
-    pub fn deaf(&self, reason: Option<Reason>) {
+    pub fn deaf(&self, reason: Option<FaultReason>) {
         self.state().deaf = reason;
     }
 
@@ -149,14 +149,14 @@ impl Late {
         state.last += 1;
         let number = state.last;
         state.left.push_back(Work { number, stream, to, from, bytes });
-        if state.false_refusals { Err(Fault::of("copy", Reason::Other)) } else { Ok(()) }
+        if state.false_refusals { Err(Fault::of("copy", FaultReason::Other)) } else { Ok(()) }
     }
 
     fn wait_for(&self, which: impl Fn(&Work) -> bool, captured: impl FnOnce(&State) -> bool) -> Result<(), Fault> {
         let mut state = self.state();
         state.held += usize::from(state.shut);
         let mut state = self.opened.wait_while(state, |state| state.shut).expect("no test panics in here");
-        let captured = captured(&state).then_some(Reason::Capturing);
+        let captured = captured(&state).then_some(FaultReason::Capturing);
         if let Some(reason) = state.deaf.or(captured) {
             return Err(Fault::of("wait", reason));
         }
@@ -224,14 +224,14 @@ unsafe impl Backend for Late {
         Ok(Memory { free: self.description.total, total: self.description.total })
     }
 
-    fn take(&self, _: Kind, bytes: u64) -> Result<u64, Fault> {
+    fn take(&self, _: MemoryKind, bytes: u64) -> Result<u64, Fault> {
         self.state().out += 1;
         // SAFETY: nobody takes no bytes.
         let region = unsafe { alloc_zeroed(layout(bytes)) };
         Ok(region.expose_provenance() as u64)
     }
 
-    unsafe fn give_back(&self, _: Kind, address: u64, bytes: u64) -> Result<(), Fault> {
+    unsafe fn give_back(&self, _: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault> {
         if self.state().leave("a region", address, bytes) {
             // SAFETY: the caller gives back what `take` gave, with the same bytes.
             unsafe { dealloc(with_exposed_provenance_mut(address as usize), layout(bytes)) };
@@ -267,7 +267,7 @@ unsafe impl Backend for Late {
     unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
         let mut state = self.state();
         if state.mute {
-            return Err(Fault::of("record", Reason::Other));
+            return Err(Fault::of("record", FaultReason::Other));
         }
         let number = state.last;
         state.events.insert(event.0, (number, stream));

@@ -1,7 +1,7 @@
 //! A lane whose stream a capture has drawn in, while two pieces are on it.
 
 use super::{LEN, Late, engine, ground};
-use terrace_device::{DeviceBuffer, DeviceError, Reason};
+use terrace_device::{DeviceBuffer, DeviceError, FaultReason};
 
 /// Waits until both pieces of a transfer are on the lane's stream, and the lane waits for the first.
 fn both_fly(late: &Late) {
@@ -38,8 +38,7 @@ fn no_piece_outlives_the_stream_that_it_is_on() {
     late.draw();
     late.open();
     let undone = upload.wait().expect_err("nobody can say");
-    let captured =
-        |error: &DeviceError| matches!(error, DeviceError::Driver { fault, .. } if fault.reason == Reason::Capturing);
+    let captured = |error: &DeviceError| matches!(error, DeviceError::Driver { fault, .. } if fault.reason == FaultReason::Capturing);
     assert!(captured(&undone.error) && undone.buffers.is_none(), "{undone}");
     let done = engine.download(second, 0, vec![0; LEN]).wait().expect("another stream");
     assert!(done.target == [3; LEN]);

@@ -9,12 +9,12 @@ mod owned;
 mod turns;
 
 use backend::Late;
-use terrace_device::{Device, DeviceBuffer, Options, Reason, Stream, TransferEngine, TransferOptions};
+use terrace_device::{Device, DeviceBuffer, DeviceOptions, FaultReason, Stream, TransferEngine, TransferOptions};
 
 /// How a wait is refused: for good, for now, since a capture is in the way, with the device.
-const REFUSALS: &[Reason] = match cfg!(miri) {
-    true => &[Reason::Capturing, Reason::Lost],
-    false => &[Reason::Other, Reason::Transient, Reason::Capturing, Reason::Lost],
+const REFUSALS: &[FaultReason] = match cfg!(miri) {
+    true => &[FaultReason::Capturing, FaultReason::Lost],
+    false => &[FaultReason::Other, FaultReason::Transient, FaultReason::Capturing, FaultReason::Lost],
 };
 
 const LEN: usize = 5000;
@@ -22,7 +22,7 @@ const LEN: usize = 5000;
 /// A device that is late, a stream of it, and a buffer that holds 1.
 fn ground() -> (Late, Device, Stream, DeviceBuffer<u8>) {
     let late = Late::new();
-    let options = Options { blocks: 1 << 9, segment: 1 << 16, ..Options::default() };
+    let options = DeviceOptions { blocks: 1 << 9, segment: 1 << 16, ..DeviceOptions::default() };
     let device = Device::open(late.clone(), options).expect("a device");
     let stream = device.stream().expect("a stream");
     let buffer = DeviceBuffer::from_slice(&device, &stream, &[1; LEN]).expect("memory");
@@ -61,7 +61,7 @@ fn memory_that_was_lent_to_be_read_is_not_read_late() {
     for falsely in [false, true] {
         let (late, _device, _stream, mut buffer) = ground();
         let lent = vec![2; LEN];
-        late.deaf(Some(Reason::Other));
+        late.deaf(Some(FaultReason::Other));
         late.refuse_falsely(falsely);
         buffer.as_slice_mut().write(&lent).expect_err("nobody can say");
         assert_eq!(back(lent, &late), [7; LEN]);
@@ -76,7 +76,7 @@ fn memory_that_was_lent_to_be_read_is_not_read_late() {
 fn a_pattern_is_not_read_late() {
     let (late, device, stream, _) = ground();
     let mut buffer = DeviceBuffer::<u32>::new(&device, &stream, 3).expect("memory");
-    late.deaf(Some(Reason::Other));
+    late.deaf(Some(FaultReason::Other));
     buffer.as_slice_mut().fill(0x0102_0304).expect_err("nobody can say");
     late.work();
     late.deaf(None);

@@ -1,7 +1,7 @@
 //! Memory that a copy owns: it goes to nobody, not even back to the driver, before the copy is known to be done.
 
 use super::{LEN, Late, REFUSALS, engine, ground};
-use terrace_device::{DeviceBuffer, DeviceError, PinnedBuffer, Reason, RegisteredBuffer};
+use terrace_device::{DeviceBuffer, DeviceError, FaultReason, PinnedBuffer, RegisteredBuffer};
 
 /// Everything of a device is dropped while it is deaf: then the late work is done.
 fn nothing_went(late: &Late) {
@@ -54,7 +54,7 @@ fn a_transfer_keeps_what_the_driver_has_and_gives_back_the_rest() {
         assert!(undone.buffers.is_none(), "{reason:?}: the driver has them");
         let undone = engine.upload(vec![1; LEN], second, 0).wait().expect_err("nobody can say");
         // Nothing is known of memory that is drawn into a capture. Otherwise the device is lost, and refuses at once.
-        assert_eq!(undone.buffers.is_none(), reason == Reason::Capturing);
+        assert_eq!(undone.buffers.is_none(), reason == FaultReason::Capturing);
         if let Some((source, _)) = undone.buffers.map(|buffers| *buffers) {
             assert_eq!(super::back(source, &late), [7; LEN]);
         }
@@ -67,7 +67,7 @@ fn a_transfer_keeps_what_the_driver_has_and_gives_back_the_rest() {
 fn a_vec_on_its_way_comes_back_from_a_lost_device() {
     let (late, device, _stream, buffer) = ground();
     let engine = engine(&device);
-    late.deaf(Some(Reason::Lost));
+    late.deaf(Some(FaultReason::Lost));
     let undone = engine.download(buffer, 0, vec![1; LEN]).wait().expect_err("the device is lost");
     let target = undone.buffers.expect("the driver has the stage, not the vector").1.into_inner();
     assert_eq!(super::back(target, &late), [7; LEN]);

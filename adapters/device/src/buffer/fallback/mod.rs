@@ -12,7 +12,7 @@
 //! "all" and "the ranges" are copies; "-" costs a comparison or two. The host waits for its copies, and before it reads what
 //! work on the stream may write or writes what that may read; the device's are put on the stream.
 //!
-//! Promises upward: whoever reads sees the newest bytes; one memory and no copy where host and device share it; a resident
+//! Promises upward: a reader sees the newest bytes; one memory and no copy where host and device share it; a resident
 //! host side costs two comparisons and no driver call.
 //! Asks from below: the core's [`Residence`] says which side is newest, [`DeviceBlock`] copies in stream order.
 //!
@@ -65,7 +65,7 @@ pub enum BufferSide {
 
 /// What work on the stream may still do to the host's memory. In order: each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Flight {
+enum InStream {
     /// Nothing.
     Done,
     /// Read it: the host may read too.
@@ -101,7 +101,7 @@ pub struct FallbackBuffer<T> {
     /// Elements; their bytes are at most each block's.
     len: usize,
     residence: Residence,
-    flight: Flight,
+    flight: InStream,
     /// Host and device have one memory: `card` is never made.
     shared: bool,
     /// What the device has not seen. Empty unless the device is present and the host alone valid.
@@ -119,7 +119,7 @@ impl<T: Pod> FallbackBuffer<T> {
     pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
         let host = device.allocate_pinned(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
         let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(host.address() as usize);
-        // SAFETY: a fresh block of the host's memory with at least these bytes, which nobody else has; what was in flight on
+        // SAFETY: a fresh block of the host's memory with at least these bytes, not shared yet; what was in flight on
         // it is done, or the pool would not have given it to the CPU.
         unsafe { pointer.write_bytes(0, len * size_of::<T>()) };
         Ok(Self {
@@ -129,7 +129,7 @@ impl<T: Pod> FallbackBuffer<T> {
             card: None,
             len,
             residence: Residence::new(HOST)?,
-            flight: Flight::Done,
+            flight: InStream::Done,
             shared: device.description().capabilities.contains(Capabilities::INTEGRATED),
             dirty: Ranges::default(),
             retry: Retry::default(),
@@ -163,14 +163,15 @@ impl<T: Pod> FallbackBuffer<T> {
         (self.len * size_of::<T>()) as u64
     }
 
-    /// The newest elements. Where they are on the host already and nothing in flight writes them, a check; else they are
-    /// copied, and the stream is waited for.
+    /// Returns the newest elements, on the host.
+    ///
+    /// A check where they are resident on the host and no work in flight writes them; else copies them and waits for the stream.
     ///
     /// # Errors
     /// The driver's: also what work on the stream did wrong. [`DeviceError::Capture`] when it would have to wait.
     #[inline]
     pub fn host(&mut self) -> Result<&[T], DeviceError> {
-        if !self.residence.valid(HOST) || self.flight == Flight::Writes {
+        if !self.residence.valid(HOST) || self.flight == InStream::Writes {
             self.fetch()?;
         } else {
             self.stats.hit();
@@ -181,15 +182,16 @@ impl<T: Pod> FallbackBuffer<T> {
         Ok(unsafe { std::slice::from_raw_parts(pointer, len) })
     }
 
-    /// The newest elements of a range, to write; the device gets the range when it next asks. Waits for the stream while
-    /// work there may still read the host's memory.
+    /// Returns the newest elements of a range, to write on the host.
+    ///
+    /// Marks the range dirty: the next access on the device copies it. Waits while work on the stream may read the host's memory.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; as [`FallbackBuffer::host`].
     #[inline]
     pub fn host_mut(&mut self, range: impl RangeBounds<usize>) -> Result<&mut [T], DeviceError> {
         let (from, len) = within::<T>(self.block()?, 0, self.len, range)?;
-        if !self.residence.valid(HOST) || self.flight != Flight::Done {
+        if !self.residence.valid(HOST) || self.flight != InStream::Done {
             self.fetch()?;
         } else {
             self.stats.hit();
@@ -206,8 +208,10 @@ impl<T: Pod> FallbackBuffer<T> {
         Ok(&mut elements[from..from + len])
     }
 
-    /// The newest elements, for the device to read: in its own memory, or in the host's while it has no room
-    /// ([`FallbackBuffer::is_fallback`]). What must be copied is put on the stream; nobody waits.
+    /// Returns the newest elements, for the device to read.
+    ///
+    /// They are in the device's own memory, or in the host's while the device is full ([`FallbackBuffer::is_fallback`]). Copies are
+    /// put on the stream; the call does not wait.
     ///
     /// # Errors
     /// The driver's. [`DeviceError::Capture`] when something must be copied while a graph is captured.
@@ -215,7 +219,7 @@ impl<T: Pod> FallbackBuffer<T> {
     pub fn on_device(&mut self) -> Result<DeviceSlice<'_, T>, DeviceError> {
         self.settle()?;
         if self.card.is_none() {
-            self.flight = self.flight.max(Flight::Reads);
+            self.flight = self.flight.max(InStream::Reads);
         }
         Ok(DeviceSlice::new(self.block()?, 0, self.len))
     }
@@ -228,7 +232,7 @@ impl<T: Pod> FallbackBuffer<T> {
     pub fn on_device_mut(&mut self) -> Result<DeviceSliceMut<'_, T>, DeviceError> {
         self.settle()?;
         if self.card.is_none() {
-            self.flight = Flight::Writes;
+            self.flight = InStream::Writes;
         } else {
             self.residence.apply(Change::Update(DEVICE))?;
         }
@@ -253,8 +257,9 @@ impl<T: Pod> FallbackBuffer<T> {
         self.retry.full() && self.card.is_none()
     }
 
-    /// Gives the device's memory back, behind its fence; nothing is copied and nobody waits. Returns the bytes given back: 0
-    /// when there are none.
+    /// Frees the device's memory behind its fence. Neither copies nor waits.
+    ///
+    /// Returns the bytes freed: 0 when there are none.
     ///
     /// # Errors
     /// [`DeviceError::Residence`] when the newest bytes are there alone: call [`FallbackBuffer::host`] first.
@@ -267,8 +272,9 @@ impl<T: Pod> FallbackBuffer<T> {
         Ok(self.card.take().map_or(0, |block| block.bytes()))
     }
 
-    /// Gives the host's memory back once nothing in flight uses it; nothing is copied and nobody waits. Returns the bytes
-    /// given back: 0 when there are none.
+    /// Frees the host's memory behind its fence. Neither copies nor waits.
+    ///
+    /// Returns the bytes freed: 0 when there are none.
     ///
     /// # Errors
     /// [`DeviceError::Residence`] when the newest bytes are there alone: call [`FallbackBuffer::on_device`] first.
@@ -278,7 +284,7 @@ impl<T: Pod> FallbackBuffer<T> {
             other => other?,
         }
         // What is in flight keeps the block behind its fence, not the buffer.
-        self.flight = Flight::Done;
+        self.flight = InStream::Done;
         Ok(self.host.take().map_or(0, |block| block.bytes()))
     }
 

@@ -3,7 +3,7 @@
 //! Promises upward: a move that fails leaves the newest bytes where they were and says so: the next call makes it again.
 //! Asks from below: copies in the order of one stream, which both blocks belong to.
 
-use super::{DEVICE, FallbackBuffer, Flight, HOST};
+use super::{DEVICE, FallbackBuffer, HOST, InStream};
 use crate::block::DeviceBlock;
 use crate::error::DeviceError;
 use bytemuck::Pod;
@@ -67,7 +67,7 @@ impl<T: Pod> FallbackBuffer<T> {
             }
             let (Some(host), Some(card)) = (&self.host, &self.card) else { return Err(lost_track()) };
             // Also a copy that is refused may have begun.
-            self.flight = Flight::Writes;
+            self.flight = InStream::Writes;
             host.copy_shared(0, card, 0, self.bytes())?;
             host.finish()?;
             self.residence.apply(Change::Copy { from: DEVICE, to: HOST })?;
@@ -75,7 +75,7 @@ impl<T: Pod> FallbackBuffer<T> {
         } else if let Some(host) = &self.host {
             host.finish()?;
         }
-        self.flight = Flight::Done;
+        self.flight = InStream::Done;
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl<T: Pod> FallbackBuffer<T> {
         host.not_captured()?;
         card.others_done()?;
         // The host may not write what is being read; also a copy that is refused may have begun.
-        self.flight = self.flight.max(Flight::Reads);
+        self.flight = self.flight.max(InStream::Reads);
         for &(from, to) in self.dirty.list() {
             let (start, bytes) = ((from * size_of::<T>()) as u64, ((to - from) * size_of::<T>()) as u64);
             card.copy_shared(start, host, start, bytes)?;

@@ -5,39 +5,39 @@ use super::*;
 /// One piece is always refused while others of its job arrive.
 #[test]
 fn tries_of_one_piece_are_bounded() {
-    let route = Route { way: Way::Up, direct: true };
+    let route = Route { direction: Direction::Up, direct: true };
     let ranges = (0..1000).map(|i| CopyRange { to: i * 10, from: i * 10, bytes: 10 }).collect();
     let job = Job::new(route, Priority::Normal, [None, None], 1, Arc::default()).with(ranges, None);
     let delay = |n: u32| (n < 8).then_some(Duration::ZERO);
     let now = || Instant::now() + Duration::from_secs(1);
     let mut tries = 0;
-    while let Look::Some(bad, refused, _) = job.take(10, now()) {
+    while let JobStep::Some(bad, refused, _) = job.take(10, now()) {
         tries += 1;
         assert_eq!(bad.to, 0, "it goes first again");
-        assert!(matches!(job.take(10, now()), Look::Some(..)), "another lane's");
-        let (_, after) = job.again((bad, refused), &DeviceError::Cancelled, delay);
-        after.act();
+        assert!(matches!(job.take(10, now()), JobStep::Some(..)), "another lane's");
+        let (_, deferred) = job.again((bad, refused), &DeviceError::Cancelled, delay);
+        deferred.act();
         job.settled(10).act();
     }
     assert_eq!(tries, 8);
 }
 
 /// A job of one range, issued whole.
-fn flying(bytes: u64) -> (Job, CopyRange, Arc<Tally>) {
-    let (route, tally) = (Route { way: Way::Up, direct: true }, Arc::<Tally>::default());
+fn in_flight(bytes: u64) -> (Job, CopyRange, Arc<EngineCounters>) {
+    let (route, counters) = (Route { direction: Direction::Up, direct: true }, Arc::<EngineCounters>::default());
     let range = CopyRange { to: 0, from: 0, bytes };
-    let job = Job::new(route, Priority::Normal, [None, None], 1, Arc::clone(&tally)).with(vec![range], None);
-    assert!(matches!(job.take(bytes, Instant::now()), Look::Some(..)));
-    (job, range, tally)
+    let job = Job::new(route, Priority::Normal, [None, None], 1, Arc::clone(&counters)).with(vec![range], None);
+    assert!(matches!(job.take(bytes, Instant::now()), JobStep::Some(..)));
+    (job, range, counters)
 }
 
 #[test]
 fn the_first_error_is_told() {
-    let route = Route { way: Way::Up, direct: true };
+    let route = Route { direction: Direction::Up, direct: true };
     let ranges = vec![CopyRange { to: 0, from: 0, bytes: 10 }, CopyRange { to: 10, from: 10, bytes: 10 }];
     let job = Job::new(route, Priority::Normal, [None, None], 1, Arc::default()).with(ranges, None);
     for _ in 0..2 {
-        assert!(matches!(job.take(10, Instant::now()), Look::Some(..)));
+        assert!(matches!(job.take(10, Instant::now()), JobStep::Some(..)));
     }
     job.failed(DeviceError::BadOption("first")).act();
     job.failed(DeviceError::BadOption("second")).act();
@@ -47,19 +47,19 @@ fn the_first_error_is_told() {
 
 #[test]
 fn a_job_ends_once_and_is_counted_once() {
-    let (job, range, tally) = flying(10);
+    let (job, range, counters) = in_flight(10);
     job.settled(range.bytes).act();
     job.let_go();
     job.let_go();
-    let stats = tally.stats(0).up;
+    let stats = counters.stats(0).up;
     assert_eq!((stats.transfers, stats.bytes, stats.cancelled, stats.failed), (1, 10, 0, 0));
-    let (job, range, tally) = flying(10);
+    let (job, range, counters) = in_flight(10);
     job.cancel();
     assert!(job.poll(Waker::noop()).is_none(), "a part of it is on its way");
     job.settled(range.bytes).act();
     let end = job.wait();
     assert_eq!(end.result.map(|report| report.bytes), Ok(10), "all of it had been issued");
-    assert_eq!(tally.stats(0).up.transfers, 1);
+    assert_eq!(counters.stats(0).up.transfers, 1);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn only_the_last_waker_is_told() {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
-    let (job, range, _) = flying(10);
+    let (job, range, _) = in_flight(10);
     let counts = [(); 2].map(|()| Arc::new(Count(0.into())));
     for count in &counts {
         assert!(job.poll(&Waker::from(Arc::clone(count))).is_none());
@@ -90,11 +90,11 @@ fn a_lost_job_keeps_its_memory_for_ever() {
         }
     }
     let dropped = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let route = Route { way: Way::Down, direct: false };
+    let route = Route { direction: Direction::Down, direct: false };
     let ranges = vec![CopyRange { to: 0, from: 0, bytes: 10 }];
     let keep: Keep = Some(Box::new(Kept(Arc::clone(&dropped))));
     let job = Job::new(route, Priority::Normal, [None, None], 1, Arc::default()).with(ranges, keep);
-    assert!(matches!(job.take(10, Instant::now()), Look::Some(..)));
+    assert!(matches!(job.take(10, Instant::now()), JobStep::Some(..)));
     job.lost(DeviceError::Cancelled).act();
     let end = job.wait();
     assert!(end.result.is_err() && end.keep.is_none());

@@ -4,19 +4,19 @@
 //! the device is handed out again.
 //! Asks from below: faults that say so themselves ([`Fault::is_fatal`]).
 
-use crate::fault::{Fault, Reason};
+use crate::fault::{Fault, FaultReason};
 use std::sync::OnceLock;
 use terrace_guard::Process;
 
-/// Seen by everything that belongs to one device.
+/// The first fatal fault of one device; everything that belongs to the device shares it.
 #[derive(Debug)]
-pub(crate) struct Loss {
+pub(crate) struct DeviceHealth {
     fault: OnceLock<Fault>,
     /// The process that opened the device.
     process: Process,
 }
 
-impl Loss {
+impl DeviceHealth {
     pub(crate) fn new() -> Self {
         Self { fault: OnceLock::new(), process: Process::current() }
     }
@@ -25,7 +25,7 @@ impl Loss {
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Fault> {
         if self.forked() {
-            return Err(Fault::of("fork", Reason::Forked));
+            return Err(Fault::of("fork", FaultReason::Forked));
         }
         self.fault.get().map_or(Ok(()), |fault| Err(*fault))
     }
@@ -35,7 +35,7 @@ impl Loss {
         !self.process.is_current()
     }
 
-    /// Remembers a fault that is for good. Gives it on.
+    /// Records a fault if it is fatal; returns it.
     pub(crate) fn note(&self, fault: Fault) -> Fault {
         if fault.is_fatal() {
             let _ = self.fault.set(fault);
@@ -44,8 +44,9 @@ impl Loss {
     }
 }
 
-/// Does something that must be done, twice if it must be: what is not given back now is lost until the process ends. A
-/// refusal that stays is the driver's last word.
+/// Makes a call that must not fail for a passing reason: twice, if it is refused once.
+///
+/// What is not released now is lost until the process ends. A second refusal is the driver's last word.
 ///
 /// # Errors
 /// The first one if it is fatal, else the second.

@@ -2,24 +2,17 @@
 //!
 //! Promises upward: whatever the driver says or does, it touches no lent memory after the call: it was never given any, unless
 //! its copies are done when it returns from them.
-//! Asks from below: a [`Stage`], which outlives what a driver cannot say is done.
+//! Asks from below: a [`StagingBuffer`], which outlives what a driver cannot say is done.
 
-use super::Pool;
+use super::DevicePool;
 use crate::backend::{Backend, CopyRange, RawStream};
 use crate::capability::Capabilities;
 use crate::error::DeviceError;
 use crate::fault::Fault;
 use crate::source::wait;
-use crate::stage::Stage;
+use crate::staging::StagingBuffer;
+use crate::stream::HostSlice;
 use std::sync::{Arc, PoisonError};
-
-/// The host's side of a copy.
-pub(crate) enum Host<'a> {
-    /// It is read.
-    Read(&'a [u8]),
-    /// It is written.
-    Write(&'a mut [u8]),
-}
 
 /// Bytes of a piece: large enough that a transfer's own cost (10 microseconds) is a few percent of it at 25 GB/s.
 const PIECE: u64 = 4 << 20;
@@ -27,28 +20,12 @@ const PIECE: u64 = 4 << 20;
 /// Bytes of the least stage: what a driver pins for one byte, too.
 const LEAST: u64 = 64 << 10;
 
-impl Host<'_> {
-    /// The copy between all of it and `device`, and whether bytes go up.
-    fn range(&mut self, device: u64) -> (CopyRange, bool) {
-        match self {
-            Self::Read(bytes) => {
-                let from = bytes.as_ptr().expose_provenance() as u64;
-                (CopyRange { to: device, from, bytes: bytes.len() as u64 }, true)
-            }
-            Self::Write(bytes) => {
-                let to = bytes.as_mut_ptr().expose_provenance() as u64;
-                (CopyRange { to, from: device, bytes: bytes.len() as u64 }, false)
-            }
-        }
-    }
-}
-
-impl<B: Backend> Pool<B> {
+impl<B: Backend> DevicePool<B> {
     /// Copies between host and device and waits. The device's range is inside a live block, which the caller borrows.
-    pub(super) fn transfer(&self, mut host: Host<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError> {
+    pub(super) fn transfer(&self, mut host: HostSlice<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
         let (range, up) = host.range(device);
-        let at_once = self.ground.backend.description().capabilities.contains(Capabilities::SYNCHRONOUS);
+        let at_once = self.context.backend.description().capabilities.contains(Capabilities::SYNCHRONOUS);
         let moved = if at_once {
             // SAFETY: the host's side is borrowed until this function returns, the device's lies in a block that is, too.
             unsafe { self.at_once(range, stream) }
@@ -66,14 +43,14 @@ impl<B: Backend> Pool<B> {
     unsafe fn at_once(&self, range: CopyRange, stream: RawStream) -> Result<(), Fault> {
         let CopyRange { to, from, bytes } = range;
         // SAFETY: the caller's promise; a synchronous backend touches neither side after this call.
-        let copied = unsafe { self.ground.backend.copy(to, from, bytes, stream) };
-        copied.and(wait(&*self.ground.backend, stream))
+        let copied = unsafe { self.context.backend.copy(to, from, bytes, stream) };
+        copied.and(wait(&*self.context.backend, stream))
     }
 
     /// By way of a stage, a piece at a time.
     ///
     /// # Safety
-    /// As for [`Pool::at_once`].
+    /// As for [`DevicePool::at_once`].
     unsafe fn staged(&self, range: CopyRange, up: bool, stream: RawStream) -> Result<(), Fault> {
         let mut stage = self.take_stage(range.bytes.min(PIECE))?;
         for start in (0..range.bytes).step_by(PIECE as usize) {
@@ -85,10 +62,10 @@ impl<B: Backend> Pool<B> {
             }
             for CopyRange { to, from, bytes } in stage.lend(&[piece], up) {
                 // SAFETY: the stage stays as it is until a wait proved that this is done; the caller's promise for the block,
-                // whose memory goes to nobody before this stream is done.
-                let copied = unsafe { self.ground.backend.copy(to, from, bytes, stream) };
-                // Also after a refusal: the driver may have begun. Refused too, the stage is nobody's from now on.
-                wait(&*self.ground.backend, stream)?;
+                // whose memory is not reused before this stream is done.
+                let copied = unsafe { self.context.backend.copy(to, from, bytes, stream) };
+                // Also after a refusal: the driver may have begun. Refused too, the stage is never used again.
+                wait(&*self.context.backend, stream)?;
                 stage.reclaim();
                 copied?;
             }
@@ -102,13 +79,13 @@ impl<B: Backend> Pool<B> {
     }
 
     /// A stage of its own.
-    pub(super) fn make_stage(&self, bytes: u64) -> Result<Stage, Fault> {
-        let backend = Arc::clone(&self.ground.backend);
-        Stage::new(backend, Arc::clone(&self.ground.loss), bytes)
+    pub(super) fn make_stage(&self, bytes: u64) -> Result<StagingBuffer, Fault> {
+        let backend = Arc::clone(&self.context.backend);
+        StagingBuffer::new(backend, Arc::clone(&self.context.health), bytes)
     }
 
     /// The stage that is kept, if it is there and large enough; else another.
-    fn take_stage(&self, bytes: u64) -> Result<Stage, Fault> {
+    fn take_stage(&self, bytes: u64) -> Result<StagingBuffer, Fault> {
         let kept = self.stage.lock().unwrap_or_else(PoisonError::into_inner).take();
         match kept.filter(|stage| stage.bytes() >= bytes) {
             Some(stage) => Ok(stage),
@@ -117,11 +94,11 @@ impl<B: Backend> Pool<B> {
     }
 
     /// Keeps a stage for the next copy, in the place of a smaller one.
-    fn keep_stage(&self, stage: Stage) {
+    fn keep_stage(&self, stage: StagingBuffer) {
         let mut kept = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         let larger = kept.as_ref().is_none_or(|kept| kept.bytes() < stage.bytes());
         let spare = if larger { kept.replace(stage) } else { Some(stage) };
-        // A call of the driver, which holds up nobody.
+        // Dropping a stage calls the driver: without the lock.
         drop(kept);
         drop(spare);
     }

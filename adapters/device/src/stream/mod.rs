@@ -1,17 +1,23 @@
 //! Streams: the order in which a device works, and the cache of what was freed in that order.
 //!
-//! Promises upward: a hit costs a lock that nobody else waits for, a look-up and two counters: no driver call, no event.
+//! Promises upward: a hit costs an uncontended lock, a look-up and two counters: no driver call, no event.
 //! Asks from below: a [`Service`] that serves misses.
 //!
 //! What a stream freed it may have again at once, because its work is done in order. So freed blocks of small sizes stay
 //! with their stream: live for the arena behind, free here. Each block holds a reference to its stream; a cached block's is
 //! kept as a bare count until the block is handed out again, so that a hit and its free count nothing.
 
+mod service;
+
+pub(crate) use service::{
+    BlockExtra, BlockOrigin, Hints, HostMemory, HostSlice, Registers, Service, StreamProgress, Unregister,
+};
+pub use service::{Hook, Release};
+
 use crate::backend::RawStream;
 use crate::error::DeviceError;
-use crate::front::{Counts, Front, Given};
-use crate::loss::Loss;
-use crate::pool::Service;
+use crate::health::DeviceHealth;
+use crate::stream_cache::{AllocatedTail, CacheStats, StreamCache};
 use spin::mutex::SpinMutex;
 use std::any::Any;
 use std::fmt;
@@ -25,28 +31,29 @@ use terrace_guard::catch_panic;
 /// The route of a stream on which nothing is captured.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 
-/// An order of work on a device. Clones are the same stream. It lives as long as a clone or a block of it does; then it is
-/// destroyed, if terrace made it; work in flight is still done.
+/// An order of work on a device. Clones are the same stream.
+///
+/// It lives as long as a clone or a block of it does; then it is destroyed, if terrace made it; work in flight is still done.
 #[derive(Clone)]
 pub struct Stream {
-    handle: Arc<Handle>,
+    handle: Arc<StreamHandle>,
 }
 
 /// Empties the stream's cache when the user's last clone goes.
-pub(crate) struct Handle {
+pub(crate) struct StreamHandle {
     pub(crate) core: Arc<StreamCore>,
 }
 
-/// Who made a stream.
-pub(crate) enum Whose {
+/// The maker of a stream.
+pub(crate) enum StreamOwnership {
     /// Terrace, which destroys it.
     Ours,
-    /// Somebody else; what keeps it alive, if that was brought.
+    /// Other code; holds what keeps the stream alive, if that was given.
     Theirs(Option<Keeper>),
 }
 
 /// What is left of a stream to close.
-pub(crate) struct Closing {
+pub(crate) struct ClosedStream {
     pub(crate) owner: Owner,
     pub(crate) raw: RawStream,
     pub(crate) owned: bool,
@@ -60,7 +67,7 @@ pub(crate) type Keeper = Box<dyn Any + Send + Sync>;
 /// What blocks know of their stream.
 pub(crate) struct StreamCore {
     pub(crate) service: Arc<dyn Service>,
-    loss: Arc<Loss>,
+    health: Arc<DeviceHealth>,
     pub(crate) owner: Owner,
     pub(crate) raw: RawStream,
     /// Whether terrace made the stream, and destroys it.
@@ -76,24 +83,24 @@ pub(crate) struct StreamCore {
     small: u64,
     /// Whether larger blocks are kept.
     has_recent: Arc<AtomicBool>,
-    given: Arc<Given>,
-    /// Blocks that are live for the arena and free here. For each there is one reference to the stream that nobody holds.
-    front: SpinMutex<Front>,
+    given: Arc<AllocatedTail>,
+    /// Blocks that are live for the arena and free here. For each one reference to the stream is counted without an `Arc`.
+    cache: SpinMutex<StreamCache>,
 }
 
 impl StreamCore {
-    pub(crate) fn new(service: Arc<dyn Service>, owner: Owner, raw: RawStream, whose: Whose) -> Self {
+    pub(crate) fn new(service: Arc<dyn Service>, owner: Owner, raw: RawStream, whose: StreamOwnership) -> Self {
         let options = *service.options();
-        let front = Front::new(options.small / options.granule, options.cached, options.per_size);
-        let loss = service.loss();
-        let (route, front) = (AtomicU32::new(NO_ROUTE), SpinMutex::new(front));
+        let cache = StreamCache::new(options.small / options.granule, options.cached, options.per_size);
+        let health = service.health();
+        let (route, cache) = (AtomicU32::new(NO_ROUTE), SpinMutex::new(cache));
         let (owned, keeper) = match whose {
-            Whose::Ours => (true, None),
-            Whose::Theirs(keeper) => (false, keeper),
+            StreamOwnership::Ours => (true, None),
+            StreamOwnership::Theirs(keeper) => (false, keeper),
         };
         let (granule, shift) = (options.granule, options.granule.trailing_zeros());
         let (small, has_recent, given) = (options.small, Arc::default(), service.given());
-        Self { service, loss, owner, raw, owned, keeper, route, granule, shift, small, has_recent, given, front }
+        Self { service, health, owner, raw, owned, keeper, route, granule, shift, small, has_recent, given, cache }
     }
 
     /// A block from the cache, with its reference to the stream.
@@ -101,17 +108,17 @@ impl StreamCore {
     pub(crate) fn hit(self: &Arc<Self>, request: Request) -> Option<(Block, Arc<Self>)> {
         let cached = request.bytes <= 1 << 62 && request.bytes > 0 && request.align <= self.granule;
         let cached = cached && request.align.is_power_of_two();
-        if !cached || self.route.load(Ordering::Relaxed) != NO_ROUTE || self.loss.check().is_err() {
+        if !cached || self.route.load(Ordering::Relaxed) != NO_ROUTE || self.health.check().is_err() {
             return None;
         }
         let granules = (request.bytes + self.granule - 1) >> self.shift;
-        let mut front = self.front.lock();
+        let mut cache = self.cache.lock();
         let block = if request.bytes <= self.small {
-            front.get(granules)
+            cache.get(granules)
         } else {
-            front.get_recent(granules << self.shift, &self.given)
+            cache.get_recent(granules << self.shift, &self.given)
         }?;
-        drop(front);
+        drop(cache);
         // SAFETY: `keep` left one reference uncounted for each block in the cache; this block has left it, and its
         // reference is taken up here, once.
         Some((block, unsafe { Arc::from_raw(Arc::as_ptr(self)) }))
@@ -125,37 +132,37 @@ impl StreamCore {
     pub(crate) fn keep(self: Arc<Self>, block: Block) -> Result<(), Arc<Self>> {
         let this = ManuallyDrop::new(self);
         let granules = block.bytes >> this.shift;
-        let mut front = this.front.lock();
+        let mut cache = this.cache.lock();
         let kept = if block.bytes <= this.small {
-            front.put(granules, block)
+            cache.put(granules, block)
         } else {
-            let kept = front.put_recent(block, this.owner, &this.given);
+            let kept = cache.put_recent(block, this.owner, &this.given);
             if kept {
                 this.has_recent.store(true, Ordering::Relaxed);
             }
             kept
         };
-        drop(front);
+        drop(cache);
         if kept { Ok(()) } else { Err(ManuallyDrop::into_inner(this)) }
     }
 
-    /// Whether larger blocks are kept: for who has to take them out, and does not hold the stream.
+    /// Whether larger blocks are kept: the pool reads it without holding the stream.
     pub(crate) fn has_recent(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.has_recent)
     }
 
     /// Empties the cache into `to`. True when something was in it.
     pub(crate) fn drain(self: &Arc<Self>, to: impl FnMut(Block, Owner)) -> bool {
-        let blocks = self.front.lock().take_all();
+        let blocks = self.cache.lock().take_all();
         self.let_go(blocks, to)
     }
 
     /// Takes the larger blocks out.
     pub(crate) fn drain_recent(self: &Arc<Self>, to: impl FnMut(Block, Owner)) {
-        let mut front = self.front.lock();
+        let mut cache = self.cache.lock();
         self.has_recent.store(false, Ordering::Relaxed);
-        let blocks = front.take_recent();
-        drop(front);
+        let blocks = cache.take_recent();
+        drop(cache);
         self.let_go(blocks, to);
     }
 
@@ -171,17 +178,17 @@ impl StreamCore {
     }
 
     /// Nothing is kept from now on.
-    pub(crate) fn close_front(&self) {
-        self.front.lock().close();
+    pub(crate) fn close_cache(&self) {
+        self.cache.lock().close();
     }
 
     /// Lets the cache's cap follow pressure: `used` of `capacity` bytes.
     pub(crate) fn adapt(&self, policy: &CachePolicy, used: u64, capacity: u64) {
-        self.front.lock().adapt(policy, used, capacity);
+        self.cache.lock().adapt(policy, used, capacity);
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.front.lock().counts()
+    pub(crate) fn counts(&self) -> CacheStats {
+        self.cache.lock().counts()
     }
 
     /// The private pool that allocations go to, or [`NO_ROUTE`].
@@ -196,18 +203,18 @@ impl StreamCore {
 
     /// Fails in a child of the process that opened the device.
     pub(crate) fn at_home(&self) -> Result<(), DeviceError> {
-        let usable = self.loss.check();
+        let usable = self.health.check();
         if self.forked() { usable.map_err(|fault| self.service.error(fault)) } else { Ok(()) }
     }
 
     /// Whether this process is a child of the one that opened the device: then no lock may be waited for.
     pub(crate) fn forked(&self) -> bool {
-        self.loss.forked()
+        self.health.forked()
     }
 }
 
 impl Stream {
-    pub(crate) fn new(handle: Arc<Handle>) -> Self {
+    pub(crate) fn new(handle: Arc<StreamHandle>) -> Self {
         Self { handle }
     }
 
@@ -229,7 +236,7 @@ impl Stream {
         self.core().service.synchronize_stream(self.raw())
     }
 
-    /// What is put on this stream from now on begins after what was put on `other` so far. Does not wait itself.
+    /// Makes this stream wait for what was put on `other` so far. The caller does not wait.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; the driver's.
@@ -240,7 +247,7 @@ impl Stream {
     }
 }
 
-impl Drop for Handle {
+impl Drop for StreamHandle {
     fn drop(&mut self) {
         if !self.core.forked() {
             self.core.service.retire_stream(&self.core);
@@ -254,9 +261,9 @@ impl Drop for StreamCore {
         if self.forked() {
             return std::mem::forget(keeper);
         }
-        let hits = self.front.get_mut().counts().hits;
-        self.service.close_stream(Closing { owner: self.owner, raw: self.raw, owned: self.owned, hits });
-        // Its drop is anybody's code, and this thread may be anybody's, too.
+        let hits = self.cache.get_mut().counts().hits;
+        self.service.close_stream(ClosedStream { owner: self.owner, raw: self.raw, owned: self.owned, hits });
+        // Its drop runs foreign code, on any thread: a panic must not spread.
         catch_panic(|| drop(keeper));
     }
 }

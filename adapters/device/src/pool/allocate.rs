@@ -9,14 +9,14 @@
 //!     none ─► an error that says what was asked and what there was
 //! ```
 
-use super::{Annex, HOST, Inner, Place, Pool};
-use crate::backend::{Backend, Kind};
+use super::{DevicePool, HOST, PoolState};
+use crate::backend::{Backend, MemoryKind};
 use crate::capability::Capabilities;
 use crate::error::{DeviceError, OutOfMemory};
-use crate::fault::{Fault, Reason};
+use crate::fault::{Fault, FaultReason};
 use crate::source::{DeviceSource, Regions};
-use crate::store::Room;
-use crate::stream::{NO_ROUTE, StreamCore};
+use crate::store::ArenaCapacity;
+use crate::stream::{BlockOrigin, HostMemory, NO_ROUTE, StreamCore};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -25,22 +25,22 @@ use terrace_core::pressure::CachePolicy;
 use terrace_core::{AllocError, Allocator, Arena, Block, Cause, Owner, Request, Stats};
 
 /// The hook is done, also when it panicked.
-struct Asked(&'static LocalKey<Cell<bool>>);
+struct HookGuard(&'static LocalKey<Cell<bool>>);
 
-impl Drop for Asked {
+impl Drop for HookGuard {
     fn drop(&mut self) {
         self.0.set(false);
     }
 }
 
-impl<B: Backend> Pool<B> {
+impl<B: Backend> DevicePool<B> {
     /// A block for a stream, when its cache had none.
     pub(super) fn serve(
         &self,
         home: &Arc<StreamCore>,
         request: Request,
         fallback: bool,
-    ) -> Result<(Block, Place), DeviceError> {
+    ) -> Result<(Block, BlockOrigin), DeviceError> {
         self.usable()?;
         self.judge(request)?;
         let request = request.owner(home.owner);
@@ -62,7 +62,7 @@ impl<B: Backend> Pool<B> {
             // A graph keeps its memory; the fallback's is shared.
             let may = fallback && memory && home.route() == NO_ROUTE;
             return match may.then(|| inner.fall_back(self, request)).flatten() {
-                Some(block) => Ok((block, Place::Annex(Annex::Fallback))),
+                Some(block) => Ok((block, BlockOrigin::Host(HostMemory::Fallback))),
                 None => {
                     inner.failed += 1;
                     Err(DeviceError::OutOfMemory(what))
@@ -72,7 +72,7 @@ impl<B: Backend> Pool<B> {
     }
 
     /// All that can be tried without the user.
-    fn serve_alone(&self, home: &Arc<StreamCore>, request: Request) -> Result<(Block, Place), Box<OutOfMemory>> {
+    fn serve_alone(&self, home: &Arc<StreamCore>, request: Request) -> Result<(Block, BlockOrigin), Box<OutOfMemory>> {
         let mut inner = self.inner();
         // What others are done with comes before fresh memory.
         inner.take_recent();
@@ -80,7 +80,7 @@ impl<B: Backend> Pool<B> {
         let mut waited = false;
         loop {
             let route = home.route();
-            let place = if route == NO_ROUTE { Place::Pool } else { Place::Graph(route) };
+            let place = if route == NO_ROUTE { BlockOrigin::Pool } else { BlockOrigin::Graph(route) };
             let mut served = inner.attempt(place, request);
             if served.as_ref().is_err_and(|error| is_memory(error.cause)) {
                 if !waited && !inner.held.is_empty() {
@@ -88,7 +88,7 @@ impl<B: Backend> Pool<B> {
                     continue;
                 }
                 // A graph's pool takes segments of its own: what the arena does not need may serve.
-                if matches!(place, Place::Graph(_)) && inner.arena.trim() > 0 {
+                if matches!(place, BlockOrigin::Graph(_)) && inner.arena.trim() > 0 {
                     served = inner.from(place, request);
                 }
             }
@@ -100,7 +100,7 @@ impl<B: Backend> Pool<B> {
 
     /// Waits for the streams that use blocks which were dropped, then frees those blocks. Without the lock while it waits:
     /// what others free or take meanwhile does not have to wait too.
-    pub(super) fn wait_for_held<'a>(&'a self, inner: MutexGuard<'a, Inner<B>>) -> MutexGuard<'a, Inner<B>> {
+    pub(super) fn wait_for_held<'a>(&'a self, inner: MutexGuard<'a, PoolState<B>>) -> MutexGuard<'a, PoolState<B>> {
         // The last ticket of a stream covers the others.
         let mut tickets = BTreeMap::new();
         for &(owner, ticket) in inner.held.iter().flat_map(|held| &held.others) {
@@ -109,7 +109,7 @@ impl<B: Backend> Pool<B> {
         }
         self.unlock(inner);
         for (owner, ticket) in tickets {
-            self.ground.fences.wait_outside(Owner(owner), ticket);
+            self.context.fences.wait_outside(Owner(owner), ticket);
         }
         let mut inner = self.inner();
         inner.sweep();
@@ -117,28 +117,28 @@ impl<B: Backend> Pool<B> {
     }
 
     /// Memory of another kind than the device's own.
-    pub(super) fn serve_side(
+    pub(super) fn serve_host_memory(
         &self,
         home: &Arc<StreamCore>,
         request: Request,
-        side: Annex,
+        side: HostMemory,
     ) -> Result<Block, DeviceError> {
         self.usable()?;
         let (owner, capability) = match side {
-            Annex::Managed => (home.owner, Capabilities::MANAGED),
-            Annex::Pinned | Annex::Fallback => (HOST, Capabilities::PINNED),
+            HostMemory::Managed => (home.owner, Capabilities::MANAGED),
+            HostMemory::Pinned | HostMemory::Fallback => (HOST, Capabilities::PINNED),
         };
-        if !self.ground.backend.description().capabilities.contains(capability) {
-            return Err(self.driver(Fault::of("allocate host memory", Reason::Unsupported)));
+        if !self.context.backend.description().capabilities.contains(capability) {
+            return Err(self.driver(Fault::of("allocate host memory", FaultReason::Unsupported)));
         }
         self.judge_shape(request)?;
         let mut inner = self.inner();
-        let mut served = inner.allocate_side(self, side, request.owner(owner));
+        let mut served = inner.allocate_host_memory(self, side, request.owner(owner));
         if served.is_err() && !inner.held.is_empty() {
             inner = self.wait_for_held(inner);
-            served = inner.allocate_side(self, side, request.owner(owner));
+            served = inner.allocate_host_memory(self, side, request.owner(owner));
         }
-        let served = served.map_err(|error| inner.describe(Place::Annex(side), error));
+        let served = served.map_err(|error| inner.describe(BlockOrigin::Host(side), error));
         self.unlock(inner);
         served.map_err(|what| DeviceError::OutOfMemory(Box::new(what)))
     }
@@ -148,7 +148,7 @@ impl<B: Backend> Pool<B> {
         self.judge_shape(request)?;
         let Request { bytes, align, .. } = request;
         let rule = "that is more than the device has in all";
-        let fits = bytes <= self.ground.backend.description().total;
+        let fits = bytes <= self.context.backend.description().total;
         if fits { Ok(()) } else { Err(DeviceError::BadRequest { bytes, align, rule }) }
     }
 
@@ -174,13 +174,13 @@ impl<B: Backend> Pool<B> {
     /// Calls the user's hook, without a lock; not from within itself.
     fn ask(&self, what: &OutOfMemory) -> bool {
         thread_local! {
-            static ASKING: Cell<bool> = const { Cell::new(false) };
+            static IN_HOOK: Cell<bool> = const { Cell::new(false) };
         }
         let Some(hook) = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return false };
-        if ASKING.replace(true) {
+        if IN_HOOK.replace(true) {
             return false;
         }
-        let _asked = Asked(&ASKING);
+        let _asked = HookGuard(&IN_HOOK);
         hook(what)
     }
 }
@@ -190,28 +190,28 @@ fn is_memory(cause: Cause) -> bool {
     matches!(cause, Cause::OutOfMemory | Cause::OutOfSlots | Cause::SourceFailed)
 }
 
-impl<B: Backend> Inner<B> {
+impl<B: Backend> PoolState<B> {
     /// The arena of a place; and again, when the streams' caches held something.
-    fn attempt(&mut self, place: Place, request: Request) -> Result<Block, AllocError> {
+    fn attempt(&mut self, place: BlockOrigin, request: Request) -> Result<Block, AllocError> {
         match self.from(place, request) {
             Err(error) if is_memory(error.cause) && self.drain() => self.from(place, request),
             served => served,
         }
     }
 
-    fn from(&mut self, place: Place, request: Request) -> Result<Block, AllocError> {
+    fn from(&mut self, place: BlockOrigin, request: Request) -> Result<Block, AllocError> {
         let none = AllocError::new(Cause::BadRequest, request.bytes);
         let served = self.arena_of(place).map_or(Err(none), |arena| arena.allocate(request));
         match &served {
-            Ok(block) if place == Place::Pool => self.given.allocated(block),
+            Ok(block) if place == BlockOrigin::Pool => self.given.allocated(block),
             _ => {}
         }
         served
     }
 
     /// A failure as users see it, with the figures of the arena that failed; of the pool's, where there is none.
-    fn describe(&mut self, place: Place, error: AllocError) -> OutOfMemory {
-        let place = if self.arena_of(place).is_some() { place } else { Place::Pool };
+    fn describe(&mut self, place: BlockOrigin, error: AllocError) -> OutOfMemory {
+        let place = if self.arena_of(place).is_some() { place } else { BlockOrigin::Pool };
         let arena = self.arena_of(place);
         let stats = arena.as_ref().map_or_else(Stats::default, |arena| arena.stats());
         OutOfMemory {
@@ -226,22 +226,29 @@ impl<B: Backend> Inner<B> {
     }
 
     /// Host memory that the device can reach, where that is allowed.
-    fn fall_back(&mut self, pool: &Pool<B>, request: Request) -> Option<Block> {
-        let block = self.fallback_on.then(|| self.allocate_side(pool, Annex::Fallback, request).ok()).flatten()?;
+    fn fall_back(&mut self, pool: &DevicePool<B>, request: Request) -> Option<Block> {
+        let block =
+            self.fallback_on.then(|| self.allocate_host_memory(pool, HostMemory::Fallback, request).ok()).flatten()?;
         self.fallbacks += 1;
         Some(block)
     }
 
     /// Memory of another kind. Its arena is made now if there is none; one that cannot be made serves nothing.
-    fn allocate_side(&mut self, pool: &Pool<B>, side: Annex, request: Request) -> Result<Block, AllocError> {
+    fn allocate_host_memory(
+        &mut self,
+        pool: &DevicePool<B>,
+        side: HostMemory,
+        request: Request,
+    ) -> Result<Block, AllocError> {
         let (kind, settings) = match side {
-            Annex::Managed => (Kind::Managed, pool.options.arena(false)),
-            Annex::Fallback | Annex::Pinned => (Kind::Pinned, pool.options.side()),
+            HostMemory::Managed => (MemoryKind::Managed, pool.options.arena(false)),
+            HostMemory::Fallback | HostMemory::Pinned => (MemoryKind::Pinned, pool.options.side()),
         };
         let arena = &mut self.sides[side as usize];
         if arena.is_none() {
-            let source = DeviceSource::Regions(Regions::new(pool.ground.clone(), kind, 0));
-            let room = Room { slots: pool.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 13 };
+            let source = DeviceSource::Regions(Regions::new(pool.context.clone(), kind, 0));
+            let room =
+                ArenaCapacity { slots: pool.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 13 };
             *arena = Arena::new(source, self.fences.clone(), pool.options.parts(room), settings).ok();
         }
         let none = AllocError::new(Cause::OutOfSlots, request.bytes);

@@ -1,20 +1,20 @@
-//! Memory that bytes pass through on their way between ordinary memory and a device, so that the driver is never given what a
-//! caller only lent.
+//! Staging memory: copies between ordinary memory and a device pass through it, so that the driver is never given memory
+//! that a caller only lent.
 //!
-//! Promises upward: it goes back when it is dropped; while a copy may be under way on it, it is never used again instead.
-//! Asks from below: [`Backend::take`] of [`Kind::Pinned`], whose memory the host reads and writes; the global allocator where
+//! Promises upward: a dropped staging buffer is freed; if a copy may still be in flight on it, it leaks instead.
+//! Asks from below: [`Backend::take`] of [`MemoryKind::Pinned`], whose memory the host reads and writes; the global allocator where
 //! the device has none.
 
-use crate::backend::{Backend, CopyRange, Kind};
+use crate::backend::{Backend, CopyRange, MemoryKind};
 use crate::capability::Capabilities;
-use crate::fault::{Fault, Reason};
-use crate::loss::{Loss, insist};
+use crate::fault::{Fault, FaultReason};
+use crate::health::{DeviceHealth, insist};
 use std::sync::Arc;
 
 /// A region that only copies to and from the device and its owner use.
-pub(crate) struct Stage {
+pub(crate) struct StagingBuffer {
     backend: Arc<dyn Backend>,
-    loss: Arc<Loss>,
+    health: Arc<DeviceHealth>,
     address: u64,
     bytes: u64,
     /// Whether it came from the backend; else from the global allocator.
@@ -23,32 +23,32 @@ pub(crate) struct Stage {
     busy: bool,
 }
 
-impl Stage {
+impl StagingBuffer {
     /// Memory of so many bytes: pinned where the device has any left.
     ///
     /// # Errors
-    /// The driver's, that it is lost; [`Reason::OutOfMemory`].
-    pub(crate) fn new(backend: Arc<dyn Backend>, loss: Arc<Loss>, bytes: u64) -> Result<Self, Fault> {
-        loss.check()?;
-        let none = Fault::of("allocate staging memory", Reason::OutOfMemory);
+    /// The driver's, that it is lost; [`FaultReason::OutOfMemory`].
+    pub(crate) fn new(backend: Arc<dyn Backend>, health: Arc<DeviceHealth>, bytes: u64) -> Result<Self, Fault> {
+        health.check()?;
+        let none = Fault::of("allocate staging memory", FaultReason::OutOfMemory);
         let pinned = backend.description().capabilities.contains(Capabilities::PINNED);
-        let taken = if pinned { backend.take(Kind::Pinned, bytes) } else { Err(none) };
+        let taken = if pinned { backend.take(MemoryKind::Pinned, bytes) } else { Err(none) };
         let (address, pinned) = match taken {
             Ok(address) => (address, true),
-            Err(fault) if fault.is_fatal() => return Err(loss.note(fault)),
+            Err(fault) if fault.is_fatal() => return Err(health.note(fault)),
             Err(_) => (ordinary(bytes).ok_or(none)?, false),
         };
-        Ok(Self { backend, loss, address, bytes, pinned, busy: false })
+        Ok(Self { backend, health, address, bytes, pinned, busy: false })
     }
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The ranges one after the other in here: from `ranges`' own sources to here, and on from here.
+    /// Copies the ranges' sources into the staging memory, one after the other.
     ///
     /// # Safety
-    /// Sources are live host memory; nothing is in flight here; together they have at most [`Stage::bytes`].
+    /// Sources are live host memory; nothing is in flight here; together they have at most [`StagingBuffer::bytes`].
     pub(crate) unsafe fn fill(&mut self, ranges: &[CopyRange]) {
         let mut at = self.address;
         for range in ranges {
@@ -58,11 +58,11 @@ impl Stage {
         }
     }
 
-    /// The other way: from here to the ranges' own targets.
+    /// Copies the staged bytes, in order, to the ranges' targets.
     ///
     /// # Safety
-    /// Targets are live host memory that nobody else uses; nothing is in flight here; together they have at most
-    /// [`Stage::bytes`].
+    /// Targets are live host memory, exclusively the caller's; nothing is in flight here; together they have at most
+    /// [`StagingBuffer::bytes`].
     pub(crate) unsafe fn empty(&self, ranges: impl Iterator<Item = CopyRange>) {
         let mut at = self.address;
         for range in ranges {
@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// The ranges with this memory in the host's place, for the driver: busy from now on.
+    /// The ranges with staging memory in place of the host's, for the driver; marks the buffer busy.
     pub(crate) fn lend(&mut self, ranges: &[CopyRange], up: bool) -> Vec<CopyRange> {
         self.busy = true;
         let mut at = self.address;
@@ -84,20 +84,20 @@ impl Stage {
         staged.collect()
     }
 
-    /// A wait proved that every copy it was lent for is done.
+    /// Marks the buffer free. Caller must have waited for every copy that it was lent to.
     pub(crate) fn reclaim(&mut self) {
         self.busy = false;
     }
 }
 
-impl Drop for Stage {
+impl Drop for StagingBuffer {
     fn drop(&mut self) {
-        if self.busy || self.loss.check().is_err() {
+        if self.busy || self.health.check().is_err() {
             return;
         }
         if self.pinned {
             // SAFETY: taken by `new` with these bytes, given back here once; nothing is in flight on it.
-            let _ = insist(|| unsafe { self.backend.give_back(Kind::Pinned, self.address, self.bytes) });
+            let _ = insist(|| unsafe { self.backend.give_back(MemoryKind::Pinned, self.address, self.bytes) });
         } else {
             let start: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address as usize);
             let all = std::ptr::slice_from_raw_parts_mut(start, self.bytes as usize);
@@ -118,7 +118,7 @@ fn ordinary(bytes: u64) -> Option<u64> {
 /// Copies host memory.
 ///
 /// # Safety
-/// Both ranges are live host memory and do not overlap; nobody else uses the target.
+/// Both ranges are live host memory and do not overlap; the target is exclusively the caller's.
 unsafe fn copy(to: u64, from: u64, bytes: u64) {
     let source: *const u8 = std::ptr::with_exposed_provenance(from as usize);
     let target: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);

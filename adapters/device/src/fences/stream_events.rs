@@ -6,20 +6,20 @@
 use crate::backend::{RawEvent, RawStream};
 use std::collections::VecDeque;
 
-/// Whether work can still be put on a stream.
+/// Whether events can still be recorded on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It can, and an event covers it.
+pub(super) enum StreamState {
+    /// An event can be recorded, and covers the work so far.
     Open,
-    /// Two calls of the driver deny the stream. If it lives all the same, only the device can be waited for.
+    /// Two calls of the driver denied the stream; a wait for its work waits for the device.
     Denied,
-    /// It cannot: the stream is about to be destroyed, or was.
+    /// The stream is about to be destroyed, or was: no event can be recorded.
     Closed,
 }
 
 /// What is known of one stream.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct StreamEvents {
     pub(super) raw: RawStream,
     /// The ticket of the last event recorded.
     pub(super) recorded: u64,
@@ -27,14 +27,14 @@ pub(super) struct Line {
     pub(super) done: u64,
     /// Events recorded and not seen to happen: tickets `done + 1` to `recorded`, unless the driver lost them.
     events: VecDeque<(u64, RawEvent)>,
-    pub(super) standing: Standing,
+    pub(super) standing: StreamState,
     /// Whether a graph is captured on it.
     pub(super) capturing: bool,
 }
 
-impl Line {
+impl StreamEvents {
     pub(super) fn new(raw: RawStream) -> Self {
-        Self { raw, recorded: 0, done: 0, events: VecDeque::new(), standing: Standing::Open, capturing: false }
+        Self { raw, recorded: 0, done: 0, events: VecDeque::new(), standing: StreamState::Open, capturing: false }
     }
 
     /// Adds the next event.
@@ -43,7 +43,7 @@ impl Line {
         self.events.push_back((self.recorded, event));
     }
 
-    /// Everything put on the stream so far is seen to be done: as if the next event had happened.
+    /// Marks all work put on the stream so far as done, as if the next event had been recorded and reached.
     pub(super) fn idle(&mut self) -> Vec<RawEvent> {
         self.recorded += 1;
         self.reached(self.recorded)
@@ -54,12 +54,12 @@ impl Line {
         self.events.front().copied()
     }
 
-    /// The first event that covers a ticket; `None` when it was seen to happen.
+    /// The first event that covers a ticket; `None` if there is none or it was seen to be done.
     pub(super) fn event(&self, ticket: u64) -> Option<RawEvent> {
         self.events.iter().find(|(covers, _)| *covers >= ticket).map(|(_, event)| *event)
     }
 
-    /// An event has happened, and all before it: gives them back to be used again.
+    /// Marks everything up to a ticket as done; returns the events, to be recorded again.
     pub(super) fn reached(&mut self, ticket: u64) -> Vec<RawEvent> {
         self.done = self.done.max(ticket);
         let count = self.events.partition_point(|(covers, _)| *covers <= ticket);
@@ -68,12 +68,12 @@ impl Line {
 
     /// Whether an event can be recorded on it.
     pub(super) fn is_open(&self) -> bool {
-        self.standing == Standing::Open
+        self.standing == StreamState::Open
     }
 
     /// Whether nothing is put on it any more.
     pub(super) fn is_closed(&self) -> bool {
-        self.standing == Standing::Closed
+        self.standing == StreamState::Closed
     }
 
     /// The ticket that covers everything put on it so far.

@@ -1,8 +1,8 @@
-//! What one stream freed and may have again at once: a stack for each exact size, and larger blocks where keeping them changes
-//! nothing.
+//! Blocks that one stream freed and may reuse at once: a stack for each exact size, and larger blocks where keeping them does
+//! not change later placements.
 //!
 //! Promises upward: `put` and `get` in constant time, some twenty instructions; caps hold.
-//! Asks from below: the global allocator, when a stack grows; who searches the arena takes the larger blocks out first, so
+//! Asks from below: the global allocator, when a stack grows; a search of the arena takes the larger blocks out first, so
 //! that they hide no memory from the search.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const RECENT: usize = 8;
 ///
 /// Read without the pool's lock: a stale answer costs a better place for a block, and nothing else.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct AllocatedTail {
     areas: [[AtomicU64; 2]; 2],
     /// The owner of the only stream, as long as there is one.
     sole: Arc<AtomicU32>,
@@ -31,7 +31,7 @@ pub(crate) struct Given {
 /// From one ticket of an area to the next.
 const STEP: u64 = 2;
 
-impl Given {
+impl AllocatedTail {
     pub(crate) fn new(sole: Arc<AtomicU32>) -> Self {
         Self { areas: [const { [AtomicU64::new(u64::MAX), AtomicU64::new(0)] }; 2], sole }
     }
@@ -40,7 +40,7 @@ impl Given {
         &self.areas[(block.ticket & 1) as usize]
     }
 
-    /// The arena gave a block.
+    /// Records that the arena allocated a block.
     pub(crate) fn allocated(&self, block: &Block) {
         let [first, last] = self.of(block);
         if first.load(Ordering::Relaxed) == u64::MAX {
@@ -49,7 +49,7 @@ impl Given {
         last.store(block.ticket, Ordering::Relaxed);
     }
 
-    /// It took a block back.
+    /// Records that the arena freed a block.
     pub(crate) fn freed(&self, block: &Block) {
         self.of(block)[0].store(u64::MAX, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ impl Given {
 
 /// The cache of one stream. Sizes are whole granules.
 #[derive(Debug)]
-pub(crate) struct Front {
+pub(crate) struct StreamCache {
     /// Blocks of `i + 1` granules.
     stacks: Box<[Vec<Block>]>,
     /// Blocks of more granules, in no order; at most [`RECENT`], and `per_size` of a size.
@@ -90,7 +90,7 @@ pub(crate) struct Front {
     cap: u64,
     /// Most blocks in a stack.
     per_size: usize,
-    /// Nothing is put any more: no user's handle of the stream is left.
+    /// Whether `put` refuses every block, since no user's handle of the stream is left.
     closed: bool,
     /// Blocks served.
     hits: u64,
@@ -98,7 +98,7 @@ pub(crate) struct Front {
 
 /// What a cache did and holds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct CacheStats {
     /// Blocks served.
     pub(crate) hits: u64,
     /// Bytes cached now.
@@ -109,7 +109,7 @@ pub(crate) struct Counts {
     pub(crate) metadata: u64,
 }
 
-impl Front {
+impl StreamCache {
     /// For sizes up to `granules`; at most `cap` bytes in all and `per_size` blocks of a size.
     pub(crate) fn new(granules: u64, cap: u64, per_size: u32) -> Self {
         let stacks = (0..granules).map(|_| Vec::new()).collect();
@@ -117,7 +117,7 @@ impl Front {
         Self { stacks, recent, bytes: 0, blocks: 0, cap, per_size: per_size as usize, closed: false, hits: 0 }
     }
 
-    /// A block of a size, the one put last.
+    /// Takes the block of a size that was put last.
     #[inline]
     pub(crate) fn get(&mut self, granules: u64) -> Option<Block> {
         let block = self.stacks.get_mut((granules - 1) as usize)?.pop()?;
@@ -142,7 +142,7 @@ impl Front {
 
     /// A block of so many bytes, of those that are too large for a stack.
     #[inline]
-    pub(crate) fn get_recent(&mut self, bytes: u64, given: &Given) -> Option<Block> {
+    pub(crate) fn get_recent(&mut self, bytes: u64, given: &AllocatedTail) -> Option<Block> {
         let fits = (0..self.recent.len()).filter(|&at| self.recent[at].bytes == bytes);
         let at = fits.min_by_key(|&at| self.recent[at].ticket)?;
         if !given.would_give(&self.recent[at], &self.recent) {
@@ -155,7 +155,7 @@ impl Front {
     /// Keeps a block that is too large for a stack; false when there are enough of them, or the arena is not as it was before it
     /// gave the block.
     #[inline]
-    pub(crate) fn put_recent(&mut self, block: Block, owner: Owner, given: &Given) -> bool {
+    pub(crate) fn put_recent(&mut self, block: Block, owner: Owner, given: &AllocatedTail) -> bool {
         let kept = &self.recent;
         let of_size = || kept.iter().filter(|other| other.bytes == block.bytes).count();
         let is_full = kept.len() >= RECENT || kept.len() >= self.per_size && of_size() >= self.per_size;
@@ -166,12 +166,12 @@ impl Front {
         room
     }
 
-    /// Takes those out.
+    /// Takes out the larger blocks.
     pub(crate) fn take_recent(&mut self) -> Vec<Block> {
         self.recent.drain(..).collect()
     }
 
-    /// Takes everything out.
+    /// Takes out all blocks.
     pub(crate) fn take_all(&mut self) -> Vec<Block> {
         (self.bytes, self.blocks) = (0, 0);
         self.stacks.iter_mut().flat_map(std::mem::take).chain(self.recent.drain(..)).collect()
@@ -182,7 +182,7 @@ impl Front {
         self.closed = true;
     }
 
-    /// Lets the cap follow pressure: `used` of `capacity` bytes; the policy's bounds are bytes.
+    /// Adapts the cap to pressure: `used` of `capacity` bytes; the policy's bounds are bytes.
     pub(crate) fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         match policy.advise(used, capacity, self.cap) {
             Advice::Keep => {}
@@ -190,18 +190,18 @@ impl Front {
         }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> CacheStats {
         let recent: u64 = self.recent.iter().map(|block| block.bytes).sum();
         let room: usize = self.stacks.iter().map(Vec::capacity).sum::<usize>() + self.recent.capacity();
         let metadata = (size_of_val(&*self.stacks) + room * size_of::<Block>()) as u64;
         let (bytes, blocks) = (self.bytes + recent, self.blocks + self.recent.len() as u64);
-        Counts { hits: self.hits, bytes, blocks, metadata }
+        CacheStats { hits: self.hits, bytes, blocks, metadata }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Front, Given};
+    use super::{AllocatedTail, StreamCache};
     use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
     use terrace_core::pressure::CachePolicy;
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_last_block_of_a_size_comes_first_and_other_sizes_do_not() {
-        let mut front = Front::new(4, 4096, 8);
+        let mut front = StreamCache::new(4, 4096, 8);
         assert!(front.put(2, block(1, 512)) && front.put(2, block(2, 512)) && front.put(1, block(3, 256)));
         assert_eq!([front.get(2), front.get(2), front.get(2)].map(|b| b.map(|b| b.address)), [Some(2), Some(1), None]);
         assert_eq!((front.counts().bytes, front.counts().blocks, front.counts().hits), (256, 1, 2));
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn caps_hold_and_sizes_beyond_the_largest_are_refused() {
-        let mut front = Front::new(4, 1024, 2);
+        let mut front = StreamCache::new(4, 1024, 2);
         assert!(!front.put(5, block(1, 1280)), "too large");
         assert!(front.put(1, block(1, 256)) && front.put(1, block(2, 256)));
         assert!(!front.put(1, block(3, 256)), "two of a size");
@@ -235,11 +235,11 @@ mod tests {
 
     #[test]
     fn of_larger_blocks_so_many_of_a_size_are_kept() {
-        let given = Given::new(Arc::new(AtomicU32::new(7)));
+        let given = AllocatedTail::new(Arc::new(AtomicU32::new(7)));
         let blocks: Vec<Block> = (0..4).map(|i| block(11 + 2 * i, 4096 + i / 3 * 256)).collect();
         blocks.iter().for_each(|block| given.allocated(block));
         let kept = |per_size| {
-            let mut front = Front::new(4, 1024, per_size);
+            let mut front = StreamCache::new(4, 1024, per_size);
             [0, 1, 2, 3].map(|i: usize| front.put_recent(blocks[i], Owner(7), &given))
         };
         assert_eq!(kept(0), [false; 4]);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_few_larger_blocks_are_kept_while_the_arena_would_give_them_again() {
-        let (mut front, given) = (Front::new(4, 1024, 8), Given::new(Arc::new(AtomicU32::new(7))));
+        let (mut front, given) = (StreamCache::new(4, 1024, 8), AllocatedTail::new(Arc::new(AtomicU32::new(7))));
         let (one, other) = (Owner(7), Owner(8));
         assert!(!front.put_recent(block(11, 4096), one, &given), "nobody knows when it was allocated");
         let blocks: Vec<Block> = (0..9).map(|i| block(11 + 2 * i, 4096 + i * 256)).collect();
@@ -257,7 +257,8 @@ mod tests {
         assert!(!front.put_recent(block(9, 4096), one, &given), "it is older than what is known");
         assert!(!front.put_recent(blocks[7], other, &given), "of a stream among others the last alone");
         assert!(front.put_recent(blocks[8], other, &given) && front.take_recent().len() == 1);
-        let get = |front: &mut Front, i: usize| front.get_recent(blocks[i].bytes, &given).map(|block| block.ticket);
+        let get =
+            |front: &mut StreamCache, i: usize| front.get_recent(blocks[i].bytes, &given).map(|block| block.ticket);
         assert!(blocks[1..8].iter().rev().all(|&block| front.put_recent(block, one, &given)), "in any order");
         assert_eq!(get(&mut front, 1), None, "a younger one is not kept");
         assert!(front.put_recent(blocks[8], one, &given), "none counts against the cap");
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_cap_shrinks_above_80_percent_and_grows_below_30() {
-        let mut front = Front::new(4, 1024, 8);
+        let mut front = StreamCache::new(4, 1024, 8);
         let policy = CachePolicy { least: 256, most: 2048, ..CachePolicy::default() };
         let mut fits = |used| {
             front.adapt(&policy, used, 100);

@@ -11,14 +11,14 @@ impl<B: Backend> Fence for Fences<B> {
             self.0.dirty.store(true, Ordering::Relaxed);
             return 0;
         }
-        self.lines().next(owner.0)
+        self.table().next(owner.0)
     }
 
     fn peek(&mut self, owner: Owner, ticket: u64) -> FenceState {
-        if self.0.loss.check().is_err() {
+        if self.0.health.check().is_err() {
             return FenceState::Failed;
         }
-        if self.is_sole(owner) { FenceState::Ready } else { self.state(&self.lines(), owner, ticket) }
+        if self.is_sole(owner) { FenceState::Ready } else { self.state(&self.table(), owner, ticket) }
     }
 
     fn poll(&mut self, owner: Owner, ticket: u64) -> FenceState {

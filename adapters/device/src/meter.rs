@@ -1,0 +1,121 @@
+//! Counters of the transfers of one buffer.
+//!
+//! Promises upward: each counter is read and written on its own, without a lock.
+//! Asks from below: nothing; the transfer engine reports each transfer once, when it ends.
+
+use crate::error::DeviceError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How a transfer went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransferReport {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Pieces they were moved in.
+    pub pieces: u32,
+    /// Pieces among them that were tried again after a refusal.
+    pub retries: u32,
+    /// From the call until the last byte was there.
+    pub time: Duration,
+}
+
+/// What engines did with one buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferStats {
+    /// Bytes that arrived in it.
+    pub bytes_in: u64,
+    /// Bytes that were copied out of it.
+    pub bytes_out: u64,
+    /// Transfers that moved all they were asked to.
+    pub transfers: u64,
+    /// Transfers that ended with an error or were given up.
+    pub failed: u64,
+    /// Time they took, from call to end.
+    pub time: Duration,
+    /// When the last one ended.
+    pub last: Option<Instant>,
+}
+
+impl BufferStats {
+    /// Bytes a second, waiting included; 0 before.
+    pub fn bandwidth(&self) -> f64 {
+        let time = self.time.as_secs_f64();
+        if time > 0.0 { (self.bytes_in + self.bytes_out) as f64 / time } else { 0.0 }
+    }
+}
+
+/// Counters of one buffer, which readers share. Each counter is read and written on its own.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    transfers: AtomicU64,
+    failed: AtomicU64,
+    nanoseconds: AtomicU64,
+    /// Nanoseconds from [`Meter::epoch`] to the last end; 0: none yet.
+    last: AtomicU64,
+}
+
+impl Meter {
+    /// Times are counted from here on: an `Instant` has no atomic.
+    fn epoch() -> Instant {
+        static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        *EPOCH.get_or_init(Instant::now)
+    }
+
+    /// A transfer ended; `arrived`: its bytes are in this buffer now.
+    pub(crate) fn ended(&self, result: &Result<TransferReport, DeviceError>, arrived: bool) {
+        let epoch = Self::epoch();
+        match result {
+            Ok(report) => {
+                let bytes = if arrived { &self.bytes_in } else { &self.bytes_out };
+                bytes.fetch_add(report.bytes, Ordering::Relaxed);
+                self.transfers.fetch_add(1, Ordering::Relaxed);
+                self.nanoseconds.fetch_add(report.time.as_nanos() as u64, Ordering::Relaxed);
+            }
+            Err(_) => _ = self.failed.fetch_add(1, Ordering::Relaxed),
+        }
+        self.last.store(epoch.elapsed().as_nanos() as u64 + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stats(&self) -> BufferStats {
+        let last = self.last.load(Ordering::Relaxed);
+        BufferStats {
+            bytes_in: self.bytes_in.load(Ordering::Relaxed),
+            bytes_out: self.bytes_out.load(Ordering::Relaxed),
+            transfers: self.transfers.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            time: Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed)),
+            last: (last > 0).then(|| Self::epoch() + Duration::from_nanos(last - 1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_bytes_over_time() {
+        let (time, none) = (Duration::from_millis(250), BufferStats::default());
+        let buffer = BufferStats { bytes_in: 300, bytes_out: 200, time, ..none };
+        assert_eq!((buffer.bandwidth(), none.bandwidth()), (2000.0, 0.0));
+    }
+
+    #[test]
+    fn a_buffer_s_transfers_are_added_up() {
+        let (meter, begun) = (Meter::default(), Instant::now());
+        assert_eq!(meter.stats(), BufferStats::default());
+        let report =
+            |bytes, time| Ok(TransferReport { bytes, time: Duration::from_millis(time), ..TransferReport::default() });
+        meter.ended(&report(100, 3), true);
+        meter.ended(&report(40, 4), false);
+        meter.ended(&Err(DeviceError::Cancelled), true);
+        let stats = meter.stats();
+        assert_eq!((stats.bytes_in, stats.bytes_out, stats.transfers, stats.failed), (100, 40, 2, 1));
+        assert_eq!(stats.time, Duration::from_millis(7));
+        let last = stats.last.expect("one ended");
+        assert!(last + Duration::from_millis(1) >= begun && last <= Instant::now(), "{stats:?}");
+    }
+}
