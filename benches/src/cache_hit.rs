@@ -9,7 +9,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Instant;
-use terrace_core::arena::{Parts, Settings, Store, Waiting};
+use terrace_core::arena::{ArenaParts, ArenaSettings, ArenaStorage, PendingFree};
 use terrace_core::{Allocator, Arena, Bin, Block, Cache, Entry, GoodFit, NoFence, Owner, Request, Segment, Slot};
 use terrace_models::Segments;
 
@@ -105,28 +105,28 @@ fn cache_pairs(cache: &mut BlockCache, list: &[u32]) -> Option<u64> {
 /// Vectors for everything.
 struct Vectors;
 
-impl Store for Vectors {
+impl ArenaStorage for Vectors {
     type Slots = Vec<Slot>;
     type Index = GoodFit;
     type Bins = Vec<Bin>;
     type Entries = Vec<Entry<Block>>;
     type Segments = Vec<Segment>;
-    type Waiting = Vec<Waiting>;
+    type Pending = Vec<PendingFree>;
 }
 
 type BlockArena = Arena<Segments, NoFence, Vectors>;
 
 /// An arena that had blocks of each size live at once, and got them back.
 fn filled_arena(sizes: u32) -> Result<BlockArena, String> {
-    let parts = Parts {
+    let parts = ArenaParts {
         slots: [vec![Slot::EMPTY; 2 * PLACES], vec![Slot::EMPTY; 2 * PLACES]],
         index: [GoodFit::new(), GoodFit::new()],
         bins: vec![Bin::EMPTY; PLACES],
         entries: vec![Entry::EMPTY; PLACES],
         segments: vec![Segment::EMPTY; 64],
-        waiting: [vec![], vec![]],
+        pending: [vec![], vec![]],
     };
-    let settings = Settings { small: 1 << 20, granule: GRANULE, ..Settings::segments() };
+    let settings = ArenaSettings { small: 1 << 20, granule: GRANULE, ..ArenaSettings::segments() };
     let failed = |error| format!("the arena cannot be set up: {error}");
     let mut arena = Arena::new(Segments::new(0), NoFence, parts, settings).map_err(failed)?;
     let mut blocks = Vec::new();

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
-use terrace_core::lease::Lease;
+use terrace_core::lease::LeaseWord;
 
 /// Pairs in a round: about 20 ms of them.
 const PAIRS: u32 = 1_000_000;
@@ -23,20 +23,20 @@ fn round(mut pair: impl FnMut()) -> f64 {
 }
 
 fn main() {
-    let lease = Lease::open();
-    lease.count().expect("open");
+    let lease = LeaseWord::open();
+    lease.set_counted().expect("open");
     let word = AtomicU32::new(0);
     let mutex = Mutex::new(0u32);
     let mut best = [f64::INFINITY; 4];
     for _ in 0..ROUNDS {
         let taken = [
             round(|| {
-                black_box(&lease).share().expect("counted");
-                black_box(black_box(&lease).unshare());
+                black_box(&lease).acquire_shared().expect("counted");
+                black_box(black_box(&lease).release_shared());
             }),
             round(|| {
-                black_box(&lease).exclude().expect("counted");
-                black_box(black_box(&lease).include());
+                black_box(&lease).acquire_exclusive().expect("counted");
+                black_box(black_box(&lease).release_exclusive());
             }),
             round(|| {
                 black_box(&word).fetch_add(1, Ordering::Acquire);

@@ -12,9 +12,9 @@
 //!
 //! - CLOSED: the mover has the bytes, or they are not here.
 //! - COUNTED: the bytes stand in the pinned total of whoever caps that. The first lease of a buffer is refused as
-//!   [`Refused::Uncounted`]; its taker counts the bytes under the owner's lock, says [`Lease::count`], and tries again. The
+//!   [`LeaseError::Uncounted`]; its taker counts the bytes under the owner's lock, says [`LeaseWord::set_counted`], and tries again. The
 //!   mark stays when the last lease goes, so that the next lease is fast; the owner takes it off again by
-//!   [`Lease::uncount`] when the cap is reached, or by closing.
+//!   [`LeaseWord::clear_counted`] when the cap is reached, or by closing.
 //! - WANTED: the mover came while a lease was held. The release that makes the word free says so, once.
 //! - visits: leases taken since they were last asked for, up to 3. They stand in the same word because there they cost the
 //!   lease path nothing: the exchange that counts the lease sets them too. Eviction policies read them when they look for
@@ -61,9 +61,9 @@ const OPEN: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "lease_open_relaxed")]
 const OPEN: Ordering = Ordering::Relaxed;
 
-/// Why a call was refused. The word is as it was (but for WANTED, see [`Lease::close`]).
+/// Why a call was refused. The word is as it was (but for WANTED, see [`LeaseWord::close`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refused {
+pub enum LeaseError {
     /// The bytes are being moved, or are not here.
     Closed,
     /// Somebody holds a lease that excludes this.
@@ -74,7 +74,7 @@ pub enum Refused {
     TooMany,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "the bytes are being moved or are not here: wait until they are, then try again",
@@ -85,29 +85,29 @@ impl fmt::Display for Refused {
     }
 }
 
-impl core::error::Error for Refused {}
+impl core::error::Error for LeaseError {}
 
 /// The word. See the top of this file.
 ///
 /// # Example
 /// ```
-/// use terrace_core::lease::{Lease, Refused};
-/// let word = Lease::open();
-/// assert_eq!(word.share(), Err(Refused::Uncounted));
-/// assert_eq!(word.count(), Ok(true), "we add the bytes to the pinned total");
-/// word.share()?;
-/// assert_eq!(word.close(), Err(Refused::Busy), "the mover has to wait");
-/// assert!(word.unshare(), "and is told when it may come again");
+/// use terrace_core::lease::{LeaseWord, LeaseError};
+/// let word = LeaseWord::open();
+/// assert_eq!(word.acquire_shared(), Err(LeaseError::Uncounted));
+/// assert_eq!(word.set_counted(), Ok(true), "we add the bytes to the pinned total");
+/// word.acquire_shared()?;
+/// assert_eq!(word.close(), Err(LeaseError::Busy), "the mover has to wait");
+/// assert!(word.release_shared(), "and is told when it may come again");
 /// assert_eq!(word.close(), Ok(true), "we take the bytes off the pinned total");
-/// assert_eq!(word.share(), Err(Refused::Closed));
-/// # Ok::<(), Refused>(())
+/// assert_eq!(word.acquire_shared(), Err(LeaseError::Closed));
+/// # Ok::<(), LeaseError>(())
 /// ```
 #[derive(Debug)]
-pub struct Lease {
+pub struct LeaseWord {
     word: AtomicU32,
 }
 
-impl Lease {
+impl LeaseWord {
     /// The word of a buffer whose bytes are here, with no lease.
     pub fn open() -> Self {
         Self { word: AtomicU32::new(0) }
@@ -121,16 +121,16 @@ impl Lease {
     /// Takes a shared lease, and leaves a visit.
     ///
     /// # Errors
-    /// [`Refused::Closed`], [`Refused::Busy`] while an exclusive lease is held, [`Refused::Uncounted`],
-    /// [`Refused::TooMany`].
+    /// [`LeaseError::Closed`], [`LeaseError::Busy`] while an exclusive lease is held, [`LeaseError::Uncounted`],
+    /// [`LeaseError::TooMany`].
     #[inline]
-    pub fn share(&self) -> Result<(), Refused> {
+    pub fn acquire_shared(&self) -> Result<(), LeaseError> {
         self.change(ACQUIRE, |word| {
             // One comparison where all is well: counted, nothing else, and room for one more.
             if word & (CLOSED | EXCLUSIVE | COUNTED) == COUNTED && word & SHARED != SHARED {
                 return Ok(visited(word) + 1);
             }
-            Err(reason(word, EXCLUSIVE).unwrap_or(Refused::TooMany))
+            Err(reason(word, EXCLUSIVE).unwrap_or(LeaseError::TooMany))
         })?;
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Lease {
     /// shared leases would be spoiled by this.
     #[inline]
     #[must_use = "`true` asks to tell the mover"]
-    pub fn unshare(&self) -> bool {
+    pub fn release_shared(&self) -> bool {
         let before = self.word.fetch_sub(1, RELEASE);
         debug_assert!(before & SHARED != 0, "a lease is given back that nobody holds");
         before & (SHARED | WANTED) == 1 | WANTED
@@ -148,9 +148,9 @@ impl Lease {
     /// Takes the exclusive lease, and leaves a visit.
     ///
     /// # Errors
-    /// [`Refused::Closed`], [`Refused::Busy`] while any lease is held, [`Refused::Uncounted`].
+    /// [`LeaseError::Closed`], [`LeaseError::Busy`] while any lease is held, [`LeaseError::Uncounted`].
     #[inline]
-    pub fn exclude(&self) -> Result<(), Refused> {
+    pub fn acquire_exclusive(&self) -> Result<(), LeaseError> {
         self.change(ACQUIRE, |word| match reason(word, EXCLUSIVE | SHARED) {
             None => Ok(visited(word) | EXCLUSIVE),
             Some(refused) => Err(refused),
@@ -161,7 +161,7 @@ impl Lease {
     /// Gives the exclusive lease back. `true`: the mover wants the bytes. The caller holds it.
     #[inline]
     #[must_use = "`true` asks to tell the mover"]
-    pub fn include(&self) -> bool {
+    pub fn release_exclusive(&self) -> bool {
         let before = self.word.fetch_and(!EXCLUSIVE, RELEASE);
         debug_assert!(before & EXCLUSIVE != 0, "a lease is given back that nobody holds");
         before & WANTED != 0
@@ -170,23 +170,19 @@ impl Lease {
     /// Says that the bytes are counted as pinned now. `false`: they were before, somebody else did it. For the owner's lock.
     ///
     /// # Errors
-    /// [`Refused::Closed`].
-    pub fn count(&self) -> Result<bool, Refused> {
-        let before =
-            self.change(
-                Ordering::Relaxed,
-                |word| {
-                    if word & CLOSED != 0 { Err(Refused::Closed) } else { Ok(word | COUNTED) }
-                },
-            )?;
+    /// [`LeaseError::Closed`].
+    pub fn set_counted(&self) -> Result<bool, LeaseError> {
+        let before = self.change(Ordering::Relaxed, |word| {
+            if word & CLOSED != 0 { Err(LeaseError::Closed) } else { Ok(word | COUNTED) }
+        })?;
         Ok(before & COUNTED == 0)
     }
 
     /// Takes the mark of counted bytes off where no lease is held. `true`: there was one, take them off the pinned total.
     ///
     /// # Errors
-    /// [`Refused::Busy`] while a lease is held.
-    pub fn uncount(&self) -> Result<bool, Refused> {
+    /// [`LeaseError::Busy`] while a lease is held.
+    pub fn clear_counted(&self) -> Result<bool, LeaseError> {
         let before = self.change(Ordering::Relaxed, |word| free(word).map(|()| word & !COUNTED))?;
         Ok(before & COUNTED != 0)
     }
@@ -194,12 +190,12 @@ impl Lease {
     /// Takes the bytes for the mover. `true`: they were counted as pinned, and are not any more.
     ///
     /// # Errors
-    /// [`Refused::Busy`] while a lease is held: its last release will say that the mover wants the bytes.
-    /// [`Refused::Closed`]: they are taken already.
-    pub fn close(&self) -> Result<bool, Refused> {
+    /// [`LeaseError::Busy`] while a lease is held: its last release will say that the mover wants the bytes.
+    /// [`LeaseError::Closed`]: they are taken already.
+    pub fn close(&self) -> Result<bool, LeaseError> {
         let before = self.change(CLOSE, |word| {
             if word & CLOSED != 0 {
-                return Err(Refused::Closed);
+                return Err(LeaseError::Closed);
             }
             #[cfg(not(terrace_seeded_bug = "lease_close_blind"))]
             let busy = free(word).is_err();
@@ -211,22 +207,22 @@ impl Lease {
             let wanted = word;
             Ok(if busy { wanted } else { word & VISITS | CLOSED })
         })?;
-        if free(before).is_err() { Err(Refused::Busy) } else { Ok(before & COUNTED != 0) }
+        if free(before).is_err() { Err(LeaseError::Busy) } else { Ok(before & COUNTED != 0) }
     }
 
-    /// Lets leases in again, after [`Lease::close`] or [`Lease::closed`]. For the mover.
+    /// Lets leases in again, after [`LeaseWord::close`] or [`LeaseWord::closed`]. For the mover.
     pub fn reopen(&self) {
         self.word.fetch_and(!CLOSED, OPEN);
     }
 
     /// The mover does not want the bytes any more: releases need not tell it.
-    pub fn unwant(&self) {
+    pub fn clear_wanted(&self) {
         self.word.fetch_and(!WANTED, Ordering::Relaxed);
     }
 
     /// Asks that the mover be told when the last lease is given back. `false`: none is held, nothing was asked.
-    pub fn want(&self) -> bool {
-        let want = |word| if free(word).is_ok() { Err(Refused::Closed) } else { Ok(word | WANTED) };
+    pub fn set_wanted(&self) -> bool {
+        let want = |word| if free(word).is_ok() { Err(LeaseError::Closed) } else { Ok(word | WANTED) };
         self.change(Ordering::Relaxed, want).is_ok()
     }
 
@@ -257,7 +253,7 @@ impl Lease {
     /// Exchanges the word for what `next` makes of it, or leaves it. Returns the word before. A lost exchange is another's
     /// gained one: somebody always gets on.
     #[inline]
-    fn change(&self, order: Ordering, next: impl Fn(u32) -> Result<u32, Refused>) -> Result<u32, Refused> {
+    fn change(&self, order: Ordering, next: impl Fn(u32) -> Result<u32, LeaseError>) -> Result<u32, LeaseError> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             match self.word.compare_exchange_weak(word, next(word)?, order, Ordering::Relaxed) {
@@ -289,18 +285,18 @@ fn visited(word: u32) -> u32 {
 
 /// Why no lease can be had that is excluded by any of `others`.
 #[inline]
-fn reason(word: u32, others: u32) -> Option<Refused> {
+fn reason(word: u32, others: u32) -> Option<LeaseError> {
     match word {
-        _ if word & CLOSED != 0 => Some(Refused::Closed),
-        _ if word & others != 0 => Some(Refused::Busy),
-        _ if word & COUNTED == 0 => Some(Refused::Uncounted),
+        _ if word & CLOSED != 0 => Some(LeaseError::Closed),
+        _ if word & others != 0 => Some(LeaseError::Busy),
+        _ if word & COUNTED == 0 => Some(LeaseError::Uncounted),
         _ => None,
     }
 }
 
-/// Refused while a lease is held.
-fn free(word: u32) -> Result<(), Refused> {
-    if word & (EXCLUSIVE | SHARED) == 0 { Ok(()) } else { Err(Refused::Busy) }
+/// LeaseError while a lease is held.
+fn free(word: u32) -> Result<(), LeaseError> {
+    if word & (EXCLUSIVE | SHARED) == 0 { Ok(()) } else { Err(LeaseError::Busy) }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -309,12 +305,12 @@ mod tests {
 
     #[test]
     fn the_lease_after_the_last_is_an_error() {
-        let lease = Lease { word: AtomicU32::new(COUNTED | (SHARED - 1)) };
-        assert_eq!(lease.share(), Ok(()));
+        let lease = LeaseWord { word: AtomicU32::new(COUNTED | (SHARED - 1)) };
+        assert_eq!(lease.acquire_shared(), Ok(()));
         let full = lease.word.load(Ordering::Relaxed);
-        assert_eq!((lease.share(), lease.word.load(Ordering::Relaxed)), (Err(Refused::TooMany), full));
+        assert_eq!((lease.acquire_shared(), lease.word.load(Ordering::Relaxed)), (Err(LeaseError::TooMany), full));
         lease.check().expect("sound");
-        assert!(!lease.unshare());
-        assert_eq!(lease.share(), Ok(()));
+        assert!(!lease.release_shared());
+        assert_eq!(lease.acquire_shared(), Ok(()));
     }
 }

@@ -70,7 +70,7 @@ pub use fence::{Fence, FenceState, NoFence};
 pub use inbox::Inbox;
 #[cfg(feature = "bytemuck")]
 pub use index::SlotBytes;
-pub use index::{AnyFit, BestFit, Branch, FirstFit, Fit, GoodFit, Index, LendError, Lent, Slot, Slots, WorstFit};
-pub use range::{Extent, Range, RegionId, Scope, Use};
-pub use source::{Fixed, Region, Source, SourceError, Usage};
+pub use index::{AnyFit, BestFit, Branch, FirstFit, Fit, GoodFit, Index, LendError, LentSlots, Slot, Slots, WorstFit};
+pub use range::{ExtentKind, Range, RangeExtent, RegionId, Scope};
+pub use source::{FixedSource, Region, Source, SourceError, SourceUsage};
 pub use stats::Stats;

@@ -29,7 +29,7 @@ pub const TIERS: u8 = u8::BITS as u8;
 
 /// What is about to happen to a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum Transition {
     /// Memory was taken for it in a tier; the bytes there mean nothing yet.
     Reserve(Tier),
     /// Its bytes will be read in a tier.
@@ -51,7 +51,7 @@ pub enum Change {
 
 /// Why a change is refused. The residence is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ResidenceError {
     /// The bytes there are old: copy from `from` first (the lowest-numbered valid tier).
     CopyFirst {
         /// A tier that holds the newest bytes.
@@ -69,7 +69,7 @@ pub enum Refusal {
     NoSuchTier,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ResidenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CopyFirst { from } => write!(f, "the bytes in this tier are old: copy them from tier {from} first"),
@@ -82,23 +82,23 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for ResidenceError {}
 
 /// Where the copies of one buffer are. One bit a tier.
 ///
 /// # Example
 /// ```
-/// use terrace_core::residence::{Change, Refusal, Residence};
+/// use terrace_core::residence::{Transition, ResidenceError, Residence};
 /// const HOST: u8 = 0;
 /// const DEVICE: u8 = 1;
 /// let mut buffer = Residence::new(HOST)?;
-/// buffer.apply(Change::Copy { from: HOST, to: DEVICE })?;
-/// buffer.apply(Change::Update(DEVICE))?;
+/// buffer.apply(Transition::Copy { from: HOST, to: DEVICE })?;
+/// buffer.apply(Transition::Update(DEVICE))?;
 /// assert_eq!(buffer.dirty(), Some(DEVICE));
-/// assert_eq!(buffer.apply(Change::Read(HOST)), Err(Refusal::CopyFirst { from: DEVICE }));
-/// buffer.apply(Change::Copy { from: DEVICE, to: HOST })?;
+/// assert_eq!(buffer.apply(Transition::Read(HOST)), Err(ResidenceError::CopyFirst { from: DEVICE }));
+/// buffer.apply(Transition::Copy { from: DEVICE, to: HOST })?;
 /// assert_eq!((buffer.dirty(), buffer.valid(HOST)), (None, true));
-/// # Ok::<(), Refusal>(())
+/// # Ok::<(), ResidenceError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Residence {
@@ -109,16 +109,16 @@ pub struct Residence {
 }
 
 /// The set of one tier.
-fn bit(tier: Tier) -> Result<u8, Refusal> {
-    if tier < TIERS { Ok(1 << tier) } else { Err(Refusal::NoSuchTier) }
+fn bit(tier: Tier) -> Result<u8, ResidenceError> {
+    if tier < TIERS { Ok(1 << tier) } else { Err(ResidenceError::NoSuchTier) }
 }
 
 impl Residence {
     /// A new buffer, in one tier only.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchTier`].
-    pub fn new(tier: Tier) -> Result<Self, Refusal> {
+    /// [`ResidenceError::NoSuchTier`].
+    pub fn new(tier: Tier) -> Result<Self, ResidenceError> {
         bit(tier).map(|set| Self { present: set, valid: set })
     }
 
@@ -146,49 +146,49 @@ impl Residence {
     /// Makes a change, or refuses it and stays as it was. O(1).
     ///
     /// # Errors
-    /// What stands in the way; see [`Refusal`].
-    pub fn apply(&mut self, change: Change) -> Result<(), Refusal> {
+    /// What stands in the way; see [`ResidenceError`].
+    pub fn apply(&mut self, change: Transition) -> Result<(), ResidenceError> {
         *self = match change {
-            Change::Reserve(tier) => self.reserve(bit(tier)?),
-            Change::Read(tier) => self.fresh(bit(tier)?),
-            Change::Update(tier) => self.fresh(bit(tier)?).map(|_| Self { valid: 1 << tier, ..*self }),
-            Change::Overwrite(tier) => self.held(bit(tier)?).map(|_| Self { valid: 1 << tier, ..*self }),
-            Change::Copy { from, to } => self.copy(bit(from)?, bit(to)?),
-            Change::Evict(tier) => self.evict(bit(tier)?),
+            Transition::Reserve(tier) => self.reserve(bit(tier)?),
+            Transition::Read(tier) => self.fresh(bit(tier)?),
+            Transition::Update(tier) => self.fresh(bit(tier)?).map(|_| Self { valid: 1 << tier, ..*self }),
+            Transition::Overwrite(tier) => self.held(bit(tier)?).map(|_| Self { valid: 1 << tier, ..*self }),
+            Transition::Copy { from, to } => self.copy(bit(from)?, bit(to)?),
+            Transition::Evict(tier) => self.evict(bit(tier)?),
         }?;
         Ok(())
     }
 
     /// As it is, if there is memory in the tier.
-    fn held(self, set: u8) -> Result<Self, Refusal> {
-        if self.present & set == 0 { Err(Refusal::NotPresent) } else { Ok(self) }
+    fn held(self, set: u8) -> Result<Self, ResidenceError> {
+        if self.present & set == 0 { Err(ResidenceError::NotPresent) } else { Ok(self) }
     }
 
     /// As it is, if the tier's bytes are the newest.
-    fn fresh(self, set: u8) -> Result<Self, Refusal> {
+    fn fresh(self, set: u8) -> Result<Self, ResidenceError> {
         self.held(set)?;
-        if self.valid & set == 0 { Err(Refusal::CopyFirst { from: self.best() }) } else { Ok(self) }
+        if self.valid & set == 0 { Err(ResidenceError::CopyFirst { from: self.best() }) } else { Ok(self) }
     }
 
-    fn reserve(self, set: u8) -> Result<Self, Refusal> {
+    fn reserve(self, set: u8) -> Result<Self, ResidenceError> {
         if self.present & set != 0 {
-            return Err(Refusal::AlreadyPresent);
+            return Err(ResidenceError::AlreadyPresent);
         }
         Ok(Self { present: self.present | set, ..self })
     }
 
-    fn copy(self, from: u8, to: u8) -> Result<Self, Refusal> {
+    fn copy(self, from: u8, to: u8) -> Result<Self, ResidenceError> {
         if from == to {
-            return Err(Refusal::SameTier);
+            return Err(ResidenceError::SameTier);
         }
         self.fresh(from)?;
         Ok(Self { present: self.present | to, valid: self.valid | to })
     }
 
-    fn evict(self, set: u8) -> Result<Self, Refusal> {
+    fn evict(self, set: u8) -> Result<Self, ResidenceError> {
         self.held(set)?;
         if self.valid == set {
-            return Err(Refusal::LastCopy);
+            return Err(ResidenceError::LastCopy);
         }
         Ok(Self { present: self.present & !set, valid: self.valid & !set })
     }

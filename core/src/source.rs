@@ -54,7 +54,7 @@ impl core::error::Error for SourceError {}
 
 /// What a source has given so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct SourceUsage {
     /// The most it gives, 0 when not limited.
     pub capacity: u64,
     /// Bytes given and not returned.
@@ -133,7 +133,7 @@ pub trait Source {
     }
 
     /// Counters.
-    fn usage(&self) -> Usage;
+    fn usage(&self) -> SourceUsage;
 }
 
 /// A source of one region: a static array, or any memory the caller has.
@@ -142,16 +142,16 @@ pub trait Source {
 ///
 /// # Example
 /// ```
-/// use terrace_core::{Fixed, Source};
+/// use terrace_core::{FixedSource, Source};
 /// let mut memory = [0u64; 512];
-/// let mut source = Fixed::new(&mut memory);
+/// let mut source = FixedSource::new(&mut memory);
 /// let region = source.take(1000)?;
 /// assert!(source.take(4096).is_err(), "not that much is left");
 /// source.give_back(region)?;
 /// # Ok::<(), terrace_core::SourceError>(())
 /// ```
 #[derive(Debug)]
-pub struct Fixed<'a> {
+pub struct FixedSource<'a> {
     memory: &'a mut [u64],
     /// The first whole line.
     base: u64,
@@ -159,23 +159,23 @@ pub struct Fixed<'a> {
     used: u64,
     /// Regions out, whatever their order; when none is, everything can be given again.
     out: u64,
-    usage: Usage,
+    usage: SourceUsage,
 }
 
-/// Regions of a [`Fixed`] source start at, and are multiples of, a cache line.
+/// Regions of a [`FixedSource`] source start at, and are multiples of, a cache line.
 const LINE: u64 = 64;
 
-impl<'a> Fixed<'a> {
+impl<'a> FixedSource<'a> {
     /// A source over memory: what lies in it at whole lines of 64 bytes.
     pub fn new(memory: &'a mut [u64]) -> Self {
         let first = memory.as_ptr().addr() as u64;
         let base = first.next_multiple_of(LINE);
         let capacity = (first + size_of_val(memory) as u64).saturating_sub(base) & !(LINE - 1);
-        Self { memory, base, used: 0, out: 0, usage: Usage { capacity, ..Usage::default() } }
+        Self { memory, base, used: 0, out: 0, usage: SourceUsage { capacity, ..SourceUsage::default() } }
     }
 }
 
-impl Source for Fixed<'_> {
+impl Source for FixedSource<'_> {
     fn take(&mut self, bytes: u64) -> Result<Region, SourceError> {
         let available = self.usage.capacity - self.used;
         let bytes = bytes.checked_next_multiple_of(LINE).filter(|&bytes| bytes > 0 && bytes <= available);
@@ -216,7 +216,7 @@ impl Source for Fixed<'_> {
         Ok(())
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         self.usage
     }
 }

@@ -4,7 +4,7 @@
 //! Asks from below: nothing.
 
 /// Longest name that is compared, in bytes, and one more.
-const MOST: usize = 48;
+const MAX_LENGTH: usize = 48;
 
 /// Of `known`, the name that differs from `name` by one or two letters that were inserted, removed or replaced; `None` for a name
 /// that is known itself. Time: the product of the two lengths, for each known name.
@@ -29,13 +29,13 @@ pub fn nearest<'a>(name: &[u8], known: impl IntoIterator<Item = &'a str>) -> Opt
     near
 }
 
-/// Letters to insert, remove or replace until one name is the other; [`MOST`] where one is as long as that.
+/// Letters to insert, remove or replace until one name is the other; [`MAX_LENGTH`] where one is as long as that.
 fn distance(from: &[u8], to: &[u8]) -> usize {
-    if from.len() >= MOST || to.len() >= MOST {
-        return MOST;
+    if from.len() >= MAX_LENGTH || to.len() >= MAX_LENGTH {
+        return MAX_LENGTH;
     }
     // The distances of what is read of `from` to each beginning of `to` (Wagner and Fischer, 1974).
-    let mut row: [usize; MOST] = core::array::from_fn(|at| at);
+    let mut row: [usize; MAX_LENGTH] = core::array::from_fn(|at| at);
     for (read, letter) in from.iter().enumerate() {
         let mut diagonal = core::mem::replace(&mut row[0], read + 1);
         for (at, other) in to.iter().enumerate() {

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use terrace_core::arena::{Coalesce, Parts, Settings, Store, Transformer, Waiting};
+use terrace_core::arena::{ArenaParts, ArenaSettings, ArenaStorage, Coalesce, PendingFree, Transformer};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{
     Allocator, Arena, BestFit, Bin, Block, Branch, Cause, Entry, Fence, FenceState, Owner, Region, Request, Segment,
-    Slot, Source, SourceError, Usage,
+    Slot, Source, SourceError, SourceUsage,
 };
 
 /// Bytes of a page, and the grain of segments.
@@ -37,7 +37,7 @@ struct Memory {
     /// Calls with these names fail.
     fail_kinds: &'static [&'static str],
     asked: u64,
-    usage: Usage,
+    usage: SourceUsage,
     next: u64,
     log: Log,
 }
@@ -138,8 +138,8 @@ impl Source for Memory {
         Ok(())
     }
 
-    fn usage(&self) -> Usage {
-        Usage { capacity: self.capacity, ..self.usage }
+    fn usage(&self) -> SourceUsage {
+        SourceUsage { capacity: self.capacity, ..self.usage }
     }
 }
 
@@ -178,37 +178,42 @@ impl Fence for Gates {
 
 struct Vectors;
 
-impl Store for Vectors {
+impl ArenaStorage for Vectors {
     type Slots = Vec<Slot>;
     type Index = BestFit<Vec<Branch>>;
     type Bins = Vec<Bin>;
     type Entries = Vec<Entry<Block>>;
     type Segments = Vec<Segment>;
-    type Waiting = Vec<Waiting>;
+    type Pending = Vec<PendingFree>;
 }
 
 type World = Arena<Memory, Gates, Vectors>;
 
 /// Segments of 64 KiB, whatever the peak; blocks up to 16 KiB are cached.
-const SETTINGS: Settings =
-    Settings { segment_bytes: 16 * PAGE, grain: PAGE, space: 1 << 24, slack: u32::MAX, ..Settings::growing() };
+const SETTINGS: ArenaSettings = ArenaSettings {
+    segment_bytes: 16 * PAGE,
+    grain: PAGE,
+    space: 1 << 24,
+    slack: u32::MAX,
+    ..ArenaSettings::growing()
+};
 
 /// An arena with `slots` records in each area.
-fn lent(grows: bool, capacity: u64, settings: Settings, slots: usize) -> World {
-    let parts = Parts {
+fn lent(grows: bool, capacity: u64, settings: ArenaSettings, slots: usize) -> World {
+    let parts = ArenaParts {
         slots: [vec![Slot::EMPTY; slots], vec![Slot::EMPTY; slots]],
         index: [BestFit::new(vec![Branch::EMPTY; slots]), BestFit::new(vec![Branch::EMPTY; slots])],
         bins: vec![Bin::EMPTY; 64],
         entries: vec![Entry::EMPTY; 64],
         segments: vec![Segment::EMPTY; 32],
-        waiting: [vec![Waiting::EMPTY; slots], vec![Waiting::EMPTY; slots]],
+        pending: [vec![PendingFree::EMPTY; slots], vec![PendingFree::EMPTY; slots]],
     };
     let (source, fence) = (Memory::new(grows, capacity), Gates::default());
     let fence = Gates { log: source.log.clone(), ..fence };
     Arena::new(source, fence, parts, settings).expect("valid settings")
 }
 
-fn world(grows: bool, capacity: u64, settings: Settings) -> World {
+fn world(grows: bool, capacity: u64, settings: ArenaSettings) -> World {
     lent(grows, capacity, settings, 400)
 }
 
@@ -242,7 +247,7 @@ fn finish(world: &mut World) {
 
 #[test]
 fn a3_segments_are_taken_split_merged_and_given_back() {
-    let settings = Settings { coalesce: Coalesce::AtOnce, ..SETTINGS };
+    let settings = ArenaSettings { coalesce: Coalesce::AtOnce, ..SETTINGS };
     let mut world = world(false, 1 << 20, settings);
     let blocks: Vec<Block> = (0..4).map(|_| get(&mut world, 4 * PAGE, 0)).collect();
     assert_eq!((calls(&world), world.reserved()), (1, 16 * PAGE), "one segment, split four ways");
@@ -284,7 +289,7 @@ fn a3_two_records_are_enough_for_a_segment() {
 #[test]
 fn a3_fresh_memory_is_zeroed_when_asked() {
     for grows in [false, true] {
-        let mut world = world(grows, 1 << 20, Settings { zero_fresh: true, ..SETTINGS });
+        let mut world = world(grows, 1 << 20, ArenaSettings { zero_fresh: true, ..SETTINGS });
         let block = get(&mut world, 3 * PAGE, 0);
         let fresh = world.source().zeroed.clone();
         assert_eq!(fresh.iter().map(|(_, bytes)| bytes).sum::<u64>(), world.reserved(), "all of it");
@@ -304,7 +309,7 @@ fn a3_fresh_memory_is_zeroed_when_asked() {
 #[test]
 fn memory_that_is_neither_zeroed_nor_taken_back_is_nobodys_and_counted() {
     for grows in [false, true] {
-        let mut world = world(grows, 64 * PAGE, Settings { zero_fresh: true, ..SETTINGS });
+        let mut world = world(grows, 64 * PAGE, ArenaSettings { zero_fresh: true, ..SETTINGS });
         world.source_mut().fail_kinds = &["zero", "give_back", "unmap"];
         let error = world.allocate(Request::new(PAGE)).expect_err("nothing can be zeroed");
         assert_eq!(error.cause, Cause::SourceFailed);
@@ -323,7 +328,7 @@ fn memory_that_is_neither_zeroed_nor_taken_back_is_nobodys_and_counted() {
 #[test]
 fn memory_that_cannot_be_zeroed_goes_back() {
     for grows in [false, true] {
-        let mut world = world(grows, 64 * PAGE, Settings { zero_fresh: true, ..SETTINGS });
+        let mut world = world(grows, 64 * PAGE, ArenaSettings { zero_fresh: true, ..SETTINGS });
         // Behind memory that is in use: its place is not where the address space begins.
         let first = get(&mut world, 5 * PAGE, 0);
         let reserved = world.reserved();
@@ -341,7 +346,7 @@ fn memory_that_cannot_be_zeroed_goes_back() {
 #[test]
 fn a8_warm_up_makes_the_first_step_hit() {
     for grows in [false, true] {
-        let mut world = world(grows, 1 << 24, Settings { small: 1 << 20, space: 1 << 26, ..SETTINGS });
+        let mut world = world(grows, 1 << 24, ArenaSettings { small: 1 << 20, space: 1 << 26, ..SETTINGS });
         let shape = Transformer { batch: 1, tokens: 64, hidden: 256, inner: 1024, key_value: 64, element: 2 };
         let bytes = world.warm_up(Owner(3), shape.pairs(), &mut [None; 16]).expect("16 MiB are enough");
         assert_eq!(bytes, 4 * 32768 + 2 * 8192 + 3 * 131_072);
@@ -360,7 +365,7 @@ fn a8_warm_up_makes_the_first_step_hit() {
 #[test]
 fn a9_small_and_large_take_different_paths_at_the_threshold() {
     for small in [1024, 8192] {
-        let mut world = world(true, 1 << 20, Settings { small, ..SETTINGS });
+        let mut world = world(true, 1 << 20, ArenaSettings { small, ..SETTINGS });
         let (at, above) = (get(&mut world, small, 0), get(&mut world, small + 1, 0));
         assert!(at.address < (1 << 40) + SETTINGS.space, "the low half of the address space");
         assert!(above.address >= (1 << 40) + SETTINGS.space, "the high half");
@@ -375,7 +380,7 @@ fn a9_small_and_large_take_different_paths_at_the_threshold() {
 #[test]
 fn a11_coalescing_at_once_lazily_past_a_threshold_and_by_force() {
     let pooled = |coalesce| {
-        let mut world = world(false, 1 << 20, Settings { coalesce, ..SETTINGS });
+        let mut world = world(false, 1 << 20, ArenaSettings { coalesce, ..SETTINGS });
         let blocks: Vec<Block> = (0..8).map(|_| get(&mut world, 8192, 0)).collect();
         let mut pooled = vec![];
         for block in blocks {
@@ -566,7 +571,7 @@ fn a_block_that_waits_costs_a_record() {
     let before = world.stats().metadata;
     blocks.into_iter().for_each(|block| put(&mut world, block, 1));
     // Records up to the highest slot that ever waited: between these blocks lie at most as many free ones.
-    let record = size_of::<Waiting>() as u64;
+    let record = size_of::<PendingFree>() as u64;
     let more = world.stats().metadata - before;
     assert!(more.is_multiple_of(record) && (3..=6).contains(&(more / record)), "{more} bytes for three blocks");
 }
@@ -595,7 +600,7 @@ fn a_failed_fence_quarantines() {
 /// Owner 1's work is in flight, and of eight blocks it gave three back: two that touch, and one behind a block that
 /// was free for all before.
 fn three_waiting(grows: bool) -> (World, Vec<Block>) {
-    let mut world = world(grows, 32 * PAGE, Settings { small: 64, ..SETTINGS });
+    let mut world = world(grows, 32 * PAGE, ArenaSettings { small: 64, ..SETTINGS });
     let blocks: Vec<Block> = (0..8).map(|_| get(&mut world, 2 * PAGE, 1)).collect();
     put(&mut world, blocks[4], 1);
     world.fence_mut().done.insert(Owner(1), 0);
@@ -636,13 +641,13 @@ fn what_an_owner_freed_is_its_own_in_every_size_and_nobody_elses() {
 #[test]
 fn a_fence_that_may_pend_needs_a_record_for_each_slot() {
     let arena = |waiting: usize| {
-        let parts = Parts::<Vectors> {
+        let parts = ArenaParts::<Vectors> {
             slots: [vec![], vec![Slot::EMPTY; 8]],
             index: [vec![], vec![Branch::EMPTY; 8]].map(BestFit::new),
             bins: vec![],
             entries: vec![],
             segments: vec![Segment::EMPTY; 2],
-            waiting: [vec![], vec![Waiting::EMPTY; waiting]],
+            pending: [vec![], vec![PendingFree::EMPTY; waiting]],
         };
         Arena::new(Memory::new(false, 1 << 20), Gates::default(), parts, SETTINGS).map(|_| ()).map_err(|e| e.cause)
     };
@@ -685,7 +690,7 @@ proptest! {
     fn every_nth_call_of_the_source_fails_and_nothing_leaks(
         acts in some_acts(), grows: bool, fail_every in 1u64..9, zero_fresh: bool, slack in 0u32..300,
     ) {
-        let mut world = world(grows, 100 * PAGE, Settings { slack, zero_fresh, ..SETTINGS });
+        let mut world = world(grows, 100 * PAGE, ArenaSettings { slack, zero_fresh, ..SETTINGS });
         world.source_mut().fail_every = fail_every;
         run(&mut world, &acts);
         world.source_mut().fail_every = 0;
@@ -698,7 +703,7 @@ proptest! {
     fn pages_are_never_taken_from_live_blocks_and_all_come_back(
         acts in some_acts(), grows: bool, capacity in 8u64..200, slack in 0u32..100, pending: bool,
     ) {
-        let mut world = lent(grows, capacity * PAGE, Settings { slack, ..SETTINGS }, 400);
+        let mut world = lent(grows, capacity * PAGE, ArenaSettings { slack, ..SETTINGS }, 400);
         if pending {
             world.fence_mut().done.insert(Owner(1), 0);
         }

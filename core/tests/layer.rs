@@ -9,8 +9,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_core::event::{Event, Kind};
-use terrace_core::layer::{Counted, Fallback, IdRecord, Limit, Locked, Pages, Share, Tenants, Traced};
-use terrace_core::pool::{BlockRecord, BucketArena, SegmentRecord, Steps};
+use terrace_core::layer::{Counted, Fallback, IdRecord, Limit, Locked, PageOwners, TenantShare, Tenants, Traced};
+use terrace_core::pool::{BlockRecord, BucketArena, SegmentRecord, SizeClasses};
 use terrace_core::{AllocError, Allocator, Block, Cause, Counters, FreeError, Owner, Request, SourceError};
 
 type Arena = BucketArena<Regions, Vec<BlockRecord>, Vec<SegmentRecord>>;
@@ -18,7 +18,7 @@ type Arena = BucketArena<Regions, Vec<BlockRecord>, Vec<SegmentRecord>>;
 /// Buckets over `capacity` bytes; blocks of 16 bytes and up, four sizes to the octave.
 fn arena(capacity: u64) -> Arena {
     let (blocks, segments) = (vec![BlockRecord::default(); 1000], vec![SegmentRecord::default(); 500]);
-    BucketArena::new(Regions::new(capacity, 0), Steps::new(16, 4).expect("valid"), 4096, blocks, segments)
+    BucketArena::new(Regions::new(capacity, 0), SizeClasses::new(16, 4).expect("valid"), 4096, blocks, segments)
 }
 
 fn cause<T>(result: Result<T, AllocError>) -> Option<Cause> {
@@ -250,7 +250,7 @@ fn a_fallback_serves_what_the_first_cannot_and_can_be_switched_off() {
 fn far(capacity: u64) -> Arena {
     let (blocks, segments) = (vec![BlockRecord::default(); 1000], vec![SegmentRecord::default(); 500]);
     let source = Regions::new(capacity, 1 << 40);
-    BucketArena::new(source, Steps::new(16, 4).expect("valid"), 4096, blocks, segments)
+    BucketArena::new(source, SizeClasses::new(16, 4).expect("valid"), 4096, blocks, segments)
 }
 
 proptest! {
@@ -272,9 +272,9 @@ fn zero_nothing(_: u64, _: u64) -> Result<(), SourceError> {
 
 #[test]
 fn a_tenant_cannot_pass_its_cap_nor_take_what_others_were_promised() {
-    let mut shares = [Share::new(A, 800, 0), Share::new(B, 1000, 400)];
+    let mut shares = [TenantShare::new(A, 800, 0), TenantShare::new(B, 1000, 400)];
     let mut notes = [0; 16];
-    let pages = Pages::new(1 << 20, 4096, &mut notes);
+    let pages = PageOwners::new(1 << 20, 4096, &mut notes);
     let mut tenants = Tenants::new(arena(1 << 20), zero_nothing, 1024, &mut shares, pages).expect("fair");
     let ask = |bytes, owner| Request::new(bytes).owner(owner);
     assert_eq!(cause(tenants.allocate(ask(640, A))), Some(Cause::OverLimit), "1024 - 640 < 400 promised to B");
@@ -285,7 +285,7 @@ fn a_tenant_cannot_pass_its_cap_nor_take_what_others_were_promised() {
     assert_eq!(cause(tenants.allocate(ask(16, Owner(99)))), Some(Cause::OverLimit), "no share");
     assert_eq!(tenants.free(a, B), Err(FreeError::Foreign { address: a.address }), "not B's to free");
     tenants.check().expect("refusals change nothing");
-    assert_eq!(tenants.shares().iter().map(Share::used).collect::<Vec<_>>(), [512, 512]);
+    assert_eq!(tenants.shares().iter().map(TenantShare::used).collect::<Vec<_>>(), [512, 512]);
     tenants.free(b, B).expect("B's own");
     assert_eq!(cause(tenants.allocate(ask(200, A))), Some(Cause::OverLimit), "B's promise stands again");
     assert_eq!(cause(tenants.allocate(ask(1000, B))), Some(Cause::OverLimit), "A has 512");
@@ -297,24 +297,27 @@ fn a_tenant_cannot_pass_its_cap_nor_take_what_others_were_promised() {
 
 #[test]
 fn shares_that_cannot_be_kept_are_refused() {
-    let make = |capacity, mut shares: Vec<Share>| {
+    let make = |capacity, mut shares: Vec<TenantShare>| {
         let mut notes = [];
-        let pages = Pages::new(0, 4096, &mut notes);
+        let pages = PageOwners::new(0, 4096, &mut notes);
         cause(Tenants::new(arena(1 << 20), zero_nothing, capacity, &mut shares, pages))
     };
-    assert_eq!(make(100, vec![Share::new(A, 100, 60), Share::new(B, 100, 41)]), Some(Cause::OverLimit));
-    assert_eq!(make(100, vec![Share::new(A, 100, 60), Share::new(B, 100, 40)]), None);
-    assert_eq!(make(100, vec![Share::new(A, 50, 51)]), Some(Cause::BadRequest));
-    assert_eq!(make(100, vec![Share::new(A, 50, 0), Share::new(A, 50, 0)]), Some(Cause::BadRequest));
-    assert_eq!(make(100, (0..257).map(|owner| Share::new(Owner(owner), 1, 0)).collect()), Some(Cause::BadRequest));
-    assert_eq!(make(100, (0..256).map(|owner| Share::new(Owner(owner), 1, 0)).collect()), None);
+    assert_eq!(make(100, vec![TenantShare::new(A, 100, 60), TenantShare::new(B, 100, 41)]), Some(Cause::OverLimit));
+    assert_eq!(make(100, vec![TenantShare::new(A, 100, 60), TenantShare::new(B, 100, 40)]), None);
+    assert_eq!(make(100, vec![TenantShare::new(A, 50, 51)]), Some(Cause::BadRequest));
+    assert_eq!(make(100, vec![TenantShare::new(A, 50, 0), TenantShare::new(A, 50, 0)]), Some(Cause::BadRequest));
+    assert_eq!(
+        make(100, (0..257).map(|owner| TenantShare::new(Owner(owner), 1, 0)).collect()),
+        Some(Cause::BadRequest)
+    );
+    assert_eq!(make(100, (0..256).map(|owner| TenantShare::new(Owner(owner), 1, 0)).collect()), None);
 }
 
 #[test]
 fn a_block_that_cannot_be_zeroed_is_not_handed_over() {
-    let mut shares = [Share::new(A, 4096, 0), Share::new(B, 4096, 0)];
+    let mut shares = [TenantShare::new(A, 4096, 0), TenantShare::new(B, 4096, 0)];
     let mut notes = [0; 16];
-    let pages = Pages::new(1 << 20, 4096, &mut notes);
+    let pages = PageOwners::new(1 << 20, 4096, &mut notes);
     let works = Cell::new(false);
     let zero = |_, _| if works.get() { Ok(()) } else { Err(SourceError::Failed { code: 1 }) };
     let mut tenants = Tenants::new(arena(1 << 20), zero, 8192, &mut shares, pages).expect("fair");
@@ -346,9 +349,9 @@ proptest! {
             memory.borrow_mut()[place(address, bytes)].fill(0);
             Ok(())
         };
-        let mut shares = [Share::new(Owner(1), 20_000, 5000), Share::new(Owner(2), 30_000, 0), Share::new(Owner(3), 9000, 9000)];
+        let mut shares = [TenantShare::new(Owner(1), 20_000, 5000), TenantShare::new(Owner(2), 30_000, 0), TenantShare::new(Owner(3), 9000, 9000)];
         let mut notes = vec![7u16; pages];
-        let table = Pages::new(BASE, 1 << page_bits, &mut notes);
+        let table = PageOwners::new(BASE, 1 << page_bits, &mut notes);
         // One source that never reuses addresses after a trim, and 16 KiB: tenants meet all the time.
         let mut tenants = Tenants::new(arena(1 << 16), zero, 40_000, &mut shares, table).expect("fair");
         let mut live: Vec<(Block, Owner)> = Vec::new();
@@ -379,9 +382,9 @@ fn one_tenant_alone_with_a_table_is_never_zeroed_and_whole_pages_become_clean_ag
         zeroed.set(zeroed.get() + bytes);
         Ok(())
     };
-    let mut shares = [Share::new(A, 1 << 20, 0), Share::new(B, 1 << 20, 0)];
+    let mut shares = [TenantShare::new(A, 1 << 20, 0), TenantShare::new(B, 1 << 20, 0)];
     let mut notes = [0; 16];
-    let pages = Pages::new(1 << 20, 1024, &mut notes);
+    let pages = PageOwners::new(1 << 20, 1024, &mut notes);
     let mut tenants = Tenants::new(arena(1 << 20), zero, 1 << 20, &mut shares, pages).expect("fair");
     let mut turn = |owner| {
         let block = tenants.allocate(Request::new(4096).owner(owner)).expect("room");
@@ -393,9 +396,9 @@ fn one_tenant_alone_with_a_table_is_never_zeroed_and_whole_pages_become_clean_ag
 
 #[test]
 fn a_tenant_resizes_its_own_block_within_itself_only() {
-    let mut shares = [Share::new(A, 4096, 0), Share::new(B, 4096, 0)];
+    let mut shares = [TenantShare::new(A, 4096, 0), TenantShare::new(B, 4096, 0)];
     let mut notes = [0; 16];
-    let pages = Pages::new(1 << 20, 4096, &mut notes);
+    let pages = PageOwners::new(1 << 20, 4096, &mut notes);
     let mut tenants = Tenants::new(arena(1 << 20), zero_nothing, 8192, &mut shares, pages).expect("fair");
     let block = tenants.allocate(Request::new(100).owner(B)).expect("room");
     assert_eq!(cause(tenants.resize(block, block.bytes + 1)), Some(Cause::NoRoom));

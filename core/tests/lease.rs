@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
-use terrace_core::lease::{Lease, Refused};
+use terrace_core::lease::{LeaseError, LeaseWord};
 
 #[derive(Clone, Copy, Debug)]
 enum Call {
@@ -48,11 +48,11 @@ impl Record {
     }
 
     /// Why there is no lease for one whom `others` keeps out.
-    fn refusal(&self, others: bool) -> Result<(), Refused> {
+    fn refusal(&self, others: bool) -> Result<(), LeaseError> {
         match () {
-            () if self.closed => Err(Refused::Closed),
-            () if others => Err(Refused::Busy),
-            () if !self.counted => Err(Refused::Uncounted),
+            () if self.closed => Err(LeaseError::Closed),
+            () if others => Err(LeaseError::Busy),
+            () if !self.counted => Err(LeaseError::Uncounted),
             () => Ok(()),
         }
     }
@@ -63,11 +63,11 @@ impl Record {
 }
 
 /// One call on both; what only a holder may do is left out where nobody holds.
-fn both(call: Call, lease: &Lease, record: &mut Record) {
+fn both(call: Call, lease: &LeaseWord, record: &mut Record) {
     match call {
         Call::Share => {
             let expected = record.refusal(record.exclusive);
-            assert_eq!(lease.share(), expected);
+            assert_eq!(lease.acquire_shared(), expected);
             if expected.is_ok() {
                 record.shared += 1;
                 record.visit();
@@ -75,11 +75,11 @@ fn both(call: Call, lease: &Lease, record: &mut Record) {
         }
         Call::Unshare if record.shared > 0 => {
             record.shared -= 1;
-            assert_eq!(lease.unshare(), record.shared == 0 && record.wanted);
+            assert_eq!(lease.release_shared(), record.shared == 0 && record.wanted);
         }
         Call::Exclude => {
             let expected = record.refusal(record.held());
-            assert_eq!(lease.exclude(), expected);
+            assert_eq!(lease.acquire_exclusive(), expected);
             if expected.is_ok() {
                 record.exclusive = true;
                 record.visit();
@@ -87,17 +87,17 @@ fn both(call: Call, lease: &Lease, record: &mut Record) {
         }
         Call::Include if record.exclusive => {
             record.exclusive = false;
-            assert_eq!(lease.include(), record.wanted);
+            assert_eq!(lease.release_exclusive(), record.wanted);
         }
         Call::Unshare | Call::Include => {}
         Call::Count => {
-            let expected = if record.closed { Err(Refused::Closed) } else { Ok(!record.counted) };
-            assert_eq!(lease.count(), expected);
+            let expected = if record.closed { Err(LeaseError::Closed) } else { Ok(!record.counted) };
+            assert_eq!(lease.set_counted(), expected);
             record.counted |= !record.closed;
         }
         Call::Uncount => {
-            let expected = if record.held() { Err(Refused::Busy) } else { Ok(record.counted) };
-            assert_eq!(lease.uncount(), expected);
+            let expected = if record.held() { Err(LeaseError::Busy) } else { Ok(record.counted) };
+            assert_eq!(lease.clear_counted(), expected);
             record.counted &= record.held();
         }
         Call::Close => close(lease, record),
@@ -106,7 +106,7 @@ fn both(call: Call, lease: &Lease, record: &mut Record) {
             record.closed = false;
         }
         Call::Unwant => {
-            lease.unwant();
+            lease.clear_wanted();
             record.wanted = false;
         }
         Call::Visits => assert_eq!(lease.take_visits(), std::mem::take(&mut record.visits)),
@@ -115,23 +115,23 @@ fn both(call: Call, lease: &Lease, record: &mut Record) {
     assert_eq!(lease.is_held(), record.held());
 }
 
-fn close(lease: &Lease, record: &mut Record) {
+fn close(lease: &LeaseWord, record: &mut Record) {
     let expected = match () {
-        () if record.closed => Err(Refused::Closed),
-        () if record.held() => Err(Refused::Busy),
+        () if record.closed => Err(LeaseError::Closed),
+        () if record.held() => Err(LeaseError::Busy),
         () => Ok(record.counted),
     };
     assert_eq!(lease.close(), expected);
     match expected {
         Ok(_) => (record.closed, record.counted, record.wanted) = (true, false, false),
-        Err(refused) => record.wanted |= refused == Refused::Busy,
+        Err(refused) => record.wanted |= refused == LeaseError::Busy,
     }
 }
 
 proptest! {
     #[test]
     fn it_does_what_the_record_says(calls in proptest::collection::vec(0..CALLS.len(), 0..80), here in any::<bool>()) {
-        let lease = if here { Lease::open() } else { Lease::closed() };
+        let lease = if here { LeaseWord::open() } else { LeaseWord::closed() };
         let mut record = Record { closed: !here, ..Record::default() };
         for call in calls {
             both(CALLS[call], &lease, &mut record);

@@ -7,8 +7,8 @@ use model::{Regions, acts, drive};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use terrace_core::arena::{Parts, PlainArena, Settings, Store, Waiting};
-use terrace_core::layer::{Caps, Local, LocalRecord, Locked};
+use terrace_core::arena::{ArenaParts, ArenaSettings, ArenaStorage, PendingFree, PlainArena};
+use terrace_core::layer::{Local, LocalCaps, LocalRecord, Locked};
 use terrace_core::{
     Allocator, Arena, Bin, Block, Cause, Entry, FreeError, GoodFit, NoFence, Owner, Request, Segment, Slot,
 };
@@ -44,13 +44,13 @@ unsafe impl lock_api::RawMutex for Counting {
 
 struct Vectors;
 
-impl Store for Vectors {
+impl ArenaStorage for Vectors {
     type Slots = Vec<Slot>;
     type Index = GoodFit;
     type Bins = Vec<Bin>;
     type Entries = Vec<Entry<Block>>;
     type Segments = Vec<Segment>;
-    type Waiting = Vec<Waiting>;
+    type Pending = Vec<PendingFree>;
 }
 
 type Shared = Locked<Counting, PlainArena<Regions, Vectors>>;
@@ -58,20 +58,20 @@ type Level<'a> = Local<'a, Counting, PlainArena<Regions, Vectors>, Vec<Bin>, Vec
 
 /// An arena with a cache of its own (8 blocks of a size) over `capacity` bytes that lie `skew` off a page.
 fn shared(capacity: u64, skew: u64) -> Shared {
-    let parts = Parts {
+    let parts = ArenaParts {
         slots: [vec![], vec![Slot::EMPTY; 400]],
         index: [GoodFit::new(), GoodFit::new()],
         bins: vec![Bin::EMPTY; 64],
         entries: vec![Entry::EMPTY; 64],
         segments: vec![Segment::EMPTY; 50],
-        waiting: [vec![], vec![]],
+        pending: [vec![], vec![]],
     };
-    let settings = Settings { segment_bytes: 8192, grain: 4096, ..Settings::segments() };
+    let settings = ArenaSettings { segment_bytes: 8192, grain: 4096, ..ArenaSettings::segments() };
     Locked::new(Arena::new(Regions::new(capacity, skew), NoFence, parts, settings).expect("valid"))
 }
 
 fn local(shared: &Shared, per_bin: u32, bytes: u64, records: usize) -> Level<'_> {
-    let caps = Caps { granule: 64, per_bin, bytes };
+    let caps = LocalCaps { granule: 64, per_bin, bytes };
     let records = vec![LocalRecord::EMPTY; records];
     Local::new(shared, caps, vec![Bin::EMPTY; 64], vec![Entry::EMPTY; 64], records).expect("valid")
 }
@@ -192,7 +192,7 @@ fn what_is_cached_is_given_down_before_a_request_fails() {
 #[test]
 fn bad_requests_and_a_lack_of_records_change_nothing() {
     let shared = shared(1 << 20, 0);
-    let caps = Caps { granule: 48, per_bin: 1, bytes: 0 };
+    let caps = LocalCaps { granule: 48, per_bin: 1, bytes: 0 };
     let refused = Local::new(&shared, caps, vec![], vec![], Vec::<LocalRecord>::new());
     assert_eq!(refused.err().map(|error| error.cause), Some(Cause::BadRequest), "no power of two");
     let mut level = local(&shared, 4, 1 << 16, 1);

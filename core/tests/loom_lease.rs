@@ -17,11 +17,11 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use terrace_core::lease::{Lease, Refused};
+use terrace_core::lease::{LeaseError, LeaseWord};
 
 /// A buffer in two tiers: `here` says in which of them the bytes are. Loom reports any access that races.
 struct World {
-    lease: Lease,
+    lease: LeaseWord,
     tiers: [UnsafeCell<u32>; 2],
     here: UnsafeCell<usize>,
     /// Bytes counted as pinned: added by whoever counts, taken off by whoever closes.
@@ -35,12 +35,12 @@ impl World {
     /// The value 1 in tier 0, counted.
     fn new(counted: bool) -> Arc<Self> {
         let world = Self {
-            lease: Lease::open(),
+            lease: LeaseWord::open(),
             tiers: [UnsafeCell::new(1), UnsafeCell::new(GONE)],
             here: UnsafeCell::new(0),
             pinned: AtomicUsize::new(usize::from(counted)),
         };
-        assert!(!counted || world.lease.count() == Ok(true));
+        assert!(!counted || world.lease.set_counted() == Ok(true));
         Arc::new(world)
     }
 
@@ -50,23 +50,23 @@ impl World {
 
     /// Reads under a shared lease. `None`: refused. The flag: told to wake the mover.
     fn read(&self) -> Option<(u32, bool)> {
-        self.lease.share().ok()?;
+        self.lease.acquire_shared().ok()?;
         let value = self.tiers[self.place()].with(|bytes| read(bytes));
-        Some((value, self.lease.unshare()))
+        Some((value, self.lease.release_shared()))
     }
 
     /// Writes under the exclusive lease.
     fn write(&self, value: u32) -> bool {
-        let written = self.lease.exclude().is_ok();
+        let written = self.lease.acquire_exclusive().is_ok();
         if written {
             self.tiers[self.place()].with_mut(|bytes| write(bytes, value));
-            let _ = self.lease.include();
+            let _ = self.lease.release_exclusive();
         }
         written
     }
 
     /// Moves the bytes to the other tier, and spoils where they were. What `close` said otherwise.
-    fn shift(&self) -> Result<(), Refused> {
+    fn shift(&self) -> Result<(), LeaseError> {
         if self.lease.close()? {
             self.pinned.fetch_sub(1, Ordering::Relaxed);
         }
@@ -109,14 +109,14 @@ fn two_readers_and_a_mover() {
         match moved {
             Ok(()) => assert_eq!((told, world.pinned.load(Ordering::Relaxed)), (0, 0)),
             Err(refused) => {
-                assert_eq!(refused, Refused::Busy);
+                assert_eq!(refused, LeaseError::Busy);
                 assert!(told >= 1, "the last release tells the mover");
                 world.shift().expect("nobody holds a lease now");
             }
         }
         world.lease.check().expect("sound");
         assert!(!world.lease.is_held(), "no lease is lost");
-        assert_eq!((world.place(), world.lease.share()), (1, Err(Refused::Uncounted)));
+        assert_eq!((world.place(), world.lease.acquire_shared()), (1, Err(LeaseError::Uncounted)));
     });
 }
 
@@ -134,7 +134,7 @@ fn a_reader_a_writer_and_a_mover() {
         if let Some((value, _)) = value {
             assert!(value == 1 || (value == 2 && written), "{value}");
         }
-        world.lease.count().expect("open again");
+        world.lease.set_counted().expect("open again");
         assert_eq!(world.place(), usize::from(moved));
         assert_eq!(world.read().map(|(value, _)| value), Some(if written { 2 } else { 1 }), "the write is not lost");
         assert!(!world.lease.is_held());
@@ -146,24 +146,24 @@ fn counting_and_closing_agree_on_what_is_pinned() {
     explore(|| {
         let world = World::new(false);
         let other = world.clone();
-        let taker = thread::spawn(move || match other.lease.share() {
-            Err(Refused::Uncounted) => {
+        let taker = thread::spawn(move || match other.lease.acquire_shared() {
+            Err(LeaseError::Uncounted) => {
                 // As under the owner's lock: count first, and take it back if there was nothing to count.
                 other.pinned.fetch_add(1, Ordering::Relaxed);
-                if other.lease.count() != Ok(true) {
+                if other.lease.set_counted() != Ok(true) {
                     other.pinned.fetch_sub(1, Ordering::Relaxed);
                 }
                 other.read().is_some()
             }
             refused => {
-                assert_eq!(refused, Err(Refused::Closed));
+                assert_eq!(refused, Err(LeaseError::Closed));
                 false
             }
         });
         let moved = world.shift();
         let read = taker.join().expect("no panic");
         assert!(read || moved.is_ok(), "one of them got the bytes");
-        let counted = world.lease.uncount().expect("no lease is held");
+        let counted = world.lease.clear_counted().expect("no lease is held");
         assert_eq!(world.pinned.load(Ordering::Relaxed), usize::from(counted));
     });
 }

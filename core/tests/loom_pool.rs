@@ -12,7 +12,7 @@ use explore::explore;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use terrace_core::pool::{Buckets, Pool, Steps};
+use terrace_core::pool::{Buckets, Pool, SizeClasses};
 use terrace_core::sync::AtomicUsize;
 use terrace_core::{Allocator, Counters, Request};
 
@@ -83,7 +83,7 @@ fn a_stale_bucket_name_loses_against_the_new_holder() {
         // Leaked, because threads outlive the story's stack frame as far as the compiler knows; 24 bytes each time.
         let words: &'static [AtomicUsize] =
             (0..Buckets::words(&[1])).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>().leak();
-        let steps = Steps::new(64, 1).expect("valid");
+        let steps = SizeClasses::new(64, 1).expect("valid");
         let buckets = Arc::new(Buckets::new(steps, [1], 0, words).expect("enough words"));
         let old = buckets.acquire(Request::new(1)).expect("room");
         let other = buckets.clone();

@@ -16,7 +16,7 @@ use explore::explore;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use terrace_core::ring::{Consumer, Header, Producer, RingError, RingMemory, Shape, create};
+use terrace_core::ring::{Consumer, Header, Producer, RingError, RingLayout, RingMemory, create};
 use terrace_core::sync::AtomicU32;
 
 /// A ring, and beside each slot what a user may keep there: loom reports it when both sides use it at once.
@@ -56,7 +56,7 @@ fn open(slots: u32) -> (Arc<World>, Producer<Shared>, Consumer<Shared>) {
         words: (0..slots * 2).map(|_| AtomicU32::new(0)).collect(),
         payload: (0..slots).map(|_| UnsafeCell::new(0)).collect(),
     });
-    create(&*world, Shape::new(slots, 8).expect("a shape")).expect("enough words");
+    create(&*world, RingLayout::new(slots, 8).expect("a layout")).expect("enough words");
     let producer = Producer::open(Shared(world.clone())).expect("the first");
     let consumer = Consumer::open(Shared(world.clone())).expect("the first");
     (world, producer, consumer)

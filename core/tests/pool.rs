@@ -7,7 +7,7 @@ use model::{Regions, acts, drive};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize as Counter, Ordering};
-use terrace_core::pool::{BlockRecord, BucketArena, Buckets, Pool, SegmentRecord, Steps};
+use terrace_core::pool::{BlockRecord, BucketArena, Buckets, Pool, SegmentRecord, SizeClasses};
 use terrace_core::sync::AtomicUsize;
 use terrace_core::{AllocError, Allocator, Block, Cause, FreeError, Owner, Request, SourceError};
 
@@ -24,7 +24,7 @@ fn cause<T>(result: Result<T, AllocError>) -> Option<Cause> {
 #[test]
 fn sizes_are_tight_both_ways() {
     for (min, per_octave) in [(1, 1), (2, 2), (4, 4), (8, 8), (512, 1), (16, 4)] {
-        let steps = Steps::new(min, per_octave).expect("valid");
+        let steps = SizeClasses::new(min, per_octave).expect("valid");
         let edges = (0..64).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1u64 << bits) + 1, 3u64 << bits >> 1]);
         for bytes in (1..5000).chain(edges.filter(|bytes| *bytes != 0)).chain([u64::MAX]) {
             if let Some(class) = steps.ceil(bytes) {
@@ -50,9 +50,9 @@ fn sizes_are_tight_both_ways() {
 #[test]
 fn sizes_refuse_bad_tables_and_end_at_the_last_class() {
     for (min, per_octave) in [(0, 1), (24, 1), (16, 3), (16, 16), (4, 8), (16, 0)] {
-        assert_eq!(cause(Steps::new(min, per_octave)), Some(Cause::BadRequest), "{min} in {per_octave}");
+        assert_eq!(cause(SizeClasses::new(min, per_octave)), Some(Cause::BadRequest), "{min} in {per_octave}");
     }
-    let steps = Steps::new(16, 4).expect("valid");
+    let steps = SizeClasses::new(16, 4).expect("valid");
     let last = (0..).take_while(|class| steps.size(*class).is_some()).last().expect("some");
     assert_eq!(steps.size(last), Some((1 << 63) / 4 * 7));
     assert_eq!(steps.ceil((1 << 63) / 4 * 7), Some(last));
@@ -61,7 +61,7 @@ fn sizes_refuse_bad_tables_and_end_at_the_last_class() {
 
 #[test]
 fn an_aligned_class_is_the_first_that_fits() {
-    let steps = Steps::new(16, 4).expect("valid");
+    let steps = SizeClasses::new(16, 4).expect("valid");
     for align in (0..8).map(|bits| 1u64 << bits) {
         for bytes in 1..2000 {
             let class = steps.aligned(bytes, align).expect("there is one");
@@ -177,14 +177,15 @@ fn threads_never_hold_one_block_twice() {
     assert_eq!(Pool::new(&words, BLOCKS).expect("enough words").in_use(), 0);
 }
 
-// Fixed buckets.
+// FixedSource buckets.
 
 const COUNTS: [u32; 5] = [40, 3, 20, 1, 7];
 
 #[test]
 fn buckets_lie_apart_and_keep_their_alignment() {
     let words = words(Buckets::words(&COUNTS));
-    let mut buckets = Buckets::new(Steps::new(64, 2).expect("valid"), COUNTS, 1000, &words).expect("enough words");
+    let mut buckets =
+        Buckets::new(SizeClasses::new(64, 2).expect("valid"), COUNTS, 1000, &words).expect("enough words");
     for (bytes, count) in [64, 96, 128, 192, 256].into_iter().zip(COUNTS) {
         for _ in 0..count {
             let block = buckets.allocate(Request::new(bytes)).expect("room");
@@ -204,7 +205,7 @@ fn buckets_lie_apart_and_keep_their_alignment() {
 #[test]
 fn a_full_bucket_spills_into_a_larger_one_only_when_told() {
     let words = words(Buckets::words(&[1, 1]));
-    let make = || Buckets::new(Steps::new(64, 1).expect("valid"), [1, 1], 0, &words).expect("enough words");
+    let make = || Buckets::new(SizeClasses::new(64, 1).expect("valid"), [1, 1], 0, &words).expect("enough words");
     let strict = make();
     let first = strict.acquire(Request::new(64)).expect("room");
     let refused = strict.acquire(Request::new(64)).expect_err("full");
@@ -219,7 +220,7 @@ fn a_full_bucket_spills_into_a_larger_one_only_when_told() {
 #[test]
 fn a_stale_bucket_name_is_known_after_reuse_and_forgeries_are_foreign() {
     let words = words(Buckets::words(&[1, 2]));
-    let buckets = Buckets::new(Steps::new(64, 1).expect("valid"), [1, 2], 4096, &words).expect("enough words");
+    let buckets = Buckets::new(SizeClasses::new(64, 1).expect("valid"), [1, 2], 4096, &words).expect("enough words");
     let old = buckets.acquire(Request::new(64)).expect("room");
     buckets.release(old).expect("live");
     let new = buckets.acquire(Request::new(64)).expect("room");
@@ -243,7 +244,7 @@ fn a_stale_bucket_name_is_known_after_reuse_and_forgeries_are_foreign() {
 #[test]
 fn of_two_threads_freeing_one_block_one_succeeds() {
     let words = words(Buckets::words(&[4]));
-    let buckets = Buckets::new(Steps::new(64, 1).expect("valid"), [4], 0, &words).expect("enough words");
+    let buckets = Buckets::new(SizeClasses::new(64, 1).expect("valid"), [4], 0, &words).expect("enough words");
     for _ in 0..if cfg!(miri) { 5 } else { 2000 } {
         let block = buckets.acquire(Request::new(1)).expect("room");
         let freed = std::thread::scope(|scope| {
@@ -259,7 +260,7 @@ fn of_two_threads_freeing_one_block_one_succeeds() {
 #[test]
 fn a_bucket_guard_releases_when_dropped() {
     let words = words(Buckets::words(&[1]));
-    let buckets = Buckets::new(Steps::new(64, 1).expect("valid"), [1], 0, &words).expect("enough words");
+    let buckets = Buckets::new(SizeClasses::new(64, 1).expect("valid"), [1], 0, &words).expect("enough words");
     let guard = buckets.acquire_guard(10).expect("room");
     assert!(buckets.acquire_guard(10).is_err());
     drop(guard);
@@ -269,7 +270,7 @@ fn a_bucket_guard_releases_when_dropped() {
 #[test]
 fn buckets_refuse_what_they_cannot_describe() {
     let memory = words(Buckets::words(&[8, 8]));
-    let steps = Steps::new(64, 1).expect("valid");
+    let steps = SizeClasses::new(64, 1).expect("valid");
     assert_eq!(cause(Buckets::new(steps, [8, 8], 0, &memory[1..])), Some(Cause::OutOfSlots));
     assert_eq!(cause(Buckets::new(steps, [8, 8], u64::MAX - 5, &memory)), Some(Cause::TooLarge));
     assert_eq!(cause(Buckets::new(steps, [8, 0], 0, &memory)), Some(Cause::BadRequest));
@@ -280,7 +281,7 @@ proptest! {
     #[test]
     fn buckets_keep_the_contract(acts in acts(300, 200), spill: bool, base in 0u64..5000) {
         let words = words(Buckets::words(&COUNTS));
-        let buckets = Buckets::new(Steps::new(64, 2).expect("valid"), COUNTS, base, &words).expect("enough words");
+        let buckets = Buckets::new(SizeClasses::new(64, 2).expect("valid"), COUNTS, base, &words).expect("enough words");
         drive(&mut if spill { buckets.with_spill() } else { buckets }, &acts);
     }
 }
@@ -290,7 +291,7 @@ proptest! {
 type Arena = BucketArena<Regions, Vec<BlockRecord>, Vec<SegmentRecord>>;
 
 fn arena(source: Regions, per_octave: u64, segment: u64, blocks: usize, segments: usize) -> Arena {
-    let steps = Steps::new(16, per_octave).expect("valid");
+    let steps = SizeClasses::new(16, per_octave).expect("valid");
     BucketArena::new(
         source,
         steps,

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use range_model::GRANULE;
 use range_model::world::{Act, PLOT, World};
 use terrace_core::{
-    Allocator, AnyFit, BestFit, Branch, Extent, FirstFit, Fit, GoodFit, Index, Range, Request, Slot, Use, WorstFit,
+    Allocator, AnyFit, BestFit, Branch, ExtentKind, FirstFit, Fit, GoodFit, Index, Range, RangeExtent, Request, Slot,
+    WorstFit,
 };
 
 /// Slots of each range here: more than can be used.
@@ -87,7 +88,7 @@ fn each_strategy_on_one_picture() {
 }
 
 /// The last free stretch of the only region.
-fn last_gap<I: Index>(range: &Range<Vec<Slot>, I>) -> Option<Extent> {
+fn last_gap<I: Index>(range: &Range<Vec<Slot>, I>) -> Option<RangeExtent> {
     let region = range.regions().next()?;
-    range.extents(region).filter(|extent| extent.use_ == Use::Free).last()
+    range.extents(region).filter(|extent| extent.kind == ExtentKind::Free).last()
 }

@@ -6,7 +6,7 @@ mod range_model;
 use proptest::prelude::*;
 use range_model::GRANULE;
 use range_model::world::{Act, PLOT, World};
-use terrace_core::{AllocError, Allocator, AnyFit, Branch, Cause, Fit, FreeError, RegionId, Use};
+use terrace_core::{AllocError, Allocator, AnyFit, Branch, Cause, ExtentKind, Fit, FreeError, RegionId};
 
 /// Slots: few, so that they run out often.
 const SLOTS: usize = 14;
@@ -61,7 +61,7 @@ fn a_removed_region_is_unknown_and_its_addresses_can_be_added_again() {
 fn stretches_off_the_granule_or_outside_are_refused() {
     let mut world = world(Fit::First);
     world.add(PLOT, PLOT, false);
-    let (gap, ..) = world.pick(Use::Free, 0).expect("all is free");
+    let (gap, ..) = world.pick(ExtentKind::Free, 0).expect("all is free");
     for (start, bytes) in [
         (gap.start + 1, GRANULE),
         (gap.start, GRANULE + 1),
@@ -71,10 +71,10 @@ fn stretches_off_the_granule_or_outside_are_refused() {
         (gap.start, u64::MAX - GRANULE + 1),
         (u64::MAX - GRANULE + 1, 2 * GRANULE),
     ] {
-        for result in [world.range.strip(&gap, start, bytes), world.range.claim(&gap, start, bytes).map(|_| ())] {
+        for result in [world.range.decommit(&gap, start, bytes), world.range.claim(&gap, start, bytes).map(|_| ())] {
             assert_eq!(result.expect_err("not inside").cause, Cause::BadRequest, "{start} {bytes}");
         }
-        let back = world.range.back(&gap, start, bytes);
+        let back = world.range.commit(&gap, start, bytes);
         assert_eq!(back.expect_err("a gap is no hole").cause, Cause::BadRequest);
     }
     world.map.compare(&world.range, SLOTS);

@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use terrace_core::{
-    Allocator, BestFit, Block, Branch, Cause, FirstFit, Fit, FreeError, GoodFit, LendError, Lent, Owner, Range,
+    Allocator, BestFit, Block, Branch, Cause, FirstFit, Fit, FreeError, GoodFit, LendError, LentSlots, Owner, Range,
     Request, Slot, Stats, WorstFit,
 };
 
@@ -69,7 +69,7 @@ fn trees_need_a_branch_for_each_slot() {
 fn slots_lent_later_are_used_and_none_moves() {
     let (mut first, mut second, mut third) = ([Slot::EMPTY; 4], [Slot::EMPTY; 4], [Slot::EMPTY; 8]);
     let mut wrong = [Slot::EMPTY; 4];
-    let mut range = Range::new(Lent::new(&mut first).expect("a power of two"), 64, GoodFit::new()).expect("valid");
+    let mut range = Range::new(LentSlots::new(&mut first).expect("a power of two"), 64, GoodFit::new()).expect("valid");
     range.add_region(0, 1 << 16).expect("room");
     let mut blocks = fill(&mut range);
     assert_eq!(blocks.len(), 3);
@@ -90,8 +90,8 @@ fn slots_lent_later_are_used_and_none_moves() {
 
 #[test]
 fn lent_slices_have_the_lengths_that_make_them_found() {
-    assert_eq!(Lent::new(&mut [Slot::EMPTY; 3]).map(|_| ()), Err(LendError { expected: 4 }));
-    assert_eq!(Lent::new(&mut []).map(|_| ()), Err(LendError { expected: 1 }));
+    assert_eq!(LentSlots::new(&mut [Slot::EMPTY; 3]).map(|_| ()), Err(LendError { expected: 4 }));
+    assert_eq!(LentSlots::new(&mut []).map(|_| ()), Err(LendError { expected: 1 }));
     let error = LendError { expected: 4 }.to_string();
     assert!(error.contains("exactly 4 slots"), "{error}");
 }

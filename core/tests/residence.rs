@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use terrace_core::residence::{Change, Refusal, Residence, TIERS, Tier};
+use terrace_core::residence::{Residence, ResidenceError, TIERS, Tier, Transition};
 
 /// The model: what version each tier holds (`None`: no memory; version 0: bytes that mean nothing).
 #[derive(Clone, Debug)]
@@ -17,32 +17,32 @@ impl Copies {
         (0..self.0.len()).filter(|tier| self.0[*tier] == Some(self.newest())).collect()
     }
 
-    fn apply(&mut self, change: Change) -> Result<(), Refusal> {
+    fn apply(&mut self, change: Transition) -> Result<(), ResidenceError> {
         let newest = self.newest();
         let first = self.holders()[0] as Tier;
         let read = |copies: &Self, tier: Tier| match copies.0[tier as usize] {
-            None => Err(Refusal::NotPresent),
-            Some(version) if version < newest => Err(Refusal::CopyFirst { from: first }),
+            None => Err(ResidenceError::NotPresent),
+            Some(version) if version < newest => Err(ResidenceError::CopyFirst { from: first }),
             Some(_) => Ok(()),
         };
         match change {
-            Change::Reserve(tier) if self.0[tier as usize].is_some() => return Err(Refusal::AlreadyPresent),
-            Change::Reserve(tier) => self.0[tier as usize] = Some(0),
-            Change::Read(tier) => read(self, tier)?,
-            Change::Update(tier) => {
+            Transition::Reserve(tier) if self.0[tier as usize].is_some() => return Err(ResidenceError::AlreadyPresent),
+            Transition::Reserve(tier) => self.0[tier as usize] = Some(0),
+            Transition::Read(tier) => read(self, tier)?,
+            Transition::Update(tier) => {
                 read(self, tier)?;
                 self.0[tier as usize] = Some(newest + 1);
             }
-            Change::Overwrite(tier) if self.0[tier as usize].is_none() => return Err(Refusal::NotPresent),
-            Change::Overwrite(tier) => self.0[tier as usize] = Some(newest + 1),
-            Change::Copy { from, to } if from == to => return Err(Refusal::SameTier),
-            Change::Copy { from, to } => {
+            Transition::Overwrite(tier) if self.0[tier as usize].is_none() => return Err(ResidenceError::NotPresent),
+            Transition::Overwrite(tier) => self.0[tier as usize] = Some(newest + 1),
+            Transition::Copy { from, to } if from == to => return Err(ResidenceError::SameTier),
+            Transition::Copy { from, to } => {
                 read(self, from)?;
                 self.0[to as usize] = Some(newest);
             }
-            Change::Evict(tier) if self.0[tier as usize].is_none() => return Err(Refusal::NotPresent),
-            Change::Evict(tier) if self.holders() == [tier as usize] => return Err(Refusal::LastCopy),
-            Change::Evict(tier) => self.0[tier as usize] = None,
+            Transition::Evict(tier) if self.0[tier as usize].is_none() => return Err(ResidenceError::NotPresent),
+            Transition::Evict(tier) if self.holders() == [tier as usize] => return Err(ResidenceError::LastCopy),
+            Transition::Evict(tier) => self.0[tier as usize] = None,
         }
         Ok(())
     }
@@ -60,11 +60,17 @@ impl Copies {
     }
 }
 
-fn changes(tiers: Tier) -> Vec<Change> {
+fn changes(tiers: Tier) -> Vec<Transition> {
     let one = (0..tiers).flat_map(|tier| {
-        [Change::Reserve(tier), Change::Read(tier), Change::Update(tier), Change::Overwrite(tier), Change::Evict(tier)]
+        [
+            Transition::Reserve(tier),
+            Transition::Read(tier),
+            Transition::Update(tier),
+            Transition::Overwrite(tier),
+            Transition::Evict(tier),
+        ]
     });
-    let two = (0..tiers).flat_map(|from| (0..tiers).map(move |to| Change::Copy { from, to }));
+    let two = (0..tiers).flat_map(|from| (0..tiers).map(move |to| Transition::Copy { from, to }));
     one.chain(two).collect()
 }
 
@@ -108,9 +114,9 @@ fn every_transition_agrees_with_the_model() {
 fn the_five_residences_of_host_and_device_change_as_tabled() {
     const HOST: Tier = 0;
     const DEVICE: Tier = 1;
-    let up = Change::Copy { from: HOST, to: DEVICE };
-    let down = Change::Copy { from: DEVICE, to: HOST };
-    let made = |start: Tier, changes: &[Change]| {
+    let up = Transition::Copy { from: HOST, to: DEVICE };
+    let down = Transition::Copy { from: DEVICE, to: HOST };
+    let made = |start: Tier, changes: &[Transition]| {
         let mut residence = Residence::new(start).expect("a tier");
         changes.iter().for_each(|change| residence.apply(*change).expect("allowed"));
         residence
@@ -119,37 +125,37 @@ fn the_five_residences_of_host_and_device_change_as_tabled() {
         ("host only", made(HOST, &[])),
         ("device only", made(DEVICE, &[])),
         ("both", made(HOST, &[up])),
-        ("host dirty", made(HOST, &[up, Change::Update(HOST)])),
-        ("device dirty", made(HOST, &[up, Change::Update(DEVICE)])),
+        ("host dirty", made(HOST, &[up, Transition::Update(HOST)])),
+        ("device dirty", made(HOST, &[up, Transition::Update(DEVICE)])),
     ]);
-    let old = |from| Err(Refusal::CopyFirst { from });
-    let (last, none) = (Err(Refusal::LastCopy), Err(Refusal::NotPresent));
+    let old = |from| Err(ResidenceError::CopyFirst { from });
+    let (last, none) = (Err(ResidenceError::LastCopy), Err(ResidenceError::NotPresent));
     let table = [
-        ("host only", Change::Read(HOST), Ok("host only")),
-        ("host only", Change::Update(HOST), Ok("host only")),
-        ("host only", Change::Read(DEVICE), none),
+        ("host only", Transition::Read(HOST), Ok("host only")),
+        ("host only", Transition::Update(HOST), Ok("host only")),
+        ("host only", Transition::Read(DEVICE), none),
         ("host only", up, Ok("both")),
         ("host only", down, none),
-        ("host only", Change::Evict(HOST), last),
-        ("host only", Change::Reserve(DEVICE), Ok("host dirty")),
-        ("device only", Change::Update(DEVICE), Ok("device only")),
+        ("host only", Transition::Evict(HOST), last),
+        ("host only", Transition::Reserve(DEVICE), Ok("host dirty")),
+        ("device only", Transition::Update(DEVICE), Ok("device only")),
         ("device only", down, Ok("both")),
-        ("device only", Change::Evict(DEVICE), last),
-        ("both", Change::Update(HOST), Ok("host dirty")),
-        ("both", Change::Overwrite(DEVICE), Ok("device dirty")),
-        ("both", Change::Evict(HOST), Ok("device only")),
-        ("both", Change::Evict(DEVICE), Ok("host only")),
-        ("host dirty", Change::Read(DEVICE), old(HOST)),
-        ("host dirty", Change::Update(DEVICE), old(HOST)),
-        ("host dirty", Change::Overwrite(DEVICE), Ok("device dirty")),
+        ("device only", Transition::Evict(DEVICE), last),
+        ("both", Transition::Update(HOST), Ok("host dirty")),
+        ("both", Transition::Overwrite(DEVICE), Ok("device dirty")),
+        ("both", Transition::Evict(HOST), Ok("device only")),
+        ("both", Transition::Evict(DEVICE), Ok("host only")),
+        ("host dirty", Transition::Read(DEVICE), old(HOST)),
+        ("host dirty", Transition::Update(DEVICE), old(HOST)),
+        ("host dirty", Transition::Overwrite(DEVICE), Ok("device dirty")),
         ("host dirty", up, Ok("both")),
         ("host dirty", down, old(HOST)),
-        ("host dirty", Change::Evict(HOST), last),
-        ("host dirty", Change::Evict(DEVICE), Ok("host only")),
-        ("device dirty", Change::Read(HOST), old(DEVICE)),
+        ("host dirty", Transition::Evict(HOST), last),
+        ("host dirty", Transition::Evict(DEVICE), Ok("host only")),
+        ("device dirty", Transition::Read(HOST), old(DEVICE)),
         ("device dirty", down, Ok("both")),
-        ("device dirty", Change::Evict(DEVICE), last),
-        ("device dirty", Change::Evict(HOST), Ok("device only")),
+        ("device dirty", Transition::Evict(DEVICE), last),
+        ("device dirty", Transition::Evict(HOST), Ok("device only")),
     ];
     for (before, change, after) in table {
         let mut residence = named[before];
@@ -163,10 +169,10 @@ fn the_five_residences_of_host_and_device_change_as_tabled() {
 
 #[test]
 fn tiers_past_the_last_are_refused() {
-    assert_eq!(Residence::new(TIERS), Err(Refusal::NoSuchTier));
+    assert_eq!(Residence::new(TIERS), Err(ResidenceError::NoSuchTier));
     let mut residence = Residence::new(TIERS - 1).expect("the last tier");
     for change in changes(TIERS + 1).into_iter().filter(|change| format!("{change:?}").contains('8')) {
-        assert_eq!(residence.apply(change), Err(Refusal::NoSuchTier), "{change:?}");
+        assert_eq!(residence.apply(change), Err(ResidenceError::NoSuchTier), "{change:?}");
     }
     assert!(!residence.present(TIERS) && !residence.valid(u8::MAX));
     assert!(residence.valid(TIERS - 1));

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use terrace_core::ring::{
-    Consumer, Header, LentRing, MAGIC, NoDelay, Patience, Producer, RingError, RingMemory, Shape, create, shape_of,
+    Backoff, Consumer, Header, LentRing, MAGIC, NoDelay, Producer, RingError, RingLayout, RingMemory, create, layout_of,
 };
 use terrace_core::sync::{AtomicU32, Ordering};
 
@@ -17,10 +17,10 @@ struct World {
 impl World {
     /// Its counters begin at `first`.
     fn new(slots: u32, slot_bytes: u32, first: u32) -> Self {
-        let shape = Shape::new(slots, slot_bytes).expect("a shape");
-        let words = (0..shape.words()).map(|_| AtomicU32::new(0xdead_beef)).collect();
+        let layout = RingLayout::new(slots, slot_bytes).expect("a layout");
+        let words = (0..layout.words()).map(|_| AtomicU32::new(0xdead_beef)).collect();
         let world = Self { header: Header::new(), words };
-        create(&world.memory(), shape).expect("enough words");
+        create(&world.memory(), layout).expect("enough words");
         world.set(first, first);
         world
     }
@@ -47,14 +47,14 @@ fn pop(consumer: &mut Consumer<LentRing<'_>>) -> Result<Vec<u8>, RingError> {
 #[test]
 fn shapes_have_rules() {
     for (slots, slot_bytes) in [(0, 64), (3, 64), (1 << 31, 64), (4, 0), (4, 4), (4, 66), (4, u32::MAX)] {
-        let refused = Shape::new(slots, slot_bytes);
-        assert!(matches!(refused, Err(RingError::BadShape(_))), "{slots} slots of {slot_bytes} bytes: {refused:?}");
+        let refused = RingLayout::new(slots, slot_bytes);
+        assert!(matches!(refused, Err(RingError::BadLayout(_))), "{slots} slots of {slot_bytes} bytes: {refused:?}");
     }
-    let shape = Shape::new(4, 64).expect("a shape");
-    assert_eq!((shape.longest(), shape.words(), shape.bytes()), (60, 64, 512));
+    let layout = RingLayout::new(4, 64).expect("a layout");
+    assert_eq!((layout.longest(), layout.words(), layout.bytes()), (60, 64, 512));
     let (header, words) = (Header::new(), [const { AtomicU32::new(0) }; 63]);
     let short = LentRing { header: &header, words: &words };
-    assert!(matches!(create(&short, shape), Err(RingError::BadShape(_))));
+    assert!(matches!(create(&short, layout), Err(RingError::BadLayout(_))));
     assert_eq!(header.control.magic.load(Ordering::Relaxed), 0, "nothing was changed");
 }
 
@@ -70,10 +70,10 @@ fn memory_that_is_no_ring_is_refused() {
     }
     for (word, wrong, right) in [(&control.slots, 8, 4), (&control.slot_bytes, 1 << 20, 64), (&control.slots, 5, 4)] {
         word.store(wrong, Ordering::Relaxed);
-        assert!(matches!(refused(), Some(RingError::BadShape(_))), "slots or bytes: {wrong}");
+        assert!(matches!(refused(), Some(RingError::BadLayout(_))), "slots or bytes: {wrong}");
         word.store(right, Ordering::Relaxed);
     }
-    assert_eq!(shape_of(&world.memory()), Shape::new(4, 64));
+    assert_eq!(layout_of(&world.memory()), RingLayout::new(4, 64));
     world.set(5, 0);
     assert!(matches!(refused(), Some(RingError::Corrupt { .. })));
     assert!(matches!(Consumer::open(world.memory()).err(), Some(RingError::Corrupt { found: 5, .. })));
@@ -125,20 +125,20 @@ fn messages_are_made_and_read_in_place() {
     let mut claim = producer.claim(10).expect("room");
     claim.write(3, b"defgh").expect("inside");
     claim.write(0, b"abc").expect("inside");
-    assert_eq!(claim.write(8, b"xyz"), Err(RingError::TooLong { bytes: 11, most: 10 }));
-    assert_eq!(claim.write(usize::MAX, b"xyz"), Err(RingError::TooLong { bytes: usize::MAX, most: 10 }));
+    assert_eq!(claim.write(8, b"xyz"), Err(RingError::TooLong { bytes: 11, max: 10 }));
+    assert_eq!(claim.write(usize::MAX, b"xyz"), Err(RingError::TooLong { bytes: usize::MAX, max: 10 }));
     claim.write(8, b"ij").expect("inside");
     assert_eq!(claim.words().len(), 3);
     claim.commit();
     let _ = producer.claim(12).expect("room"); // never sent
-    assert_eq!(producer.claim(13).err(), Some(RingError::TooLong { bytes: 13, most: 12 }));
+    assert_eq!(producer.claim(13).err(), Some(RingError::TooLong { bytes: 13, max: 12 }));
     let message = consumer.peek().expect("sent");
     let mut part = [0; 5];
     message.read(2, &mut part).expect("inside");
     assert_eq!((message.len(), &part), (10, b"cdefg"));
     assert_eq!(message.words()[0].load(Ordering::Relaxed).to_ne_bytes(), *b"abcd");
-    assert_eq!(message.read(6, &mut part), Err(RingError::TooLong { bytes: 11, most: 10 }));
-    assert_eq!(consumer.pop(&mut [0; 9]), Err(RingError::TooLong { bytes: 10, most: 9 }));
+    assert_eq!(message.read(6, &mut part), Err(RingError::TooLong { bytes: 11, max: 10 }));
+    assert_eq!(consumer.pop(&mut [0; 9]), Err(RingError::TooLong { bytes: 10, max: 9 }));
     assert_eq!(pop(&mut consumer), Ok(b"abcdefghij".to_vec()), "what was only looked at stays");
     assert_eq!(pop(&mut consumer), Err(RingError::Empty));
 }
@@ -199,8 +199,8 @@ fn telemetry_counts_beyond_32_bits_and_outlives_its_side() {
     producer.push(b"").expect("room");
     assert_eq!(producer.offer(b""), Ok(false));
     let mut slept = Vec::new();
-    let patience = Patience { first: 10, most: 30, in_all: 75 };
-    assert_eq!(producer.send(b"", patience, &mut |ns| slept.push(ns)), Err(RingError::Full));
+    let backoff = Backoff { first: 10, max: 30, total: 75 };
+    assert_eq!(producer.send(b"", backoff, &mut |ns| slept.push(ns)), Err(RingError::Full));
     assert_eq!(slept, [10, 20, 30, 15], "twice as long each time, up to the most, and no more than all");
     let counted = world.header.telemetry[0].snapshot().expect("at rest");
     let numbers = (counted.messages, counted.bytes, counted.drops, counted.waits, counted.last);
@@ -215,21 +215,21 @@ fn threads_send_and_receive_everything_in_order() {
     const EACH: u32 = if cfg!(miri) { 20 } else { 20_000 };
     let world = World::new(8, 32, u32::MAX - 1000);
     let (mut producer, mut consumer) = world.sides();
-    let patience = Patience { in_all: u64::MAX, ..Patience::SECOND };
+    let backoff = Backoff { total: u64::MAX, ..Backoff::SECOND };
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for i in 0..EACH {
                 let bytes = [i.to_ne_bytes(), (!i).to_ne_bytes()].concat();
-                producer.send(&bytes[..4 + i as usize % 5], patience, &mut |_| std::thread::yield_now()).expect("sent");
+                producer.send(&bytes[..4 + i as usize % 5], backoff, &mut |_| std::thread::yield_now()).expect("sent");
             }
             producer.close();
         });
         let mut bytes = [0; 28];
         for i in 0..EACH {
-            let length = consumer.receive(&mut bytes, patience, &mut |_| std::thread::yield_now()).expect("received");
+            let length = consumer.receive(&mut bytes, backoff, &mut |_| std::thread::yield_now()).expect("received");
             assert_eq!(bytes[..length], [i.to_ne_bytes(), (!i).to_ne_bytes()].concat()[..4 + i as usize % 5]);
         }
-        assert_eq!(consumer.receive(&mut bytes, patience, &mut NoDelay), Err(RingError::Closed));
+        assert_eq!(consumer.receive(&mut bytes, backoff, &mut NoDelay), Err(RingError::Closed));
     });
 }
 
@@ -250,7 +250,7 @@ proptest! {
             match act {
                 0..3 => {
                     let expected = if length > longest {
-                        Err(RingError::TooLong { bytes: length, most: longest })
+                        Err(RingError::TooLong { bytes: length, max: longest })
                     } else if model.len() == 1 << slots {
                         Err(RingError::Full)
                     } else {

@@ -7,11 +7,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use terrace_core::ring::bridge::{BridgeError, Link, Receiver, Sender, shadow_words};
-use terrace_core::ring::{Header, NoDelay, Patience, RingError, RingMemory, Shape};
+use terrace_core::ring::{Backoff, Header, NoDelay, RingError, RingLayout, RingMemory};
 use terrace_core::sync::{AtomicU32, Ordering};
 
-const SHAPE: Shape = match Shape::new(4, 16) {
-    Ok(shape) => shape,
+const SHAPE: RingLayout = match RingLayout::new(4, 16) {
+    Ok(layout) => layout,
     Err(_) => panic!("four slots of 16 bytes"),
 };
 
@@ -131,7 +131,7 @@ impl Link for Dma {
 }
 
 /// Three looks: short of what a slow engine needs.
-const PATIENCE: Patience = Patience { first: 1, most: 1, in_all: 2 };
+const PATIENCE: Backoff = Backoff { first: 1, max: 1, total: 2 };
 
 /// An act may fail for reasons of the engine, and for no other.
 fn passing<T>(result: Result<T, BridgeError<&'static str>>) -> Result<(), TestCaseError> {
@@ -147,7 +147,7 @@ fn a_shadow_that_is_too_small_is_refused() {
     let words = (1..shadow_words(SHAPE)).map(|_| AtomicU32::new(0)).collect();
     let small = Shared(Rc::new(Shadow { header: Header::new(), words }));
     let refused = Sender::create(small, SHAPE, dma, NoDelay, PATIENCE).err();
-    assert!(matches!(refused, Some(BridgeError::Ring(RingError::BadShape(_)))), "{refused:?}");
+    assert!(matches!(refused, Some(BridgeError::Ring(RingError::BadLayout(_)))), "{refused:?}");
 }
 
 #[test]

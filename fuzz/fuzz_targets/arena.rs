@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
-use terrace_core::arena::{Coalesce, Parts, Settings, Store, Waiting};
+use terrace_core::arena::{Coalesce, ArenaParts, ArenaSettings, ArenaStorage, PendingFree};
 use terrace_core::{
     Allocator, AnyFit, Arena, Bin, Block, Branch, Entry, Fence, Fit, FreeError, NoFence, Owner, Request, Segment, Slot,
     Source,
@@ -47,26 +47,26 @@ const ROUNDS: usize = 2;
 /// Storage that forgets when told to.
 struct Lent;
 
-impl Store for Lent {
+impl ArenaStorage for Lent {
     type Slots = Vec<Slot>;
     type Index = AnyFit<Vec<Branch>>;
     type Bins = Vec<Bin>;
     type Entries = Forgetful<Entry<Block>>;
     type Segments = Forgetful<Segment>;
-    type Waiting = Vec<Waiting>;
+    type Pending = Vec<PendingFree>;
 }
 
-fn parts(input: &Input) -> Parts<Lent> {
+fn parts(input: &Input) -> ArenaParts<Lent> {
     let slots = 8 + usize::from(input.slots);
     let fit = [Fit::Good, Fit::Best, Fit::First, Fit::Worst][usize::from(input.fit) % 4];
     let index = || AnyFit::new(fit, vec![Branch::EMPTY; slots]);
-    Parts {
+    ArenaParts {
         slots: [vec![Slot::EMPTY; slots], vec![Slot::EMPTY; slots]],
         index: [index(), index()],
         bins: vec![Bin::EMPTY; 16],
         entries: Forgetful::new(ENTRIES, "arena_loses_entry", || Entry::EMPTY),
         segments: Forgetful::new(8, "arena_loses_segment", || Segment::EMPTY),
-        waiting: [vec![Waiting::EMPTY; slots], vec![Waiting::EMPTY; slots]],
+        pending: [vec![PendingFree::EMPTY; slots], vec![PendingFree::EMPTY; slots]],
     }
 }
 
@@ -198,7 +198,7 @@ impl<S: Source, F: Fence> World<S, F> {
 }
 
 /// Runs the steps on an arena over `source`.
-fn run<S: Source, F: Fence>(source: S, (fence, clock): (F, Rc<Cell<u64>>), input: &Input, settings: Settings) {
+fn run<S: Source, F: Fence>(source: S, (fence, clock): (F, Rc<Cell<u64>>), input: &Input, settings: ArenaSettings) {
     let (unit, mut sure) = if settings.small == SMALL { (64, 128 << 10) } else { (64 << 10, 20 << 20) };
     let delay = if input.kind % 2 == 1 { DELAY } else { 0 };
     if delay > 0 {
@@ -218,8 +218,8 @@ fuzz_target!(|input: Input| {
     let coalesce = coalesce(&input);
     // 256 KiB of segments of 16 KiB, or 32 pages of 2 MiB; a block of half of it always fits an empty arena.
     let fixed = || FaultySource::new(256 << 10, "arena_source_overlaps");
-    let small = Settings { small: SMALL, segment_bytes: 16 << 10, grain: 4096, coalesce, ..Settings::segments() };
-    let pages = Settings { small: 256 << 10, space: 256 << 20, coalesce, ..Settings::growing() };
+    let small = ArenaSettings { small: SMALL, segment_bytes: 16 << 10, grain: 4096, coalesce, ..ArenaSettings::segments() };
+    let pages = ArenaSettings { small: 256 << 10, space: 256 << 20, coalesce, ..ArenaSettings::growing() };
     let clock = Rc::new(Cell::new(0));
     let delay = || (Delay::on(clock.clone(), DELAY), clock.clone());
     match input.kind % 4 {

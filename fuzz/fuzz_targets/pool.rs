@@ -12,7 +12,7 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashSet;
-use terrace_core::pool::{BlockRecord, BucketArena, Buckets, SegmentRecord, Steps};
+use terrace_core::pool::{BlockRecord, BucketArena, Buckets, SegmentRecord, SizeClasses};
 use terrace_core::sync::{AtomicUsize, Ordering};
 use terrace_core::{Allocator, Block, Cause, FreeError, Owner, Request};
 use terrace_fuzz::{FaultySource, Forgetful, bug};
@@ -120,13 +120,13 @@ impl Model {
 }
 
 /// Sizes of the buckets, found the slow way.
-fn sizes(steps: Steps) -> Vec<u64> {
+fn sizes(steps: SizeClasses) -> Vec<u64> {
     (0..COUNTS.len() as u32).filter_map(|class| steps.size(class)).collect()
 }
 
 fn buckets(steps: &[Step], spill: bool) {
     let words: Vec<AtomicUsize> = (0..Buckets::words(&COUNTS)).map(|_| AtomicUsize::new(0)).collect();
-    let table = Steps::new(16, 4).expect("valid");
+    let table = SizeClasses::new(16, 4).expect("valid");
     let sizes = sizes(table);
     let buckets = Buckets::new(table, COUNTS, 1 << 20, &words).expect("enough words");
     let mut buckets = if spill { buckets.with_spill() } else { buckets };
@@ -164,7 +164,7 @@ fn growing(steps: &[Step]) {
     let source = FaultySource::new(64 << 10, "pool_source_overlaps");
     let blocks = Forgetful::new(60, "pool_loses_record", BlockRecord::default);
     let segments = Forgetful::new(12, "", SegmentRecord::default);
-    let mut arena = BucketArena::new(source, Steps::new(16, 4).expect("valid"), 4096, blocks, segments);
+    let mut arena = BucketArena::new(source, SizeClasses::new(16, 4).expect("valid"), 4096, blocks, segments);
     let mut model = Model::default();
     for step in steps {
         match *step {

@@ -6,7 +6,7 @@
 use crate::bug;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use terrace_core::{Index, Region, Slot, Slots, Source, SourceError, Usage, Violation};
+use terrace_core::{Index, Region, Slot, Slots, Source, SourceError, SourceUsage, Violation};
 
 /// An index that forgets, misses or overlooks.
 ///
@@ -150,7 +150,7 @@ impl<T> AsMut<[T]> for Forgetful<T> {
 /// - `pool_source_overlaps`, `arena_source_overlaps`: every fourth region begins inside the one before.
 #[derive(Debug)]
 pub struct FaultySource {
-    usage: Usage,
+    usage: SourceUsage,
     out: Vec<Region>,
     next: u64,
     bug: &'static str,
@@ -159,7 +159,7 @@ pub struct FaultySource {
 impl FaultySource {
     /// A source of `capacity` bytes, whose regions overlap when `bug` is on.
     pub fn new(capacity: u64, bug: &'static str) -> Self {
-        let usage = Usage { capacity, ..Usage::default() };
+        let usage = SourceUsage { capacity, ..SourceUsage::default() };
         Self { usage, out: Vec::new(), next: 1 << 20, bug }
     }
 }
@@ -190,7 +190,7 @@ impl Source for FaultySource {
         Ok(())
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         self.usage
     }
 }

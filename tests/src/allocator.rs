@@ -21,14 +21,14 @@ pub fn contract<A: Allocator>(make: impl FnMut() -> A) -> Result<(), Failure> {
 ///
 /// # Example
 /// ```
-/// use terrace_core::pool::{Buckets, Steps};
+/// use terrace_core::pool::{Buckets, SizeClasses};
 /// use terrace_core::sync::AtomicUsize;
 /// use terrace_tests::Contract;
 /// Contract::new()
 ///     .largest(256)
 ///     .check(|| {
 ///         let words: Vec<_> = (0..Buckets::words(&[8, 8, 8])).map(|_| AtomicUsize::new(0)).collect();
-///         let steps = Steps::new(64, 1).expect("64 is a power of two");
+///         let steps = SizeClasses::new(64, 1).expect("64 is a power of two");
 ///         Buckets::new(steps, [8, 8, 8], 0, words.leak()).expect("enough words")
 ///     })
 ///     .unwrap();

@@ -5,7 +5,7 @@
 
 use crate::failure::{Broken, rule};
 use crate::source::SourceStep;
-use terrace_core::{Region, Source, SourceError, Usage};
+use terrace_core::{Region, Source, SourceError, SourceUsage};
 
 /// A region that is out.
 #[derive(Clone, Debug)]
@@ -223,7 +223,7 @@ fn refused(
 }
 
 /// A refused call changed nothing; it may be counted as a call.
-fn unchanged(before: &Usage, after: &Usage) -> Result<(), Broken> {
-    let same = *before == Usage { calls: before.calls, ..*after };
+fn unchanged(before: &SourceUsage, after: &SourceUsage) -> Result<(), Broken> {
+    let same = *before == SourceUsage { calls: before.calls, ..*after };
     rule(same, "a refused call changes nothing", || format!("{before:?} became {after:?}"))
 }

@@ -1,7 +1,7 @@
 //! The contract suite on arenas: over segments and over pages, with every strategy, with and without work in flight, and
 //! with little of everything that is lent.
 
-use terrace::arena::{Coalesce, Parts, Settings, Store, Waiting};
+use terrace::arena::{ArenaParts, ArenaSettings, ArenaStorage, Coalesce, PendingFree};
 use terrace::{AnyFit, Arena, Bin, Block, Branch, Entry, Fence, Fit, NoFence, Segment, Slot, Source};
 use terrace_models::{Growing, Segments};
 use terrace_tests::{Contract, Ticking};
@@ -9,25 +9,31 @@ use terrace_tests::{Contract, Ticking};
 /// Storage in vectors.
 struct Vectors;
 
-impl Store for Vectors {
+impl ArenaStorage for Vectors {
     type Slots = Vec<Slot>;
     type Index = AnyFit<Vec<Branch>>;
     type Bins = Vec<Bin>;
     type Entries = Vec<Entry<Block>>;
     type Segments = Vec<Segment>;
-    type Waiting = Vec<Waiting>;
+    type Pending = Vec<PendingFree>;
 }
 
-fn arena<S: Source, F: Fence>(source: S, fence: F, fit: Fit, slots: usize, settings: Settings) -> Arena<S, F, Vectors> {
+fn arena<S: Source, F: Fence>(
+    source: S,
+    fence: F,
+    fit: Fit,
+    slots: usize,
+    settings: ArenaSettings,
+) -> Arena<S, F, Vectors> {
     let index = || AnyFit::new(fit, vec![Branch::EMPTY; slots]);
     let lent = || vec![Slot::EMPTY; slots];
-    let parts = Parts {
+    let parts = ArenaParts {
         slots: [lent(), lent()],
         index: [index(), index()],
         bins: vec![Bin::EMPTY; 64],
         entries: vec![Entry::EMPTY; slots / 4],
         segments: vec![Segment::EMPTY; 16],
-        waiting: [vec![Waiting::EMPTY; slots], vec![Waiting::EMPTY; slots]],
+        pending: [vec![PendingFree::EMPTY; slots], vec![PendingFree::EMPTY; slots]],
     };
     Arena::new(source, fence, parts, settings).expect("valid settings")
 }
@@ -38,12 +44,12 @@ const CAPACITY: u64 = 48 << 20;
 const FITS: [Fit; 4] = [Fit::Good, Fit::Best, Fit::First, Fit::Worst];
 
 /// Small segments, so that many come and go.
-fn segments() -> Settings {
-    Settings { segment_bytes: 4 << 20, grain: 1 << 20, ..Settings::segments() }
+fn segments() -> ArenaSettings {
+    ArenaSettings { segment_bytes: 4 << 20, grain: 1 << 20, ..ArenaSettings::segments() }
 }
 
-fn growing() -> Settings {
-    Settings { space: 1 << 30, ..Settings::growing() }
+fn growing() -> ArenaSettings {
+    ArenaSettings { space: 1 << 30, ..ArenaSettings::growing() }
 }
 
 #[test]
@@ -75,7 +81,7 @@ fn with_few_slots_few_segments_and_little_cache() {
 #[test]
 fn merging_at_once_and_past_a_threshold() {
     for coalesce in [Coalesce::AtOnce, Coalesce::Threshold(1 << 20)] {
-        let (fixed, pages) = (Settings { coalesce, ..segments() }, Settings { coalesce, ..growing() });
+        let (fixed, pages) = (ArenaSettings { coalesce, ..segments() }, ArenaSettings { coalesce, ..growing() });
         SUITE.check(|| arena(Segments::new(CAPACITY), NoFence, Fit::Good, 1000, fixed)).unwrap();
         SUITE.check(|| arena(Growing::new(CAPACITY), NoFence, Fit::Good, 1000, pages)).unwrap();
     }

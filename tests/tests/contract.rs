@@ -5,13 +5,13 @@
 
 use lock_api::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace::layer::{Counted, Fallback, IdRecord, Limit, Locked, Pages, Share, Tenants, Traced};
-use terrace::pool::{BlockRecord, BucketArena, Buckets, SegmentRecord, Steps};
+use terrace::layer::{Counted, Fallback, IdRecord, Limit, Locked, PageOwners, TenantShare, Tenants, Traced};
+use terrace::pool::{BlockRecord, BucketArena, Buckets, SegmentRecord, SizeClasses};
 use terrace::shared::{OwnedBlock, SharedPool};
 use terrace::sync::AtomicUsize;
 use terrace::{
-    AllocError, Allocator, AnyFit, BestFit, Block, Branch, Counters, FirstFit, Fit, FreeError, GoodFit, Index, Lent,
-    Owner, Range, Request, Scope, Slot, Stats, Violation, WorstFit,
+    AllocError, Allocator, AnyFit, BestFit, Block, Branch, Counters, FirstFit, Fit, FreeError, GoodFit, Index,
+    LentSlots, Owner, Range, Request, Scope, Slot, Stats, Violation, WorstFit,
 };
 use terrace_models::{Growing, Segments};
 use terrace_tests::{Contract, SourceContract, contract, source_contract};
@@ -72,7 +72,7 @@ fn range_with_a_granule_of_a_byte() {
 fn range_over_slots_lent_in_slices() {
     let slots = |count: usize| vec![Slot::EMPTY; count].leak();
     let make = || {
-        let mut lent = Lent::new(slots(8)).expect("a power of two");
+        let mut lent = LentSlots::new(slots(8)).expect("a power of two");
         lent.lend(slots(8)).expect("as many again");
         lent.lend(slots(16)).expect("as many again");
         let mut range = Range::new(lent, 64, GoodFit::new()).expect("64 is a power of two");
@@ -101,7 +101,7 @@ fn words(count: usize) -> &'static [AtomicUsize] {
 const COUNTS: [u32; 5] = [9, 8, 8, 7, 6];
 
 fn buckets(base: u64) -> Buckets<'static, 5> {
-    let steps = Steps::new(64, 1).expect("64 is a power of two");
+    let steps = SizeClasses::new(64, 1).expect("64 is a power of two");
     Buckets::new(steps, COUNTS, base, words(Buckets::words(&COUNTS))).expect("enough words")
 }
 
@@ -116,7 +116,7 @@ type Arena = BucketArena<Segments, Vec<BlockRecord>, Vec<SegmentRecord>>;
 /// Buckets that grow, over at most `capacity` bytes.
 fn bucket_arena(capacity: u64) -> Arena {
     let (blocks, segments) = (vec![BlockRecord::default(); 200], vec![SegmentRecord::default(); 60]);
-    BucketArena::new(Segments::new(capacity), Steps::new(16, 4).expect("valid"), 64 << 10, blocks, segments)
+    BucketArena::new(Segments::new(capacity), SizeClasses::new(16, 4).expect("valid"), 64 << 10, blocks, segments)
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn pool_bucket_arena() {
 fn pool_bucket_arena_on_a_growing_source() {
     let make = || {
         let (blocks, segments) = (vec![BlockRecord::default(); 200], vec![SegmentRecord::default(); 60]);
-        BucketArena::new(Growing::new(24 << 20), Steps::new(512, 8).expect("valid"), 2 << 20, blocks, segments)
+        BucketArena::new(Growing::new(24 << 20), SizeClasses::new(512, 8).expect("valid"), 2 << 20, blocks, segments)
     };
     Contract::new().largest(3 << 20).check(make).unwrap();
 }
@@ -170,8 +170,8 @@ fn layer_fallback() {
 fn layer_tenants() {
     let make = || {
         let shares = [(0, 400_000, 100_000), (1, 300_000, 0), (2, 600_000, 200_000)];
-        let shares = shares.map(|(owner, cap, guaranteed)| Share::new(Owner(owner), cap, guaranteed));
-        let pages = Pages::new(1 << 20, 4096, vec![0; 1024].leak());
+        let shares = shares.map(|(owner, cap, guaranteed)| TenantShare::new(Owner(owner), cap, guaranteed));
+        let pages = PageOwners::new(1 << 20, 4096, vec![0; 1024].leak());
         let shares = Box::leak(Box::new(shares));
         Tenants::new(range(GoodFit::new()), |_, _| Ok(()), 1 << 20, shares, pages).expect("fair shares")
     };

@@ -14,7 +14,7 @@
 //! A call that pins a gigabyte takes some 100 ms. Other settings of the pool move along 1.17 to 1.45 by chance; with a slack of
 //! 10 % in place of 5 `kv` takes 91 calls (1.219), and what only grows 1.10.
 
-use terrace::arena::{Coalesce, Settings};
+use terrace::arena::{ArenaSettings, Coalesce};
 use terrace::device::{Device, DeviceBlock, DeviceOptions, Stream};
 use terrace::{Arena, ArenaCapacity, BestFit, NoFence, heap_parts};
 use terrace_models::scenarios::{Outcome, Pooled, Scenario, Step, Subject, Totals, run};
@@ -157,7 +157,8 @@ impl Subject for Exact {
 fn without_moving_1_05_costs_ten_times_the_calls() {
     for scenario in [Scenario::staging(2000), Scenario::checkpoint(5), Scenario::kv(5000)] {
         let exact = run(&scenario, &mut Exact::default());
-        let settings = Settings { coalesce: Coalesce::AtOnce, granule: 4096, slack: 30, ..Settings::growing() };
+        let settings =
+            ArenaSettings { coalesce: Coalesce::AtOnce, granule: 4096, slack: 30, ..ArenaSettings::growing() };
         let parts = heap_parts(ArenaCapacity::default(), BestFit::new);
         let arena = Arena::new(Growing::new(0), NoFence, parts, settings).expect("valid settings");
         let pages = run(&scenario, &mut Pooled(arena));

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_core::ring::bridge::BridgeError;
-use terrace_core::ring::{Consumer, Header, MAGIC, NoDelay, Patience, Producer, RingError, Shape, State};
+use terrace_core::ring::{Backoff, Consumer, EndpointState, Header, MAGIC, NoDelay, Producer, RingError, RingLayout};
 use terrace_device::{
     Device, DeviceBlock, DeviceError, RingOptions, RingStrategy, Stream, UnifiedRing, Visibility, receive_ring,
     send_ring, sleep,
@@ -32,14 +32,14 @@ fn simulated() -> Device {
 
 /// Patient: a busy machine may take its time.
 fn options(strategy: RingStrategy) -> RingOptions {
-    let patience = Patience { in_all: 10_000_000_000, ..Patience::SECOND };
-    RingOptions { shape: Shape::new(8, 64).expect("a shape"), strategy, patience }
+    let backoff = Backoff { total: 10_000_000_000, ..Backoff::SECOND };
+    RingOptions { layout: RingLayout::new(8, 64).expect("a layout"), strategy, backoff }
 }
 
 /// For what will not come: ten milliseconds. Only where the stream itself is waited for, so that no copy is late.
 fn brief() -> RingOptions {
-    let patience = Patience { in_all: 10_000_000, ..Patience::SECOND };
-    RingOptions { patience, ..options(RingStrategy::Stream) }
+    let backoff = Backoff { total: 10_000_000, ..Backoff::SECOND };
+    RingOptions { backoff, ..options(RingStrategy::Stream) }
 }
 
 const STRATEGIES: [RingStrategy; 3] = [RingStrategy::Synchronous, RingStrategy::Stream, RingStrategy::Polled];
@@ -130,7 +130,7 @@ fn what_the_host_sends_the_device_reads() {
             }
             assert_eq!(sender.counted().messages, u64::from(next));
             sender.close().expect("told");
-            assert_eq!(peer.word(PRODUCER), State::Closed as u32);
+            assert_eq!(peer.word(PRODUCER), EndpointState::Closed as u32);
         }
     });
 }
@@ -155,7 +155,7 @@ fn what_the_device_sends_the_host_reads() {
                 receiver.acknowledge().expect("copied");
                 receiver.refresh().expect("arrived");
             }
-            peer.set(PRODUCER, State::Closed as u32);
+            peer.set(PRODUCER, EndpointState::Closed as u32);
             while let Ok(length) = receiver.receive(&mut bytes) {
                 assert_eq!(bytes[..length], message(read), "{strategy:?}, message {read}");
                 read += 1;
@@ -163,7 +163,7 @@ fn what_the_device_sends_the_host_reads() {
             assert_eq!(receiver.receive(&mut bytes), Err(BridgeError::Ring(RingError::Closed)));
             assert_eq!((read, receiver.counted().messages), (sent, u64::from(sent)));
             receiver.close().expect("told");
-            assert_eq!(peer.word(CONSUMER), State::Closed as u32);
+            assert_eq!(peer.word(CONSUMER), EndpointState::Closed as u32);
         }
     });
 }
@@ -212,9 +212,9 @@ fn a_full_ring_and_an_empty_one_end_patience() {
         }
         assert_eq!(sender.send(b"more"), Err(BridgeError::Ring(RingError::Full)));
         let long = [0; 61];
-        assert_eq!(sender.send(&long), Err(BridgeError::Ring(RingError::TooLong { bytes: 61, most: 60 })));
+        assert_eq!(sender.send(&long), Err(BridgeError::Ring(RingError::TooLong { bytes: 61, max: 60 })));
         drop(sender);
-        assert_eq!(slept, 10_000_000, "all of the patience, and no more");
+        assert_eq!(slept, 10_000_000, "all of the backoff, and no more");
         let mut receiver = receive_ring(device, &stream, brief(), NoDelay).expect("a ring");
         assert_eq!(receiver.receive(&mut [0; 60]), Err(BridgeError::Ring(RingError::Empty)));
     });
@@ -224,9 +224,9 @@ fn a_full_ring_and_an_empty_one_end_patience() {
 fn unified_memory_is_one_ring_for_both_where_the_device_sees_it() {
     everywhere(|device| {
         let stream = device.stream().expect("a stream");
-        let shape = Shape::new(8, 64).expect("a shape");
+        let layout = RingLayout::new(8, 64).expect("a layout");
         let visibility = device.visibility();
-        let made = UnifiedRing::new(device, &stream, shape);
+        let made = UnifiedRing::new(device, &stream, layout);
         if visibility == Visibility::Copies {
             assert!(matches!(made, Err(BridgeError::Link(DeviceError::Driver { .. }))), "{made:?}");
             return;

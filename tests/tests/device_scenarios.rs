@@ -4,7 +4,7 @@
 //! with at most 4 times the calls. Where a row cannot be reached, the constant beside it says what was measured, and why.
 
 use std::path::{Path, PathBuf};
-use terrace::arena::Settings;
+use terrace::arena::ArenaSettings;
 use terrace::device::{Device, DeviceOptions, PoolOrigin};
 use terrace::recording::Reader;
 use terrace::{Arena, ArenaCapacity, BestFit, NoFence, heap_parts};
@@ -132,7 +132,7 @@ fn the_way_over_a_device_costs_no_memory() {
     for name in KEPT {
         let scenario = recorded(&data(), name);
         let parts = heap_parts(ArenaCapacity::default(), BestFit::new);
-        let arena = Arena::new(Growing::new(0), NoFence, parts, Settings::growing()).expect("valid settings");
+        let arena = Arena::new(Growing::new(0), NoFence, parts, ArenaSettings::growing()).expect("valid settings");
         let (arena, device) = (run(&scenario, &mut Pooled(arena)), ours(&scenario, PoolOrigin::Pages));
         let (arena, device) = (arena.utilisation(), device.utilisation());
         assert!(device >= arena - 0.01, "{name}: {device} on a device, {arena} without");

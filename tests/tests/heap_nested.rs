@@ -5,7 +5,7 @@ use linked_list_allocator::Heap as Theirs;
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use terrace_core::heap::{Checked, Fast, Heap, Narrow, Wide};
+use terrace_core::heap::{Checked, Fast, Narrow, RegionHeap, Wide};
 use terrace_tests::Random;
 
 /// Bytes of the outer heaps, and of the blocks that inner heaps live in.
@@ -20,7 +20,7 @@ trait Face {
     fn is_empty(&self) -> bool;
 }
 
-impl<C: terrace_core::heap::Config> Face for Heap<C> {
+impl<C: terrace_core::heap::HeapConfig> Face for RegionHeap<C> {
     fn give(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         self.allocate(layout)
     }
@@ -124,8 +124,8 @@ fn nest<I: Face>(outer: &mut dyn Face, make: impl Fn(NonNull<u8>) -> I, seed: u6
     around.drain(outer);
 }
 
-fn ours<C: terrace_core::heap::Config>(start: NonNull<u8>, bytes: usize) -> Heap<C> {
-    let mut heap = Heap::empty();
+fn ours<C: terrace_core::heap::HeapConfig>(start: NonNull<u8>, bytes: usize) -> RegionHeap<C> {
+    let mut heap = RegionHeap::empty();
     // SAFETY: memory that the caller has for as long as this heap is used.
     unsafe { heap.add_region(start, bytes) }.expect("large enough");
     heap

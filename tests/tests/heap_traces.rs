@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use terrace::recording::Reader;
 use terrace_core::event::Kind;
-use terrace_core::heap::{Checked, Config, Fast, HeaderHeap, Heap, Narrow, Packed, Records, Small, Wide};
+use terrace_core::heap::{Checked, Fast, HeaderHeap, HeapConfig, Narrow, Packed, Records, RegionHeap, Small, Wide};
 
 /// The recordings in tests/data.
 const KEPT: [&str; 3] = ["malloc_lua_embedded", "malloc_python_ast", "malloc_rustfmt"];
@@ -69,24 +69,24 @@ trait Face {
     fn judge(&self) -> (usize, usize);
 }
 
-impl<C: Config> Face for Heap<C, REGIONS> {
+impl<C: HeapConfig> Face for RegionHeap<C, REGIONS> {
     fn add(&mut self, memory: &mut [u64]) {
         // SAFETY: `run` keeps the memory longer than the heap, and nobody else uses it.
         unsafe { self.add_region(NonNull::from(&mut *memory).cast(), size_of_val(memory)) }.expect("a region");
     }
 
     fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        Heap::allocate(self, layout)
+        RegionHeap::allocate(self, layout)
     }
 
     fn free(&mut self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: the recording frees live blocks, once each.
-        unsafe { Heap::free(self, block, layout) }.expect("live");
+        unsafe { RegionHeap::free(self, block, layout) }.expect("live");
     }
 
     fn reallocate(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
         // SAFETY: as above.
-        unsafe { Heap::reallocate(self, block, layout, bytes) }.expect("live")
+        unsafe { RegionHeap::reallocate(self, block, layout, bytes) }.expect("live")
     }
 
     fn judge(&self) -> (usize, usize) {
@@ -95,7 +95,7 @@ impl<C: Config> Face for Heap<C, REGIONS> {
     }
 }
 
-impl<C: Config> Face for HeaderHeap<C, REGIONS> {
+impl<C: HeapConfig> Face for HeaderHeap<C, REGIONS> {
     fn add(&mut self, memory: &mut [u64]) {
         // SAFETY: as above.
         unsafe { self.add_region(NonNull::from(&mut *memory).cast(), size_of_val(memory)) }.expect("a region");
@@ -195,8 +195,12 @@ fn run(heap: &mut dyn Face, acts: &[Act], bytes: usize) -> usize {
 }
 
 fn heap<R: Records + 'static>() -> [Box<dyn Face>; 3] {
-    let fast = Heap::<Fast<R>, REGIONS>::empty();
-    [Box::new(fast), Box::new(Heap::<Small<R>, REGIONS>::empty()), Box::new(Heap::<Checked<Fast<R>>, REGIONS>::empty())]
+    let fast = RegionHeap::<Fast<R>, REGIONS>::empty();
+    [
+        Box::new(fast),
+        Box::new(RegionHeap::<Small<R>, REGIONS>::empty()),
+        Box::new(RegionHeap::<Checked<Fast<R>>, REGIONS>::empty()),
+    ]
 }
 
 /// A peak and a fifth of it, in whole pages.

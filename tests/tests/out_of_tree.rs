@@ -2,7 +2,7 @@
 //! and find each of a list of mistakes made in them on purpose.
 
 use terrace::{
-    AllocError, Allocator, Block, Cause, FreeError, Owner, Region, Request, Source, SourceError, Stats, Usage,
+    AllocError, Allocator, Block, Cause, FreeError, Owner, Region, Request, Source, SourceError, SourceUsage, Stats,
     Violation,
 };
 use terrace_tests::{Contract, Failure, contract, source_contract};
@@ -219,13 +219,13 @@ impl<S: Source> Allocator for Bump<S> {
 #[derive(Default)]
 struct Counter {
     out: Vec<Region>,
-    usage: Usage,
+    usage: SourceUsage,
     mistake: u32,
 }
 
 impl Counter {
     fn new(mistake: u32) -> Self {
-        let usage = Usage { capacity: 1 << 20, ..Usage::default() };
+        let usage = SourceUsage { capacity: 1 << 20, ..SourceUsage::default() };
         Self { out: Vec::new(), usage, mistake }
     }
 }
@@ -262,7 +262,7 @@ impl Source for Counter {
         Ok(())
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         self.usage
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use terrace::arena::Settings;
+use terrace::arena::ArenaSettings;
 use terrace::recording::Reader;
 use terrace::{Allocator, Arena, ArenaCapacity, BestFit, Block, NoFence, Owner, Request, Source, heap_parts};
 use terrace_core::event::Kind;
@@ -53,7 +53,7 @@ fn replay(path: &Path, pool: &mut dyn Allocator) -> (f64, u64) {
     (peak as f64 / stats.peak_reserved as f64, stats.source_calls)
 }
 
-fn arena(source: impl Source + 'static, settings: Settings) -> Box<dyn Allocator> {
+fn arena(source: impl Source + 'static, settings: ArenaSettings) -> Box<dyn Allocator> {
     Box::new(
         Arena::new(source, NoFence, heap_parts(ArenaCapacity::default(), BestFit::new), settings)
             .expect("valid settings"),
@@ -91,13 +91,13 @@ fn data() -> PathBuf {
 
 #[test]
 fn pages_are_used_to_97_percent() {
-    let mean = compare(&data(), &KEPT, || arena(Growing::new(0), Settings::growing()), on_pages);
+    let mean = compare(&data(), &KEPT, || arena(Growing::new(0), ArenaSettings::growing()), on_pages);
     assert!(mean >= 0.985, "{mean}");
 }
 
 #[test]
 fn segments_are_used_better_than_by_pytorch() {
-    let mean = compare(&data(), &KEPT, || arena(Segments::new(0), Settings::segments()), on_segments);
+    let mean = compare(&data(), &KEPT, || arena(Segments::new(0), ArenaSettings::segments()), on_segments);
     assert!(mean >= 0.9, "{mean}");
 }
 
@@ -107,7 +107,7 @@ fn all_recorded_runs_reach_the_same() {
         println!("SKIP all_recorded_runs_reach_the_same: set TERRACE_TRACES");
         return;
     };
-    let pages = compare(&folder, &ALL, || arena(Growing::new(0), Settings::growing()), on_pages);
-    let segments = compare(&folder, &ALL, || arena(Segments::new(0), Settings::segments()), on_segments);
+    let pages = compare(&folder, &ALL, || arena(Growing::new(0), ArenaSettings::growing()), on_pages);
+    let segments = compare(&folder, &ALL, || arena(Segments::new(0), ArenaSettings::segments()), on_segments);
     assert!(pages >= 0.985 && segments >= 0.9, "{pages} {segments}");
 }

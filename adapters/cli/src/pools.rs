@@ -6,8 +6,8 @@
 use clap::ValueEnum;
 use std::cell::Cell;
 use std::rc::Rc;
-use terrace::arena::{Coalesce, Settings};
-use terrace::pool::{BlockRecord, BucketArena, SegmentRecord, Steps};
+use terrace::arena::{ArenaSettings, Coalesce};
+use terrace::pool::{BlockRecord, BucketArena, SegmentRecord, SizeClasses};
 use terrace::{AllocError, Allocator, Arena, ArenaCapacity, BestFit, Branch, FirstFit, Index, WorstFit, heap_parts};
 use terrace_models::{BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
 
@@ -116,17 +116,17 @@ fn boxed(pool: impl Allocator + 'static) -> NewPool {
 fn arena<I: Index + 'static>(
     setup: &PoolSetup,
     index: impl Fn(Box<[Branch]>) -> I,
-    change: impl FnOnce(Settings) -> Settings,
+    change: impl FnOnce(ArenaSettings) -> ArenaSettings,
 ) -> NewPool {
     let (fence, parts) = (setup.fence.clone(), heap_parts(setup.room(), index));
     let text = |error: AllocError| error.to_string();
     match setup.source {
         SourceKind::Growing => {
-            let settings = change(Settings::growing());
+            let settings = change(ArenaSettings::growing());
             boxed(Arena::new(Growing::new(setup.capacity), fence, parts, settings).map_err(text)?)
         }
         SourceKind::Segments => {
-            let settings = change(Settings::segments());
+            let settings = change(ArenaSettings::segments());
             boxed(Arena::new(Segments::new(setup.capacity), fence, parts, settings).map_err(text)?)
         }
     }
@@ -137,9 +137,9 @@ fn terrace(setup: &PoolSetup) -> NewPool {
     arena(setup, BestFit::new, |settings| settings)
 }
 
-/// Settings without a cache, so that every call searches the index.
-fn uncached(settings: Settings) -> Settings {
-    Settings { coalesce: Coalesce::AtOnce, ..settings }
+/// ArenaSettings without a cache, so that every call searches the index.
+fn uncached(settings: ArenaSettings) -> ArenaSettings {
+    ArenaSettings { coalesce: Coalesce::AtOnce, ..settings }
 }
 
 fn best(setup: &PoolSetup) -> NewPool {
@@ -172,7 +172,7 @@ macro_rules! on_source {
 
 /// Power-of-two buckets of fixed blocks from 512 bytes up, in segments of at least 2 MiB.
 fn buckets(setup: &PoolSetup) -> NewPool {
-    let steps = Steps::new(512, 1).map_err(|error| error.to_string())?;
+    let steps = SizeClasses::new(512, 1).map_err(|error| error.to_string())?;
     let room = setup.room();
     let (blocks, segments) = (vec![BlockRecord::default(); room.slots], vec![SegmentRecord::default(); room.segments]);
     on_source!(setup, |source| boxed(BucketArena::new(source, steps, 2 << 20, blocks, segments)))

@@ -5,7 +5,7 @@
 use crate::fault::Fault;
 use std::fmt;
 use terrace_core::Cause;
-use terrace_core::residence::Refusal;
+use terrace_core::residence::ResidenceError;
 
 /// A block, as errors name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,7 +77,7 @@ pub enum DeviceError {
         bytes: u64,
     },
     /// A buffer's newest bytes are not where they would have to be.
-    Residence(Refusal),
+    Residence(ResidenceError),
     /// The stream's graph capture is the wrong way round for this.
     Capture(&'static str),
     /// The device is lost, or this is a forked child.
@@ -131,8 +131,8 @@ impl fmt::Display for DeviceError {
     }
 }
 
-impl From<Refusal> for DeviceError {
-    fn from(refusal: Refusal) -> Self {
+impl From<ResidenceError> for DeviceError {
+    fn from(refusal: ResidenceError) -> Self {
         Self::Residence(refusal)
     }
 }

@@ -1,7 +1,7 @@
 //! How a device's memory is kept.
 
 use crate::store::{ArenaCapacity, HeapStore, heap_parts};
-use terrace_core::arena::{Parts, Settings};
+use terrace_core::arena::{ArenaParts, ArenaSettings};
 use terrace_core::{AnyFit, Branch, Fit};
 
 /// Where memory comes from.
@@ -61,7 +61,7 @@ pub struct DeviceOptions {
 
 impl Default for DeviceOptions {
     fn default() -> Self {
-        let arena = Settings::growing();
+        let arena = ArenaSettings::growing();
         Self {
             origin: PoolOrigin::Auto,
             capacity: 0,
@@ -112,31 +112,32 @@ impl DeviceOptions {
     }
 
     /// Storage for an arena.
-    pub(crate) fn parts(&self, room: ArenaCapacity) -> Parts<HeapStore<AnyFit<Box<[Branch]>>>> {
+    pub(crate) fn parts(&self, room: ArenaCapacity) -> ArenaParts<HeapStore<AnyFit<Box<[Branch]>>>> {
         heap_parts(room, |branches| AnyFit::new(self.strategy, branches))
     }
 
     /// The settings of the arena over pages or segments.
-    pub(crate) fn arena(&self, pages: bool) -> Settings {
+    pub(crate) fn arena(&self, pages: bool) -> ArenaSettings {
         // Caching is the streams' affair: the arena merges at once, as far as fences allow.
         let coalesce = terrace_core::arena::Coalesce::AtOnce;
         // Segments for three of what is asked for, kept up to a fifth beyond the peak: no more calls than PyTorch's allocator
         // makes over trainings and large blocks, and less memory (tests/tests/device_scenarios.rs).
-        let segments = Settings { several: 3, spare: 2, slack: 200, ..Settings::segments() };
+        let segments =
+            ArenaSettings { segment_multiple: 3, spare_multiple: 2, slack: 200, ..ArenaSettings::segments() };
         // 2.9 % beyond the peak: pages are used to 97 %.
-        let growing = Settings { slack_most: 29, ..Settings::growing() };
+        let growing = ArenaSettings { max_slack: 29, ..ArenaSettings::growing() };
         let base = if pages { growing } else { segments };
         let (granule, small, segment_bytes) = (self.granule, self.small, self.segment);
-        Settings { granule, small, segment_bytes, coalesce, zero_fresh: self.zero_fresh, ..base }
+        ArenaSettings { granule, small, segment_bytes, coalesce, zero_fresh: self.zero_fresh, ..base }
     }
 
     /// The settings of arenas over pinned memory: a region is what is asked for, or a twentieth of the peak when that is more;
     /// what is vacant beyond that twentieth goes back. Pinned memory is lost to all other programs on the machine, so 20.4 GiB
     /// pin 20.4 (tests/tests/device_pinned.rs; three times as much with the device's own settings).
-    pub(crate) fn side(&self) -> Settings {
+    pub(crate) fn side(&self) -> ArenaSettings {
         // Larger than a twentieth of any peak: the slack decides.
         let segment_bytes = 4 << 30;
         let grain = self.granule.max(64 << 10);
-        Settings { several: 1, spare: 0, slack: 50, segment_bytes, grain, ..self.arena(false) }
+        ArenaSettings { segment_multiple: 1, spare_multiple: 0, slack: 50, segment_bytes, grain, ..self.arena(false) }
     }
 }

@@ -4,19 +4,19 @@
 //! Asks from below: the global allocator.
 
 use std::marker::PhantomData;
-use terrace_core::arena::{Parts, Store, Waiting};
+use terrace_core::arena::{ArenaParts, ArenaStorage, PendingFree};
 use terrace_core::{Bin, Block, Branch, Entry, Index, Segment, SlotBytes};
 
 /// Boxes for everything.
 pub struct HeapStore<I>(PhantomData<I>);
 
-impl<I: Index> Store for HeapStore<I> {
+impl<I: Index> ArenaStorage for HeapStore<I> {
     type Slots = SlotBytes<Box<[u8]>>;
     type Index = I;
     type Bins = Box<[Bin]>;
     type Entries = Box<[Entry<Block>]>;
     type Segments = Box<[Segment]>;
-    type Waiting = Box<[Waiting]>;
+    type Pending = Box<[PendingFree]>;
 }
 
 /// How many records of each kind an arena gets.
@@ -44,21 +44,21 @@ impl Default for ArenaCapacity {
 ///
 /// # Example
 /// ```
-/// use terrace_core::{Arena, BestFit, Fixed, NoFence};
+/// use terrace_core::{Arena, BestFit, FixedSource, NoFence};
 /// use terrace_device::store::{ArenaCapacity, heap_parts};
 /// let mut memory = vec![0u64; 1 << 16];
 /// let parts = heap_parts(ArenaCapacity::default(), BestFit::new);
-/// let arena = Arena::new(Fixed::new(&mut memory), NoFence, parts, terrace_core::arena::Settings::segments());
+/// let arena = Arena::new(FixedSource::new(&mut memory), NoFence, parts, terrace_core::arena::ArenaSettings::segments());
 /// assert!(arena.is_ok());
 /// ```
-pub fn heap_parts<I: Index>(room: ArenaCapacity, index: impl Fn(Box<[Branch]>) -> I) -> Parts<HeapStore<I>> {
-    Parts {
+pub fn heap_parts<I: Index>(room: ArenaCapacity, index: impl Fn(Box<[Branch]>) -> I) -> ArenaParts<HeapStore<I>> {
+    ArenaParts {
         slots: [(); 2].map(|()| slots(room.slots)),
         index: [(); 2].map(|()| index(bytemuck::zeroed_slice_box(room.slots))),
         bins: vec![Bin::EMPTY; room.bins].into(),
         entries: vec![Entry::EMPTY; room.entries].into(),
         segments: bytemuck::zeroed_slice_box(room.segments),
-        waiting: [(); 2].map(|()| bytemuck::zeroed_slice_box(room.slots)),
+        pending: [(); 2].map(|()| bytemuck::zeroed_slice_box(room.slots)),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Barrier;
 use std::thread::scope;
-use terrace_core::ring::{Consumer, Producer, Shape};
+use terrace_core::ring::{Consumer, Producer, RingLayout};
 use terrace_device::{Device, DeviceBuffer, Stream, TransferEngine, UnifiedBuffer, UnifiedRing};
 
 const LEN: usize = if cfg!(miri) { 64 } else { 1 << 16 };
@@ -97,8 +97,8 @@ fn managed_memory_is_read_by_many() {
 #[test]
 fn a_ring_is_used_from_both_ends() {
     let (device, stream, _) = ground();
-    let shape = Shape::new(8, 64).expect("a shape");
-    let ring = UnifiedRing::new(&device, &stream, shape).expect("a ring").shared().expect("seen by both");
+    let layout = RingLayout::new(8, 64).expect("a layout");
+    let ring = UnifiedRing::new(&device, &stream, layout).expect("a ring").shared().expect("seen by both");
     scope(|scope| {
         scope.spawn(|| {
             let mut producer = Producer::open(&*ring).expect("the ring");

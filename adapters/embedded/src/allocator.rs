@@ -8,7 +8,7 @@ use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator};
-use terrace_core::heap::Config;
+use terrace_core::heap::HeapConfig;
 
 use crate::free_queue::DeferQueue;
 use crate::lock::Lock;
@@ -24,7 +24,7 @@ fn dangling(layout: Layout) -> NonNull<[u8]> {
 
 // SAFETY: a block stays valid while the heap is borrowed, until it is freed; a copy of the reference frees the same blocks;
 // blocks have at least the layout's size and its alignment.
-unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> Allocator for &LockedHeap<L, C, REGIONS, Q> {
+unsafe impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> Allocator for &LockedHeap<L, C, REGIONS, Q> {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         if layout.size() == 0 {
             return Ok(dangling(layout));
@@ -65,7 +65,7 @@ unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> Allocator f
 ///
 /// # Safety
 /// This heap must have allocated the live block with the old layout.
-unsafe fn resize<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue>(
+unsafe fn resize<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue>(
     heap: &LockedHeap<L, C, REGIONS, Q>,
     block: NonNull<u8>,
     old: Layout,

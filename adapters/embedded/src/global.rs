@@ -6,7 +6,7 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
 
-use terrace_core::heap::Config;
+use terrace_core::heap::HeapConfig;
 
 use crate::free_queue::DeferQueue;
 use crate::lock::Lock;
@@ -14,7 +14,7 @@ use crate::locked_heap::LockedHeap;
 
 // SAFETY: blocks do not overlap, have at least the layout's size and its alignment; `reallocate` keeps a block's contents.
 // Nothing unwinds: this crate does not panic, and a panic in a hook aborts.
-unsafe impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> GlobalAlloc for LockedHeap<L, C, REGIONS, Q> {
+unsafe impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> GlobalAlloc for LockedHeap<L, C, REGIONS, Q> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.allocate(layout).map_or(ptr::null_mut(), NonNull::as_ptr)

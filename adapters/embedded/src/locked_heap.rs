@@ -15,7 +15,7 @@ use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-use terrace_core::heap::{Config, Fast};
+use terrace_core::heap::{Fast, HeapConfig};
 use terrace_core::{FreeError, Violation};
 
 use crate::error::{BadFree, InitError};
@@ -38,7 +38,7 @@ pub struct LockedHeap<L, C = Fast, const REGIONS: usize = 1, Q = NoQueue> {
     queue: Q,
 }
 
-impl<L: Lock, C: Config, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, REGIONS, Q> {
+impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, REGIONS, Q> {
     /// A heap without memory: every request fails.
     pub const fn empty() -> Self {
         Self { state: Locked::new(State::EMPTY), queue: Q::EMPTY }

@@ -7,7 +7,7 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 use terrace_core::FreeError;
-use terrace_core::heap::{Config, Heap};
+use terrace_core::heap::{HeapConfig, RegionHeap};
 
 use crate::error::BadFree;
 use crate::free_queue::DeferQueue;
@@ -21,7 +21,7 @@ pub const DRAIN_PER_CALL: usize = 2;
 /// The state of a heap.
 #[derive(Debug)]
 pub struct State<C, const REGIONS: usize> {
-    pub heap: Heap<C, REGIONS>,
+    pub heap: RegionHeap<C, REGIONS>,
     pub counters: HeapCounters,
     /// Regions added so far. A new one may let a request succeed that failed before.
     pub regions: usize,
@@ -30,10 +30,15 @@ pub struct State<C, const REGIONS: usize> {
     pub bad_free: Option<fn(BadFree)>,
 }
 
-impl<C: Config, const REGIONS: usize> State<C, REGIONS> {
+impl<C: HeapConfig, const REGIONS: usize> State<C, REGIONS> {
     /// A heap without memory and hooks.
-    pub const EMPTY: Self =
-        Self { heap: Heap::empty(), counters: HeapCounters::ZERO, regions: 0, out_of_memory: None, bad_free: None };
+    pub const EMPTY: Self = Self {
+        heap: RegionHeap::empty(),
+        counters: HeapCounters::ZERO,
+        regions: 0,
+        out_of_memory: None,
+        bad_free: None,
+    };
 
     /// Allocates a block, after completing deferred frees.
     #[inline(always)]
@@ -55,7 +60,7 @@ impl<C: Config, const REGIONS: usize> State<C, REGIONS> {
     /// Frees a block, or counts the refusal.
     ///
     /// # Safety
-    /// As for [`Heap::free`].
+    /// As for [`RegionHeap::free`].
     #[inline(always)]
     pub unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
         // SAFETY: the caller's promise.
@@ -70,7 +75,7 @@ impl<C: Config, const REGIONS: usize> State<C, REGIONS> {
     /// Resizes a block in place or, if `may_move`, elsewhere; `None` when the heap has no room for it.
     ///
     /// # Safety
-    /// As for [`Heap::reallocate`].
+    /// As for [`RegionHeap::reallocate`].
     pub unsafe fn resize(
         &mut self,
         block: NonNull<u8>,

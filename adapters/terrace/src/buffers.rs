@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_core::pool::Steps;
+use terrace_core::pool::SizeClasses;
 use terrace_core::{AllocError, Cause, Counters, Stats};
 
 /// Buffers kept in each bucket unless told otherwise: enough for a double-buffered pipeline four stages deep.
 pub const BUCKET_CAP: usize = 8;
 /// Buckets: four to the octave, so that a bucket's buffers are within 25 % of each other, from 16 bytes on.
-const STEPS: Steps = match Steps::new(16, 4) {
+const SIZE_CLASSES: SizeClasses = match SizeClasses::new(16, 4) {
     Ok(steps) => steps,
     Err(_) => panic!("two powers of two, 4 <= 16: found out when this is compiled"),
 };
@@ -131,7 +131,7 @@ impl<B: Buffer> BufferPool<B> {
 
     /// The bucket a capacity belongs to; what is below the smallest size shares bucket 0.
     fn bucket(&self, bytes: u64) -> u32 {
-        STEPS.floor(bytes).unwrap_or(0)
+        SIZE_CLASSES.floor(bytes).unwrap_or(0)
     }
 
     /// Takes a buffer of at least `bytes` bytes: the tightest kept one of its own bucket, one of the next bucket (at most

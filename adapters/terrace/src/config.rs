@@ -30,12 +30,12 @@ pub use builder::Builder;
 use std::fmt;
 use std::ops::Deref;
 use terrace_core::Fit;
-use terrace_core::arena::Settings;
+use terrace_core::arena::ArenaSettings;
 pub use value::parse_bytes;
 
 const MIB: u64 = 1 << 20;
 /// The measured defaults.
-const ARENA: Settings = Settings::growing();
+const ARENA: ArenaSettings = ArenaSettings::growing();
 
 /// Which free block a request gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,14 +189,14 @@ impl Config {
     ///
     /// # Example
     /// ```
-    /// use terrace::{Config, arena::Settings};
+    /// use terrace::{Config, arena::ArenaSettings};
     /// let config = Config::training().small_threshold(4096).build()?;
-    /// let settings = config.arena(Settings::segments());
+    /// let settings = config.arena(ArenaSettings::segments());
     /// assert_eq!((settings.small, settings.segment_bytes), (4096, 64 << 20));
     /// # Ok::<(), terrace::ConfigError>(())
     /// ```
-    pub fn arena(&self, base: Settings) -> Settings {
-        Settings {
+    pub fn arena(&self, base: ArenaSettings) -> ArenaSettings {
+        ArenaSettings {
             granule: self.granule,
             small: self.small_threshold,
             per_bin: self.pooled_per_bucket,

@@ -19,12 +19,12 @@ pub trait Home {
 ///
 /// # Example
 /// ```
-/// use terrace::pool::{Buckets, Steps};
+/// use terrace::pool::{Buckets, SizeClasses};
 /// use terrace::shared::SharedPool;
 /// use terrace::sync::AtomicUsize;
 /// // 64 blocks of 4 KiB: a fixed capacity of 256 KiB.
 /// static WORDS: [AtomicUsize; Buckets::words(&[64])] = [const { AtomicUsize::new(0) }; Buckets::words(&[64])];
-/// let pool = SharedPool::new(Buckets::new(Steps::new(4096, 1)?, [64], 0, &WORDS)?);
+/// let pool = SharedPool::new(Buckets::new(SizeClasses::new(4096, 1)?, [64], 0, &WORDS)?);
 /// let clone = pool.clone();
 /// let block = std::thread::spawn(move || clone.allocate(3000)).join().expect("no panic")?;
 /// assert_eq!((block.bytes(), pool.stats().in_use), (4096, 4096));

@@ -2,14 +2,14 @@
 
 use super::*;
 use std::collections::BTreeSet;
-use terrace_core::pool::{Buckets, Steps};
+use terrace_core::pool::{Buckets, SizeClasses};
 use terrace_core::sync::AtomicUsize;
 use terrace_core::{Cause, FreeError};
 
 /// A pool of `count` blocks of 64 bytes.
 pub(crate) fn blocks_of_64(count: u32) -> Buckets<'static, 1> {
     let words: Vec<_> = (0..Buckets::words(&[count])).map(|_| AtomicUsize::new(0)).collect();
-    Buckets::new(Steps::new(64, 1).expect("valid"), [count], 0, words.leak()).expect("enough words")
+    Buckets::new(SizeClasses::new(64, 1).expect("valid"), [count], 0, words.leak()).expect("enough words")
 }
 
 fn sendable<T: Send + Sync + Clone>(_: &T) {}

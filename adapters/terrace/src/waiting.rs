@@ -29,12 +29,12 @@ use wakers::Wakers;
 /// # Example
 /// ```
 /// use std::time::Duration;
-/// use terrace::pool::{Buckets, Steps};
+/// use terrace::pool::{Buckets, SizeClasses};
 /// use terrace::sync::AtomicUsize;
 /// use terrace::waiting::WaitingPool;
 /// use terrace::Request;
 /// static WORDS: [AtomicUsize; Buckets::words(&[1])] = [const { AtomicUsize::new(0) }; Buckets::words(&[1])];
-/// let pool = WaitingPool::new(Buckets::new(Steps::new(64, 1)?, [1], 0, &WORDS)?);
+/// let pool = WaitingPool::new(Buckets::new(SizeClasses::new(64, 1)?, [1], 0, &WORDS)?);
 /// let only = pool.try_allocate(Request::new(64))?;
 /// let clone = pool.clone();
 /// let waiter = std::thread::spawn(move || clone.allocate_timeout(Request::new(64), Duration::from_secs(60)).is_ok());

@@ -3,7 +3,7 @@
 use super::*;
 use crate::shared::tests::blocks_of_64;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use terrace_core::pool::{Buckets, Steps};
+use terrace_core::pool::{Buckets, SizeClasses};
 
 type Pool = WaitingPool<Buckets<'static, 1>>;
 
@@ -126,7 +126,7 @@ fn a_future_polled_with_another_waker_wakes_that_one() {
 /// One request of 128 or 64 bytes from buckets of both: the large ones only from the second bucket.
 fn two_sizes() -> WaitingPool<terrace_core::layer::Limit<Buckets<'static, 2>>> {
     let words: Vec<_> = (0..Buckets::words(&[4, 4])).map(|_| terrace_core::sync::AtomicUsize::new(0)).collect();
-    let buckets = Buckets::new(Steps::new(64, 1).expect("valid"), [4, 4], 0, words.leak()).expect("enough words");
+    let buckets = Buckets::new(SizeClasses::new(64, 1).expect("valid"), [4, 4], 0, words.leak()).expect("enough words");
     WaitingPool::new(terrace_core::layer::Limit::new(buckets, 128))
 }
 

@@ -119,7 +119,7 @@ fn files_are_checked_too_and_unknown_keys_are_refused() {
 fn an_arena_takes_what_concerns_it() {
     let config = Config::builder().granule(256).small_threshold(8 << 10).segment(4 << 20).pooled_per_bucket(3);
     let config = config.zero_fresh(true).strategy(Strategy::First).build().unwrap();
-    for base in [arena::Settings::growing(), arena::Settings::segments()] {
+    for base in [arena::ArenaSettings::growing(), arena::ArenaSettings::segments()] {
         let settings = config.arena(base);
         let taken = (settings.granule, settings.small, settings.segment_bytes, settings.per_bin, settings.zero_fresh);
         assert_eq!(taken, (256, 8 << 10, 4 << 20, 3, true));

@@ -3,7 +3,7 @@
 //! Promises upward: the equations of [`Stats`] hold at every moment.
 //! Asks from below: each call is counted once, by the model.
 
-use terrace_core::{Stats, Usage, Violation};
+use terrace_core::{SourceUsage, Stats, Violation};
 
 /// Counters of one model.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +47,7 @@ impl Counters {
     }
 
     /// All but `pooled`, `largest_free` and `metadata`, which only the model knows.
-    pub(crate) fn stats(&self, usage: Usage) -> Stats {
+    pub(crate) fn stats(&self, usage: SourceUsage) -> Stats {
         Stats {
             capacity: usage.capacity,
             reserved: usage.reserved,

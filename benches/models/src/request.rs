@@ -6,7 +6,7 @@
 //! None of the modelled allocators takes an alignment; all promise a fixed one. A caller who needs more asks for
 //! more bytes and aligns by hand. So does this page: the padding is part of the block and counts as in use.
 
-use terrace_core::{AllocError, Cause, Request, SourceError, Usage};
+use terrace_core::{AllocError, Cause, Request, SourceError, SourceUsage};
 
 /// No request is larger: 2^62 bytes, so that rounding to any step up to 2^62 stays below 2^63.
 const LARGEST: u64 = 1 << 62;
@@ -22,7 +22,13 @@ pub(crate) fn padded(request: Request, granule: u64) -> Result<u64, AllocError> 
 }
 
 /// What an allocation that the source could not serve reports.
-pub(crate) fn refusal(error: SourceError, request: Request, bytes: u64, usage: Usage, largest_free: u64) -> AllocError {
+pub(crate) fn refusal(
+    error: SourceError,
+    request: Request,
+    bytes: u64,
+    usage: SourceUsage,
+    largest_free: u64,
+) -> AllocError {
     let cause = match error {
         SourceError::OutOfMemory { .. } if usage.capacity != 0 && bytes > usage.capacity => Cause::TooLarge,
         SourceError::OutOfMemory { .. } => Cause::OutOfMemory,

@@ -3,7 +3,7 @@
 mod common;
 
 use common::MIB;
-use terrace_core::{Allocator, Block, Cause, NoFence, Owner, Region, Request, Source, SourceError, Usage};
+use terrace_core::{Allocator, Block, Cause, NoFence, Owner, Region, Request, Source, SourceError, SourceUsage};
 use terrace_models::{Rmm, RmmOptions, Segments};
 
 fn alloc(pool: &mut impl Allocator, bytes: u64) -> Block {
@@ -114,7 +114,7 @@ fn lists_are_merged_when_only_together_they_fit() {
 
 /// A source whose regions touch, as a driver's may.
 #[derive(Default)]
-struct Touching(Usage);
+struct Touching(SourceUsage);
 
 impl Source for Touching {
     fn take(&mut self, bytes: u64) -> Result<Region, SourceError> {
@@ -129,7 +129,7 @@ impl Source for Touching {
         Err(SourceError::Unsupported)
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         self.0
     }
 }

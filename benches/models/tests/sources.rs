@@ -5,7 +5,7 @@ mod common;
 use common::MIB;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use terrace_core::{Region, Source, SourceError, Usage};
+use terrace_core::{Region, Source, SourceError, SourceUsage};
 use terrace_models::{Growing, Segments};
 
 const PAGE: u64 = 2 * MIB;
@@ -28,10 +28,10 @@ fn segments_count_and_stay_apart() {
     }
     assert_eq!(source.outstanding(), regions);
     let sum = 1 + 24 * MIB;
-    let usage = Usage { capacity: 0, reserved: sum, peak_reserved: sum, calls: 4, handles: 4 };
+    let usage = SourceUsage { capacity: 0, reserved: sum, peak_reserved: sum, calls: 4, handles: 4 };
     assert_eq!(source.usage(), usage);
     source.give_back(regions[3]).unwrap();
-    assert_eq!(source.usage(), Usage { reserved: sum - 20 * MIB, calls: 5, ..usage });
+    assert_eq!(source.usage(), SourceUsage { reserved: sum - 20 * MIB, calls: 5, ..usage });
     let again = source.take(20 * MIB).unwrap();
     assert!(again.base > regions[3].base, "addresses are not used twice");
     assert_eq!((source.page_bytes(), source.reserve(PAGE)), (0, Err(SourceError::Unsupported)));
@@ -78,7 +78,7 @@ fn capacity_is_exact() {
 fn growing_counts_ranges_and_pages() {
     let mut source = Growing::new(0);
     let space = source.reserve(16 << 40).unwrap();
-    assert_eq!(source.usage(), Usage::default(), "address space is free");
+    assert_eq!(source.usage(), SourceUsage::default(), "address space is free");
     source.map(space, 0, 200 * PAGE).unwrap();
     source.unmap(space, 50 * PAGE, 100 * PAGE).unwrap();
     source.shift(space, 0, 1000 * PAGE, 10 * PAGE).unwrap();

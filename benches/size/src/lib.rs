@@ -14,11 +14,11 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 }
 
 #[cfg(feature = "fast-narrow")]
-type Heap = terrace_core::heap::Heap<terrace_core::heap::Fast<terrace_core::heap::Narrow>>;
+type Heap = terrace_core::heap::RegionHeap<terrace_core::heap::Fast<terrace_core::heap::Narrow>>;
 #[cfg(feature = "small-narrow")]
-type Heap = terrace_core::heap::Heap<terrace_core::heap::Small<terrace_core::heap::Narrow>>;
+type Heap = terrace_core::heap::RegionHeap<terrace_core::heap::Small<terrace_core::heap::Narrow>>;
 #[cfg(feature = "small-wide")]
-type Heap = terrace_core::heap::Heap<terrace_core::heap::Small<terrace_core::heap::Wide>>;
+type Heap = terrace_core::heap::RegionHeap<terrace_core::heap::Small<terrace_core::heap::Wide>>;
 #[cfg(any(feature = "fast-narrow", feature = "small-narrow", feature = "small-wide"))]
 mod face {
     use super::*;

@@ -3,7 +3,7 @@
 //! Promises upward: an allocation fails only when no reclaimable memory fits and the source gives no more; a block
 //! freed by one owner is that owner's again at once and everyone's after the fence; after everything is freed and
 //! trimmed, the source has everything back.
-//! Asks from below: a [`Source`], a [`Fence`], and storage ([`Store`]).
+//! Asks from below: a [`Source`], a [`Fence`], and storage ([`ArenaStorage`]).
 //!
 //! ```text
 //! allocate ---> cache of (owner, exact size) ----hit----> block        no search, no source
@@ -18,20 +18,20 @@
 //!                      wait for fences, ask the user's hook ---------> block, or an error that says what was asked
 //! ```
 
-mod chain;
 mod pages;
+mod pending;
+mod reclaim;
 mod reuse;
 mod segments;
 mod settings;
-mod store;
-mod waiting;
-mod warm;
+mod storage;
+mod warm_up;
 
+pub use pending::PendingFree;
 pub use segments::Segment;
-pub use settings::{Coalesce, Settings};
-pub use store::{LentStore, Parts, Store};
-pub use waiting::Waiting;
-pub use warm::Transformer;
+pub use settings::{ArenaSettings, Coalesce};
+pub use storage::{ArenaParts, ArenaStorage, LentStorage};
+pub use warm_up::Transformer;
 
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::cache::Cache;
@@ -41,32 +41,32 @@ use crate::index::Slots;
 use crate::range::{Range, RegionId};
 use crate::source::{Region, Source};
 use crate::stats::Stats;
-use waiting::Queue;
+use pending::PendingQueue;
 
 /// An allocator that grows from a source.
 ///
 /// # Example
 /// ```
-/// use terrace_core::arena::{LentStore, Parts, Settings};
-/// use terrace_core::{Allocator, Arena, Bin, BestFit, Branch, Entry, Fixed, NoFence, Owner, Request, Segment, Slot};
+/// use terrace_core::arena::{LentStorage, ArenaParts, ArenaSettings};
+/// use terrace_core::{Allocator, Arena, Bin, BestFit, Branch, Entry, FixedSource, NoFence, Owner, Request, Segment, Slot};
 ///
 /// let mut memory = [0u64; 8192];
 /// let (mut slots, mut branches) = ([Slot::EMPTY; 64], [Branch::EMPTY; 64]); // a fixed source has one area
 /// let (mut bins, mut entries) = ([Bin::EMPTY; 16], [Entry::EMPTY; 16]);
 /// let mut segments = [Segment::EMPTY; 4];
-/// let parts = Parts::<LentStore<'_, _>> {
+/// let parts = ArenaParts::<LentStorage<'_, _>> {
 ///     slots: [&mut [], &mut slots], index: [BestFit::new(&mut [][..]), BestFit::new(&mut branches[..])], bins: &mut bins, entries: &mut entries,
-///     segments: &mut segments, waiting: [&mut [], &mut []],
+///     segments: &mut segments, pending: [&mut [], &mut []],
 /// };
-/// let settings = Settings { segment_bytes: 32768, grain: 4096, ..Settings::segments() };
-/// let mut arena = Arena::new(Fixed::new(&mut memory), NoFence, parts, settings)?;
+/// let settings = ArenaSettings { segment_bytes: 32768, grain: 4096, ..ArenaSettings::segments() };
+/// let mut arena = Arena::new(FixedSource::new(&mut memory), NoFence, parts, settings)?;
 /// let block = arena.allocate(Request::new(1000))?;
 /// arena.free(block, Owner(0))?;
 /// arena.trim();
 /// assert_eq!(arena.stats().reserved, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Arena<S, F, M: Store> {
+pub struct Arena<S, F, M: ArenaStorage> {
     source: S,
     fence: F,
     /// [`SMALL`] and [`LARGE`]: small blocks that stay must not hold whole pages between large ones that go. A fixed
@@ -80,11 +80,11 @@ pub struct Arena<S, F, M: Store> {
     /// The most there ever were.
     peak_segments: usize,
     /// Blocks that wait for their fence: live for the range, like those in the cache.
-    waiting: [Queue<M::Waiting>; 2],
+    pending: [PendingQueue<M::Pending>; 2],
     /// The address space of a growing source: its low half is the small area, its high half the large one.
     space: Option<(Region, [RegionId; 2])>,
-    settings: Settings,
-    tally: Tally,
+    settings: ArenaSettings,
+    counters: ArenaCounters,
 }
 
 /// The area of blocks up to the small threshold, of growing sources.
@@ -97,7 +97,7 @@ const SMALL_LOG2: u32 = 13;
 
 /// What the arena counts itself. Bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct ArenaCounters {
     /// In blocks that users hold: the range's live bytes less what is cached or waiting.
     in_use: u64,
     peak_in_use: u64,
@@ -114,24 +114,24 @@ struct Tally {
 /// An arena without fences.
 pub type PlainArena<S, M> = Arena<S, NoFence, M>;
 
-impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
+impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// An arena over a source. A growing source lends its address space now; nothing is mapped.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when a setting is not a power of two; [`Cause::SourceFailed`] when the source lends no
     /// address space; [`Cause::OutOfSlots`] when a fence may pend and not every slot has a record to wait with; what
     /// [`Range::new`] says.
-    pub fn new(mut source: S, fence: F, parts: Parts<M>, settings: Settings) -> Result<Self, AllocError> {
+    pub fn new(mut source: S, fence: F, parts: ArenaParts<M>, settings: ArenaSettings) -> Result<Self, AllocError> {
         let settings = settings.validate(source.page_bytes())?;
         let ([small_slots, large_slots], [small_index, large_index]) = (parts.slots, parts.index);
-        let waiting = parts.waiting.map(Queue::new);
-        let enough = |queue: &Queue<_>, slots: &M::Slots| queue.room() >= slots.count() as usize;
-        if fence.may_pend() && !(enough(&waiting[SMALL], &small_slots) && enough(&waiting[LARGE], &large_slots)) {
+        let pending = parts.pending.map(PendingQueue::new);
+        let enough = |queue: &PendingQueue<_>, slots: &M::Slots| queue.room() >= slots.count() as usize;
+        if fence.may_pend() && !(enough(&pending[SMALL], &small_slots) && enough(&pending[LARGE], &large_slots)) {
             return Err(AllocError::new(Cause::OutOfSlots, 0));
         }
         // Even tickets and odd ones: a ticket is never used twice by the arena either.
-        let mut small = Range::new(small_slots, settings.granule, small_index)?.numbered(0, 2);
-        let mut large = Range::new(large_slots, settings.granule, large_index)?.numbered(1, 2);
+        let mut small = Range::new(small_slots, settings.granule, small_index)?.with_tickets(0, 2);
+        let mut large = Range::new(large_slots, settings.granule, large_index)?.with_tickets(1, 2);
         let mut space = None;
         if source.page_bytes() != 0 {
             let half = settings.space_bytes(source.page_bytes());
@@ -145,7 +145,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         if let Coalesce::Threshold(bytes) = settings.coalesce {
             cache.set_cap(bytes / settings.granule);
         }
-        let (segments, tally) = (parts.segments, Tally::default());
+        let (segments, counters) = (parts.segments, ArenaCounters::default());
         let (segment_count, peak_segments) = (0, 0);
         Ok(Self {
             source,
@@ -155,10 +155,10 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
             segments,
             segment_count,
             peak_segments,
-            waiting,
+            pending,
             space,
             settings,
-            tally,
+            counters,
         })
     }
 
@@ -178,7 +178,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     /// The settings in force.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ArenaSettings {
         &self.settings
     }
 
@@ -196,7 +196,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     #[inline]
-    fn place(&mut self, request: Request) -> Result<Block, AllocError> {
+    fn find_block(&mut self, request: Request) -> Result<Block, AllocError> {
         let request = request.validate()?;
         // A segment's place in the window agrees with its address only up to the grain.
         if request.align > self.settings.grain && self.space.is_none() {
@@ -208,7 +208,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         let area = self.area(request.bytes);
         match self.ranges[area].allocate(request) {
             Ok(block) => Ok(self.locate(block, area)),
-            Err(_) => self.search_on(request),
+            Err(_) => self.reclaim_and_search(request),
         }
     }
 
@@ -227,7 +227,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     /// The area that a request is served from.
     #[inline]
     fn area(&self, bytes: u64) -> usize {
-        let grown = if self.settings.earns() { self.tally.peak_in_use >> SMALL_LOG2 } else { 0 };
+        let grown = if self.settings.slack_grows() { self.counters.peak_in_use >> SMALL_LOG2 } else { 0 };
         let small = self.settings.small.max(grown);
         if self.space.is_some() && bytes <= small { SMALL } else { LARGE }
     }
@@ -239,8 +239,8 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     #[inline]
-    fn hand_out(&mut self, block: Block) -> Block {
-        let t = &mut self.tally;
+    fn count_allocated(&mut self, block: Block) -> Block {
+        let t = &mut self.counters;
         t.in_use += block.bytes;
         t.peak_in_use = t.peak_in_use.max(t.in_use);
         t.live_blocks += 1;
@@ -255,13 +255,13 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 }
 
-impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
+impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
     #[inline]
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
-        match self.place(request) {
-            Ok(block) => Ok(self.hand_out(block)),
+        match self.find_block(request) {
+            Ok(block) => Ok(self.count_allocated(block)),
             Err(error) => {
-                self.tally.failed += 1;
+                self.counters.failed += 1;
                 Err(error)
             }
         }
@@ -272,13 +272,13 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
         // A new name: whoever still holds the old one is recognised, also while the block is cached.
         let area = self.area_of(&block);
         let renamed = self.ranges[area].rename(block)?;
-        self.tally.in_use -= renamed.bytes;
-        self.tally.live_blocks -= 1;
+        self.counters.in_use -= renamed.bytes;
+        self.counters.live_blocks -= 1;
         let size = self.cached_size(renamed.bytes);
         match size.map_or(Err(renamed), |size| self.cache.put(owner, size, renamed)) {
             Ok(()) => Ok(()),
             Err(block) => {
-                self.give(block, owner);
+                self.free_uncached(block, owner);
                 Ok(())
             }
         }
@@ -289,8 +289,8 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
         // The range's word for the size, not the name's.
         let old = self.ranges[area].size_of(&block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
         let resized = self.ranges[area].resize(block, bytes)?;
-        self.tally.in_use = self.tally.in_use + resized.bytes - old;
-        self.tally.peak_in_use = self.tally.peak_in_use.max(self.tally.in_use);
+        self.counters.in_use = self.counters.in_use + resized.bytes - old;
+        self.counters.peak_in_use = self.counters.peak_in_use.max(self.counters.in_use);
         Ok(resized)
     }
 
@@ -307,9 +307,9 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
     }
 
     fn stats(&self) -> Stats {
-        let (usage, t) = (self.source.usage(), self.tally);
+        let (usage, t) = (self.source.usage(), self.counters);
         let [small, large] = [self.ranges[SMALL].stats(), self.ranges[LARGE].stats()];
-        let waiting: u64 = self.waiting.iter().map(Queue::bytes).sum();
+        let waiting: u64 = self.pending.iter().map(PendingQueue::bytes).sum();
         let lent = (self.peak_segments * size_of::<Segment>()) as u64 + waiting;
         Stats {
             capacity: usage.capacity,
@@ -339,13 +339,13 @@ impl<S: Source, F: Fence, M: Store> Allocator for Arena<S, F, M> {
         self.ranges.iter().try_for_each(Range::check)?;
         self.cache.check()?;
         let held = self.cache.held() * self.settings.granule;
-        let waiting = self.check_waiting()?;
+        let waiting = self.check_pending()?;
         let live: u64 = self.ranges.iter().map(|range| range.stats().in_use).sum();
-        let kept = self.tally.in_use + held + waiting + self.tally.quarantined;
+        let kept = self.counters.in_use + held + waiting + self.counters.quarantined;
         ensure(live == kept, "what the range holds is in use, cached, waiting or quarantined", live)?;
         let backed: u64 = self.ranges.iter().map(Range::backed).sum();
         let all = self.reserved();
-        ensure(backed + self.rests() == all, "all memory of the source is in the ranges", all)?;
+        ensure(backed + self.unused_tails() == all, "all memory of the source is in the ranges", all)?;
         self.check_segments()
     }
 }

@@ -13,13 +13,13 @@
 //! A *vacancy* is what lies between two live blocks: gaps and holes in turn. A block goes to its low end, to stand
 //! close to what is there.
 
-use super::store::Store;
+use super::storage::ArenaStorage;
 use super::{Arena, LARGE, SMALL};
 use crate::allocator::{Block, Request};
 use crate::error::{AllocError, Cause};
 use crate::fence::Fence;
 use crate::index::{Index, Slots};
-use crate::range::{Extent, Range, Use};
+use crate::range::{ExtentKind, Range, RangeExtent};
 use crate::source::{Source, SourceError};
 
 /// A call takes 10 us where memory is cheap; 16 of them for a thousandth of the memory.
@@ -30,7 +30,7 @@ const AHEAD: u64 = 4;
 
 /// Where a block will go: into one vacancy, over some of its holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Plan {
+struct GrowthPlan {
     /// Bytes of whole pages that are missing there. Of two plans the one with fewer is better,
     missing: u64,
     /// then the one with less room: bytes of the vacancy,
@@ -39,28 +39,28 @@ struct Plan {
     start: u64,
     /// Where the vacancy starts.
     from: u64,
-    /// The post in front of the vacancy. It stays while the plan is carried out.
+    /// The record in front of the vacancy. It stays while the plan is carried out.
     anchor: u32,
 }
 
-impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
+impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     pub(super) fn grow_pages(&mut self, request: Request) -> Result<Block, AllocError> {
         let page = self.source.page_bytes();
-        let size = request.bytes.checked_next_multiple_of(self.settings.granule).ok_or(self.spent(request))?;
+        let size = request.bytes.checked_next_multiple_of(self.settings.granule).ok_or(self.out_of_memory(request))?;
         let area = self.area(request.bytes);
-        let plan = plan(&self.ranges[area], size, request.align, page).ok_or(self.spent(request))?;
-        self.fill(area, &plan, size, page).map_err(|error| self.refused(error, request))?;
+        let plan = plan(&self.ranges[area], size, request.align, page).ok_or(self.out_of_memory(request))?;
+        self.back_plan(area, &plan, size, page).map_err(|error| self.source_error(error, request))?;
         let range = &mut self.ranges[area];
-        let around = |gap: &Extent| gap.start <= plan.start && plan.start < gap.end();
-        let gap = range.vacancy(plan.anchor).find(around).ok_or(AllocError::new(Cause::SourceFailed, size))?;
+        let around = |gap: &RangeExtent| gap.start <= plan.start && plan.start < gap.end();
+        let gap = range.vacant_extents(plan.anchor).find(around).ok_or(AllocError::new(Cause::SourceFailed, size))?;
         let block = range.claim(&gap, plan.start, size)?;
         Ok(self.locate(block, area))
     }
 
     /// Puts pages under the plan's holes: moved ones as far as fresh ones would pass the slack, then fresh ones, and
     /// fresh ones again when no more can be moved.
-    fn fill(&mut self, area: usize, plan: &Plan, size: u64, page: u64) -> Result<(), SourceError> {
-        let fresh = self.spare(self.tally.in_use + size).min(plan.missing) & !(page - 1);
+    fn back_plan(&mut self, area: usize, plan: &GrowthPlan, size: u64, page: u64) -> Result<(), SourceError> {
+        let fresh = self.growth_budget(self.counters.in_use + size).min(plan.missing) & !(page - 1);
         let mut to_move = plan.missing - fresh;
         let end = plan.start + size;
         while let Some((hole, from, bytes)) = next_missing(&self.ranges[area], plan, end, page) {
@@ -72,7 +72,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
             }
             to_move = 0;
             // A part of what may be reserved anyway comes in the same call, where the hole goes on.
-            let spare = if self.settings.earns() { self.spare(self.tally.in_use + size) } else { 0 };
+            let spare = if self.settings.slack_grows() { self.growth_budget(self.counters.in_use + size) } else { 0 };
             let ahead = (spare / AHEAD).min(hole.end() - from) & !(page - 1);
             let mapped = match self.map_pages(area, &hole, from, bytes.max(ahead)) {
                 Err(_) if ahead > bytes => self.map_pages(area, &hole, from, bytes),
@@ -90,17 +90,17 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
 
     /// Bytes that may still be taken from the source: what the slack allows beyond the peak, `wanted` counted in. The slack
     /// grows with the calls made, a permille for every [`CALLS_A_PERMILLE`].
-    fn spare(&self, wanted: u64) -> u64 {
-        let wanted = self.tally.peak_in_use.max(wanted);
+    fn growth_budget(&self, wanted: u64) -> u64 {
+        let wanted = self.counters.peak_in_use.max(wanted);
         let earned = self.source.usage().calls / CALLS_A_PERMILLE;
         let slack = u64::from(self.settings.slack);
-        let slack = slack.saturating_add(earned).min(slack.max(self.settings.slack_most.into()));
+        let slack = slack.saturating_add(earned).min(slack.max(self.settings.max_slack.into()));
         let beyond = (u128::from(wanted) * u128::from(slack) / 1000) as u64;
         wanted.saturating_add(beyond).saturating_sub(self.reserved())
     }
 
     /// Maps pages under part of a hole. One call.
-    fn map_pages(&mut self, area: usize, hole: &Extent, from: u64, bytes: u64) -> Result<(), SourceError> {
+    fn map_pages(&mut self, area: usize, hole: &RangeExtent, from: u64, bytes: u64) -> Result<(), SourceError> {
         let Some((region, ids)) = self.space else { return Err(SourceError::Unsupported) };
         if self.ranges[area].slots_left() < 2 {
             return Err(NO_SLOT);
@@ -110,8 +110,8 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         if zeroed.is_err() && self.source.unmap(region, from - region.base, bytes).is_ok() {
             return zeroed;
         }
-        self.ranges[area].back(hole, from, bytes).map_err(|_| NO_SLOT)?;
-        zeroed.inspect_err(|_| self.lose(area, ids[area], from, bytes))
+        self.ranges[area].commit(hole, from, bytes).map_err(|_| NO_SLOT)?;
+        zeroed.inspect_err(|_| self.abandon(area, ids[area], from, bytes))
     }
 
     /// Moves at most `most` bytes of whole pages from one gap to the start of part of a hole. One call. Returns how many,
@@ -119,8 +119,8 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     fn move_pages(
         &mut self,
         area: usize,
-        plan: &Plan,
-        hole: &Extent,
+        plan: &GrowthPlan,
+        hole: &RangeExtent,
         to: u64,
         most: u64,
         page: u64,
@@ -131,18 +131,18 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         }
         let Some((from_area, gap, from, bytes)) = self.find_pages(plan, most, page) else { return Ok(0) };
         self.source.shift(region, from - region.base, to - region.base, bytes)?;
-        self.ranges[from_area].strip(&gap, from, bytes).map_err(|_| NO_SLOT)?;
-        self.ranges[area].back(hole, to, bytes).map_err(|_| NO_SLOT)?;
+        self.ranges[from_area].decommit(&gap, from, bytes).map_err(|_| NO_SLOT)?;
+        self.ranges[area].commit(hole, to, bytes).map_err(|_| NO_SLOT)?;
         Ok(bytes)
     }
 
     /// The most whole pages, up to `most` bytes, that one gap outside the plan's vacancy has: the tightest such gap.
     /// O(log pages) searches.
-    fn find_pages(&self, plan: &Plan, most: u64, page: u64) -> Option<(usize, Extent, u64, u64)> {
+    fn find_pages(&self, plan: &GrowthPlan, most: u64, page: u64) -> Option<(usize, RangeExtent, u64, u64)> {
         let avoid = (plan.from, plan.from + plan.room);
         let place = |pages: u64| {
             let places = [SMALL, LARGE].into_iter().filter_map(|area| {
-                let (gap, start) = self.ranges[area].find_place(pages * page, page, avoid)?;
+                let (gap, start) = self.ranges[area].find_outside(pages * page, page, avoid)?;
                 Some((area, gap, start, pages * page))
             });
             places.min_by_key(|(_, gap, ..)| gap.bytes)
@@ -168,31 +168,31 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         for (range, id) in self.ranges.iter_mut().zip(ids) {
             let mut at = range.extents(id).next();
             while let Some(extent) = at {
-                // The post behind outlives the gap, also when two holes become one.
+                // The record behind outlives the gap, also when two holes become one.
                 at = range.behind(&extent);
                 let (start, end) = (extent.start.next_multiple_of(page), extent.end() & !(page - 1));
-                if extent.use_ == Use::Free && start < end && range.slots_left() > 0 {
+                if extent.kind == ExtentKind::Free && start < end && range.slots_left() > 0 {
                     let gone = self.source.unmap(region, start - region.base, end - start);
-                    if gone.is_err() || range.strip(&extent, start, end - start).is_err() {
+                    if gone.is_err() || range.decommit(&extent, start, end - start).is_err() {
                         return;
                     }
-                    self.tally.returns += 1;
+                    self.counters.returns += 1;
                 }
             }
         }
     }
 
-    pub(super) fn spent(&self, request: Request) -> AllocError {
+    pub(super) fn out_of_memory(&self, request: Request) -> AllocError {
         let largest = self.ranges.iter().filter_map(Range::largest_free);
         let largest_free = largest.map(|gap| gap.bytes).max().unwrap_or(0);
         AllocError { cause: Cause::OutOfMemory, asked: request.bytes, largest_free }
     }
 
-    pub(super) fn refused(&self, error: SourceError, request: Request) -> AllocError {
+    pub(super) fn source_error(&self, error: SourceError, request: Request) -> AllocError {
         match error {
-            SourceError::OutOfMemory { .. } => self.spent(request),
+            SourceError::OutOfMemory { .. } => self.out_of_memory(request),
             NO_SLOT => AllocError::new(Cause::OutOfSlots, request.bytes),
-            _ => AllocError { cause: Cause::SourceFailed, ..self.spent(request) },
+            _ => AllocError { cause: Cause::SourceFailed, ..self.out_of_memory(request) },
         }
     }
 }
@@ -201,16 +201,16 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
 pub(super) const NO_SLOT: SourceError = SourceError::Misuse("no record left for a hole or a segment");
 
 /// The cheapest place. O(holes and gaps between them): holes are made only by calls to the source.
-fn plan<L: Slots, I: Index>(range: &Range<L, I>, size: u64, align: u64, page: u64) -> Option<Plan> {
-    let plans = range.anchors().flat_map(|anchor| {
+fn plan<L: Slots, I: Index>(range: &Range<L, I>, size: u64, align: u64, page: u64) -> Option<GrowthPlan> {
+    let plans = range.vacancy_starts().flat_map(|anchor| {
         let ends = range
-            .vacancy(anchor)
+            .vacant_extents(anchor)
             .fold(None, |ends, extent| Some((ends.map_or(extent.start, |(from, _)| from), extent.end())));
         let place = |start: u64, (from, to): (u64, u64)| {
             let end = start.checked_add(size).filter(|&end| from <= start && end <= to)?;
-            let missing = range.vacancy(anchor).filter_map(|extent| missing(&extent, start, end, page));
+            let missing = range.vacant_extents(anchor).filter_map(|extent| missing_pages(&extent, start, end, page));
             let missing = missing.map(|(_, bytes)| bytes).sum();
-            Some(Plan { missing, room: to - from, start, from, anchor })
+            Some(GrowthPlan { missing, room: to - from, start, from, anchor })
         };
         let low = ends.and_then(|(from, to)| place(from.checked_next_multiple_of(align)?, (from, to)));
         let high = ends.and_then(|(from, to)| place(to.checked_sub(size)? & !(align - 1), (from, to)));
@@ -220,21 +220,21 @@ fn plan<L: Slots, I: Index>(range: &Range<L, I>, size: u64, align: u64, page: u6
 }
 
 /// The whole pages of a hole that a block from `start` to `end` touches: first address and bytes.
-fn missing(extent: &Extent, start: u64, end: u64, page: u64) -> Option<(u64, u64)> {
+fn missing_pages(extent: &RangeExtent, start: u64, end: u64, page: u64) -> Option<(u64, u64)> {
     let from = (start & !(page - 1)).max(extent.start);
     let to = end.next_multiple_of(page).min(extent.end());
-    (extent.use_ == Use::Hole && from < to).then(|| (from, to - from))
+    (extent.kind == ExtentKind::Hole && from < to).then(|| (from, to - from))
 }
 
 /// The lowest pages that the plan's block still misses, and the hole they are in.
 fn next_missing<L: Slots, I: Index>(
     range: &Range<L, I>,
-    plan: &Plan,
+    plan: &GrowthPlan,
     end: u64,
     page: u64,
-) -> Option<(Extent, u64, u64)> {
-    range.vacancy(plan.anchor).find_map(|extent| {
-        let (from, bytes) = missing(&extent, plan.start, end, page)?;
+) -> Option<(RangeExtent, u64, u64)> {
+    range.vacant_extents(plan.anchor).find_map(|extent| {
+        let (from, bytes) = missing_pages(&extent, plan.start, end, page)?;
         Some((extent, from, bytes))
     })
 }

@@ -7,12 +7,12 @@
 //! its own there (`start`), congruent to its real base modulo the grain, so that alignments up to the grain agree.
 
 use super::pages::NO_SLOT;
-use super::store::Store;
+use super::storage::ArenaStorage;
 use super::{Arena, LARGE};
 use crate::allocator::{Block, Request};
 use crate::error::{AllocError, Cause, Violation, ensure};
 use crate::fence::Fence;
-use crate::range::{Extent, RegionId, Use};
+use crate::range::{ExtentKind, RangeExtent, RegionId};
 use crate::source::{Region, Source, SourceError};
 
 /// One region of a fixed source.
@@ -37,7 +37,7 @@ impl Segment {
     }
 }
 
-impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
+impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Gives a block of the range its address in the source.
     #[inline]
     pub(super) fn locate(&self, block: Block, area: usize) -> Block {
@@ -53,8 +53,9 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
 
     pub(super) fn grow_segments(&mut self, request: Request) -> Result<Block, AllocError> {
         let grain = self.settings.grain;
-        let least = request.bytes.checked_next_multiple_of(grain).ok_or(self.spent(request))?;
-        let several = request.bytes.saturating_mul(self.settings.several.into()).checked_next_multiple_of(grain);
+        let least = request.bytes.checked_next_multiple_of(grain).ok_or(self.out_of_memory(request))?;
+        let several =
+            request.bytes.saturating_mul(self.settings.segment_multiple.into()).checked_next_multiple_of(grain);
         let usual = several.unwrap_or(least).max(least).max(self.settings.segment_bytes.next_multiple_of(grain));
         let bytes = self.fit_budget(least, usual);
         let mut taken = self.take_segment(bytes);
@@ -64,13 +65,13 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         if taken.is_err() && bytes > least {
             taken = self.take_segment(least);
         }
-        taken.map_err(|error| self.refused(error, request))?;
+        taken.map_err(|error| self.source_error(error, request))?;
         match self.search(request) {
             // The segment starts where the source likes: an alignment may need more room than the size.
             Err(error) if error.cause == Cause::OutOfMemory && request.align > self.settings.granule => {
                 let more = least.checked_add(request.align).and_then(|bytes| bytes.checked_next_multiple_of(grain));
-                let more = more.ok_or(self.spent(request))?;
-                self.take_segment(more).map_err(|error| self.refused(error, request))?;
+                let more = more.ok_or(self.out_of_memory(request))?;
+                self.take_segment(more).map_err(|error| self.source_error(error, request))?;
                 self.search(request)
             }
             found => found,
@@ -80,9 +81,9 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     /// Gives vacant segments back until `usual` more bytes are within the slack of the peak; what is still over is
     /// taken off the new segment, down to `least`.
     fn fit_budget(&mut self, least: u64, usual: u64) -> u64 {
-        let wanted = self.tally.peak_in_use.max(self.tally.in_use + least);
+        let wanted = self.counters.peak_in_use.max(self.counters.in_use + least);
         let slack = (u128::from(wanted) * u128::from(self.settings.slack) / 1000) as u64;
-        let budget = wanted.saturating_add(slack.max(least.saturating_mul(self.settings.spare.into())));
+        let budget = wanted.saturating_add(slack.max(least.saturating_mul(self.settings.spare_multiple.into())));
         let over = |arena: &Self| arena.reserved().saturating_add(usual).saturating_sub(budget);
         while over(self) > 0 {
             let Some(at) = self.vacant_for(over(self)) else { break };
@@ -123,7 +124,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
                 self.segments[at] = Segment { region, start, bytes, id };
                 self.segment_count += 1;
                 self.peak_segments = self.peak_segments.max(self.segment_count);
-                zeroed.inspect_err(|_| self.lose(LARGE, id, start, bytes))
+                zeroed.inspect_err(|_| self.abandon(LARGE, id, start, bytes))
             }
             Err(_) => {
                 let rule =
@@ -140,12 +141,13 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
 
     /// Fresh memory that is not zero and that the source does not take back is nobody's.
     #[cold]
-    pub(super) fn lose(&mut self, area: usize, region: RegionId, start: u64, bytes: u64) {
+    pub(super) fn abandon(&mut self, area: usize, region: RegionId, start: u64, bytes: u64) {
         let range = &mut self.ranges[area];
-        let around = |extent: &Extent| extent.use_ == Use::Free && extent.start <= start && start < extent.end();
+        let around =
+            |extent: &RangeExtent| extent.kind == ExtentKind::Free && extent.start <= start && start < extent.end();
         let gap = range.extents(region).find(around);
         if gap.is_some_and(|gap| range.claim(&gap, start, bytes).is_ok()) {
-            self.tally.quarantined += bytes;
+            self.counters.quarantined += bytes;
         }
     }
 
@@ -164,7 +166,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     /// Bytes of segments that end inside a granule.
-    pub(super) fn rests(&self) -> u64 {
+    pub(super) fn unused_tails(&self) -> u64 {
         self.segments[..self.segment_count].iter().map(|segment| segment.region.bytes - segment.bytes).sum()
     }
 
@@ -179,7 +181,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         self.segments[at..self.segment_count].rotate_left(1);
         self.segment_count -= 1;
         self.segments[self.segment_count] = Segment::EMPTY;
-        self.tally.returns += 1;
+        self.counters.returns += 1;
         removed
     }
 

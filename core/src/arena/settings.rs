@@ -14,9 +14,9 @@ pub enum Coalesce {
     Threshold(u64),
 }
 
-/// Settings of an [`Arena`](super::Arena). All sizes in bytes.
+/// ArenaSettings of an [`Arena`](super::Arena). All sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ArenaSettings {
     /// Smallest step of size, a power of two. 64: the alignment that kernels and caches want.
     pub granule: u64,
     /// Requests up to this size go through the cache, and (growing sources) to an area of their own; larger ones go
@@ -31,15 +31,15 @@ pub struct Settings {
     pub slack: u32,
     /// Growing sources: up to how many permille the slack grows, one for every 16 calls to the source; not above `slack`: it
     /// stays. Where moves are rare every page counts; where they go on, a little more memory saves most of them.
-    pub slack_most: u32,
+    pub max_slack: u32,
     /// Fixed sources: the segment taken for requests that are smaller.
     pub segment_bytes: u64,
     /// Fixed sources: how many of what it is taken for a segment holds, at least 1. More of them: fewer calls, as what comes
     /// next is often alike; and more reserved where it is not.
-    pub several: u32,
+    pub segment_multiple: u32,
     /// Fixed sources: how many of what is asked for may be reserved beyond the peak, should that be more than `slack` is. A
     /// pool of a few large blocks otherwise gives a segment back and takes another with every one.
-    pub spare: u32,
+    pub spare_multiple: u32,
     /// Fixed sources: segments are multiples of this, a power of two.
     pub grain: u64,
     /// Growing sources: address space for each area, 0 for all that the granule can express (2^32 - 1 granules).
@@ -48,13 +48,13 @@ pub struct Settings {
     pub zero_fresh: bool,
 }
 
-impl Default for Settings {
+impl Default for ArenaSettings {
     fn default() -> Self {
         Self::growing()
     }
 }
 
-impl Settings {
+impl ArenaSettings {
     /// For sources that map pages: half a percent beyond the peak, then pages are moved.
     pub const fn growing() -> Self {
         Self {
@@ -63,10 +63,10 @@ impl Settings {
             per_bin: 8,
             coalesce: Coalesce::Lazy,
             slack: 5,
-            slack_most: 5,
+            max_slack: 5,
             segment_bytes: 16 << 20,
-            several: 1,
-            spare: 0,
+            segment_multiple: 1,
+            spare_multiple: 0,
             grain: 2 << 20,
             space: 0,
             zero_fresh: false,
@@ -79,8 +79,8 @@ impl Settings {
     }
 
     /// Whether the slack grows with calls: then fewer calls are worth some memory.
-    pub(super) fn earns(&self) -> bool {
-        self.slack_most > self.slack
+    pub(super) fn slack_grows(&self) -> bool {
+        self.max_slack > self.slack
     }
 
     /// Refuses what no arena can work with. `page`: bytes of the source's page, 0 for fixed sources.

@@ -25,7 +25,7 @@ const FIELDS: usize = REPEATING + LIMITS.len();
 
 /// What came before: the same on both sides after the same records.
 #[derive(Clone, Debug)]
-struct State {
+struct DeltaState {
     time_us: u64,
     /// Id of the newest block; starts one below 0, so that the first is 0.
     newest: u64,
@@ -33,13 +33,13 @@ struct State {
     last: [Repeating; KINDS],
 }
 
-impl Default for State {
+impl Default for DeltaState {
     fn default() -> Self {
         Self { time_us: 0, newest: u64::MAX, address: 0, last: [[0; LIMITS.len()]; KINDS] }
     }
 }
 
-impl State {
+impl DeltaState {
     /// The id an event of this kind has when none is written.
     fn expected_id(&self, kind: Kind) -> u64 {
         if kind == Kind::Allocate { self.newest.wrapping_add(1) } else { self.newest }
@@ -69,7 +69,7 @@ impl State {
 /// # Ok::<(), terrace_core::event::EncodeError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Encoder(State);
+pub struct Encoder(DeltaState);
 
 impl Encoder {
     /// Writes a record to the front of `out` and returns its length in bytes. O(1) (a text: O(its length)).
@@ -132,7 +132,7 @@ fn repeating(event: &Event) -> Result<Repeating, EncodeError> {
 
 /// Turns bytes into records: the other side of [`Encoder`].
 #[derive(Clone, Debug, Default)]
-pub struct Decoder(State);
+pub struct Decoder(DeltaState);
 
 impl Decoder {
     /// Reads the record at the front of `input`; returns it and its length in bytes. O(1) (a text: O(its length)).

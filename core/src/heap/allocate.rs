@@ -1,8 +1,8 @@
 //! Handing out.
 //!
-//! Promises upward: fails only when no free block is as large as the first size of the request's [`sure_bin`] (for an
+//! Promises upward: fails only when no free block is as large as the first size of the request's [`ceil_bin`] (for an
 //! alignment above the granule: of the request and the alignment together); every path is bounded.
-//! Asks from below: [`Region`].
+//! Asks from below: [`HeapRegion`].
 //!
 //! A request takes, in this order: a block of exactly its size; the front of the victim; the front of the block freed
 //! last; the first that fits of a few in its own list; the first of a list of larger blocks. What is left of a
@@ -10,19 +10,19 @@
 
 use core::ptr::NonNull;
 
-use super::bins::{EXACT, bin, sure_bin};
-use super::config::Config;
+use super::bins::{EXACT, bin, ceil_bin};
+use super::config::HeapConfig;
 use super::records::Records;
-use super::region::Region;
+use super::region::HeapRegion;
 
 /// A new victim for small requests has, if it can be had, room for this many: the next ones need no search. With 4 the mean
 /// falls by 5 % and memory fills as far as with 1; with 8 neither gets better.
 const SEVERAL: usize = 4;
 
-impl<C: Config> Region<C> {
+impl<C: HeapConfig> HeapRegion<C> {
     /// `size` granules at `align` bytes, marked when checked.
     #[inline(always)]
-    pub fn hand_out_block(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
+    pub fn allocate_block(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
         let block = self.allocate(size, align)?;
         Some(self.mark(block))
     }
@@ -46,29 +46,29 @@ impl<C: Config> Region<C> {
             self.victim[0] = start + size;
             return Some(self.memory.pointer(Self::offset(start)));
         }
-        self.refill(size)
+        self.replace_victim(size)
     }
 
     /// The victim is too small: another one.
     #[inline(never)]
-    fn refill(&mut self, size: usize) -> Option<NonNull<u8>> {
+    fn replace_victim(&mut self, size: usize) -> Option<NonNull<u8>> {
         if size > self.granules {
             return None;
         }
-        let [from, to] = self.choose(size)?;
+        let [from, to] = self.find_victim(size)?;
         let [start, end] = self.victim;
         if to - from - size <= end - start {
             return Some(self.cut([from, to], from, size));
         }
         self.flip_ends(from, to - from);
         self.victim = [from + size, to];
-        self.list([start, end]);
+        self.insert_free([start, end]);
         Some(self.memory.pointer(Self::offset(from)))
     }
 
     /// A block of at least this size, out of its list and with its edges still set.
     #[inline(always)]
-    fn choose(&mut self, size: usize) -> Option<[usize; 2]> {
+    fn find_victim(&mut self, size: usize) -> Option<[usize; 2]> {
         let [from, to] = self.last;
         if C::LAST && to - from >= size {
             self.last = [0; 2];
@@ -79,7 +79,7 @@ impl<C: Config> Region<C> {
         if size >= EXACT {
             let list = bin(size);
             // Were `size` the first of its list, any block of it would do, and the first probe finds it.
-            sure = if C::PROBES > 0 { list + 1 } else { sure_bin(size) };
+            sure = if C::PROBES > 0 { list + 1 } else { ceil_bin(size) };
             let mut at = self.head(list);
             for _ in 0..C::PROBES {
                 if at == 0 {
@@ -93,7 +93,7 @@ impl<C: Config> Region<C> {
                 (at, _) = C::Records::links(self.memory, at);
             }
         }
-        let several = if size < EXACT { self.next_list(sure_bin(SEVERAL * size)) } else { 0 };
+        let several = if size < EXACT { self.next_list(ceil_bin(SEVERAL * size)) } else { 0 };
         let list = if several != 0 { several } else { self.next_list(sure) };
         (list != 0).then(|| self.take_first(list))
     }
@@ -122,7 +122,7 @@ impl<C: Config> Region<C> {
         }
         // In so many granules more than the size there is always a place.
         let slack = (align >> C::Records::GRANULE) - 1;
-        let list = self.next_list(sure_bin(size + slack));
+        let list = self.next_list(ceil_bin(size + slack));
         let [from, to] = if list != 0 {
             self.take_first(list)
         } else if !C::VICTIM {
@@ -132,7 +132,7 @@ impl<C: Config> Region<C> {
             let at = self.align_up(start, slack);
             if at + size <= end {
                 self.victim[0] = at + size;
-                self.list([start, at]);
+                self.insert_free([start, at]);
                 return Some(self.memory.pointer(Self::offset(at)));
             }
             let [from, to] = self.last;

@@ -43,18 +43,18 @@ pub const fn bin(size: usize) -> usize {
 
 /// The first bin in which every block has at least this size, which is not 0.
 #[inline(always)]
-pub const fn sure_bin(size: usize) -> usize {
+pub const fn ceil_bin(size: usize) -> usize {
     bin(size - 1) + 1
 }
 
 /// Which bins hold something. Bin 0 never does.
 #[derive(Clone, Copy, Debug)]
-pub struct Map {
+pub struct BinMap {
     /// Bit `b % WORD` of word `b / WORD` is set iff bin b holds something.
     words: [usize; WORDS],
 }
 
-impl Map {
+impl BinMap {
     pub const EMPTY: Self = Self { words: [0; WORDS] };
 
     #[inline(always)]
@@ -112,9 +112,9 @@ mod tests {
     fn a_sure_bin_is_the_first_that_holds_nothing_smaller() {
         for size in (1..700).chain((12..17).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1])) {
             let smallest = |of: usize| (size / 2..=2 * size).find(|&s| s > 0 && bin(s) == of);
-            assert!(smallest(sure_bin(size)).is_some_and(|s| s >= size), "{size}");
+            assert!(smallest(ceil_bin(size)).is_some_and(|s| s >= size), "{size}");
             assert!(
-                size == 1 || smallest(sure_bin(size) - 1).is_some_and(|s| s < size),
+                size == 1 || smallest(ceil_bin(size) - 1).is_some_and(|s| s < size),
                 "{size}: the one below would do"
             );
         }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_map_finds_the_next_bin_like_a_list() {
         let set = [1, 5, EXACT - 1, EXACT, EXACT + 70, LISTS - 1];
-        let mut map = Map::EMPTY;
+        let mut map = BinMap::EMPTY;
         set.iter().for_each(|&bin| map.set(bin));
         for from in 0..LISTS {
             assert_eq!(map.next(from, WORDS), set.iter().copied().find(|&bin| bin >= from).unwrap_or(0), "{from}");

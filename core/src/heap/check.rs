@@ -1,18 +1,18 @@
 //! What a heap holds, and whether its invariants do.
 
 use super::bins::{LISTS, bin};
-use super::config::Config;
+use super::config::HeapConfig;
 use super::records::Records;
-use super::region::Region;
-use super::{Heap, HeapUsage};
+use super::region::HeapRegion;
+use super::{HeapUsage, RegionHeap};
 use crate::error::{Violation, ensure};
 
-impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
+impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     /// What the heap holds. O(free blocks): nothing is counted while it works.
     pub fn usage(&self) -> HeapUsage {
         let mut usage = HeapUsage::default();
         for region in self.regions.iter().filter(|region| region.granules > 0) {
-            let bytes = Region::<C>::offset;
+            let bytes = HeapRegion::<C>::offset;
             let total = region.last_address() - region.start_address() + 1;
             usage.total += total;
             usage.tables += total - bytes(region.granules);
@@ -31,11 +31,11 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     /// # Errors
     /// The first clause that does not hold.
     pub fn check(&self) -> Result<(), Violation> {
-        self.regions.iter().try_for_each(Region::check)
+        self.regions.iter().try_for_each(HeapRegion::check)
     }
 }
 
-impl<C: Config> Region<C> {
+impl<C: HeapConfig> HeapRegion<C> {
     /// The region's last address.
     pub fn last_address(&self) -> usize {
         self.memory.address().wrapping_add(Self::offset(self.end()) - 1)

@@ -8,8 +8,8 @@ use super::records::Narrow;
 use super::records::Packed;
 use super::records::Records;
 
-/// A configuration of a [`Heap`](super::Heap).
-pub trait Config {
+/// A configuration of a [`RegionHeap`](super::RegionHeap).
+pub trait HeapConfig {
     /// How free blocks are recorded: the granule, and the largest region.
     type Records: Records;
     /// Whether small requests are cut from the front of one free block, the victim, that is in no list. Speed for size of
@@ -37,7 +37,7 @@ pub type Native = Narrow;
 #[derive(Clone, Copy, Debug)]
 pub struct Fast<R = Native>(PhantomData<R>);
 
-impl<R: Records> Config for Fast<R> {
+impl<R: Records> HeapConfig for Fast<R> {
     type Records = R;
     const VICTIM: bool = true;
     const LAST: bool = true;
@@ -50,7 +50,7 @@ impl<R: Records> Config for Fast<R> {
 #[derive(Clone, Copy, Debug)]
 pub struct Small<R = Native>(PhantomData<R>);
 
-impl<R: Records> Config for Small<R> {
+impl<R: Records> HeapConfig for Small<R> {
     type Records = R;
     const VICTIM: bool = false;
     const LAST: bool = false;
@@ -62,7 +62,7 @@ impl<R: Records> Config for Small<R> {
 #[derive(Clone, Copy, Debug)]
 pub struct Checked<C = Fast>(PhantomData<C>);
 
-impl<C: Config> Config for Checked<C> {
+impl<C: HeapConfig> HeapConfig for Checked<C> {
     type Records = C::Records;
     const VICTIM: bool = C::VICTIM;
     const LAST: bool = C::LAST;

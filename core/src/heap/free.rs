@@ -1,13 +1,13 @@
 //! Taking back.
 //!
 //! Promises upward: a freed block is one with its free neighbours at once; every path is bounded.
-//! Asks from below: [`Region`].
+//! Asks from below: [`HeapRegion`].
 
-use super::config::Config;
+use super::config::HeapConfig;
 use super::records::Records;
-use super::region::Region;
+use super::region::HeapRegion;
 
-impl<C: Config> Region<C> {
+impl<C: HeapConfig> HeapRegion<C> {
     /// Takes `size` granules at `at` back.
     #[inline(always)]
     pub fn free(&mut self, at: usize, size: usize) {
@@ -43,17 +43,17 @@ impl<C: Config> Region<C> {
     #[inline(never)]
     fn merge(&mut self, mut from: usize, mut to: usize, [before, behind]: [usize; 2]) {
         if before != 0 {
-            from = self.take_before(from);
+            from = self.detach_before(from);
         }
         if behind != 0 {
-            to = self.take_behind(to);
+            to = self.detach_behind(to);
         }
         self.add([from, to]);
     }
 
     /// Takes the free block that ends here out of its list; returns its start.
     #[inline(always)]
-    pub fn take_before(&mut self, end: usize) -> usize {
+    pub fn detach_before(&mut self, end: usize) -> usize {
         if C::LAST && end == self.last[1] {
             return core::mem::take(&mut self.last)[0];
         }
@@ -64,7 +64,7 @@ impl<C: Config> Region<C> {
 
     /// Takes the free block that starts here out of its list; returns its end.
     #[inline(always)]
-    pub fn take_behind(&mut self, at: usize) -> usize {
+    pub fn detach_behind(&mut self, at: usize) -> usize {
         if C::LAST && at == self.last[0] {
             return core::mem::take(&mut self.last)[1];
         }
@@ -79,14 +79,14 @@ impl<C: Config> Region<C> {
         if end == self.victim[0] {
             self.victim[0] = at;
             if self.edge(at) {
-                let from = self.take_before(at);
+                let from = self.detach_before(at);
                 self.flip_ends(from, at - from);
                 self.victim[0] = from;
             }
         } else {
             self.victim[1] = end;
             if self.edge(end) {
-                let to = self.take_behind(end);
+                let to = self.detach_behind(end);
                 self.flip_ends(end, to - end);
                 self.victim[1] = to;
             }

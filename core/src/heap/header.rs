@@ -1,7 +1,7 @@
 //! Blocks with a header, for callers that free without a size: C's `malloc` and `free`.
 //!
 //! Promises upward: `free` needs the address alone; every block is aligned for any C type.
-//! Asks from below: a [`Heap`]. Its blocks and these never mix: the types are different.
+//! Asks from below: a [`RegionHeap`]. Its blocks and these never mix: the types are different.
 //!
 //! ```text
 //! | pad up to the alignment | bytes, lead | what the caller gets ...... |
@@ -11,8 +11,8 @@
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-use super::config::{Config, Fast};
-use super::{Heap, HeapUsage, RegionError};
+use super::config::{Fast, HeapConfig};
+use super::{HeapUsage, RegionError, RegionHeap};
 use crate::error::{FreeError, Violation};
 
 /// A heap whose blocks remember their size: two words in front of each.
@@ -33,7 +33,7 @@ use crate::error::{FreeError, Violation};
 /// ```
 #[derive(Debug)]
 pub struct HeaderHeap<C = Fast, const REGIONS: usize = 1> {
-    heap: Heap<C, REGIONS>,
+    heap: RegionHeap<C, REGIONS>,
 }
 
 /// What stands in front of a block.
@@ -49,19 +49,19 @@ struct Header {
 /// Bytes of a header, and the alignment that every block has: 8 on 32 bits, 16 on 64, as C's `max_align_t`.
 const HEADER: usize = size_of::<Header>();
 
-impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
+impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// A heap without memory: every request fails.
     pub const fn empty() -> Self {
-        Self { heap: Heap::empty() }
+        Self { heap: RegionHeap::empty() }
     }
 
     /// Adds a region.
     ///
     /// # Errors
-    /// As [`Heap::add_region`].
+    /// As [`RegionHeap::add_region`].
     ///
     /// # Safety
-    /// As [`Heap::add_region`].
+    /// As [`RegionHeap::add_region`].
     pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
         // SAFETY: the caller's promise.
         unsafe { self.heap.add_region(start, bytes) }
@@ -93,7 +93,7 @@ impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// Takes a block back.
     ///
     /// # Errors
-    /// As [`Heap::free`].
+    /// As [`RegionHeap::free`].
     ///
     /// # Safety
     /// The block was given by this heap, is live, and is not used any more.
@@ -120,7 +120,7 @@ impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// it was. Its alignment stays.
     ///
     /// # Errors
-    /// As [`Heap::free`].
+    /// As [`RegionHeap::free`].
     ///
     /// # Safety
     /// The block was given by this heap and is live. Only the pointer returned may be used afterwards.
@@ -141,12 +141,12 @@ impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         Ok(Some(new))
     }
 
-    /// See [`Heap::usage`].
+    /// See [`RegionHeap::usage`].
     pub fn usage(&self) -> HeapUsage {
         self.heap.usage()
     }
 
-    /// See [`Heap::check`].
+    /// See [`RegionHeap::check`].
     ///
     /// # Errors
     /// The first clause that does not hold.
@@ -154,13 +154,13 @@ impl<C: Config, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         self.heap.check()
     }
 
-    /// See [`Heap::contains`].
+    /// See [`RegionHeap::contains`].
     pub fn contains(&self, address: NonNull<u8>) -> bool {
         self.heap.contains(address)
     }
 }
 
-impl<C: Config, const REGIONS: usize> Default for HeaderHeap<C, REGIONS> {
+impl<C: HeapConfig, const REGIONS: usize> Default for HeaderHeap<C, REGIONS> {
     fn default() -> Self {
         Self::empty()
     }

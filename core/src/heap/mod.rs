@@ -30,9 +30,9 @@ mod records;
 mod region;
 mod resize;
 
-pub use config::{Checked, Config, Fast, Native, Small};
+pub use config::{Checked, Fast, HeapConfig, Native, Small};
 pub use header::HeaderHeap;
-pub use records::{Four, Narrow, Packed, Records, Wide};
+pub use records::{FourFields, Narrow, Packed, Records, Wide};
 
 use core::alloc::Layout;
 use core::fmt;
@@ -40,7 +40,7 @@ use core::ptr::NonNull;
 
 use crate::error::FreeError;
 use memory::Memory;
-use region::Region;
+use region::HeapRegion;
 
 /// A heap over at most `REGIONS` regions of memory.
 ///
@@ -48,10 +48,10 @@ use region::Region;
 /// ```
 /// use core::alloc::Layout;
 /// use core::ptr::NonNull;
-/// use terrace_core::heap::Heap;
+/// use terrace_core::heap::RegionHeap;
 ///
 /// let mut memory = [0u64; 1024];
-/// let mut heap: Heap = Heap::empty();
+/// let mut heap: RegionHeap = RegionHeap::empty();
 /// // SAFETY: the array outlives the heap, and nothing else uses it.
 /// unsafe { heap.add_region(NonNull::from(&mut memory).cast(), size_of_val(&memory))? };
 ///
@@ -63,13 +63,13 @@ use region::Region;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Heap<C = Fast, const REGIONS: usize = 1> {
-    /// Those in use come first; the others are [`Region::NONE`]. They do not overlap.
-    regions: [Region<C>; REGIONS],
+pub struct RegionHeap<C = Fast, const REGIONS: usize = 1> {
+    /// Those in use come first; the others are [`HeapRegion::NONE`]. They do not overlap.
+    regions: [HeapRegion<C>; REGIONS],
 }
 
 // SAFETY: a heap owns its memory alone, as promised to `add_region`.
-unsafe impl<C: Config, const REGIONS: usize> Send for Heap<C, REGIONS> {}
+unsafe impl<C: HeapConfig, const REGIONS: usize> Send for RegionHeap<C, REGIONS> {}
 
 /// Why memory cannot become a region. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,11 +122,11 @@ pub struct HeapUsage {
     pub tables: usize,
 }
 
-impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
+impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     /// A heap without memory: every request fails.
     pub const fn empty() -> Self {
         const { assert!(C::VICTIM || !C::LAST, "without a victim nothing is handed out from the block freed last") };
-        Self { regions: [const { Region::NONE }; REGIONS] }
+        Self { regions: [const { HeapRegion::NONE }; REGIONS] }
     }
 
     /// Adds a region: all of it becomes free, but for its tables. Its ends may lie anywhere.
@@ -140,16 +140,18 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
         let from = start.addr().get();
         let last = bytes.checked_sub(1).and_then(|more| from.checked_add(more)).ok_or(RegionError::TooSmall)?;
-        let skip = from.wrapping_neg() % Region::<C>::GRANULE.max(size_of::<u64>());
-        let granules = bytes.saturating_sub(skip) / Region::<C>::GRANULE;
-        if granules > C::Records::MOST {
-            return Err(RegionError::TooLarge { most: C::Records::MOST.saturating_mul(Region::<C>::GRANULE) });
+        let skip = from.wrapping_neg() % HeapRegion::<C>::GRANULE.max(size_of::<u64>());
+        let granules = bytes.saturating_sub(skip) / HeapRegion::<C>::GRANULE;
+        if granules > C::Records::MAX_GRANULES {
+            return Err(RegionError::TooLarge {
+                most: C::Records::MAX_GRANULES.saturating_mul(HeapRegion::<C>::GRANULE),
+            });
         }
         for region in &mut self.regions {
             if region.granules == 0 {
                 // SAFETY: the caller's promise; the region names no granule at or above `granules`.
                 let memory = unsafe { Memory::new(start) }.moved(skip);
-                return if region.lay_out(memory, granules) { Ok(()) } else { Err(RegionError::TooSmall) };
+                return if region.initialize(memory, granules) { Ok(()) } else { Err(RegionError::TooSmall) };
             }
             if from <= region.last_address() && region.start_address() <= last {
                 return Err(RegionError::Overlaps);
@@ -161,11 +163,11 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     /// Hands out a block. `None`: nothing free is large enough, or the layout has no bytes.
     #[inline]
     pub fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        let size = Region::<C>::granules(layout.size());
+        let size = HeapRegion::<C>::granules(layout.size());
         if REGIONS == 1 {
-            return self.regions.first_mut()?.hand_out_block(size, layout.align());
+            return self.regions.first_mut()?.allocate_block(size, layout.align());
         }
-        self.regions.iter_mut().find_map(|region| region.hand_out_block(size, layout.align()))
+        self.regions.iter_mut().find_map(|region| region.allocate_block(size, layout.align()))
     }
 
     /// Takes a block back.
@@ -179,7 +181,7 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     /// A [`Checked`] heap says when it is not, as long as its memory was not handed out again.
     #[inline]
     pub unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
-        let size = Region::<C>::granules(layout.size());
+        let size = HeapRegion::<C>::granules(layout.size());
         let (region, at) = self.find(block, size)?;
         region.unmark(at);
         region.free(at, size);
@@ -189,26 +191,26 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     /// Makes a block larger or smaller where it is; its alignment stays. False: it cannot, and nothing was changed.
     ///
     /// # Errors
-    /// As for [`Heap::free`].
+    /// As for [`RegionHeap::free`].
     ///
     /// # Safety
     /// The block was given by this heap for this layout and is live. `bytes`, rounded up to the layout's alignment, is at
     /// most `isize::MAX` and not 0.
     #[inline]
     pub unsafe fn resize(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Result<bool, FreeError> {
-        let size = Region::<C>::granules(layout.size());
+        let size = HeapRegion::<C>::granules(layout.size());
         let (region, at) = self.find(block, size)?;
-        Ok(region.resize(at, size, Region::<C>::granules(bytes)))
+        Ok(region.resize(at, size, HeapRegion::<C>::granules(bytes)))
     }
 
     /// Makes a block larger or smaller, where it is or elsewhere: what it holds goes along. `None`: nothing free is large
     /// enough, and the block is as it was.
     ///
     /// # Errors
-    /// As for [`Heap::free`].
+    /// As for [`RegionHeap::free`].
     ///
     /// # Safety
-    /// As for [`Heap::resize`]. Only the pointer returned may be used afterwards, with the layout's alignment.
+    /// As for [`RegionHeap::resize`]. Only the pointer returned may be used afterwards, with the layout's alignment.
     #[inline]
     pub unsafe fn reallocate(
         &mut self,
@@ -232,11 +234,11 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
         Ok(Some(new))
     }
 
-    /// Like [`Heap::allocate`], for a block that replaces one that had to grow: where it can double once more, if there is
+    /// Like [`RegionHeap::allocate`], for a block that replaces one that had to grow: where it can double once more, if there is
     /// such a place.
     pub fn allocate_with_room(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        let size = Region::<C>::granules(layout.size());
-        if layout.align() <= Region::<C>::GRANULE {
+        let size = HeapRegion::<C>::granules(layout.size());
+        if layout.align() <= HeapRegion::<C>::GRANULE {
             for region in &mut self.regions {
                 if let Some(block) = region.allocate_with_room(size) {
                     return Some(region.mark(block));
@@ -252,14 +254,14 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     /// The block was given by this heap for this layout and is live.
     #[cold]
     unsafe fn slide_down(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
-        let size = Region::<C>::granules(layout.size());
+        let size = HeapRegion::<C>::granules(layout.size());
         let (region, at) = self.find(block, size).ok()?;
-        if layout.align() > Region::<C>::GRANULE {
+        if layout.align() > HeapRegion::<C>::GRANULE {
             return None;
         }
-        let new = region.slide_down(at, size, Region::<C>::granules(bytes))?;
+        let new = region.slide_down(at, size, HeapRegion::<C>::granules(bytes))?;
         region.unmark(at);
-        let new = region.mark(region.memory.pointer(Region::<C>::offset(new)));
+        let new = region.mark(region.memory.pointer(HeapRegion::<C>::offset(new)));
         // SAFETY: both are stretches of the region's memory, of at least so many bytes; they may overlap.
         unsafe { new.copy_from(block, layout.size()) };
         Some(new)
@@ -267,7 +269,7 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
 
     /// The region that a block is of, and its place there.
     #[inline(always)]
-    fn find(&mut self, block: NonNull<u8>, size: usize) -> Result<(&mut Region<C>, usize), FreeError> {
+    fn find(&mut self, block: NonNull<u8>, size: usize) -> Result<(&mut HeapRegion<C>, usize), FreeError> {
         let address = block.addr().get() as u64;
         let region = if REGIONS == 1 && !C::CHECKED {
             self.regions.first_mut()
@@ -278,7 +280,7 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
         let at = region.place(block);
         if C::CHECKED {
             let ends = at.checked_add(size).is_some_and(|end| end <= region.end());
-            let aligned = region.memory.offset_of(block) % Region::<C>::GRANULE == 0;
+            let aligned = region.memory.offset_of(block) % HeapRegion::<C>::GRANULE == 0;
             if !aligned {
                 return Err(FreeError::Foreign { address });
             }
@@ -295,7 +297,7 @@ impl<C: Config, const REGIONS: usize> Heap<C, REGIONS> {
     }
 }
 
-impl<C: Config, const REGIONS: usize> Default for Heap<C, REGIONS> {
+impl<C: HeapConfig, const REGIONS: usize> Default for RegionHeap<C, REGIONS> {
     fn default() -> Self {
         Self::empty()
     }

@@ -21,11 +21,11 @@ pub trait Records {
     /// log2 of the granule in bytes.
     const GRANULE: u32;
     /// Most granules of a region: free blocks start below this, and are smaller, since tables come first.
-    const MOST: usize;
+    const MAX_GRANULES: usize;
     /// Bits of a size.
-    const BITS: u32;
+    const SIZE_BITS: u32;
     /// Bytes of the head of a list.
-    const HEAD: usize;
+    const HEAD_BYTES: usize;
     /// Whether the first block of a list has the list for the one before it, or 0. Its list need not be computed then when
     /// it leaves, which the longest call does twice; but one more number is written.
     const NAMED: bool;
@@ -48,16 +48,16 @@ pub trait Records {
     fn set_head(heads: Memory, i: usize, at: usize);
 }
 
-/// Four numbers of one width, in a granule of four times that.
+/// FourFields numbers of one width, in a granule of four times that.
 #[derive(Clone, Copy, Debug)]
-pub struct Four<T>(PhantomData<T>);
+pub struct FourFields<T>(PhantomData<T>);
 
-/// Four numbers of 16 bits in a granule of 8 bytes.
-pub type Narrow = Four<u16>;
-/// Four numbers of 32 bits in a granule of 16 bytes.
-pub type Wide = Four<u32>;
+/// FourFields numbers of 16 bits in a granule of 8 bytes.
+pub type Narrow = FourFields<u16>;
+/// FourFields numbers of 32 bits in a granule of 16 bytes.
+pub type Wide = FourFields<u32>;
 
-/// A number of a [`Four`].
+/// A number of a [`FourFields`].
 pub trait Field: Plain {
     /// How many values it has, or as many of them as fit.
     const VALUES: usize;
@@ -95,7 +95,7 @@ impl Field for u32 {
     }
 }
 
-impl<T: Field> Four<T> {
+impl<T: Field> FourFields<T> {
     /// Field `i`, counted from the start of granule `at`; -1 is the last one of the granule before.
     #[inline(always)]
     fn field(at: usize, i: isize) -> usize {
@@ -103,11 +103,11 @@ impl<T: Field> Four<T> {
     }
 }
 
-impl<T: Field> Records for Four<T> {
+impl<T: Field> Records for FourFields<T> {
     const GRANULE: u32 = (4 * size_of::<T>()).ilog2();
-    const MOST: usize = T::VALUES;
-    const BITS: u32 = u8::BITS * size_of::<T>() as u32;
-    const HEAD: usize = size_of::<T>();
+    const MAX_GRANULES: usize = T::VALUES;
+    const SIZE_BITS: u32 = u8::BITS * size_of::<T>() as u32;
+    const HEAD_BYTES: usize = size_of::<T>();
     const NAMED: bool = true;
 
     #[inline(always)]
@@ -145,12 +145,12 @@ impl<T: Field> Records for Four<T> {
 
     #[inline(always)]
     fn head(heads: Memory, i: usize) -> usize {
-        heads.load::<T>(i * Self::HEAD).wide()
+        heads.load::<T>(i * Self::HEAD_BYTES).wide()
     }
 
     #[inline(always)]
     fn set_head(heads: Memory, i: usize, at: usize) {
-        heads.store(i * Self::HEAD, T::cut(at));
+        heads.store(i * Self::HEAD_BYTES, T::cut(at));
     }
 }
 
@@ -178,9 +178,9 @@ impl Packed {
 
 impl Records for Packed {
     const GRANULE: u32 = 3;
-    const MOST: usize = 1 << LINK_BITS;
-    const BITS: u32 = LINK_BITS;
-    const HEAD: usize = 4;
+    const MAX_GRANULES: usize = 1 << LINK_BITS;
+    const SIZE_BITS: u32 = LINK_BITS;
+    const HEAD_BYTES: usize = 4;
     /// Packing the number costs 3 instructions of 58 in the mean, and spares 18 of 164 in the longest free.
     const NAMED: bool = false;
 
@@ -204,7 +204,7 @@ impl Records for Packed {
     #[inline(always)]
     fn links(memory: Memory, at: usize) -> (usize, usize) {
         let word = memory.load::<u64>(at * 8);
-        ((word >> SIZE_BITS) as usize & (Self::MOST - 1), (word >> (SIZE_BITS + LINK_BITS)) as usize)
+        ((word >> SIZE_BITS) as usize & (Self::MAX_GRANULES - 1), (word >> (SIZE_BITS + LINK_BITS)) as usize)
     }
 
     #[inline(always)]
@@ -219,11 +219,11 @@ impl Records for Packed {
 
     #[inline(always)]
     fn head(heads: Memory, i: usize) -> usize {
-        heads.load::<u32>(i * Self::HEAD) as usize
+        heads.load::<u32>(i * Self::HEAD_BYTES) as usize
     }
 
     #[inline(always)]
     fn set_head(heads: Memory, i: usize, at: usize) {
-        heads.store(i * Self::HEAD, at as u32);
+        heads.store(i * Self::HEAD_BYTES, at as u32);
     }
 }

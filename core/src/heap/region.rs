@@ -16,8 +16,8 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use super::bins::{EXACT, LISTS, Map, bin, words};
-use super::config::Config;
+use super::bins::{BinMap, EXACT, LISTS, bin, words};
+use super::config::HeapConfig;
 use super::memory::Memory;
 use super::records::Records;
 
@@ -26,7 +26,7 @@ const WORD: usize = usize::BITS as usize;
 
 /// A region of a heap. Places and sizes are granules; the lowest place is [`LISTS`].
 #[derive(Debug)]
-pub struct Region<C> {
+pub struct HeapRegion<C> {
     /// Place 0: in front of the region, or in its tables.
     pub memory: Memory,
     /// The heads of the lists; nothing is ever in list 0.
@@ -44,11 +44,11 @@ pub struct Region<C> {
     /// The block freed last: it has edges, and no record. Empty when both are equal.
     pub last: [usize; 2],
     /// Which lists hold something.
-    pub map: Map,
+    pub map: BinMap,
     config: PhantomData<C>,
 }
 
-impl<C: Config> Region<C> {
+impl<C: HeapConfig> HeapRegion<C> {
     /// No region: every request of it fails.
     pub const NONE: Self = Self {
         memory: Memory::NONE,
@@ -58,7 +58,7 @@ impl<C: Config> Region<C> {
         exact: 0,
         victim: [0; 2],
         last: [0; 2],
-        map: Map::EMPTY,
+        map: BinMap::EMPTY,
         config: PhantomData,
     };
 
@@ -67,9 +67,9 @@ impl<C: Config> Region<C> {
 
     /// Lays the tables out for `granules` granules: all that is left of them is free. False, and no region, when nothing
     /// is. `memory` starts at a multiple of the granule and of 8.
-    pub fn lay_out(&mut self, memory: Memory, granules: usize) -> bool {
+    pub fn initialize(&mut self, memory: Memory, granules: usize) -> bool {
         let bits = if C::CHECKED { 2 * table(granules) } else { table(granules) };
-        let tables = (bits + (bin(granules) + 1) * C::Records::HEAD).div_ceil(Self::GRANULE);
+        let tables = (bits + (bin(granules) + 1) * C::Records::HEAD_BYTES).div_ceil(Self::GRANULE);
         if tables >= granules {
             return false;
         }
@@ -84,7 +84,7 @@ impl<C: Config> Region<C> {
         if C::VICTIM {
             self.victim = all;
         } else {
-            self.list(all);
+            self.insert_free(all);
         }
         true
     }
@@ -220,7 +220,7 @@ impl<C: Config> Region<C> {
     /// The first list at or above `list` that holds something; 0 for none.
     #[inline(always)]
     pub fn next_list(&self, list: usize) -> usize {
-        self.map.next(list, words(C::Records::BITS))
+        self.map.next(list, words(C::Records::SIZE_BITS))
     }
 
     /// Takes the first block out of its list.
@@ -268,7 +268,7 @@ impl<C: Config> Region<C> {
 
     /// Makes a stretch that no free block touches a free block of a list.
     #[inline]
-    pub fn list(&mut self, [from, to]: [usize; 2]) {
+    pub fn insert_free(&mut self, [from, to]: [usize; 2]) {
         if from != to {
             self.flip_ends(from, to - from);
             self.insert(from, to - from);

@@ -3,21 +3,21 @@
 //! Promises upward: a block shrinks in place always, and grows in place when what is behind it is free and large enough;
 //! both are bounded. A block that must move goes where it can grow again; where nothing else fits, down into the free
 //! block before it.
-//! Asks from below: [`Region`].
+//! Asks from below: [`HeapRegion`].
 
 use core::ptr::NonNull;
 
-use super::bins::sure_bin;
-use super::config::Config;
+use super::bins::ceil_bin;
+use super::config::HeapConfig;
 use super::records::Records;
-use super::region::Region;
+use super::region::HeapRegion;
 
 /// A block that grew and had to move goes to the front of a free block this many times its size, if there is one: it doubles
 /// in place once more. Recorded programs then need less memory than without (Lua 109 % of its peak instead of 112,
 /// a formatter 105 instead of 115). With 4 or more, or from the largest block, more grow in place, and they need more.
 const ROOM: usize = 2;
 
-impl<C: Config> Region<C> {
+impl<C: HeapConfig> HeapRegion<C> {
     /// Makes the block `at..at + old` end elsewhere: shorter always, longer when what is behind is free and large enough.
     pub fn resize(&mut self, at: usize, old: usize, new: usize) -> bool {
         let end = at + old;
@@ -35,7 +35,7 @@ impl<C: Config> Region<C> {
             self.victim[0] += more;
             return true;
         }
-        let to = self.take_behind(end);
+        let to = self.detach_behind(end);
         // The start moves; when nothing is left, it meets the end and both edges are gone.
         self.flip(end);
         self.flip(end + more);
@@ -51,7 +51,7 @@ impl<C: Config> Region<C> {
         if size > self.granules / ROOM {
             return None;
         }
-        let list = self.next_list(sure_bin(ROOM * size));
+        let list = self.next_list(ceil_bin(ROOM * size));
         if list == 0 {
             return None;
         }

@@ -76,13 +76,13 @@ impl<B: DerefMut<Target = [Branch]>> Index for FirstFit<B> {
 
     /// A gap that ends where it ended keeps its place.
     fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
-        let post = slots.slot_mut(i);
-        let stays = post.gap != 0 && gap != 0 && post.gap_end() == end + gap;
+        let record = slots.slot_mut(i);
+        let stays = record.gap != 0 && gap != 0 && record.gap_end() == end + gap;
         if !stays {
             self.remove(slots, i);
         }
-        let post = slots.slot_mut(i);
-        (post.end, post.gap) = (end, gap);
+        let record = slots.slot_mut(i);
+        (record.end, record.gap) = (end, gap);
         if stays {
             self.trie(slots).0.refresh(i, i);
         } else if gap != 0 {
@@ -90,7 +90,7 @@ impl<B: DerefMut<Target = [Branch]>> Index for FirstFit<B> {
         }
     }
 
-    /// The gap keeps its place under its new post.
+    /// The gap keeps its place under its new record.
     fn hand_over<S: Slots>(&mut self, slots: &mut S, from: u32, to: u32, end: u32, gap: u32) {
         if slots.slot(from).gap == 0 {
             return self.update(slots, to, end, gap);
@@ -98,10 +98,10 @@ impl<B: DerefMut<Target = [Branch]>> Index for FirstFit<B> {
         self.remove(slots, to);
         let (mut trie, root) = self.trie(slots);
         trie.hand_over(root, from, to);
-        let post = trie.slots.slot_mut(to);
-        (post.end, post.gap) = (end, gap);
-        let post = trie.slots.slot_mut(from);
-        (post.gap, post.link) = (0, [from; 2]);
+        let record = trie.slots.slot_mut(to);
+        (record.end, record.gap) = (end, gap);
+        let record = trie.slots.slot_mut(from);
+        (record.gap, record.link) = (0, [from; 2]);
         trie.refresh(to, to);
     }
 
@@ -112,11 +112,11 @@ impl<B: DerefMut<Target = [Branch]>> Index for FirstFit<B> {
             if found == NONE {
                 return None;
             }
-            let post = slots.slot(found);
-            if fits(post) {
+            let record = slots.slot(found);
+            if fits(record) {
                 return Some(found);
             }
-            from = ByAddress::key(post) + 1;
+            from = ByAddress::key(record) + 1;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Good fit: bins of lists, everything in constant time.
 //!
-//! The two-level segregated fit of Masmano, Ripoll, Crespo and Real (2004), over posts. Lists are last in, first
+//! The two-level segregated fit of Masmano, Ripoll, Crespo and Real (2004), over records. Lists are last in, first
 //! out: what was freed last is still in the processor's cache.
 
 use core::hint::select_unpredictable;
@@ -24,7 +24,7 @@ pub struct GoodFit {
 }
 
 // Whether the neighbours of a freed block have gaps is anybody's guess, and a wrong one costs more than the work it
-// would save: so a gap of 0 is taken out of "list" 0 and put into it without a branch. Its post links to itself (see
+// would save: so a gap of 0 is taken out of "list" 0 and put into it without a branch. Its record links to itself (see
 // `Slot::link`), and what would be written to its neighbours is written to itself.
 impl GoodFit {
     /// An empty index.
@@ -98,9 +98,9 @@ impl Index for GoodFit {
     /// Lists have no order within a bin: a gap that stays in its bin is not moved.
     #[inline]
     fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
-        let post = slots.slot_mut(i);
-        let (old, new) = (floor_bin(post.gap), floor_bin(gap));
-        (post.end, post.gap) = (end, gap);
+        let record = slots.slot_mut(i);
+        let (old, new) = (floor_bin(record.gap), floor_bin(gap));
+        (record.end, record.gap) = (end, gap);
         if old != new {
             self.unlink(slots, old, i);
             self.push(slots, new, i);
@@ -116,14 +116,14 @@ impl Index for GoodFit {
         let near = self.heads[place(first)];
         let sure = self.map.next(ceil_bin(size.saturating_add(slack)));
         let far = sure.map_or(NONE, |bin| self.heads[place(bin)]);
-        let post = slots.slot(near);
-        let found = select_unpredictable(first == own && post.gap >= size && fits(post), near, far);
+        let record = slots.slot(near);
+        let found = select_unpredictable(first == own && record.gap >= size && fits(record), near, far);
         (found != NONE).then_some(found)
     }
 
     /// O(gaps in the bins that `size` to `size + slack` spans), and only when [`Index::find`] fails.
     fn find_exact<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
-        let good = |&i: &u32| Some(slots.slot(i)).is_some_and(|post| post.gap >= size && fits(post));
+        let good = |&i: &u32| Some(slots.slot(i)).is_some_and(|record| record.gap >= size && fits(record));
         self.find(slots, size, slack, &fits).or_else(|| {
             let sure = ceil_bin(size.saturating_add(slack));
             (floor_bin(size)..sure).find_map(|bin| self.bin(slots, bin).find(good))
@@ -149,9 +149,9 @@ impl Index for GoodFit {
             ensure(self.map.is_set(bin) == (head != NONE), "a bin's bit is set iff it holds something", bin)?;
             let mut before = None;
             for i in self.bin(slots, bin) {
-                let post = slots.slot(i);
-                ensure(post.gap > 0 && floor_bin(post.gap) == bin, "a gap is in the bin of its size", i)?;
-                ensure(before.is_none_or(|b| post.link[0] == b), "a list's links go both ways", i)?;
+                let record = slots.slot(i);
+                ensure(record.gap > 0 && floor_bin(record.gap) == bin, "a gap is in the bin of its size", i)?;
+                ensure(before.is_none_or(|b| record.link[0] == b), "a list's links go both ways", i)?;
                 ensure(seen < slots.count(), "a list has no circle", i)?;
                 (seen, before) = (seen + 1, Some(i));
             }

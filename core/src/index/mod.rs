@@ -1,7 +1,7 @@
 //! Which memory is free: the engine that allocators of terrace search with, one for each strategy.
 //!
 //! Promises upward: `update` and `find` in the time that the strategy states; `check` proves the rest.
-//! Asks from below: the records ([`Slots`]) of posts and their gaps (see [`Slot`]), and that a record's end and
+//! Asks from below: the records ([`Slots`]) of records and their gaps (see [`Slot`]), and that a record's end and
 //! gap change only while the gap is 0 or through [`Index::update`].
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //! bitmap  0 0 1 0 1 1 0 ...              FirstFit  one trie         O(log n)  the lowest address that fits
 //!             |   | |
 //!             v   v v
-//!           list or trie of gaps, linked through their own posts
+//!           list or trie of gaps, linked through their own records
 //! ```
 //!
 //! O(log n) is what a trie of n gaps has when their sizes or addresses are not chosen to hurt; it never has more levels
@@ -20,7 +20,7 @@
 mod any;
 mod first;
 mod good;
-mod lent;
+mod lent_slots;
 mod slot;
 mod sorted;
 mod trie;
@@ -28,10 +28,10 @@ mod trie;
 pub use any::{AnyFit, Fit};
 pub use first::FirstFit;
 pub use good::GoodFit;
-pub use lent::{LendError, Lent};
+pub use lent_slots::{LendError, LentSlots};
 #[cfg(feature = "bytemuck")]
 pub use slot::SlotBytes;
-pub use slot::{MAX_SLOTS, NONE, Slot, Slots, State};
+pub use slot::{MAX_SLOTS, NONE, Slot, SlotState, Slots};
 pub use sorted::{BestFit, WorstFit};
 pub use trie::Branch;
 
@@ -54,24 +54,24 @@ pub trait Index {
     /// Bytes of the index itself, and of what it keeps for each slot.
     fn bytes(&self) -> (u64, u64);
 
-    /// Adds the gap of post `i`, which is not 0.
+    /// Adds the gap of record `i`, which is not 0.
     fn insert<S: Slots>(&mut self, slots: &mut S, i: u32);
 
-    /// Takes the gap of post `i` out, if it has one; end and gap must be what they were when it went in.
+    /// Takes the gap of record `i` out, if it has one; end and gap must be what they were when it went in.
     fn remove<S: Slots>(&mut self, slots: &mut S, i: u32);
 
-    /// Gives a post a new end and gap, and with that its place in the index: none when the gap is 0.
+    /// Gives a record a new end and gap, and with that its place in the index: none when the gap is 0.
     #[inline]
     fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
         self.remove(slots, i);
-        let post = slots.slot_mut(i);
-        (post.end, post.gap) = (end, gap);
+        let record = slots.slot_mut(i);
+        (record.end, record.gap) = (end, gap);
         if gap != 0 {
             self.insert(slots, i);
         }
     }
 
-    /// The gap of post `from`, if it has one, becomes part of the gap of post `to`, whose end and gap then are these:
+    /// The gap of record `from`, if it has one, becomes part of the gap of record `to`, whose end and gap then are these:
     /// what ended with the gap of `from` still ends there. `from` has no gap any more.
     #[inline]
     fn hand_over<S: Slots>(&mut self, slots: &mut S, from: u32, to: u32, end: u32, gap: u32) {
@@ -80,7 +80,7 @@ pub trait Index {
         self.update(slots, to, end, gap);
     }
 
-    /// The post of a gap of at least `size` granules that `fits` accepts (alignment), as the strategy chooses.
+    /// The record of a gap of at least `size` granules that `fits` accepts (alignment), as the strategy chooses.
     /// `slack`: how many granules more than `size` a gap needs so that `fits` surely accepts it (0 without alignment).
     fn find<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32>;
 
@@ -89,7 +89,7 @@ pub trait Index {
         self.find(slots, size, slack, fits)
     }
 
-    /// The post of the largest gap, the lowest of equals.
+    /// The record of the largest gap, the lowest of equals.
     fn largest<S: Slots>(&self, slots: &S) -> Option<u32>;
 
     /// Granules that a request may surely have now, in constant or logarithmic time: the largest gap, or a bound below.

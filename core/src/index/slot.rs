@@ -3,13 +3,13 @@
 //! Promises upward: 32 bytes a block, two blocks to a cache line; a slot never moves.
 //! Asks from below: storage, through [`Slots`]: a slice, a `Vec`, or several slices lent one after another.
 //!
-//! A slot is a *post*: it stands for something that is not free (a live block, a hole, the start of a region), and
+//! A slot is a *record*: it stands for something that is not free (a live block, a hole, the start of a region), and
 //! it records the free *gap* behind that. Free memory has no slots of its own, so freeing never needs one, a block
-//! needs exactly one, and two neighbouring gaps cannot exist: taking a post out merges what was on both sides.
+//! needs exactly one, and two neighbouring gaps cannot exist: taking a record out merges what was on both sides.
 //!
 //! ```text
 //!          | live     |  gap   | live | live   |     gap      |
-//! post     s4 .......end.gap...s7 ... s2 .....end.gap.........  next post, or the region's end
+//! record     s4 .......end.gap...s7 ... s2 .....end.gap.........  next record, or the region's end
 //! ```
 
 #[cfg(feature = "bytemuck")]
@@ -24,7 +24,7 @@ pub const MAX_SLOTS: u32 = (1 << 31) - 1;
 
 /// What a slot stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SlotState {
     /// Nothing: it waits on the list of spare slots.
     Spare,
     /// A block that was handed out.
@@ -41,17 +41,17 @@ pub enum State {
 #[repr(C, align(32))]
 pub struct Slot {
     /// Granule after the last of what stands here: the gap starts there. Where it starts itself is where the gap
-    /// of the post before it ends.
+    /// of the record before it ends.
     pub(crate) end: u32,
-    /// Granules of the gap: the post is in the index iff this is not 0.
+    /// Granules of the gap: the record is in the index iff this is not 0.
     pub(crate) gap: u32,
-    /// The post before this one; of a region's post: its last one.
+    /// The record before this one; of a region's record: its last one.
     pub(crate) prev: u32,
-    /// The post behind this one; of a region's last post: the region's. Of a spare slot: the next spare one.
+    /// The record behind this one; of a region's last record: the region's. Of a spare slot: the next spare one.
     pub(crate) next: u32,
     /// In the index: previous and next in a list, or left and right in a trie. Without a gap: itself, twice.
     pub(crate) link: [u32; 2],
-    /// State in the low 2 bits. Above them: of a live block the ticket, never given twice (2^62 outlast any machine);
+    /// SlotState in the low 2 bits. Above them: of a live block the ticket, never given twice (2^62 outlast any machine);
     /// of a hole the previous and the next hole, 31 bits each; of a region the next region.
     pub(crate) name: u64,
 }
@@ -63,16 +63,16 @@ impl Slot {
     pub const EMPTY: Self = Self { end: 0, gap: 0, prev: 0, next: 0, link: [0; 2], name: 0 };
 
     #[inline]
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> SlotState {
         match self.name & 3 {
-            0 => State::Spare,
-            1 => State::Live,
-            2 => State::Hole,
-            _ => State::Region,
+            0 => SlotState::Spare,
+            1 => SlotState::Live,
+            2 => SlotState::Hole,
+            _ => SlotState::Region,
         }
     }
 
-    /// Start of the next post, if there is one in the region: end of the gap.
+    /// Start of the next record, if there is one in the region: end of the gap.
     #[inline]
     pub(crate) fn gap_end(&self) -> u32 {
         self.end + self.gap
@@ -85,12 +85,12 @@ impl Slot {
     }
 
     #[inline]
-    pub(crate) fn name_of(state: State, value: u64) -> u64 {
+    pub(crate) fn name_of(state: SlotState, value: u64) -> u64 {
         let low = match state {
-            State::Spare => 0,
-            State::Live => 1,
-            State::Hole => 2,
-            State::Region => 3,
+            SlotState::Spare => 0,
+            SlotState::Live => 1,
+            SlotState::Hole => 2,
+            SlotState::Region => 3,
         };
         value << 2 | low
     }
@@ -104,7 +104,7 @@ impl Slot {
 
     pub(crate) fn set_hole_links(&mut self, [before, after]: [u32; 2]) {
         let narrow = |i: u32| u64::from(i.min(MAX_SLOTS));
-        self.name = Self::name_of(State::Hole, narrow(before) | narrow(after) << 31);
+        self.name = Self::name_of(SlotState::Hole, narrow(before) | narrow(after) << 31);
     }
 }
 

@@ -69,11 +69,11 @@ impl<B: DerefMut<Target = [Branch]>> Sizes<B> {
         let mut from = Key::from(size) << 32;
         loop {
             let found = self.at_or_after(slots, from)?;
-            let post = slots.slot(found);
-            if fits(post) {
+            let record = slots.slot(found);
+            if fits(record) {
                 return Some(found);
             }
-            from = BySize::key(post) + 1;
+            from = BySize::key(record) + 1;
         }
     }
 
@@ -181,11 +181,11 @@ impl<B: DerefMut<Target = [Branch]>> Index for WorstFit<B> {
 
     fn find<S: Slots>(&self, slots: &S, size: u32, _: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
         let largest = self.0.largest(slots)?;
-        let post = slots.slot(largest);
-        if post.gap < size {
+        let record = slots.slot(largest);
+        if record.gap < size {
             return None;
         }
-        if fits(post) { Some(largest) } else { self.0.smallest(slots, size, fits) }
+        if fits(record) { Some(largest) } else { self.0.smallest(slots, size, fits) }
     }
 
     fn largest<S: Slots>(&self, slots: &S) -> Option<u32> {

@@ -26,12 +26,12 @@ impl<'a, A: Allocator> Counted<'a, A> {
     /// # Example
     /// ```
     /// use terrace_core::layer::Counted;
-    /// use terrace_core::pool::{Buckets, Steps};
+    /// use terrace_core::pool::{Buckets, SizeClasses};
     /// use terrace_core::sync::AtomicUsize;
     /// use terrace_core::{Allocator, Counters, Request};
     /// static COUNTERS: Counters = Counters::new();
     /// let words: Vec<_> = (0..Buckets::words(&[8])).map(|_| AtomicUsize::new(0)).collect();
-    /// let mut counted = Counted::new(Buckets::new(Steps::new(64, 1)?, [8], 0, &words)?, &COUNTERS);
+    /// let mut counted = Counted::new(Buckets::new(SizeClasses::new(64, 1)?, [8], 0, &words)?, &COUNTERS);
     /// counted.allocate(Request::new(50))?;
     /// let seen = std::thread::spawn(|| COUNTERS.snapshot().in_use).join().expect("no panic");
     /// assert_eq!(seen, 64);

@@ -38,12 +38,12 @@ impl<A: Allocator, B: Allocator> Fallback<A, B> {
     /// # Example
     /// ```
     /// use terrace_core::layer::Fallback;
-    /// use terrace_core::pool::{Buckets, Steps};
+    /// use terrace_core::pool::{Buckets, SizeClasses};
     /// use terrace_core::sync::AtomicUsize;
     /// use terrace_core::{Allocator, Request};
     /// let words: Vec<_> = (0..2 * Buckets::words(&[1])).map(|_| AtomicUsize::new(0)).collect();
     /// let (near, far) = words.split_at(Buckets::words(&[1]));
-    /// let steps = Steps::new(64, 1)?;
+    /// let steps = SizeClasses::new(64, 1)?;
     /// let mut both = Fallback::new(Buckets::new(steps, [1], 0, near)?, Buckets::new(steps, [1], 1 << 20, far)?);
     /// both.allocate(Request::new(64))?;
     /// assert_eq!(both.allocate(Request::new(64))?.address, 1 << 20);

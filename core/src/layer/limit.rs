@@ -29,11 +29,11 @@ impl<A: Allocator> Limit<A> {
     /// # Example
     /// ```
     /// use terrace_core::layer::Limit;
-    /// use terrace_core::pool::{Buckets, Steps};
+    /// use terrace_core::pool::{Buckets, SizeClasses};
     /// use terrace_core::sync::AtomicUsize;
     /// use terrace_core::{Allocator, Cause, Request};
     /// let words: Vec<_> = (0..Buckets::words(&[8])).map(|_| AtomicUsize::new(0)).collect();
-    /// let mut limited = Limit::new(Buckets::new(Steps::new(64, 1)?, [8], 0, &words)?, 150);
+    /// let mut limited = Limit::new(Buckets::new(SizeClasses::new(64, 1)?, [8], 0, &words)?, 150);
     /// limited.allocate(Request::new(64))?;
     /// limited.allocate(Request::new(64))?;
     /// let refused = limited.allocate(Request::new(64)).expect_err("192 > 150");

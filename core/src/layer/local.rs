@@ -23,9 +23,9 @@ use crate::index::NONE;
 use crate::stats::Stats;
 use lock_api::RawMutex;
 
-/// Caps of the local level.
+/// LocalCaps of the local level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caps {
+pub struct LocalCaps {
     /// Sizes are rounded up to this many bytes, a power of two: the granule of the shared level.
     pub granule: u64,
     /// Most cached blocks of one owner and size.
@@ -36,7 +36,7 @@ pub struct Caps {
 
 /// One live block: its name below.
 #[derive(Clone, Copy, Debug)]
-pub struct Record {
+pub struct LocalRecord {
     inner: Block,
     /// The ticket it was handed out under; 0: the record is unused.
     ticket: u64,
@@ -46,7 +46,7 @@ pub struct Record {
     next: u32,
 }
 
-impl Record {
+impl LocalRecord {
     /// A record nobody uses.
     pub const EMPTY: Self = Self {
         inner: Block { address: 0, bytes: 0, slot: NONE, region: 0, ticket: 0 },
@@ -58,7 +58,7 @@ impl Record {
 
 /// What the level counts. Bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct LocalCounters {
     in_use: u64,
     peak_in_use: u64,
     /// In the local cache.
@@ -74,7 +74,7 @@ struct Tally {
 ///
 /// # Example
 /// ```
-/// use terrace_core::layer::{Caps, Local, LocalRecord, Locked};
+/// use terrace_core::layer::{LocalCaps, Local, LocalRecord, Locked};
 /// use terrace_core::{Allocator, Bin, Entry, GoodFit, Owner, Range, Request, Slot};
 /// # use core::sync::atomic::{AtomicBool, Ordering};
 /// # struct Spin(AtomicBool);
@@ -88,7 +88,7 @@ struct Tally {
 /// let mut range = Range::new(vec![Slot::EMPTY; 16], 64, GoodFit::new())?;
 /// range.add_region(0, 1 << 16)?;
 /// let shared = Locked::<Spin, _>::new(range);
-/// let caps = Caps { granule: 64, per_bin: 4, bytes: 4096 };
+/// let caps = LocalCaps { granule: 64, per_bin: 4, bytes: 4096 };
 /// let records = [LocalRecord::EMPTY; 8].to_vec();
 /// let mut local = Local::new(&shared, caps, vec![Bin::EMPTY; 16], vec![Entry::EMPTY; 8], records)?;
 ///
@@ -105,7 +105,7 @@ where
     A: Allocator,
     B: DerefMut<Target = [Bin]>,
     E: DerefMut<Target = [Entry<Block>]>,
-    T: DerefMut<Target = [Record]>,
+    T: DerefMut<Target = [LocalRecord]>,
 {
     shared: &'a Locked<R, A>,
     /// Blocks of the shared level, live there, under names nobody else knows.
@@ -117,8 +117,8 @@ where
     spare: u32,
     /// The last ticket given; each is given once.
     ticket: u64,
-    caps: Caps,
-    tally: Tally,
+    caps: LocalCaps,
+    counters: LocalCounters,
 }
 
 impl<'a, R, A, B, E, T> Local<'a, R, A, B, E, T>
@@ -127,28 +127,28 @@ where
     A: Allocator,
     B: DerefMut<Target = [Bin]>,
     E: DerefMut<Target = [Entry<Block>]>,
-    T: DerefMut<Target = [Record]>,
+    T: DerefMut<Target = [LocalRecord]>,
 {
     /// An empty level. `bins` are used in fours; `entries`: the most cached blocks; `records`: the most live ones.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when the granule is not a power of two.
-    pub fn new(shared: &'a Locked<R, A>, caps: Caps, bins: B, entries: E, records: T) -> Result<Self, AllocError> {
+    pub fn new(shared: &'a Locked<R, A>, caps: LocalCaps, bins: B, entries: E, records: T) -> Result<Self, AllocError> {
         if !caps.granule.is_power_of_two() {
             return Err(AllocError::new(Cause::BadRequest, caps.granule));
         }
         let cache = Cache::new(bins, entries, caps.per_bin);
-        Ok(Self { shared, cache, records, fresh: 0, spare: NONE, ticket: 0, caps, tally: Tally::default() })
+        Ok(Self { shared, cache, records, fresh: 0, spare: NONE, ticket: 0, caps, counters: LocalCounters::default() })
     }
 
     /// Bytes cached here.
     pub fn pooled(&self) -> u64 {
-        self.tally.pooled
+        self.counters.pooled
     }
 
     /// Sets the most blocks of one owner and size, and the most bytes. What is over stays until taken or trimmed.
     pub fn set_caps(&mut self, per_bin: u32, bytes: u64) {
-        self.caps = Caps { per_bin, bytes, ..self.caps };
+        self.caps = LocalCaps { per_bin, bytes, ..self.caps };
         self.cache.set_per_bin(per_bin);
     }
 
@@ -157,7 +157,7 @@ where
         let shared = self.shared;
         // Nobody else knows these names, so the shared level cannot have had them back already.
         self.cache.drain(|_, _| true, |owner, _, block| _ = shared.with(|inner| inner.free(block, owner)));
-        self.tally.pooled = 0;
+        self.counters.pooled = 0;
     }
 
     /// Makes a live block one of the shared level: the name returned is freed there, by any thread. No lock.
@@ -188,12 +188,12 @@ where
         let size = self.size(request.bytes)?;
         let block = self.cache.get(request.owner, size)?;
         if block.address & (request.align - 1) == 0 {
-            self.tally.pooled -= block.bytes;
+            self.counters.pooled -= block.bytes;
             return Some(block);
         }
         // Badly placed for this request: back it goes, to the place it just left.
         if self.cache.put(request.owner, size, block).is_err() {
-            self.tally.pooled -= block.bytes;
+            self.counters.pooled -= block.bytes;
             let _ = self.shared.with(|inner| inner.free(block, request.owner));
         }
         None
@@ -224,7 +224,7 @@ where
         } else {
             self.fresh += 1;
         }
-        let t = &mut self.tally;
+        let t = &mut self.counters;
         t.in_use += inner.bytes;
         t.peak_in_use = t.peak_in_use.max(t.in_use);
         t.live_blocks += 1;
@@ -237,7 +237,7 @@ where
     fn name(&mut self, slot: u32, inner: Block, bytes: u64) -> Block {
         self.ticket += 1;
         let ticket = self.ticket;
-        self.records[slot as usize] = Record { inner, ticket, size: self.size(bytes), next: NONE };
+        self.records[slot as usize] = LocalRecord { inner, ticket, size: self.size(bytes), next: NONE };
         Block { slot, ticket, ..inner }
     }
 
@@ -245,7 +245,7 @@ where
     #[inline]
     fn live(&self, block: &Block) -> Result<u32, FreeError> {
         let record = self.records.get(block.slot as usize);
-        let same = |record: &&Record| record.ticket == block.ticket && record.inner.address == block.address;
+        let same = |record: &&LocalRecord| record.ticket == block.ticket && record.inner.address == block.address;
         if block.ticket != 0 && record.filter(same).is_some() {
             return Ok(block.slot);
         }
@@ -257,20 +257,20 @@ where
     #[inline]
     fn forget(&mut self, slot: u32) {
         let record = &mut self.records[slot as usize];
-        self.tally.in_use -= record.inner.bytes;
-        self.tally.live_blocks -= 1;
-        *record = Record { next: self.spare, ..Record::EMPTY };
+        self.counters.in_use -= record.inner.bytes;
+        self.counters.live_blocks -= 1;
+        *record = LocalRecord { next: self.spare, ..LocalRecord::EMPTY };
         self.spare = slot;
     }
 
     /// Whether the cache took a block.
     #[inline]
     fn keep(&mut self, block: Block, size: Option<u32>, owner: Owner) -> bool {
-        let Some(size) = size.filter(|_| block.bytes <= self.caps.bytes.saturating_sub(self.tally.pooled)) else {
+        let Some(size) = size.filter(|_| block.bytes <= self.caps.bytes.saturating_sub(self.counters.pooled)) else {
             return false;
         };
         let kept = self.cache.put(owner, size, block).is_ok();
-        self.tally.pooled += if kept { block.bytes } else { 0 };
+        self.counters.pooled += if kept { block.bytes } else { 0 };
         kept
     }
 
@@ -285,8 +285,8 @@ where
             ensure(self.records[at as usize].ticket == 0, "local: a spare record names nothing", at)?;
             (at, unused) = (self.records[at as usize].next, unused + 1);
         }
-        ensure(bytes == self.tally.in_use, "local: in_use is the sum over the records", bytes)?;
-        ensure(live == self.tally.live_blocks, "local: live_blocks is the number of used records", live)?;
+        ensure(bytes == self.counters.in_use, "local: in_use is the sum over the records", bytes)?;
+        ensure(live == self.counters.live_blocks, "local: live_blocks is the number of used records", live)?;
         ensure(live + unused == u64::from(self.fresh), "local: a record is used or spare", unused)
     }
 }
@@ -301,28 +301,28 @@ where
     A: Allocator,
     B: DerefMut<Target = [Bin]>,
     E: DerefMut<Target = [Entry<Block>]>,
-    T: DerefMut<Target = [Record]>,
+    T: DerefMut<Target = [LocalRecord]>,
 {
     /// Besides the shared level's causes: [`Cause::OutOfSlots`] when every record names a live block.
     #[inline]
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
-        let request = request.validate().inspect_err(|_| self.tally.failed += 1)?;
+        let request = request.validate().inspect_err(|_| self.counters.failed += 1)?;
         if !self.has_record() {
-            self.tally.failed += 1;
+            self.counters.failed += 1;
             return Err(AllocError::new(Cause::OutOfSlots, request.bytes));
         }
         if let Some(inner) = self.take_local(request) {
-            self.tally.hits += 1;
+            self.counters.hits += 1;
             return Ok(self.enter(inner, request.bytes));
         }
-        let inner = self.take_shared(request).inspect_err(|_| self.tally.failed += 1)?;
+        let inner = self.take_shared(request).inspect_err(|_| self.counters.failed += 1)?;
         Ok(self.enter(inner, request.bytes))
     }
 
     #[inline]
     fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
         let slot = self.live(&block)?;
-        let Record { inner, size, .. } = self.records[slot as usize];
+        let LocalRecord { inner, size, .. } = self.records[slot as usize];
         if !self.keep(inner, size, owner) {
             self.shared.with(|shared| shared.free(inner, owner))?;
         }
@@ -336,8 +336,8 @@ where
         let (old, rounded) = (self.records[slot as usize].inner, self.rounded(bytes));
         let resized = self.shared.with(|inner| inner.resize(old, rounded));
         let inner = resized.map_err(|error| AllocError { asked: bytes, ..error })?;
-        self.tally.in_use = self.tally.in_use - old.bytes + inner.bytes;
-        self.tally.peak_in_use = self.tally.peak_in_use.max(self.tally.in_use);
+        self.counters.in_use = self.counters.in_use - old.bytes + inner.bytes;
+        self.counters.peak_in_use = self.counters.peak_in_use.max(self.counters.in_use);
         Ok(self.name(slot, inner, bytes))
     }
 
@@ -348,7 +348,7 @@ where
     }
 
     fn stats(&self) -> Stats {
-        let (shared, t) = (self.shared.with(|inner| inner.stats()), self.tally);
+        let (shared, t) = (self.shared.with(|inner| inner.stats()), self.counters);
         Stats {
             in_use: t.in_use,
             peak_in_use: t.peak_in_use,
@@ -369,10 +369,10 @@ where
     fn check(&self) -> Result<(), Violation> {
         self.check_records()?;
         self.cache.check()?;
-        let (cached, pooled) = (self.cache.held() * self.caps.granule, self.tally.pooled);
+        let (cached, pooled) = (self.cache.held() * self.caps.granule, self.counters.pooled);
         ensure(cached <= pooled, "local: cached blocks are as large as their bins say", cached)?;
         let shared = self.shared.with(|inner| inner.check().map(|()| inner.stats().in_use))?;
-        ensure(self.tally.in_use + pooled <= shared, "local: what is held here is live in the shared level", shared)
+        ensure(self.counters.in_use + pooled <= shared, "local: what is held here is live in the shared level", shared)
     }
 }
 
@@ -382,7 +382,7 @@ where
     A: Allocator,
     B: DerefMut<Target = [Bin]>,
     E: DerefMut<Target = [Entry<Block>]>,
-    T: DerefMut<Target = [Record]>,
+    T: DerefMut<Target = [LocalRecord]>,
 {
     /// Gives cached blocks back. Live ones stay live in the shared level: hand them over first.
     fn drop(&mut self) {

@@ -5,8 +5,8 @@
 //! - memory that passes from one tenant to another is zeroed first, and if that fails it is not handed over
 //! - a tenant cannot free or resize another's block
 //!
-//! Asks from below: [`Zero`] writes zeroes; the inner allocator is used by nobody else and its regions are numbered
-//! below 2^24; the caller lends the table of shares and the page table of [`Pages`].
+//! Asks from below: [`ZeroFill`] writes zeroes; the inner allocator is used by nobody else and its regions are numbered
+//! below 2^24; the caller lends the table of shares and the page table of [`PageOwners`].
 //!
 //! Tenants are owners: `Request::owner` names the tenant that asks, the owner given to `free` the tenant that frees. The
 //! place in the table stands in the low 8 bits of a block's region. A name is not a capability: this keeps honest
@@ -20,15 +20,15 @@ use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
 use crate::source::SourceError;
 use crate::stats::Stats;
-pub use pages::Pages;
+pub use page_owners::PageOwners;
 
-mod pages;
+mod page_owners;
 
 /// Tenants a block's name can tell apart: 8 bits of its region.
 const MOST: usize = 1 << 8;
 
 /// Writes zeroes: `memset` on a host, a driver call on a device.
-pub trait Zero {
+pub trait ZeroFill {
     /// Makes `[address, address + bytes)` read as zeroes for whoever gets it next.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ pub trait Zero {
     fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError>;
 }
 
-impl<F: FnMut(u64, u64) -> Result<(), SourceError>> Zero for F {
+impl<F: FnMut(u64, u64) -> Result<(), SourceError>> ZeroFill for F {
     fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
         self(address, bytes)
     }
@@ -44,7 +44,7 @@ impl<F: FnMut(u64, u64) -> Result<(), SourceError>> Zero for F {
 
 /// What one tenant may have and has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct TenantShare {
     /// Who.
     pub owner: Owner,
     /// The most bytes it may hold.
@@ -55,7 +55,7 @@ pub struct Share {
     used: u64,
 }
 
-impl Share {
+impl TenantShare {
     /// A tenant's share, nothing used yet.
     pub const fn new(owner: Owner, cap: u64, guaranteed: u64) -> Self {
         Self { owner, cap, guaranteed, used: 0 }
@@ -77,8 +77,8 @@ impl Share {
 pub struct Tenants<'a, A, Z> {
     inner: A,
     zero: Z,
-    shares: &'a mut [Share],
-    pages: Pages<'a>,
+    shares: &'a mut [TenantShare],
+    pages: PageOwners<'a>,
     /// Bytes to share out.
     capacity: u64,
     /// Bytes all hold.
@@ -89,7 +89,7 @@ pub struct Tenants<'a, A, Z> {
     refused: u64,
 }
 
-impl<'a, A: Allocator, Z: Zero> Tenants<'a, A, Z> {
+impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
     /// Shares `capacity` bytes of an allocator nothing was taken from yet.
     ///
     /// # Errors
@@ -99,8 +99,8 @@ impl<'a, A: Allocator, Z: Zero> Tenants<'a, A, Z> {
         inner: A,
         zero: Z,
         capacity: u64,
-        shares: &'a mut [Share],
-        pages: Pages<'a>,
+        shares: &'a mut [TenantShare],
+        pages: PageOwners<'a>,
     ) -> Result<Self, AllocError> {
         let mut unmet = 0u64;
         for (at, share) in shares.iter().enumerate() {
@@ -118,7 +118,7 @@ impl<'a, A: Allocator, Z: Zero> Tenants<'a, A, Z> {
     }
 
     /// The shares, to look at.
-    pub fn shares(&self) -> &[Share] {
+    pub fn shares(&self) -> &[TenantShare] {
         self.shares
     }
 
@@ -194,7 +194,7 @@ impl<'a, A: Allocator, Z: Zero> Tenants<'a, A, Z> {
     }
 }
 
-impl<A: Allocator, Z: Zero> Allocator for Tenants<'_, A, Z> {
+impl<A: Allocator, Z: ZeroFill> Allocator for Tenants<'_, A, Z> {
     /// Besides the inner causes: [`Cause::OverLimit`] past the cap, into another's guarantee, or for an owner without a
     /// share; [`Cause::SourceFailed`] when the block could not be zeroed.
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
@@ -238,7 +238,7 @@ impl<A: Allocator, Z: Zero> Allocator for Tenants<'_, A, Z> {
         let used = self.shares.iter().map(|share| share.used).sum::<u64>();
         ensure(used == self.used, "tenants: used = sum over the shares", used)?;
         ensure(used == self.inner.stats().in_use, "tenants: used = the inner in_use", used)?;
-        let unmet = self.shares.iter().map(Share::unmet).sum::<u64>();
+        let unmet = self.shares.iter().map(TenantShare::unmet).sum::<u64>();
         ensure(unmet == self.unmet, "tenants: unmet = sum of what each was promised and does not hold", unmet)?;
         for share in self.shares.iter() {
             ensure(share.used <= share.cap, "tenants: no share is above its cap", share.owner.0)?;

@@ -36,11 +36,11 @@ impl<F: FnMut(Event)> Sink for F {
 /// ```
 /// use terrace_core::event::{Event, Kind};
 /// use terrace_core::layer::{IdRecord, Traced};
-/// use terrace_core::pool::{Buckets, Steps};
+/// use terrace_core::pool::{Buckets, SizeClasses};
 /// use terrace_core::sync::AtomicUsize;
 /// use terrace_core::{Allocator, Owner, Request};
 /// let words: Vec<_> = (0..Buckets::words(&[8])).map(|_| AtomicUsize::new(0)).collect();
-/// let pool = Buckets::new(Steps::new(64, 1)?, [8], 0, &words)?;
+/// let pool = Buckets::new(SizeClasses::new(64, 1)?, [8], 0, &words)?;
 /// let mut seen = Vec::new();
 /// let mut traced = Traced::new(pool, |event: Event| seen.push((event.kind, event.id)), [IdRecord::default(); 12]);
 /// let block = traced.allocate(Request::new(50))?;

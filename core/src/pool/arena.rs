@@ -12,19 +12,19 @@
 //! - bit `c` of `room` is set iff the list of class `c` is not empty
 //! - `counters.in_use` = sum of the live blocks' bytes, `counters.reserved` = sum of the segments' regions
 
-use super::sizes::Steps;
+use super::size_classes::SizeClasses;
 use crate::allocator::{Block, Request};
 use crate::counters::Counters;
 use crate::error::{AllocError, Cause, FreeError};
 use crate::source::Source;
 pub use records::{BlockRecord, SegmentRecord};
-use records::{NONE, Spare, link, unlink};
+use records::{FreeRecords, NONE, link, unlink};
 
-mod face;
+mod allocator;
 mod grow;
 mod records;
 
-/// Class lists: the most classes any [`Steps`] makes up to [`LARGEST`]. Eight steps need sizes from 2^3 on:
+/// Class lists: the most classes any [`SizeClasses`] makes up to [`LARGEST`]. Eight steps need sizes from 2^3 on:
 /// (40 - 3) octaves * 8 + 1 = 297, rounded up to whole 64-bit words.
 const CLASSES: usize = 320;
 /// Largest request, 1 TiB: above every device of today, and it keeps the class table at 1.3 KiB.
@@ -40,8 +40,8 @@ const START_ALIGN: u64 = 512;
 ///
 /// # Example
 /// ```
-/// # use terrace_core::{Region, Source, SourceError, Usage};
-/// use terrace_core::pool::{BlockRecord, BucketArena, SegmentRecord, Steps};
+/// # use terrace_core::{Region, Source, SourceError, SourceUsage};
+/// use terrace_core::pool::{BlockRecord, BucketArena, SegmentRecord, SizeClasses};
 /// use terrace_core::{Allocator, Owner, Request};
 /// # struct Counting(u64);
 /// # impl Source for Counting {
@@ -50,12 +50,12 @@ const START_ALIGN: u64 = 512;
 /// #         Ok(Region { id: self.0, base: self.0, bytes })
 /// #     }
 /// #     fn give_back(&mut self, _: Region) -> Result<(), SourceError> { Ok(()) }
-/// #     fn usage(&self) -> Usage { Usage::default() }
+/// #     fn usage(&self) -> SourceUsage { SourceUsage::default() }
 /// # }
 /// # let source = Counting(0);
 /// let blocks = [BlockRecord::default(); 64];
 /// let segments = [SegmentRecord::default(); 8];
-/// let mut arena = BucketArena::new(source, Steps::new(512, 1)?, 2 << 20, blocks, segments);
+/// let mut arena = BucketArena::new(source, SizeClasses::new(512, 1)?, 2 << 20, blocks, segments);
 /// let block = arena.allocate(Request::new(3000))?;
 /// assert_eq!((block.bytes, arena.stats().reserved), (4096, 2 << 20));
 /// arena.free(block, Owner(0))?;
@@ -65,13 +65,13 @@ const START_ALIGN: u64 = 512;
 #[derive(Debug)]
 pub struct BucketArena<S, T, G> {
     source: S,
-    steps: Steps,
+    steps: SizeClasses,
     /// Bytes asked from the source for classes of smaller blocks.
     segment_bytes: u64,
     blocks: T,
     segments: G,
-    spare_blocks: Spare,
-    spare_segments: Spare,
+    spare_blocks: FreeRecords,
+    spare_segments: FreeRecords,
     /// First segment with room, by class.
     heads: [u32; CLASSES],
     /// Classes whose list is not empty.
@@ -90,15 +90,15 @@ where
     G: AsRef<[SegmentRecord]> + AsMut<[SegmentRecord]>,
 {
     /// An empty arena. Nothing is taken from the source yet.
-    pub fn new(source: S, steps: Steps, segment_bytes: u64, blocks: T, segments: G) -> Self {
+    pub fn new(source: S, steps: SizeClasses, segment_bytes: u64, blocks: T, segments: G) -> Self {
         Self {
             source,
             steps,
             segment_bytes,
             blocks,
             segments,
-            spare_blocks: Spare::EMPTY,
-            spare_segments: Spare::EMPTY,
+            spare_blocks: FreeRecords::EMPTY,
+            spare_segments: FreeRecords::EMPTY,
             heads: [NONE; CLASSES],
             room: [0; CLASSES / 64],
             ticket: 0,

@@ -2,7 +2,7 @@
 //!
 //! Promises upward: the contract of [`Allocator`], and the same calls by `&self` from any number of threads. A refused
 //! acquire is true: no block of the request's bucket (with spill: of any larger bucket either) was free.
-//! Asks from below: [`Pool`] for the bits, [`Steps`] for the sizes; the caller lends one slice of words.
+//! Asks from below: [`Pool`] for the bits, [`SizeClasses`] for the sizes; the caller lends one slice of words.
 //!
 //! Invariants:
 //! - buckets lie one behind the other: `base + size * blocks <= base` of the next, each base a multiple of the largest
@@ -14,7 +14,7 @@
 
 use super::bitmap::Pool;
 use super::bucket_guard::BucketGuard;
-use super::sizes::Steps;
+use super::size_classes::SizeClasses;
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::counters::Counters;
 use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
@@ -37,11 +37,11 @@ struct Bucket<'a> {
 ///
 /// # Example
 /// ```
-/// use terrace_core::pool::{Buckets, Steps};
+/// use terrace_core::pool::{Buckets, SizeClasses};
 /// use terrace_core::sync::AtomicUsize;
 /// const COUNTS: [u32; 3] = [32, 16, 8]; // of 64, 128 and 256 bytes
 /// static WORDS: [AtomicUsize; Buckets::words(&COUNTS)] = [const { AtomicUsize::new(0) }; Buckets::words(&COUNTS)];
-/// let buckets = Buckets::new(Steps::new(64, 1)?, COUNTS, 0x2000_0000, &WORDS)?;
+/// let buckets = Buckets::new(SizeClasses::new(64, 1)?, COUNTS, 0x2000_0000, &WORDS)?;
 /// let guard = buckets.acquire_guard(100)?;
 /// assert_eq!((guard.block().bytes, guard.block().address % 128), (128, 0));
 /// # Ok::<(), terrace_core::AllocError>(())
@@ -51,7 +51,7 @@ pub struct Buckets<'a, const N: usize> {
     buckets: [Bucket<'a>; N],
     /// One per block, by slot.
     stamps: &'a [AtomicUsize],
-    steps: Steps,
+    steps: SizeClasses,
     /// Low bits of a ticket: the slot. The stamp's generation stands above.
     slot_bits: u32,
     /// Whether a full bucket passes a request on to larger ones.
@@ -75,7 +75,7 @@ impl<'a, const N: usize> Buckets<'a, N> {
     /// # Errors
     /// [`Cause::OutOfSlots`] with too few words; [`Cause::TooLarge`] when sizes or addresses pass 64 bits or slots
     /// 32 bits; [`Cause::BadRequest`] for a bucket without blocks or no bucket.
-    pub fn new(steps: Steps, counts: [u32; N], base: u64, words: &'a [AtomicUsize]) -> Result<Self, AllocError> {
+    pub fn new(steps: SizeClasses, counts: [u32; N], base: u64, words: &'a [AtomicUsize]) -> Result<Self, AllocError> {
         if words.len() < Self::words(&counts) {
             return Err(AllocError::new(Cause::OutOfSlots, words.len() as u64));
         }
@@ -156,13 +156,13 @@ impl<'a, const N: usize> Buckets<'a, N> {
     /// [`FreeError::Stale`] when the block is not live, however often it was handed out since;
     /// [`FreeError::Foreign`] for a name these buckets never gave.
     pub fn release(&self, block: Block) -> Result<(), FreeError> {
-        let index = self.stamp_over(block, 1)?;
+        let index = self.advance_stamp(block, 1)?;
         self.counters.freed(block.bytes);
         self.buckets[block.region as usize].pool.release(index)
     }
 
     /// Adds to the stamp of a live block, once: of two threads with the same name one succeeds. Returns its index.
-    fn stamp_over(&self, block: Block, add: usize) -> Result<u32, FreeError> {
+    fn advance_stamp(&self, block: Block, add: usize) -> Result<u32, FreeError> {
         let foreign = FreeError::Foreign { address: block.address };
         let bucket = self.buckets.get(block.region as usize).ok_or(foreign)?;
         let index = block.slot.checked_sub(bucket.first_slot).ok_or(foreign)?;
@@ -208,7 +208,7 @@ impl<const N: usize> Allocator for Buckets<'_, N> {
         if bytes > block.bytes {
             return Err(AllocError::new(Cause::NoRoom, bytes));
         }
-        let index = self.stamp_over(block, 1).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
+        let index = self.advance_stamp(block, 1).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
         Ok(self.name(block.region as usize, index))
     }
 

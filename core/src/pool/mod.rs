@@ -5,7 +5,7 @@
 //! - [`Slab`]: the same for one thread at a time, many blocks at once.
 //! - [`Buckets`]: several pools of rising block size over one range of addresses; thread-safe, stale names detected.
 //! - [`BucketArena`]: the same sizes, but segments come from a [`Source`](crate::source::Source) and go back to it.
-//! - [`Steps`]: the arithmetic between sizes and classes, O(1) both ways.
+//! - [`SizeClasses`]: the arithmetic between sizes and classes, O(1) both ways.
 //!
 //! Asks from below: `sync` for the first two; memory for records is always lent by the caller.
 
@@ -13,12 +13,12 @@ mod arena;
 mod bitmap;
 mod bucket_guard;
 mod buckets;
-mod sizes;
+mod size_classes;
 mod slab;
 
 pub use arena::{BlockRecord, BucketArena, SegmentRecord};
 pub use bitmap::{Pool, PoolGuard};
 pub use bucket_guard::BucketGuard;
 pub use buckets::Buckets;
-pub use sizes::Steps;
+pub use size_classes::SizeClasses;
 pub use slab::Slab;

@@ -2,7 +2,7 @@
 
 use super::{Range, RegionId};
 use crate::error::{Violation, ensure};
-use crate::index::{Index, NONE, Slot, Slots, State};
+use crate::index::{Index, NONE, Slot, SlotState, Slots};
 
 /// What a walk over all regions sums up.
 #[derive(Default)]
@@ -13,7 +13,7 @@ struct Sums {
     gaps: u32,
     holes: u64,
     hole_posts: u32,
-    posts: u32,
+    records: u32,
 }
 
 impl<S: Slots, I: Index> Range<S, I> {
@@ -37,26 +37,26 @@ impl<S: Slots, I: Index> Range<S, I> {
         )?;
         ensure(self.index.check(&self.slots)? == sums.gaps, "every gap is in the index, once", sums.gaps)?;
         self.check_holes(sums.hole_posts)?;
-        self.check_slots(sums.posts)
+        self.check_slots(sums.records)
     }
 
-    fn check_holes(&self, posts: u32) -> Result<(), Violation> {
+    fn check_holes(&self, records: u32) -> Result<(), Violation> {
         let (mut at, mut before, mut seen) = (self.holes, NONE, 0);
-        while at != NONE && seen <= posts {
-            let post = self.slots.slot(at);
-            ensure(post.state() == State::Hole, "the list of holes holds holes", at)?;
-            ensure(post.hole_links()[0] == before, "the links of holes go both ways", at)?;
-            (before, at, seen) = (at, post.hole_links()[1], seen + 1);
+        while at != NONE && seen <= records {
+            let record = self.slots.slot(at);
+            ensure(record.state() == SlotState::Hole, "the list of holes holds holes", at)?;
+            ensure(record.hole_links()[0] == before, "the links of holes go both ways", at)?;
+            (before, at, seen) = (at, record.hole_links()[1], seen + 1);
         }
-        ensure(seen == posts, "every hole is in the list of holes", seen)
+        ensure(seen == records, "every hole is in the list of holes", seen)
     }
 
     /// Used and spare slots together are all that were ever used.
     fn check_slots(&self, used: u32) -> Result<(), Violation> {
-        ensure(used == self.used_slots(), "every used slot is a post in a ring", used)?;
+        ensure(used == self.used_slots(), "every used slot is a record in a ring", used)?;
         let (mut at, mut spare) = (self.spare, 0);
         while at != NONE && spare <= self.fresh {
-            ensure(self.slots.slot(at).state() == State::Spare, "a spare slot says so", at)?;
+            ensure(self.slots.slot(at).state() == SlotState::Spare, "a spare slot says so", at)?;
             (at, spare) = (self.slots.slot(at).next, spare + 1);
         }
         ensure(used + spare == self.fresh, "a slot is used or spare", spare)
@@ -64,39 +64,39 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     fn check_ring(&self, region: RegionId, sums: &mut Sums) -> Result<(), Violation> {
         let ring = self.slots.slot(region.0);
-        ensure(ring.state() == State::Region, "the list of regions holds regions", region.0)?;
+        ensure(ring.state() == SlotState::Region, "the list of regions holds regions", region.0)?;
         self.sum(ring, region.0, 0, sums)?;
         let (mut at, mut before) = (ring.next, region.0);
         while at != region.0 {
-            let (post, left) = (self.slots.slot(at), self.slots.slot(before));
-            ensure(post.prev == before, "a ring's links go both ways", at)?;
-            ensure(post.end > left.gap_end(), "what stands at a post starts where the gap before it ends", at)?;
-            let touch = left.gap == 0 && left.state() == State::Hole && post.state() == State::Hole;
+            let (record, left) = (self.slots.slot(at), self.slots.slot(before));
+            ensure(record.prev == before, "a ring's links go both ways", at)?;
+            ensure(record.end > left.gap_end(), "what stands at a record starts where the gap before it ends", at)?;
+            let touch = left.gap == 0 && left.state() == SlotState::Hole && record.state() == SlotState::Hole;
             ensure(!touch, "two holes never touch", at)?;
-            self.sum(post, at, post.end - left.gap_end(), sums)?;
-            (before, at) = (at, post.next);
+            self.sum(record, at, record.end - left.gap_end(), sums)?;
+            (before, at) = (at, record.next);
         }
-        ensure(ring.prev == before, "a region knows its last post", region.0)
+        ensure(ring.prev == before, "a region knows its last record", region.0)
     }
 
-    fn sum(&self, post: &Slot, at: u32, size: u32, sums: &mut Sums) -> Result<(), Violation> {
-        sums.posts += 1;
-        sums.free += u64::from(post.gap);
-        sums.gaps += u32::from(post.gap > 0);
-        ensure(post.gap > 0 || post.link == [at; 2], "a post without a gap links to itself", at)?;
-        match post.state() {
-            State::Live => {
+    fn sum(&self, record: &Slot, at: u32, size: u32, sums: &mut Sums) -> Result<(), Violation> {
+        sums.records += 1;
+        sums.free += u64::from(record.gap);
+        sums.gaps += u32::from(record.gap > 0);
+        ensure(record.gap > 0 || record.link == [at; 2], "a record without a gap links to itself", at)?;
+        match record.state() {
+            SlotState::Live => {
                 sums.live += u64::from(size);
                 sums.live_blocks += 1;
-                ensure((1..=self.ticket).contains(&post.value()), "a live block has a ticket that was given", at)
+                ensure((1..=self.ticket).contains(&record.value()), "a live block has a ticket that was given", at)
             }
-            State::Hole => {
+            SlotState::Hole => {
                 sums.holes += u64::from(size);
                 sums.hole_posts += 1;
                 Ok(())
             }
-            State::Region => ensure(size == 0, "a ring has one region's post", at),
-            State::Spare => ensure(false, "a ring holds no spare slots", at),
+            SlotState::Region => ensure(size == 0, "a ring has one region's record", at),
+            SlotState::Spare => ensure(false, "a ring holds no spare slots", at),
         }
     }
 }

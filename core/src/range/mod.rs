@@ -6,26 +6,26 @@
 //! Asks from below: slots ([`Slots`]), and an [`Index`] over them.
 //!
 //! ```text
-//! region      +--------+-----------+------+------+--------------+---------+     every post owns the gap behind it,
+//! region      +--------+-----------+------+------+--------------+---------+     every record owns the gap behind it,
 //!             | live   | gap       | live | live | hole         | gap     |     so gaps never stand side by side
-//! posts   R   s4                   s7     s2     s9                           a ring: R <-> s4 <-> s7 <-> s2 <-> s9 <-> R
+//! records   R   s4                   s7     s2     s9                           a ring: R <-> s4 <-> s7 <-> s2 <-> s9 <-> R
 //! ```
 //!
 //! A *hole* is address space without memory under it: only growing sources have them. Two holes never touch.
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod check;
-mod pages;
-mod place;
+mod holes;
 mod scope;
 
-pub use pages::{Extent, Use};
+pub use holes::{ExtentKind, RangeExtent};
 pub use scope::Scope;
 
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::{AllocError, Cause, FreeError, Violation};
-use crate::index::{GoodFit, Index, NONE, Slot, Slots, State};
+use crate::index::{GoodFit, Index, NONE, Slot, SlotState, Slots};
 use crate::stats::Stats;
 
 /// An allocator of extents over lent slots. Addresses lie in a window of 2^32 granules from a base.
@@ -130,7 +130,7 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     /// The same, with every `step`-th ticket after `last` instead of 1, 2, 3, ...: ranges that serve one allocator give
     /// no ticket twice between them. A step of 0 counts as 1.
-    pub fn numbered(self, last: u64, step: u64) -> Self {
+    pub fn with_tickets(self, last: u64, step: u64) -> Self {
         Self { ticket: last, step: step.max(1), ..self }
     }
 
@@ -150,10 +150,10 @@ impl<S: Slots, I: Index> Range<S, I> {
         let end = (to.ok_or(AllocError::new(Cause::TooLarge, bytes))? >> self.granule) as u32;
         let start = (from >> self.granule) as u32;
         let i = self.take_slot().ok_or(AllocError::new(Cause::OutOfSlots, bytes))?;
-        let name = Slot::name_of(State::Region, u64::from(self.regions));
+        let name = Slot::name_of(SlotState::Region, u64::from(self.regions));
         *self.slots.slot_mut(i) = Slot { end: start, gap: 0, prev: i, next: i, link: [i; 2], name };
         self.regions = i;
-        self.backed_more(end - start);
+        self.count_backed(end - start);
         self.index.update(&mut self.slots, i, start, end - start);
         Ok(RegionId(i))
     }
@@ -169,7 +169,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         let peak = self.totals.peak_backed;
         let region = self.add_region(address, bytes)?;
         let all = self.gap(region.0).ok_or(AllocError::new(Cause::BadRequest, bytes))?;
-        self.strip(&all, all.start, all.bytes)?;
+        self.decommit(&all, all.start, all.bytes)?;
         self.totals.peak_backed = peak;
         Ok(region)
     }
@@ -189,15 +189,15 @@ impl<S: Slots, I: Index> Range<S, I> {
         while self.slots.slot(i).next != i {
             self.drop_hole(self.slots.slot(i).next);
         }
-        let post = *self.slots.slot(i);
-        self.totals.backed -= u64::from(post.gap);
-        self.index.update(&mut self.slots, i, post.end, 0);
-        self.forget_region(i, post.value() as u32);
+        let record = *self.slots.slot(i);
+        self.totals.backed -= u64::from(record.gap);
+        self.index.update(&mut self.slots, i, record.end, 0);
+        self.unlink_region(i, record.value() as u32);
         Ok(())
     }
 
-    /// Unlinks a region's post from the list of regions. O(regions).
-    fn forget_region(&mut self, region: u32, after: u32) {
+    /// Unlinks a region's record from the list of regions. O(regions).
+    fn unlink_region(&mut self, region: u32, after: u32) {
         if self.regions == region {
             self.regions = after;
         } else {
@@ -205,25 +205,25 @@ impl<S: Slots, I: Index> Range<S, I> {
             while self.slots.slot(at).value() != u64::from(region) {
                 at = self.slots.slot(at).value() as u32;
             }
-            self.slots.slot_mut(at).name = Slot::name_of(State::Region, u64::from(after));
+            self.slots.slot_mut(at).name = Slot::name_of(SlotState::Region, u64::from(after));
         }
         self.give_slot(region);
     }
 
     /// Whether a name is a region's.
     pub(crate) fn is_region(&self, region: RegionId) -> bool {
-        region.0 < self.fresh && self.slots.slot(region.0).state() == State::Region
+        region.0 < self.fresh && self.slots.slot(region.0).state() == SlotState::Region
     }
 
     /// Whether nothing in the region is live. O(1) without holes; with them, O(holes before the first live block).
     pub fn is_vacant(&self, region: RegionId) -> bool {
         let mut at = self.slots.slot(region.0).next;
         while at != region.0 {
-            let post = self.slots.slot(at);
-            if post.state() == State::Live {
+            let record = self.slots.slot(at);
+            if record.state() == SlotState::Live {
                 return false;
             }
-            at = post.next;
+            at = record.next;
         }
         true
     }
@@ -258,7 +258,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.totals.backed << self.granule
     }
 
-    fn backed_more(&mut self, granules: u32) {
+    fn count_backed(&mut self, granules: u32) {
         let t = &mut self.totals;
         t.backed += u64::from(granules);
         t.peak_backed = t.peak_backed.max(t.backed);
@@ -271,10 +271,11 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     /// The live block in a slot, as it is named now.
     pub(crate) fn block_at(&self, slot: u32) -> Option<Block> {
-        let post = (slot < self.fresh).then(|| self.slots.slot(slot)).filter(|post| post.state() == State::Live)?;
+        let record =
+            (slot < self.fresh).then(|| self.slots.slot(slot)).filter(|record| record.state() == SlotState::Live)?;
         let size = self.size(slot);
-        let (address, bytes) = (self.address(post.end - size), self.bytes(size));
-        Some(Block { address, bytes, slot, region: 0, ticket: post.value() })
+        let (address, bytes) = (self.address(record.end - size), self.bytes(size));
+        Some(Block { address, bytes, slot, region: 0, ticket: record.value() })
     }
 
     /// Bytes of a live block, as recorded.
@@ -317,7 +318,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         // No live block has ticket 0, and slots from `fresh` on may hold anything.
         if block.slot < self.fresh {
             let slot = self.slots.slot(block.slot);
-            if slot.state() == State::Live && slot.value() == block.ticket {
+            if slot.state() == SlotState::Live && slot.value() == block.ticket {
                 return Ok(block.slot);
             }
         }

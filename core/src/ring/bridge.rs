@@ -22,10 +22,10 @@
 //! - the peer's counters go into the shadow after a wait for the copy that brought them, and slots before the counter
 //! - a word in flight is not written: a slot and its stage are free again when the peer counted past them
 
-use super::control::{Control, Header, State};
+use super::control::{Control, EndpointState, Header};
 use super::error::RingError;
-use super::words::WORD;
-use super::{Delay, Patience, RingMemory, Shape};
+use super::payload::WORD;
+use super::{Backoff, Delay, RingLayout, RingMemory};
 use crate::sync::{AtomicU32, Ordering};
 use core::fmt;
 
@@ -85,7 +85,7 @@ pub enum BridgeError<E> {
     Ring(RingError),
     /// The link's. The call can be made again: what was not copied then is copied now.
     Link(E),
-    /// Patience was not enough for a copy, which is still in flight. The call can be made again.
+    /// Backoff was not enough for a copy, which is still in flight. The call can be made again.
     Late,
 }
 
@@ -108,18 +108,18 @@ impl<E: fmt::Display> fmt::Display for BridgeError<E> {
 impl<E: core::error::Error> core::error::Error for BridgeError<E> {}
 
 /// Words that the shadow of a ring needs: its slots, a stage for each, an image of the header.
-pub const fn shadow_words(shape: Shape) -> u64 {
-    shape.words() + shape.slots() as u64 + HEADER as u64
+pub const fn shadow_words(layout: RingLayout) -> u64 {
+    layout.words() + layout.slots() as u64 + HEADER as u64
 }
 
 /// A link, and how to wait for it.
-struct Wire<L, D> {
+struct BlockingLink<L, D> {
     link: L,
     delay: D,
-    patience: Patience,
+    backoff: Backoff,
 }
 
-impl<L: Link, D: Delay> Wire<L, D> {
+impl<L: Link, D: Delay> BlockingLink<L, D> {
     fn put(&mut self, at: usize, words: &[AtomicU32]) -> Result<(), BridgeError<L::Error>> {
         self.link.put(at, words).map_err(BridgeError::Link)
     }
@@ -131,7 +131,7 @@ impl<L: Link, D: Delay> Wire<L, D> {
     /// Waits for all copies begun.
     fn settle(&mut self) -> Result<(), BridgeError<L::Error>> {
         let link = &mut self.link;
-        let polled = self.patience.wait(&mut self.delay, || link.poll().map(|done| done.then_some(())));
+        let polled = self.backoff.wait(&mut self.delay, || link.poll().map(|done| done.then_some(())));
         match polled {
             Err(error) => Err(BridgeError::Link(error)),
             Ok((_, None)) => Err(BridgeError::Late),
@@ -140,12 +140,12 @@ impl<L: Link, D: Delay> Wire<L, D> {
     }
 
     /// Makes the shadow and the peer's ring, both empty.
-    fn begin(&mut self, memory: &impl RingMemory, shape: Shape) -> Result<(), BridgeError<L::Error>> {
-        if shadow_words(shape) > memory.words().len() as u64 {
-            return Err(RingError::BadShape("a shadow needs a word more for each slot, and a header's").into());
+    fn begin(&mut self, memory: &impl RingMemory, layout: RingLayout) -> Result<(), BridgeError<L::Error>> {
+        if shadow_words(layout) > memory.words().len() as u64 {
+            return Err(RingError::BadLayout("a shadow needs a word more for each slot, and a header's").into());
         }
-        super::create(memory, shape)?;
-        let image = image(memory, shape);
+        super::create(memory, layout)?;
+        let image = image(memory, layout);
         let control = &memory.header().control;
         let values = [
             (at::MAGIC, &control.magic),
@@ -165,9 +165,9 @@ impl<L: Link, D: Delay> Wire<L, D> {
     fn fetch<'m>(
         &mut self,
         memory: &'m impl RingMemory,
-        shape: Shape,
+        layout: RingLayout,
     ) -> Result<&'m [AtomicU32], BridgeError<L::Error>> {
-        let image = image(memory, shape);
+        let image = image(memory, layout);
         self.get(0, &image[..CONTROL])?;
         self.settle()?;
         Ok(image)
@@ -179,34 +179,34 @@ impl<L: Link, D: Delay> Wire<L, D> {
         to: usize,
         counter: u32,
         memory: &impl RingMemory,
-        shape: Shape,
+        layout: RingLayout,
     ) -> Result<(), BridgeError<L::Error>> {
-        let stage = shape.words() as usize + shape.index(counter.wrapping_sub(1));
+        let stage = layout.words() as usize + layout.index(counter.wrapping_sub(1));
         let words = &memory.words()[stage..=stage];
         words[0].store(counter, Ordering::Relaxed);
         self.put(to, words)
     }
 
     /// Tells the peer that this side is closed, and waits.
-    fn close(&mut self, to: usize, memory: &impl RingMemory, shape: Shape) -> Result<(), BridgeError<L::Error>> {
+    fn close(&mut self, to: usize, memory: &impl RingMemory, layout: RingLayout) -> Result<(), BridgeError<L::Error>> {
         self.settle()?;
-        let word = &image(memory, shape)[to..=to];
-        word[0].store(State::Closed as u32, Ordering::Relaxed);
+        let word = &image(memory, layout)[to..=to];
+        word[0].store(EndpointState::Closed as u32, Ordering::Relaxed);
         self.put(to, word)?;
         self.settle()
     }
 }
 
 /// The header's image: the last words of a shadow. `begin` saw that they are there.
-fn image(memory: &impl RingMemory, shape: Shape) -> &[AtomicU32] {
-    let from = shape.words() as usize + shape.slots() as usize;
+fn image(memory: &impl RingMemory, layout: RingLayout) -> &[AtomicU32] {
+    let from = layout.words() as usize + layout.slots() as usize;
     &memory.words()[from..from + HEADER]
 }
 
 /// The words of the slots between two counters, in one piece or two.
-fn pieces(shape: Shape, from: u32, to: u32) -> impl Iterator<Item = core::ops::Range<usize>> {
-    let (first, count) = (shape.index(from), to.wrapping_sub(from) as usize);
-    let before = count.min(shape.slots() as usize - first);
-    let words = move |from: usize, count: usize| from * shape.slot_words()..(from + count) * shape.slot_words();
+fn pieces(layout: RingLayout, from: u32, to: u32) -> impl Iterator<Item = core::ops::Range<usize>> {
+    let (first, count) = (layout.index(from), to.wrapping_sub(from) as usize);
+    let before = count.min(layout.slots() as usize - first);
+    let words = move |from: usize, count: usize| from * layout.slot_words()..(from + count) * layout.slot_words();
     [words(first, before), words(0, count - before)].into_iter().filter(|piece| !piece.is_empty())
 }

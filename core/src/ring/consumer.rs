@@ -10,8 +10,8 @@
 
 use super::control::{attach, close, closed, detach};
 use super::error::{RingError, corrupt};
-use super::words;
-use super::{Counted, Delay, Patience, RingMemory, Shape, shape_of};
+use super::payload;
+use super::{Backoff, Delay, RingCounters, RingLayout, RingMemory, layout_of};
 use crate::sync::{AtomicU32, Ordering};
 
 /// What a look at the producer's count asks: the messages it counts.
@@ -30,10 +30,10 @@ const RELEASE: Ordering = Ordering::Relaxed;
 #[derive(Debug)]
 pub struct Consumer<M: RingMemory> {
     memory: M,
-    shape: Shape,
+    layout: RingLayout,
     read: u32,
     written: u32,
-    counted: Counted,
+    counted: RingCounters,
     /// The time that the next message gets.
     now: u64,
 }
@@ -44,22 +44,22 @@ impl<M: RingMemory> Consumer<M> {
     /// # Errors
     /// [`RingError::Taken`], [`RingError::Closed`]; [`RingError::Corrupt`] when the counters cannot be.
     pub fn open(memory: M) -> Result<Self, RingError> {
-        let shape = shape_of(&memory)?;
+        let layout = layout_of(&memory)?;
         let header = memory.header();
         attach(&header.control.consumer)?;
         let read = header.control.read.load(Ordering::Relaxed);
         let written = header.control.written.load(LOOK);
-        if written.wrapping_sub(read) > shape.slots() {
+        if written.wrapping_sub(read) > layout.slots() {
             detach(&header.control.consumer);
             return Err(corrupt("the counters are further apart than the ring has slots", written));
         }
         let counted = header.telemetry[1].snapshot().unwrap_or_default();
-        Ok(Self { memory, shape, read, written, counted, now: counted.last })
+        Ok(Self { memory, layout, read, written, counted, now: counted.last })
     }
 
-    /// The ring's shape.
-    pub fn shape(&self) -> Shape {
-        self.shape
+    /// The ring's layout.
+    pub fn layout(&self) -> RingLayout {
+        self.layout
     }
 
     /// The ring's memory.
@@ -83,8 +83,8 @@ impl<M: RingMemory> Consumer<M> {
     /// [`RingError::Corrupt`]: the producer counts more than there are slots, or counts back.
     pub fn waiting(&mut self) -> Result<u32, RingError> {
         let written = self.memory.header().control.written.load(LOOK);
-        let most = self.shape.slots() - self.written.wrapping_sub(self.read);
-        if written.wrapping_sub(self.written) > most {
+        let max = self.layout.slots() - self.written.wrapping_sub(self.read);
+        if written.wrapping_sub(self.written) > max {
             return Err(corrupt("the producer's count is not between what it was and a full ring", written));
         }
         self.written = written;
@@ -101,7 +101,7 @@ impl<M: RingMemory> Consumer<M> {
         let Some(length) = self.slot().first() else { return Err(corrupt("the slot is gone", self.read)) };
         // Looked at once: a producer that changes it later changes nothing here.
         let length = length.load(Ordering::Relaxed);
-        let longest = self.shape.longest();
+        let longest = self.layout.longest();
         match usize::try_from(length) {
             Ok(bytes) if bytes <= longest => Ok(Message { consumer: self, bytes }),
             _ => Err(corrupt("a message says that it is longer than its slot", length)),
@@ -126,8 +126,8 @@ impl<M: RingMemory> Consumer<M> {
     /// As for [`Consumer::peek`]; [`RingError::TooLong`] when `out` is shorter than the message, which stays.
     pub fn pop(&mut self, out: &mut [u8]) -> Result<usize, RingError> {
         let message = self.peek()?;
-        let (bytes, most) = (message.len(), out.len());
-        let Some(out) = out.get_mut(..bytes) else { return Err(RingError::TooLong { bytes, most }) };
+        let (bytes, max) = (message.len(), out.len());
+        let Some(out) = out.get_mut(..bytes) else { return Err(RingError::TooLong { bytes, max }) };
         message.read(0, out)?;
         message.release();
         Ok(bytes)
@@ -137,8 +137,8 @@ impl<M: RingMemory> Consumer<M> {
     ///
     /// # Errors
     /// As for [`Consumer::pop`]; [`RingError::Empty`] when patience was not enough.
-    pub fn receive(&mut self, out: &mut [u8], patience: Patience, delay: &mut impl Delay) -> Result<usize, RingError> {
-        let (waits, received) = patience.wait(delay, || match self.pop(out) {
+    pub fn receive(&mut self, out: &mut [u8], backoff: Backoff, delay: &mut impl Delay) -> Result<usize, RingError> {
+        let (waits, received) = backoff.wait(delay, || match self.pop(out) {
             Err(RingError::Empty) => Ok(None),
             popped => popped.map(Some),
         })?;
@@ -166,7 +166,7 @@ impl<M: RingMemory> Consumer<M> {
     }
 
     fn slot(&self) -> &[AtomicU32] {
-        words::slot(self.memory.words(), self.shape, self.read)
+        payload::slot(self.memory.words(), self.layout, self.read)
     }
 
     /// The slot goes back to the producer.
@@ -195,7 +195,7 @@ impl<M: RingMemory> Drop for Consumer<M> {
 #[derive(Debug)]
 pub struct Message<'c, M: RingMemory> {
     consumer: &'c mut Consumer<M>,
-    /// At most the longest message of the shape.
+    /// At most the longest message of the layout.
     bytes: usize,
 }
 
@@ -212,13 +212,13 @@ impl<M: RingMemory> Message<'_, M> {
     /// [`RingError::TooLong`] when `out` would end behind the message's end.
     pub fn read(&self, at: usize, out: &mut [u8]) -> Result<(), RingError> {
         let end = at.saturating_add(out.len());
-        let fits = end <= self.bytes && words::load(self.words(), at, out);
-        if fits { Ok(()) } else { Err(RingError::TooLong { bytes: end, most: self.bytes }) }
+        let fits = end <= self.bytes && payload::load(self.words(), at, out);
+        if fits { Ok(()) } else { Err(RingError::TooLong { bytes: end, max: self.bytes }) }
     }
 
     /// Its words, for reading in place; the last one may end behind the message.
     pub fn words(&self) -> &[AtomicU32] {
-        self.consumer.slot().get(1..1 + self.bytes.div_ceil(words::WORD)).unwrap_or(&[])
+        self.consumer.slot().get(1..1 + self.bytes.div_ceil(payload::WORD)).unwrap_or(&[])
     }
 
     /// Gives its slot back to the producer.

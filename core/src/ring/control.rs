@@ -6,7 +6,7 @@
 //! Counters are apart, each on the line of the side that writes it, so that no side waits for the other's line but to see
 //! whether it moved. The states are written twice in a ring's life.
 
-use super::Shape;
+use super::RingLayout;
 use super::error::{RingError, corrupt};
 use super::telemetry::Telemetry;
 use crate::sync::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ pub const VERSION: u32 = 1;
 /// Whether a side is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum State {
+pub enum EndpointState {
     /// Nobody is.
     Free = 0,
     /// Somebody is.
@@ -34,15 +34,15 @@ const CLOSE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "ring_close_relaxed")]
 const CLOSE: Ordering = Ordering::Relaxed;
 
-/// Counters, states and shape: two lines of 64 bytes. A device reads and writes it by these offsets.
+/// Counters, states and layout: two lines of 64 bytes. A device reads and writes it by these offsets.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Control {
     /// Byte 0. Messages written, modulo 2^32. The producer's.
     pub written: AtomicU32,
-    /// Byte 4. [`State`] of the producer.
+    /// Byte 4. [`EndpointState`] of the producer.
     pub producer: AtomicU32,
-    /// Byte 8. [`State`] of the consumer: on this line, because the producer looks at it with every message.
+    /// Byte 8. [`EndpointState`] of the consumer: on this line, because the producer looks at it with every message.
     pub consumer: AtomicU32,
     /// Byte 12. [`MAGIC`] once there is a ring.
     pub magic: AtomicU32,
@@ -111,18 +111,18 @@ impl Control {
     }
 
     /// Everything but the magic.
-    pub(super) fn reset(&self, shape: Shape) {
+    pub(super) fn reset(&self, layout: RingLayout) {
         self.magic.store(0, Ordering::Relaxed);
         for word in [&self.written, &self.producer, &self.consumer, &self.read] {
             word.store(0, Ordering::Relaxed);
         }
         self.version.store(VERSION, Ordering::Relaxed);
-        self.slots.store(shape.slots(), Ordering::Relaxed);
-        self.slot_bytes.store(shape.slot_bytes(), Ordering::Relaxed);
+        self.slots.store(layout.slots(), Ordering::Relaxed);
+        self.slot_bytes.store(layout.slot_bytes(), Ordering::Relaxed);
     }
 
-    /// The shape, checked.
-    pub(super) fn shape(&self) -> Result<Shape, RingError> {
+    /// The layout, checked.
+    pub(super) fn layout(&self) -> Result<RingLayout, RingError> {
         let magic = self.magic.load(Ordering::Acquire);
         let version = self.version.load(Ordering::Relaxed);
         if magic != MAGIC {
@@ -131,7 +131,7 @@ impl Control {
         if version != VERSION {
             return Err(corrupt("a ring of another version", version));
         }
-        Shape::new(self.slots.load(Ordering::Relaxed), self.slot_bytes.load(Ordering::Relaxed))
+        RingLayout::new(self.slots.load(Ordering::Relaxed), self.slot_bytes.load(Ordering::Relaxed))
     }
 }
 
@@ -155,10 +155,15 @@ impl Header {
 
 /// Makes this side ours. Acquire: with what the last one of this side did.
 pub(super) fn attach(state: &AtomicU32) -> Result<(), RingError> {
-    let taken = state.compare_exchange(State::Free as u32, State::Taken as u32, Ordering::Acquire, Ordering::Relaxed);
+    let taken = state.compare_exchange(
+        EndpointState::Free as u32,
+        EndpointState::Taken as u32,
+        Ordering::Acquire,
+        Ordering::Relaxed,
+    );
     match taken {
         Ok(_) => Ok(()),
-        Err(found) if found == State::Closed as u32 => Err(RingError::Closed),
+        Err(found) if found == EndpointState::Closed as u32 => Err(RingError::Closed),
         Err(_) => Err(RingError::Taken),
     }
 }
@@ -166,15 +171,20 @@ pub(super) fn attach(state: &AtomicU32) -> Result<(), RingError> {
 /// Lets go of this side, unless it is closed.
 pub(super) fn detach(state: &AtomicU32) {
     // Refused where it was closed: it stays so.
-    let _ = state.compare_exchange(State::Taken as u32, State::Free as u32, Ordering::Release, Ordering::Relaxed);
+    let _ = state.compare_exchange(
+        EndpointState::Taken as u32,
+        EndpointState::Free as u32,
+        Ordering::Release,
+        Ordering::Relaxed,
+    );
 }
 
 /// Closes this side.
 pub(super) fn close(state: &AtomicU32) {
-    state.store(State::Closed as u32, CLOSE);
+    state.store(EndpointState::Closed as u32, CLOSE);
 }
 
 /// Whether the other side is closed; if so, all that it did before is seen.
 pub(super) fn closed(state: &AtomicU32) -> bool {
-    state.load(Ordering::Acquire) == State::Closed as u32
+    state.load(Ordering::Acquire) == EndpointState::Closed as u32
 }

@@ -15,14 +15,14 @@ pub enum RingError {
         /// Bytes of it; of a part: where it would end.
         bytes: usize,
         /// Bytes there are.
-        most: usize,
+        max: usize,
     },
     /// The other side closed the ring, and nothing is left to be read; or this side did.
     Closed,
     /// The ring has a producer, or a consumer, already.
     Taken,
-    /// The shape has a rule, and this breaks it.
-    BadShape(&'static str),
+    /// The layout has a rule, and this breaks it.
+    BadLayout(&'static str),
     /// The memory says what cannot be: somebody else wrote to it, or it is no ring.
     Corrupt {
         /// What is wrong, in words.
@@ -37,12 +37,12 @@ impl fmt::Display for RingError {
         match self {
             Self::Full => write!(f, "the ring is full: let the consumer read, or give the ring more slots"),
             Self::Empty => write!(f, "the ring is empty: nothing was sent yet"),
-            Self::TooLong { bytes, most } => {
-                write!(f, "too long: {bytes} bytes where there is room for {most}; send less at once, or lend more")
+            Self::TooLong { bytes, max } => {
+                write!(f, "too long: {bytes} bytes where there is room for {max}; send less at once, or lend more")
             }
             Self::Closed => write!(f, "the ring is closed"),
             Self::Taken => write!(f, "the ring has one already: drop the other producer or consumer first"),
-            Self::BadShape(rule) => write!(f, "bad shape of a ring: {rule}"),
+            Self::BadLayout(rule) => write!(f, "bad layout of a ring: {rule}"),
             Self::Corrupt { what, found } => {
                 write!(f, "corrupt ring: {what} (found {found:#x}); make a new ring, and mend who writes to it")
             }

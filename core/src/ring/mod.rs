@@ -41,23 +41,23 @@ macro_rules! words_new {
     };
 }
 
+mod backoff;
 pub mod bridge;
 mod consumer;
 mod control;
 mod error;
+mod layout;
+mod payload;
 mod producer;
-mod shape;
 mod telemetry;
-mod wait;
-mod words;
 
+pub use backoff::{Backoff, Delay, NoDelay};
 pub use consumer::{Consumer, Message};
-pub use control::{Control, Header, MAGIC, State, VERSION};
+pub use control::{Control, EndpointState, Header, MAGIC, VERSION};
 pub use error::RingError;
+pub use layout::RingLayout;
 pub use producer::{Claim, Producer};
-pub use shape::Shape;
-pub use telemetry::{Counted, Telemetry};
-pub use wait::{Delay, NoDelay, Patience};
+pub use telemetry::{RingCounters, Telemetry};
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -104,16 +104,16 @@ impl RingMemory for LentRing<'_> {
 /// Makes a ring of memory, empty, whatever it was before. Nobody uses it yet.
 ///
 /// # Errors
-/// [`RingError::BadShape`] when there are fewer words than the shape needs.
+/// [`RingError::BadLayout`] when there are fewer words than the layout needs.
 ///
 /// # Example
 /// ```
-/// use terrace_core::ring::{Consumer, Header, LentRing, Producer, Shape, create};
+/// use terrace_core::ring::{Consumer, Header, LentRing, Producer, RingLayout, create};
 /// use terrace_core::sync::AtomicU32;
 /// static HEADER: Header = Header::new();
 /// static WORDS: [AtomicU32; 4 * 16] = [const { AtomicU32::new(0) }; 4 * 16];
 /// let memory = LentRing { header: &HEADER, words: &WORDS };
-/// create(&memory, Shape::new(4, 64)?)?;
+/// create(&memory, RingLayout::new(4, 64)?)?;
 /// let (mut producer, mut consumer) = (Producer::open(memory)?, Consumer::open(memory)?);
 /// std::thread::spawn(move || producer.push(b"a message")).join().expect("no panic")?;
 /// let mut bytes = [0; 60];
@@ -121,22 +121,22 @@ impl RingMemory for LentRing<'_> {
 /// assert_eq!(&bytes[..length], b"a message");
 /// # Ok::<(), terrace_core::ring::RingError>(())
 /// ```
-pub fn create(memory: &impl RingMemory, shape: Shape) -> Result<(), RingError> {
-    shape.fits(memory.words().len())?;
+pub fn create(memory: &impl RingMemory, layout: RingLayout) -> Result<(), RingError> {
+    layout.fits(memory.words().len())?;
     let header = memory.header();
-    header.control.reset(shape);
+    header.control.reset(layout);
     header.telemetry.iter().for_each(Telemetry::reset);
     // Last, and with all of the above: who finds the magic finds a ring.
     header.control.magic.store(MAGIC, Ordering::Release);
     Ok(())
 }
 
-/// The shape of a ring, as its header says, if it can be.
+/// The layout of a ring, as its header says, if it can be.
 ///
 /// # Errors
-/// [`RingError::Corrupt`] when there is no ring or one of another version; [`RingError::BadShape`].
-pub fn shape_of(memory: &impl RingMemory) -> Result<Shape, RingError> {
-    let shape = memory.header().control.shape()?;
-    shape.fits(memory.words().len())?;
-    Ok(shape)
+/// [`RingError::Corrupt`] when there is no ring or one of another version; [`RingError::BadLayout`].
+pub fn layout_of(memory: &impl RingMemory) -> Result<RingLayout, RingError> {
+    let layout = memory.header().control.layout()?;
+    layout.fits(memory.words().len())?;
+    Ok(layout)
 }

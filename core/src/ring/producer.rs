@@ -9,8 +9,8 @@
 
 use super::control::{attach, close, closed, detach};
 use super::error::{RingError, corrupt};
-use super::words;
-use super::{Counted, Delay, Patience, RingMemory, Shape, shape_of};
+use super::payload;
+use super::{Backoff, Delay, RingCounters, RingLayout, RingMemory, layout_of};
 use crate::sync::{AtomicU32, Ordering};
 
 /// What a commit gives: the message, to whoever sees the counter.
@@ -29,10 +29,10 @@ const ROOM: Ordering = Ordering::Relaxed;
 #[derive(Debug)]
 pub struct Producer<M: RingMemory> {
     memory: M,
-    shape: Shape,
+    layout: RingLayout,
     written: u32,
     read: u32,
-    counted: Counted,
+    counted: RingCounters,
     /// The time that the next message gets.
     now: u64,
 }
@@ -43,22 +43,22 @@ impl<M: RingMemory> Producer<M> {
     /// # Errors
     /// [`RingError::Taken`], [`RingError::Closed`]; [`RingError::Corrupt`] when the counters cannot be.
     pub fn open(memory: M) -> Result<Self, RingError> {
-        let shape = shape_of(&memory)?;
+        let layout = layout_of(&memory)?;
         let header = memory.header();
         attach(&header.control.producer)?;
         let written = header.control.written.load(Ordering::Relaxed);
         let read = header.control.read.load(ROOM);
-        if written.wrapping_sub(read) > shape.slots() {
+        if written.wrapping_sub(read) > layout.slots() {
             detach(&header.control.producer);
             return Err(corrupt("the counters are further apart than the ring has slots", read));
         }
         let counted = header.telemetry[0].snapshot().unwrap_or_default();
-        Ok(Self { memory, shape, written, read, counted, now: counted.last })
+        Ok(Self { memory, layout, written, read, counted, now: counted.last })
     }
 
-    /// The ring's shape.
-    pub fn shape(&self) -> Shape {
-        self.shape
+    /// The ring's layout.
+    pub fn layout(&self) -> RingLayout {
+        self.layout
     }
 
     /// The ring's memory.
@@ -87,7 +87,7 @@ impl<M: RingMemory> Producer<M> {
             return Err(corrupt("the consumer's count is not between what it was and what was written", read));
         }
         self.read = read;
-        Ok(self.shape.slots() - self.written.wrapping_sub(read))
+        Ok(self.layout.slots() - self.written.wrapping_sub(read))
     }
 
     /// A slot to write a message of `bytes` bytes into, in place.
@@ -95,15 +95,15 @@ impl<M: RingMemory> Producer<M> {
     /// # Errors
     /// [`RingError::Full`], [`RingError::TooLong`], [`RingError::Closed`], [`RingError::Corrupt`].
     pub fn claim(&mut self, bytes: usize) -> Result<Claim<'_, M>, RingError> {
-        let most = self.shape.longest();
-        if bytes > most {
-            return Err(RingError::TooLong { bytes, most });
+        let max = self.layout.longest();
+        if bytes > max {
+            return Err(RingError::TooLong { bytes, max });
         }
         if closed(&self.memory.header().control.consumer) {
             return Err(RingError::Closed);
         }
         // The count as last seen does, until it says full.
-        if self.written.wrapping_sub(self.read) == self.shape.slots() && self.room()? == 0 {
+        if self.written.wrapping_sub(self.read) == self.layout.slots() && self.room()? == 0 {
             return Err(RingError::Full);
         }
         Ok(Claim { producer: self, bytes })
@@ -139,8 +139,8 @@ impl<M: RingMemory> Producer<M> {
     ///
     /// # Errors
     /// As for [`Producer::claim`]; [`RingError::Full`] when patience was not enough.
-    pub fn send(&mut self, bytes: &[u8], patience: Patience, delay: &mut impl Delay) -> Result<(), RingError> {
-        let (waits, sent) = patience.wait(delay, || match self.push(bytes) {
+    pub fn send(&mut self, bytes: &[u8], backoff: Backoff, delay: &mut impl Delay) -> Result<(), RingError> {
+        let (waits, sent) = backoff.wait(delay, || match self.push(bytes) {
             Err(RingError::Full) => Ok(None),
             pushed => pushed.map(Some),
         })?;
@@ -157,7 +157,7 @@ impl<M: RingMemory> Producer<M> {
     }
 
     fn slot(&self) -> &[AtomicU32] {
-        words::slot(self.memory.words(), self.shape, self.written)
+        payload::slot(self.memory.words(), self.layout, self.written)
     }
 
     fn commit(&mut self, bytes: usize) {
@@ -195,13 +195,13 @@ impl<M: RingMemory> Claim<'_, M> {
     /// [`RingError::TooLong`] when it would end behind the message's end.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), RingError> {
         let end = at.saturating_add(bytes.len());
-        let fits = end <= self.bytes && words::store(self.words(), at, bytes);
-        if fits { Ok(()) } else { Err(RingError::TooLong { bytes: end, most: self.bytes }) }
+        let fits = end <= self.bytes && payload::store(self.words(), at, bytes);
+        if fits { Ok(()) } else { Err(RingError::TooLong { bytes: end, max: self.bytes }) }
     }
 
     /// The slot's words, for writing in place; the last one may end behind the message.
     pub fn words(&self) -> &[AtomicU32] {
-        self.producer.slot().get(1..1 + self.bytes.div_ceil(words::WORD)).unwrap_or(&[])
+        self.producer.slot().get(1..1 + self.bytes.div_ceil(payload::WORD)).unwrap_or(&[])
     }
 
     /// Sends the message.

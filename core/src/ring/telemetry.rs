@@ -45,7 +45,7 @@ const _: () = {
 
 /// What a side did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct RingCounters {
     /// Messages sent, or read.
     pub messages: u64,
     /// Their bytes.
@@ -88,14 +88,14 @@ impl Telemetry {
 
     /// All zero again; nobody writes.
     pub(super) fn reset(&self) {
-        self.write(&Counted::default());
+        self.write(&RingCounters::default());
     }
 
     /// Writes all numbers. For the one writer.
-    pub(super) fn write(&self, counted: &Counted) {
+    pub(super) fn write(&self, counted: &RingCounters) {
         let round = self.sequence.load(Ordering::Relaxed) & !1;
         self.sequence.store(round.wrapping_add(1), Ordering::Relaxed);
-        let Counted { messages, bytes, drops, waits, last } = *counted;
+        let RingCounters { messages, bytes, drops, waits, last } = *counted;
         for (number, value) in self.numbers.iter().zip([messages, bytes, drops, waits, last]) {
             number[0].store(value as u32, NUMBER);
             number[1].store((value >> 32) as u32, NUMBER);
@@ -104,7 +104,7 @@ impl Telemetry {
     }
 
     /// All numbers, of one moment. `None`: somebody wrote each time it was tried.
-    pub fn snapshot(&self) -> Option<Counted> {
+    pub fn snapshot(&self) -> Option<RingCounters> {
         (0..TRIES).find_map(|_| {
             let seen = self.look();
             if seen.is_none() {
@@ -115,13 +115,13 @@ impl Telemetry {
     }
 
     /// One try.
-    fn look(&self) -> Option<Counted> {
+    fn look(&self) -> Option<RingCounters> {
         let round = self.sequence.load(Ordering::Acquire);
         let [messages, bytes, drops, waits, last] = [0, 1, 2, 3, 4].map(|at| {
             let [low, high] = &self.numbers[at];
             u64::from(low.load(Ordering::Acquire)) | u64::from(high.load(Ordering::Acquire)) << 32
         });
         let undisturbed = round.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == round;
-        undisturbed.then_some(Counted { messages, bytes, drops, waits, last })
+        undisturbed.then_some(RingCounters { messages, bytes, drops, waits, last })
     }
 }

@@ -4,15 +4,15 @@
 use crate::world::cut;
 use crate::world::ground::Ground;
 use std::alloc::Layout;
-use terrace_core::heap::{Config, Fast, HeaderHeap, Heap, Narrow, Packed, Small, Wide};
+use terrace_core::heap::{Fast, HeaderHeap, HeapConfig, Narrow, Packed, RegionHeap, Small, Wide};
 
 const LAYOUT: Layout = Layout::new::<[u64; 4]>();
 const BYTES: usize = 8192;
 
 /// Writes `garbage` over the record of a free block, which is `words` long.
-fn broken<C: Config>(garbage: [u64; 2], words: usize) {
+fn broken<C: HeapConfig>(garbage: [u64; 2], words: usize) {
     let ground = Ground::new(0, BYTES);
-    let mut heap = Heap::<C>::empty();
+    let mut heap = RegionHeap::<C>::empty();
     // SAFETY: the ground outlives the heap, and nothing else uses it.
     unsafe { heap.add_region(ground.start(), BYTES) }.expect("large enough");
     let blocks = [(); 9].map(|()| heap.allocate(LAYOUT).expect("room"));

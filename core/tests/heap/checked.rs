@@ -7,7 +7,7 @@ use crate::world::{Kind, checked_kinds, kinds, told};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use terrace_core::FreeError;
-use terrace_core::heap::{Checked, Fast, Heap, Small};
+use terrace_core::heap::{Checked, Fast, RegionHeap, Small};
 
 const CALLS: [Misuse; 3] = [Misuse::Free, Misuse::Resize, Misuse::Reallocate];
 
@@ -224,8 +224,8 @@ fn with_several_regions_an_address_of_none_is_refused_even_unchecked() {
 #[test]
 fn a_heap_that_can_have_no_region_answers_too() {
     let elsewhere = Ground::new(0, 4096);
-    let mut fast: Heap<Fast, 0> = Heap::empty();
-    let mut checked: Heap<Checked, 0> = Heap::empty();
+    let mut fast: RegionHeap<Fast, 0> = RegionHeap::empty();
+    let mut checked: RegionHeap<Checked, 0> = RegionHeap::empty();
     assert_eq!((fast.allocate(layout(8)), checked.allocate(layout(8))), (None, None));
     // SAFETY: refused, which is asserted.
     assert_eq!(unsafe { fast.free(elsewhere.start(), layout(8)) }, foreign(elsewhere.start()));

@@ -6,7 +6,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use proptest::prelude::*;
-use terrace_core::{Allocator, Block, Owner, Region, Request, Source, SourceError, Usage};
+use terrace_core::{Allocator, Block, Owner, Region, Request, Source, SourceError, SourceUsage};
 
 /// One random step.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub enum Act {
     Trim,
 }
 
-/// Steps with sizes up to `most` bytes, for owners 0 to 2.
+/// SizeClasses with sizes up to `most` bytes, for owners 0 to 2.
 pub fn acts(most: u64, length: usize) -> impl Strategy<Value = Vec<Act>> {
     let bytes = prop_oneof![1..=most, 1..=most.min(300), (0..most.ilog2()).prop_map(|bits| 1u64 << bits)];
     let act = prop_oneof![
@@ -191,8 +191,8 @@ impl Source for Regions {
         Ok(())
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         let reserved = self.used();
-        Usage { capacity: self.capacity, reserved, peak_reserved: reserved, calls: self.calls, handles: 0 }
+        SourceUsage { capacity: self.capacity, reserved, peak_reserved: reserved, calls: self.calls, handles: 0 }
     }
 }

@@ -7,7 +7,7 @@
 pub mod world;
 
 use terrace_core::bins::{ceil_bin, floor_bin};
-use terrace_core::{Allocator, Block, Extent, Fit, Index, Range, RegionId, Slots, Use};
+use terrace_core::{Allocator, Block, ExtentKind, Fit, Index, Range, RangeExtent, RegionId, Slots};
 
 /// Bytes of a granule in tests: alignments of less and of more than one granule exist.
 pub const GRANULE: u64 = 16;
@@ -146,16 +146,17 @@ impl Map {
         range.check().expect("every invariant holds");
         for &(id, start, len) in &self.regions {
             let expected: Vec<_> = self.runs(start, len).into_iter().map(words).collect();
-            let extents: Vec<Extent> = range.extents(id).collect();
-            let seen: Vec<_> = extents.iter().map(|e| (e.start, e.bytes, e.use_)).collect();
+            let extents: Vec<RangeExtent> = range.extents(id).collect();
+            let seen: Vec<_> = extents.iter().map(|e| (e.start, e.bytes, e.kind)).collect();
             assert_eq!(seen, expected, "the extents of a region");
             neighbours(range, &extents);
-            let vacant = expected.iter().all(|run| run.2 != Use::Live);
+            let vacant = expected.iter().all(|run| run.2 != ExtentKind::Live);
             assert_eq!(range.is_vacant(id), vacant);
         }
-        let mut holes: Vec<_> = range.holes().map(|hole| (hole.start, hole.bytes, hole.use_)).collect();
+        let mut holes: Vec<_> = range.holes().map(|hole| (hole.start, hole.bytes, hole.kind)).collect();
         holes.sort_by_key(|hole| hole.0);
-        let mut expected: Vec<_> = self.all_runs().into_iter().map(words).filter(|run| run.2 == Use::Hole).collect();
+        let mut expected: Vec<_> =
+            self.all_runs().into_iter().map(words).filter(|run| run.2 == ExtentKind::Hole).collect();
         expected.sort_by_key(|hole| hole.0);
         assert_eq!(holes, expected, "the list of holes");
         self.compare_stats(range);
@@ -176,19 +177,19 @@ impl Map {
     }
 }
 
-/// A run in the words of an [`Extent`].
-fn words((start, len, cell): Run) -> (u64, u64, Use) {
-    let use_ = match cell {
-        Cell::Free => Use::Free,
-        Cell::Hole => Use::Hole,
-        Cell::Live(_) => Use::Live,
+/// A run in the words of an [`RangeExtent`].
+fn words((start, len, cell): Run) -> (u64, u64, ExtentKind) {
+    let kind = match cell {
+        Cell::Free => ExtentKind::Free,
+        Cell::Hole => ExtentKind::Hole,
+        Cell::Live(_) => ExtentKind::Live,
         Cell::Outside => panic!("a region has no cells outside"),
     };
-    (start as u64 * GRANULE, len as u64 * GRANULE, use_)
+    (start as u64 * GRANULE, len as u64 * GRANULE, kind)
 }
 
 /// `before` and `behind` walk the same way as `extents`.
-fn neighbours<S: Slots, I: Index>(range: &Range<S, I>, extents: &[Extent]) {
+fn neighbours<S: Slots, I: Index>(range: &Range<S, I>, extents: &[RangeExtent]) {
     for (at, extent) in extents.iter().enumerate() {
         assert_eq!(range.behind(extent).as_ref(), extents.get(at + 1));
         assert_eq!(range.before(extent).as_ref(), at.checked_sub(1).map(|at| &extents[at]));

@@ -5,7 +5,8 @@
 
 use super::{Cell, GRANULE, Map, cells};
 use terrace_core::{
-    AllocError, Allocator, Block, Cause, Extent, Fit, FreeError, Index, Owner, Range, RegionId, Request, Slot, Use,
+    AllocError, Allocator, Block, Cause, ExtentKind, Fit, FreeError, Index, Owner, Range, RangeExtent, RegionId,
+    Request, Slot,
 };
 
 /// One act. Blocks, extents and regions are picked by number, modulo how many there are; sizes are wrapped to what makes
@@ -176,16 +177,16 @@ impl<I: Index> World<I> {
     }
 
     /// One of the extents of a use, any of all regions, in granules too.
-    pub fn pick(&self, use_: Use, at: usize) -> Option<(Extent, usize, usize)> {
+    pub fn pick(&self, kind: ExtentKind, at: usize) -> Option<(RangeExtent, usize, usize)> {
         let all = self.map.regions.iter().flat_map(|region| self.range.extents(region.0));
-        let all: Vec<Extent> = all.filter(|extent| extent.use_ == use_).collect();
+        let all: Vec<RangeExtent> = all.filter(|extent| extent.kind == kind).collect();
         let extent = *all.get(at.checked_rem(all.len())?)?;
         Some((extent, (extent.start / GRANULE) as usize, (extent.bytes / GRANULE) as usize))
     }
 
     fn back(&mut self, at: usize, (front, len): (usize, usize)) {
-        let Some((hole, start, whole)) = self.pick(Use::Hole, at) else { return };
-        let result = self.range.back(&hole, (start + front) as u64 * GRANULE, len as u64 * GRANULE);
+        let Some((hole, start, whole)) = self.pick(ExtentKind::Hole, at) else { return };
+        let result = self.range.commit(&hole, (start + front) as u64 * GRANULE, len as u64 * GRANULE);
         // A part in the middle leaves two holes.
         let needs = usize::from(front > 0 && front + len < whole);
         if self.judge(result, len > 0 && front + len <= whole, needs) {
@@ -194,8 +195,8 @@ impl<I: Index> World<I> {
     }
 
     fn strip(&mut self, at: usize, (front, len): (usize, usize)) {
-        let Some((gap, start, whole)) = self.pick(Use::Free, at) else { return };
-        let result = self.range.strip(&gap, (start + front) as u64 * GRANULE, len as u64 * GRANULE);
+        let Some((gap, start, whole)) = self.pick(ExtentKind::Free, at) else { return };
+        let result = self.range.decommit(&gap, (start + front) as u64 * GRANULE, len as u64 * GRANULE);
         let inside = len > 0 && front + len <= whole;
         let mut after = self.map.clone();
         if inside {
@@ -209,7 +210,7 @@ impl<I: Index> World<I> {
     }
 
     fn claim(&mut self, at: usize, (front, len): (usize, usize)) {
-        let Some((gap, start, whole)) = self.pick(Use::Free, at) else { return };
+        let Some((gap, start, whole)) = self.pick(ExtentKind::Free, at) else { return };
         let result = self.range.claim(&gap, (start + front) as u64 * GRANULE, len as u64 * GRANULE);
         if self.judge(result.map(|_| ()), len > 0 && front + len <= whole, 1) {
             let block = result.expect("judged Ok");

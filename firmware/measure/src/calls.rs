@@ -8,26 +8,26 @@ use core::alloc::Layout;
 use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
 
-use terrace_core::heap::{Config, Fast, Heap, Small};
+use terrace_core::heap::{HeapConfig, Fast, RegionHeap, Small};
 
 /// A heap that only one core uses.
 #[derive(Debug)]
-pub struct Bare<C: Config>(UnsafeCell<Heap<C>>);
+pub struct Bare<C: HeapConfig>(UnsafeCell<RegionHeap<C>>);
 
 // SAFETY: callers run on one core, one call at a time.
-unsafe impl<C: Config> Sync for Bare<C> {}
+unsafe impl<C: HeapConfig> Sync for Bare<C> {}
 
 static FAST_HEAP: Bare<Fast> = Bare::empty();
 static SMALL_HEAP: Bare<Small> = Bare::empty();
 
-impl<C: Config> Bare<C> {
+impl<C: HeapConfig> Bare<C> {
     /// Without memory.
     pub const fn empty() -> Self {
-        Self(UnsafeCell::new(Heap::empty()))
+        Self(UnsafeCell::new(RegionHeap::empty()))
     }
 
     #[allow(clippy::mut_from_ref, reason = "the reference lives for one call, and calls do not nest")]
-    fn heap(&self) -> &mut Heap<C> {
+    fn heap(&self) -> &mut RegionHeap<C> {
         // SAFETY: one core, one call at a time: there is no other reference.
         unsafe { &mut *self.0.get() }
     }
@@ -35,9 +35,9 @@ impl<C: Config> Bare<C> {
     /// Over this memory only. False: it refused it.
     ///
     /// # Safety
-    /// As for `Heap::add_region`. Blocks that it had are forgotten.
+    /// As for `RegionHeap::add_region`. Blocks that it had are forgotten.
     pub unsafe fn fresh(&self, memory: NonNull<u8>, bytes: usize) -> bool {
-        *self.heap() = Heap::empty();
+        *self.heap() = RegionHeap::empty();
         // SAFETY: the caller's promise.
         unsafe { self.heap().add_region(memory, bytes) }.is_ok()
     }
@@ -159,9 +159,9 @@ impl Caller for Calls {
 /// A heap that is a static.
 pub trait Place {
     /// Its configuration.
-    type Config: Config + 'static;
+    type HeapConfig: HeapConfig + 'static;
     /// It.
-    fn heap() -> &'static Bare<Self::Config>;
+    fn heap() -> &'static Bare<Self::HeapConfig>;
 }
 
 impl Calls {
@@ -197,7 +197,7 @@ extern "C" fn resize<P: Place>(block: NonNull<u8>, size: usize, align: usize, ne
 struct FastPlace;
 
 impl Place for FastPlace {
-    type Config = Fast;
+    type HeapConfig = Fast;
 
     fn heap() -> &'static Bare<Fast> {
         &FAST_HEAP
@@ -207,7 +207,7 @@ impl Place for FastPlace {
 struct SmallPlace;
 
 impl Place for SmallPlace {
-    type Config = Small;
+    type HeapConfig = Small;
 
     fn heap() -> &'static Bare<Small> {
         &SMALL_HEAP

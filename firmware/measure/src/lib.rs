@@ -14,7 +14,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 use calls::{FAST, SMALL};
-use terrace_core::heap::{Fast, Heap, Small};
+use terrace_core::heap::{Fast, RegionHeap, Small};
 
 /// Half of the RAM of the smallest board; elsewhere as much as is filled within seconds, one instruction at a time.
 const BYTES: usize = if cfg!(target_arch = "arm") { 8 << 10 } else { 64 << 10 };
@@ -41,7 +41,7 @@ impl Random {
 pub fn report(out: &mut impl fmt::Write) -> bool {
     let memory = NonNull::new(&raw mut ARENA).map_or(NonNull::dangling(), NonNull::cast);
     let whole = [FAST, SMALL].into_iter().all(|calls| measure(calls, memory));
-    let state = [size_of::<Heap<Fast>>(), size_of::<Heap<Small>>()];
+    let state = [size_of::<RegionHeap<Fast>>(), size_of::<RegionHeap<Small>>()];
     let said = writeln!(out, "state {} {}\n{}", state[0], state[1], if whole { "PASS" } else { "FAIL" });
     whole && said.is_ok()
 }

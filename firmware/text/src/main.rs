@@ -11,19 +11,19 @@ use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 use core::ptr::{self, NonNull};
 
-use terrace_core::heap::Heap;
+use terrace_core::heap::RegionHeap;
 
 #[cfg(not(feature = "small"))]
-type Weighed = Heap;
+type Weighed = RegionHeap;
 #[cfg(feature = "small")]
-type Weighed = Heap<terrace_core::heap::Small>;
+type Weighed = RegionHeap<terrace_core::heap::Small>;
 
 struct Bare(UnsafeCell<Weighed>);
 
 // SAFETY: the functions below say that they are called on one core, one at a time.
 unsafe impl Sync for Bare {}
 
-static HEAP: Bare = Bare(UnsafeCell::new(Heap::empty()));
+static HEAP: Bare = Bare(UnsafeCell::new(RegionHeap::empty()));
 
 #[allow(clippy::mut_from_ref, reason = "the reference lives for one call, and calls do not nest")]
 fn heap() -> &'static mut Weighed {

@@ -12,7 +12,7 @@ mod heaps {
     use std::arch::asm;
     use std::io::{Write, stdin, stdout};
     use std::mem::MaybeUninit;
-    use terrace_core::heap::{Checked, Config, Fast, Heap, Narrow, Packed, Small, Wide};
+    use terrace_core::heap::{Checked, HeapConfig, Fast, RegionHeap, Narrow, Packed, Small, Wide};
     use terrace_tests::steps::{Call, Outcome, Program};
 
     /// One of the three calls. What a call does not need is 0.
@@ -39,9 +39,9 @@ mod heaps {
         }
     }
 
-    impl<C: Config> Counted for Heap<C> {
+    impl<C: HeapConfig> Counted for RegionHeap<C> {
         fn over(memory: &'static mut [MaybeUninit<u8>]) -> Self {
-            let (mut heap, bytes) = (Heap::empty(), memory.len());
+            let (mut heap, bytes) = (RegionHeap::empty(), memory.len());
             // SAFETY: the memory is the heap's alone from here on.
             let added = unsafe { heap.add_region(NonNull::from(memory).cast(), bytes) };
             // Where it does not fit, every request is refused, and the search looks elsewhere.
@@ -50,17 +50,17 @@ mod heaps {
         }
         #[inline(always)]
         fn allocate(&mut self, layout: Layout) -> usize {
-            Heap::allocate(self, layout).map_or(0, |block| block.as_ptr().addr())
+            RegionHeap::allocate(self, layout).map_or(0, |block| block.as_ptr().addr())
         }
         #[inline(always)]
         unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) {
             // SAFETY: the caller's promise.
-            let _ = unsafe { Heap::free(self, block, layout) };
+            let _ = unsafe { RegionHeap::free(self, block, layout) };
         }
         #[inline(always)]
         unsafe fn resize(&mut self, block: NonNull<u8>, layout: Layout, new: usize) -> bool {
             // SAFETY: the caller's promise.
-            unsafe { Heap::resize(self, block, layout, new) }.unwrap_or(false)
+            unsafe { RegionHeap::resize(self, block, layout, new) }.unwrap_or(false)
         }
         fn is_sound(&self) -> bool {
             self.check().is_ok()
@@ -270,13 +270,13 @@ mod heaps {
 
     pub fn main() {
         match std::env::args().nth(1).as_deref() {
-            Some("fast-packed") => serve::<Heap<Fast<Packed>>>(),
-            Some("fast-wide") => serve::<Heap<Fast<Wide>>>(),
-            Some("fast-narrow") => serve::<Heap<Fast<Narrow>>>(),
-            Some("small-packed") => serve::<Heap<Small<Packed>>>(),
-            Some("small-wide") => serve::<Heap<Small<Wide>>>(),
-            Some("small-narrow") => serve::<Heap<Small<Narrow>>>(),
-            Some("checked") => serve::<Heap<Checked<Fast<Packed>>>>(),
+            Some("fast-packed") => serve::<RegionHeap<Fast<Packed>>>(),
+            Some("fast-wide") => serve::<RegionHeap<Fast<Wide>>>(),
+            Some("fast-narrow") => serve::<RegionHeap<Fast<Narrow>>>(),
+            Some("small-packed") => serve::<RegionHeap<Small<Packed>>>(),
+            Some("small-wide") => serve::<RegionHeap<Small<Wide>>>(),
+            Some("small-narrow") => serve::<RegionHeap<Small<Narrow>>>(),
+            Some("checked") => serve::<RegionHeap<Checked<Fast<Packed>>>>(),
             Some("rlsf") => serve::<Tlsf<'static, u32, u32, 20, 32>>(),
             _ => eprintln!("usage: heap_calls HEAP; programs on standard input"),
         }

@@ -1,7 +1,7 @@
 //! Typed buffers: elements, views, host memory.
 
 use super::{World, cut, ensure, ok, same, small, with};
-use terrace_core::ring::Shape;
+use terrace_core::ring::RingLayout;
 use terrace_device::{
     Capabilities, Device, DeviceBuffer, DeviceError, DeviceOptions, FaultReason, PinnedBuffer, UnifiedBuffer,
     UnifiedRing,
@@ -74,8 +74,8 @@ pub(super) fn views_stay_inside(world: &World<'_>) -> Result<(), String> {
         ];
         let given = huge.iter().find(|(_, error)| error.is_none()).map(|(what, _)| what);
         same(given, None, "memory that no machine has")?;
-        let shape = Shape::new(1 << 30, 1 << 30).map(|shape| UnifiedRing::new(device, &stream, shape).is_ok());
-        ensure(shape != Ok(true), "a ring of 2^60 bytes")
+        let layout = RingLayout::new(1 << 30, 1 << 30).map(|layout| UnifiedRing::new(device, &stream, layout).is_ok());
+        ensure(layout != Ok(true), "a ring of 2^60 bytes")
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{World, ensure, ok, same, small, with};
 use crate::Random;
-use terrace_core::residence::Refusal;
+use terrace_core::residence::ResidenceError;
 use terrace_device::{
     BufferSide, Capabilities, Device, DeviceBuffer, DeviceError, DeviceOptions, FallbackBuffer, FaultReason, Stream,
 };
@@ -33,7 +33,7 @@ fn on_buffer(
 }
 
 fn refused(result: Result<u64, DeviceError>, what: &str) -> Result<(), String> {
-    same(result, Err(DeviceError::Residence(Refusal::LastCopy)), what)
+    same(result, Err(DeviceError::Residence(ResidenceError::LastCopy)), what)
 }
 
 /// One step, the side it leads to on two memories, and the copies to device and host that it took.

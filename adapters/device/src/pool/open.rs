@@ -14,7 +14,7 @@ use crate::stream::{BlockOrigin, ClosedStream, Keeper, StreamCore, StreamHandle,
 use crate::stream_cache::AllocatedTail;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use terrace_core::arena::Settings;
+use terrace_core::arena::ArenaSettings;
 use terrace_core::{Arena, Owner};
 use terrace_guard::catch_panic;
 
@@ -192,7 +192,7 @@ fn paged<B: Backend>(
     // Both areas together; less than the memory itself is of no use.
     let wanted = (SPACE * description.total).min(most).next_power_of_two() * 2;
     let space = MappedPages::reservable(context, wanted, 2 * description.total.next_multiple_of(page))? / 2;
-    let settings = Settings { space: space.min(most) & !(page - 1), ..options.arena(true) };
+    let settings = ArenaSettings { space: space.min(most) & !(page - 1), ..options.arena(true) };
     let peers: &[u32] = if options.peers { &description.peers } else { &[] };
     let mut pages = MappedPages::new(context.clone(), capacity, peers);
     if !peers.is_empty() {
@@ -205,7 +205,7 @@ fn build<B: Backend>(
     source: DeviceSource<B>,
     context: &BackendContext<B>,
     options: &DeviceOptions,
-    settings: Settings,
+    settings: ArenaSettings,
 ) -> Result<DeviceArena<B>, Fault> {
     // The arena's own cache is off: the streams have theirs.
     let room = ArenaCapacity { slots: options.blocks, bins: 4, entries: 0, segments: SEGMENTS };

@@ -17,11 +17,11 @@
 //!
 //! # Example
 //! ```
-//! use terrace_core::ring::{NoDelay, Patience, Shape};
+//! use terrace_core::ring::{NoDelay, Backoff, RingLayout};
 //! use terrace_device::{Device, RingOptions, RingStrategy, send_ring};
 //! let device = Device::host();
 //! let stream = device.stream()?;
-//! let options = RingOptions { shape: Shape::new(16, 256)?, strategy: RingStrategy::Stream, patience: Patience::SECOND };
+//! let options = RingOptions { layout: RingLayout::new(16, 256)?, strategy: RingStrategy::Stream, backoff: Backoff::SECOND };
 //! let mut sender = send_ring(&device, &stream, options, NoDelay)?;
 //! sender.push(b"a message")?; // into the shadow
 //! sender.push(b"and another")?;
@@ -42,7 +42,7 @@ use crate::device::Device;
 use crate::error::DeviceError;
 use crate::stream::Stream;
 use terrace_core::ring::bridge::{BridgeError, Receiver, Sender, shadow_words};
-use terrace_core::ring::{Delay, Patience, Shape};
+use terrace_core::ring::{Backoff, Delay, RingLayout};
 
 /// How copies are made and waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -60,11 +60,11 @@ pub enum RingStrategy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
     /// Slots and their bytes.
-    pub shape: Shape,
+    pub layout: RingLayout,
     /// How it is copied.
     pub strategy: RingStrategy,
     /// How long a call waits: for room, for a message, for a copy.
-    pub patience: Patience,
+    pub backoff: Backoff,
 }
 
 /// Sends messages to a device.
@@ -89,7 +89,7 @@ pub fn send_ring<D: Delay>(
     delay: D,
 ) -> Result<DeviceSender<D>, BridgeError<DeviceError>> {
     let (memory, link) = parts(device, stream, options).map_err(BridgeError::Link)?;
-    Sender::create(memory, options.shape, link, delay, options.patience)
+    Sender::create(memory, options.layout, link, delay, options.backoff)
 }
 
 /// A ring in the device's memory that the host reads. Copies go over `stream`.
@@ -103,12 +103,12 @@ pub fn receive_ring<D: Delay>(
     delay: D,
 ) -> Result<DeviceReceiver<D>, BridgeError<DeviceError>> {
     let (memory, link) = parts(device, stream, options).map_err(BridgeError::Link)?;
-    Receiver::create(memory, options.shape, link, delay, options.patience)
+    Receiver::create(memory, options.layout, link, delay, options.backoff)
 }
 
 /// A shadow in pinned memory, and the link to the device's ring.
 fn parts(device: &Device, stream: &Stream, options: RingOptions) -> Result<(SeenByHost, DeviceLink), DeviceError> {
-    let shadow = SeenByHost::pinned(device, stream, shadow_words(options.shape))?;
-    let block = device.allocate_aligned(stream, options.shape.bytes(), memory::ALIGN)?;
+    let shadow = SeenByHost::pinned(device, stream, shadow_words(options.layout))?;
+    let block = device.allocate_aligned(stream, options.layout.bytes(), memory::ALIGN)?;
     Ok((shadow, DeviceLink::new(block, stream.clone(), options.strategy)?))
 }

@@ -12,17 +12,17 @@ use crate::error::DeviceError;
 use crate::stream::Stream;
 use std::sync::Arc;
 use terrace_core::ring::bridge::BridgeError;
-use terrace_core::ring::{Header, RingMemory, Shape, create};
+use terrace_core::ring::{Header, RingLayout, RingMemory, create};
 use terrace_core::sync::AtomicU32;
 
 /// A ring that host and device see alike. One direction: make two for both.
 ///
 /// # Example
 /// ```
-/// use terrace_core::ring::{Consumer, Producer, Shape};
+/// use terrace_core::ring::{Consumer, Producer, RingLayout};
 /// use terrace_device::{Device, UnifiedRing};
 /// let device = Device::host();
-/// let mut ring = UnifiedRing::new(&device, &device.stream()?, Shape::new(8, 64)?)?;
+/// let mut ring = UnifiedRing::new(&device, &device.stream()?, RingLayout::new(8, 64)?)?;
 /// let shared = ring.shared()?;
 /// let (mut producer, mut consumer) = (Producer::open(&*shared)?, Consumer::open(&*shared)?);
 /// producer.push(b"no copy")?;
@@ -41,9 +41,9 @@ impl UnifiedRing {
     ///
     /// # Errors
     /// [`DeviceError`]s: no managed memory, none left, a stream of another device.
-    pub fn new(device: &Device, stream: &Stream, shape: Shape) -> Result<Self, BridgeError<DeviceError>> {
-        let memory = SeenByHost::managed(device, stream, shape.words()).map_err(BridgeError::Link)?;
-        create(&memory, shape)?;
+    pub fn new(device: &Device, stream: &Stream, layout: RingLayout) -> Result<Self, BridgeError<DeviceError>> {
+        let memory = SeenByHost::managed(device, stream, layout.words()).map_err(BridgeError::Link)?;
+        create(&memory, layout)?;
         Ok(Self { memory: Arc::new(memory), visibility: device.visibility() })
     }
 

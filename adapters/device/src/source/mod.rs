@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::fences::Fences;
 use crate::health::{DeviceHealth, insist};
 use std::sync::Arc;
-use terrace_core::{Region, Source, SourceError, Usage};
+use terrace_core::{Region, Source, SourceError, SourceUsage};
 
 /// What both kinds of source share.
 pub(crate) struct BackendContext<B: Backend> {
@@ -97,7 +97,7 @@ pub(crate) fn settle<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Res
 }
 
 /// Adds a region or pages taken from the driver to the usage.
-fn give(usage: &mut Usage, bytes: u64, handles: u64) {
+fn give(usage: &mut SourceUsage, bytes: u64, handles: u64) {
     usage.calls += 1;
     usage.handles += handles;
     usage.reserved += bytes;
@@ -105,7 +105,7 @@ fn give(usage: &mut Usage, bytes: u64, handles: u64) {
 }
 
 /// Bytes left below the limit; `u64::MAX` without one.
-fn left(usage: &Usage) -> u64 {
+fn left(usage: &SourceUsage) -> u64 {
     if usage.capacity == 0 { u64::MAX } else { usage.capacity.saturating_sub(usage.reserved) }
 }
 
@@ -204,7 +204,7 @@ impl<B: Backend> Source for DeviceSource<B> {
         both!(self, source => source.zero(address, bytes))
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         both!(self, source => source.usage())
     }
 }

@@ -10,14 +10,14 @@ use crate::backend::{Backend, Page};
 use crate::fault::{Fault, FaultReason};
 use crate::health::insist;
 use std::collections::BTreeMap;
-use terrace_core::{Region, Source, SourceError, Usage};
+use terrace_core::{Region, Source, SourceError, SourceUsage};
 
 /// Address space, and the pages in it.
 pub(crate) struct MappedPages<B: Backend> {
     context: BackendContext<B>,
     /// Bytes of a page.
     page: u64,
-    pub(super) usage: Usage,
+    pub(super) usage: SourceUsage,
     pub(super) fault: Option<Fault>,
     /// Address space that was reserved, by base.
     spaces: BTreeMap<u64, Region>,
@@ -31,7 +31,7 @@ impl<B: Backend> MappedPages<B> {
     /// `capacity`: the most bytes to map, 0 for no limit. `peers`: other devices that may use the pages from the first on.
     pub(crate) fn new(context: BackendContext<B>, capacity: u64, peers: &[u32]) -> Self {
         let page = context.backend.description().page_bytes;
-        let usage = Usage { capacity, ..Usage::default() };
+        let usage = SourceUsage { capacity, ..SourceUsage::default() };
         let (spaces, mapped) = (BTreeMap::new(), BTreeMap::new());
         Self { context, page, usage, fault: None, spaces, mapped, peers: peers.into() }
     }
@@ -46,7 +46,7 @@ impl<B: Backend> MappedPages<B> {
             let mapped = self.map(space, 0, page);
             mapped.and(self.give_back(space))
         });
-        self.usage = Usage { reserved: self.usage.reserved, ..usage };
+        self.usage = SourceUsage { reserved: self.usage.reserved, ..usage };
         tried.map_err(|_| self.fault.take().unwrap_or(Fault::of("open a page to other devices", FaultReason::Other)))
     }
 
@@ -256,7 +256,7 @@ impl<B: Backend> Source for MappedPages<B> {
         unsafe { self.context.zero(address, bytes) }.map_err(|fault| self.refused(fault))
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         self.usage
     }
 }

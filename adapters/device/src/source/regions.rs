@@ -8,13 +8,13 @@ use crate::backend::{Backend, MemoryKind};
 use crate::fault::Fault;
 use crate::health::insist;
 use std::collections::BTreeMap;
-use terrace_core::{Region, Source, SourceError, Usage};
+use terrace_core::{Region, Source, SourceError, SourceUsage};
 
 /// Regions of one kind.
 pub(crate) struct Regions<B: Backend> {
     context: BackendContext<B>,
     kind: MemoryKind,
-    pub(super) usage: Usage,
+    pub(super) usage: SourceUsage,
     pub(super) fault: Option<Fault>,
     /// Regions that are out, by id. Their bytes add up to `usage.reserved`.
     out: BTreeMap<u64, Region>,
@@ -27,7 +27,7 @@ pub(crate) struct Regions<B: Backend> {
 impl<B: Backend> Regions<B> {
     /// `capacity`: the most bytes to take, 0 for no limit.
     pub(crate) fn new(context: BackendContext<B>, kind: MemoryKind, capacity: u64) -> Self {
-        let usage = Usage { capacity, ..Usage::default() };
+        let usage = SourceUsage { capacity, ..SourceUsage::default() };
         Self { context, kind, usage, fault: None, out: BTreeMap::new(), next: 1, kept: false }
     }
 
@@ -96,7 +96,7 @@ impl<B: Backend> Source for Regions<B> {
         unsafe { self.context.zero(address, bytes) }.map_err(|fault| self.refused(fault))
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         self.usage
     }
 }

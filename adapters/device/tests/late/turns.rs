@@ -1,7 +1,7 @@
 //! Managed memory of a device that may not use it while the host does: before the host's turn, everything is done.
 
 use super::{Late, ground};
-use terrace_core::ring::{Producer, Shape};
+use terrace_core::ring::{Producer, RingLayout};
 use terrace_device::{Device, DeviceError, Stream, UnifiedBuffer, UnifiedRing};
 
 /// Puts work on a stream that has nothing to do with the memory in question.
@@ -16,8 +16,8 @@ fn a_ring_waits_for_the_whole_device_as_a_buffer_does() {
     let (late, device, stream, _buffer) = ground();
     let other = device.stream().expect("another stream");
     busy(&late, &device, &other);
-    let shape = Shape::new(4, 64).expect("a shape");
-    let mut ring = UnifiedRing::new(&device, &stream, shape).expect("a ring");
+    let layout = RingLayout::new(4, 64).expect("a layout");
+    let mut ring = UnifiedRing::new(&device, &stream, layout).expect("a ring");
     assert_eq!(late.left(), 0, "the host wrote the header");
     let mut buffer = UnifiedBuffer::<u8>::new(&device, &stream, 10).expect("managed memory");
     buffer.lease().expect("the host's turn")[0] += 1;

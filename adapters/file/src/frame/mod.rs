@@ -14,7 +14,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_core::arena::{Coalesce, Parts, PlainArena, Settings, Store, Waiting};
+use terrace_core::arena::{ArenaParts, ArenaSettings, ArenaStorage, Coalesce, PendingFree, PlainArena};
 use terrace_core::{
     AllocError, Allocator, Arena, Bin, Block, Cause, Entry, GoodFit, NoFence, Owner, Request, Segment, SlotBytes,
 };
@@ -70,13 +70,13 @@ fn slots(count: u64) -> std::io::Result<SlotBytes<MmapMut>> {
 /// The arena's storage for its records.
 struct FrameRecords;
 
-impl Store for FrameRecords {
+impl ArenaStorage for FrameRecords {
     type Slots = SlotBytes<MmapMut>;
     type Index = GoodFit;
     type Bins = Box<[Bin]>;
     type Entries = &'static mut [Entry<Block>];
     type Segments = &'static mut [Segment];
-    type Waiting = &'static mut [Waiting];
+    type Pending = &'static mut [PendingFree];
 }
 
 impl FramePool {
@@ -115,24 +115,24 @@ impl FramePool {
     fn build(bytes: u64, space: u64, page: u64, slots: [u64; 2]) -> std::io::Result<Self> {
         // The arena numbers granules with 32 bits.
         let granule = (CACHE_LINE as u64).max((space >> 32).next_power_of_two() << 1);
-        let settings = Settings {
+        let settings = ArenaSettings {
             granule,
             small: if slots[0] > 8 { ALIGN as u64 - 1 } else { 0 },
             coalesce: Coalesce::AtOnce,
             // Pages move when the memory is used up, not before.
             slack: u32::MAX,
-            slack_most: u32::MAX,
+            max_slack: u32::MAX,
             grain: page,
             space,
-            ..Settings::growing()
+            ..ArenaSettings::growing()
         };
-        let parts = Parts::<FrameRecords> {
+        let parts = ArenaParts::<FrameRecords> {
             slots: [self::slots(slots[0])?, self::slots(slots[1])?],
             index: [GoodFit::new(), GoodFit::new()],
             bins: Box::new([Bin::EMPTY; 4]),
             entries: &mut [],
             segments: &mut [],
-            waiting: [&mut [], &mut []],
+            pending: [&mut [], &mut []],
         };
         let mut arena =
             Arena::new(PageSource::new(bytes, page), NoFence, parts, settings).map_err(std::io::Error::other)?;

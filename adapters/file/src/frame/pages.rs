@@ -8,7 +8,7 @@ use rustix::mm::{Advice, madvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use terrace_core::{Region, Source, SourceError, Usage};
+use terrace_core::{Region, Source, SourceError, SourceUsage};
 
 /// Bytes of a huge page.
 pub(super) const HUGE_PAGE: u64 = 2 << 20;
@@ -17,7 +17,7 @@ pub(super) struct PageSource {
     /// Bytes of a page.
     page: u64,
     mapping: Option<Mapping>,
-    usage: Usage,
+    usage: SourceUsage,
 }
 
 /// The whole mapping.
@@ -34,7 +34,7 @@ unsafe impl Send for PageSource {}
 impl PageSource {
     /// A source of at most `capacity` bytes of memory, in pages of `page` bytes.
     pub(super) fn new(capacity: u64, page: u64) -> Self {
-        Self { page, mapping: None, usage: Usage { capacity, ..Usage::default() } }
+        Self { page, mapping: None, usage: SourceUsage { capacity, ..SourceUsage::default() } }
     }
 
     /// The first byte, once addresses are reserved.
@@ -121,7 +121,7 @@ impl Source for PageSource {
         Ok(())
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         self.usage
     }
 }

@@ -9,7 +9,7 @@ use crate::disk::StoreFile;
 use crate::frame::ALIGN;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use terrace_core::range::{RegionId, Use};
+use terrace_core::range::{ExtentKind, RegionId};
 use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Range, Request, Slot};
 use terrace_guard::Process;
 
@@ -99,7 +99,7 @@ impl SlabArea {
     /// Takes a range below every allocated one: recovery claims pieces from last to first.
     fn claim(&mut self, address: u64, bytes: u64) -> Option<Block> {
         self.with_slots(|area| {
-            let first = area.range.extents(area.region).next().filter(|extent| extent.use_ == Use::Free);
+            let first = area.range.extents(area.region).next().filter(|extent| extent.kind == ExtentKind::Free);
             let first = first.ok_or(AllocError::new(Cause::BadRequest, bytes))?;
             area.range.claim(&first, address, bytes)
         })

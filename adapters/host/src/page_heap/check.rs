@@ -5,7 +5,7 @@ use crate::class::{self, PAGE, SLICE};
 use crate::tables::{Tables, tables};
 use crate::{bits, os, process, usage};
 use core::sync::atomic::Ordering::Relaxed;
-use terrace_core::{Allocator, Use, Violation};
+use terrace_core::{Allocator, ExtentKind, Violation};
 
 /// Checks every stretch of the range against the records and bits of its slices. O(slices mapped).
 ///
@@ -16,7 +16,7 @@ pub fn check() -> Result<(), Violation> {
     let (Some(heap), Some(tables)) = (guard.as_ref(), tables()) else { return Ok(()) };
     heap.range.check()?;
     for extent in heap.range.regions().flat_map(|region| heap.range.extents(region)) {
-        if extent.use_ == Use::Hole {
+        if extent.kind == ExtentKind::Hole {
             continue;
         }
         let ensure = |holds, clause| if holds { Ok(()) } else { Err(Violation { clause, at: extent.start }) };
@@ -25,7 +25,7 @@ pub fn check() -> Result<(), Violation> {
             slice.ok_or(Violation { clause: "page heap: a stretch lies in what is mapped", at: extent.start })?;
         let slices = slice..slice + (extent.bytes as usize / SLICE) as u32;
         let block = tables.span(slice).block().map(|block| (block.address, block.bytes));
-        if extent.use_ == Use::Live {
+        if extent.kind == ExtentKind::Live {
             ensure(block == Some((extent.start, extent.bytes)), "page heap: a block's first slice names it")?;
             ensure(
                 !slices.clone().any(|slice| is_free_backed(tables, slice)),
@@ -85,14 +85,16 @@ fn difference() -> (usize, usize) {
     let (Some(heap), Some(tables)) = (guard.as_ref(), tables()) else { return (0, 0) };
     let (mut used, mut held) = (0, 0);
     for extent in heap.range.regions().flat_map(|region| heap.range.extents(region)) {
-        let Some(slice) = tables.slice_of(extent.start as usize).filter(|_| extent.use_ != Use::Hole) else { continue };
+        let Some(slice) = tables.slice_of(extent.start as usize).filter(|_| extent.kind != ExtentKind::Hole) else {
+            continue;
+        };
         let all = extent.bytes as usize;
         let dirty = |bytes| bytes - bits::clean_bytes(tables, slice, bytes);
         let span = tables.span(slice);
         let is_span = usize::from(span.class.load(Relaxed)) != class::NONE;
-        let in_use = match extent.use_ {
-            Use::Live if is_span => dirty(all),
-            Use::Live if span.heap.load(Relaxed) != CACHED => match span.next.load(Relaxed) {
+        let in_use = match extent.kind {
+            ExtentKind::Live if is_span => dirty(all),
+            ExtentKind::Live if span.heap.load(Relaxed) != CACHED => match span.next.load(Relaxed) {
                 0 => span.prev.load(Relaxed) as usize * PAGE,
                 pages => pages as usize * PAGE,
             },

@@ -16,7 +16,7 @@ use crate::tables::{Tables, tables};
 use crate::{os, settings, usage};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicUsize};
-use terrace_core::range::Use;
+use terrace_core::range::ExtentKind;
 use terrace_core::{Allocator, BestFit, Branch, Owner, Range, Request, Slot};
 
 mod check;
@@ -234,8 +234,9 @@ impl PageHeap {
     /// Records that `bytes` bytes more are backed by memory.
     fn back(&mut self, tables: &Tables, bytes: usize) -> bool {
         let start = (tables.base() + self.mapped) as u64;
-        let hole = self.range.holes().find(|hole| hole.use_ == Use::Hole && hole.start <= start && start < hole.end());
-        let backed = hole.is_some_and(|hole| self.range.back(&hole, start, bytes as u64).is_ok());
+        let hole =
+            self.range.holes().find(|hole| hole.kind == ExtentKind::Hole && hole.start <= start && start < hole.end());
+        let backed = hole.is_some_and(|hole| self.range.commit(&hole, start, bytes as u64).is_ok());
         if backed {
             self.mapped += bytes;
             tables.set_mapped(self.mapped);

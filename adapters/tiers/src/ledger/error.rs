@@ -75,13 +75,13 @@ pub enum Rejected {
     /// No such copy or drop is under way.
     NotUnderWay,
     /// The copies of the buffer are not such that this can happen.
-    Residence(residence::Refusal),
+    Residence(residence::ResidenceError),
     /// There are 2^32 - 1 buffers.
     Buffers,
 }
 
-impl From<residence::Refusal> for Rejected {
-    fn from(refusal: residence::Refusal) -> Self {
+impl From<residence::ResidenceError> for Rejected {
+    fn from(refusal: residence::ResidenceError) -> Self {
         Self::Residence(refusal)
     }
 }

@@ -54,7 +54,7 @@ use queue::Waiting;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use table::{ENTRY, Table, What, Wish};
-use terrace_core::residence::{Change, TIERS, Tier};
+use terrace_core::residence::{TIERS, Tier, Transition};
 
 /// The state. What it promises stands at the top of this file.
 ///
@@ -230,7 +230,7 @@ impl Ledger {
             return Err(Rejected::Moving);
         }
         let buffer = &mut self.buffers[index];
-        buffer.residence.apply(Change::Update(tier))?;
+        buffer.residence.apply(Transition::Update(tier))?;
         buffer.version += 1;
         self.used(index);
         self.relist(index);
@@ -244,7 +244,7 @@ impl Ledger {
             return Err(Rejected::Moving);
         }
         let mut residence = buffer.residence;
-        residence.apply(Change::Read(tier))?;
+        residence.apply(Transition::Read(tier))?;
         buffer.synced = Some((tier, buffer.version));
         self.used(index);
         self.relist(index);

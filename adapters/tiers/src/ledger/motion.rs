@@ -9,7 +9,7 @@ use super::error::Rejected;
 use super::table::Motion;
 use super::words::{Action, Id, Outcome};
 use super::{Ledger, Tier, Turn};
-use terrace_core::residence::Change;
+use terrace_core::residence::Transition;
 
 /// A tier rests at most 2^6 times as long as after its first failure.
 const MOST_DOUBLINGS: u32 = 6;
@@ -64,7 +64,7 @@ impl Ledger {
         let buffer = &mut self.buffers[index];
         let (tenant, bytes) = (buffer.tenant, buffer.bytes);
         if outcome == Outcome::Done {
-            buffer.residence.apply(Change::Copy { from, to })?;
+            buffer.residence.apply(Transition::Copy { from, to })?;
         }
         buffer.motion = None;
         self.tiers[usize::from(to)].coming -= 1;
@@ -106,7 +106,7 @@ impl Ledger {
         let buffer = &mut self.buffers[index];
         let (tenant, bytes) = (buffer.tenant, buffer.bytes);
         if done {
-            buffer.residence.apply(Change::Evict(tier))?;
+            buffer.residence.apply(Transition::Evict(tier))?;
         }
         buffer.motion = None;
         self.leave(tier, tenant, bytes, false);

@@ -112,7 +112,7 @@ impl Buffer {
     pub(super) fn is_redundant(&self, tier: Tier) -> bool {
         let mut without = self.residence;
         let kept = self.synced.is_some_and(|(synced, _)| synced == tier);
-        !kept && without.apply(terrace_core::residence::Change::Evict(tier)).is_ok()
+        !kept && without.apply(terrace_core::residence::Transition::Evict(tier)).is_ok()
     }
 }
 

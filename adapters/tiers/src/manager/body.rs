@@ -15,7 +15,7 @@ use async_lock::RwLock;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use terrace_core::lease::Lease;
+use terrace_core::lease::LeaseWord;
 use terrace_core::residence::Tier;
 use terrace_file::{MappedFile, Notify, Piece};
 
@@ -32,7 +32,7 @@ pub(super) struct Body {
     pub description: u64,
     /// The file whose bytes they are: then no ledger knows it, and it has no copies.
     pub mapped: Option<Box<MappedFile>>,
-    pub lease: Lease,
+    pub lease: LeaseWord,
     pub best: AtomicPtr<u8>,
     pub freed: AtomicBool,
     copies: Mutex<Copies>,
@@ -104,7 +104,7 @@ impl Body {
             chunk,
             description: 0,
             mapped: None,
-            lease: Lease::closed(),
+            lease: LeaseWord::closed(),
             best: AtomicPtr::default(),
             freed: AtomicBool::new(false),
             copies: Mutex::new(copies),
@@ -179,7 +179,7 @@ impl Body {
         self.beside.fetch_add(1, Ordering::SeqCst);
         // Who sees the lease sees this too.
         fence(Ordering::SeqCst);
-        let shared = self.lease.share().is_ok();
+        let shared = self.lease.acquire_shared().is_ok();
         if !shared {
             self.beside.fetch_add(1, Ordering::SeqCst);
         }
@@ -191,7 +191,7 @@ impl Body {
         if !self.is_copied() {
             return false;
         }
-        let wanted = self.lease.unshare();
+        let wanted = self.lease.release_shared();
         self.beside.fetch_add(1, Ordering::SeqCst);
         wanted
     }

@@ -10,7 +10,7 @@ use super::state::State;
 use crate::ledger::{Event, Id, TierKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_core::lease::Refused;
+use terrace_core::lease::LeaseError;
 use terrace_core::residence::Tier;
 
 /// A lease of a call that reads on a device, in its turn. Dropped, it is given back.
@@ -37,14 +37,14 @@ impl State {
             return Ok(());
         }
         if self.pinned + body.weight() > cap {
-            let idle = self.bodies.values().filter(|body| matches!(body.lease.uncount(), Ok(true)));
+            let idle = self.bodies.values().filter(|body| matches!(body.lease.clear_counted(), Ok(true)));
             self.pinned -= idle.map(|body| body.weight()).sum::<u64>();
         }
         if self.pinned + body.weight() > cap {
             return Err(Error::PinnedCap { asked: body.weight(), pinned: self.pinned, cap });
         }
         // Closed meanwhile: the next try finds out.
-        if body.lease.count() == Ok(true) {
+        if body.lease.set_counted() == Ok(true) {
             self.pinned += body.weight();
         }
         Ok(())
@@ -59,7 +59,7 @@ impl Shared {
             return;
         }
         let mut state = self.state();
-        if state.pinned > self.pinned_cap && body.lease.uncount() == Ok(true) {
+        if state.pinned > self.pinned_cap && body.lease.clear_counted() == Ok(true) {
             state.pinned -= body.weight();
         }
         self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
@@ -89,19 +89,19 @@ impl Shared {
     #[inline]
     pub(super) fn share(&self, body: &Body, cap: u64) -> Result<Option<*mut u8>, Error> {
         loop {
-            match body.lease.share() {
+            match body.lease.acquire_shared() {
                 Ok(()) => return Ok(Some(body.best.load(Ordering::Acquire))),
-                Err(Refused::Uncounted) => self.pin(body, cap)?,
-                Err(Refused::Closed) if body.is_freed() => return Err(Error::Freed),
-                Err(Refused::Closed) => return Ok(None),
-                Err(Refused::Busy | Refused::TooMany) => return Err(Error::Leased),
+                Err(LeaseError::Uncounted) => self.pin(body, cap)?,
+                Err(LeaseError::Closed) if body.is_freed() => return Err(Error::Freed),
+                Err(LeaseError::Closed) => return Ok(None),
+                Err(LeaseError::Busy | LeaseError::TooMany) => return Err(Error::Leased),
             }
         }
     }
 
     /// Gives a shared lease back.
     pub(super) fn unshare(&self, body: &Body) {
-        if body.lease.unshare() {
+        if body.lease.release_shared() {
             self.released(body.id);
         }
     }
@@ -132,12 +132,12 @@ impl Shared {
     ) -> Result<Option<Tier>, Error> {
         body.is_own()?;
         loop {
-            match body.lease.exclude() {
+            match body.lease.acquire_exclusive() {
                 Ok(()) => break,
-                Err(Refused::Uncounted) => self.pin(body, cap)?,
-                Err(Refused::Closed) if body.is_freed() => return Err(Error::Freed),
-                Err(Refused::Closed) => return Ok(None),
-                Err(Refused::Busy | Refused::TooMany) => return Err(Error::Leased),
+                Err(LeaseError::Uncounted) => self.pin(body, cap)?,
+                Err(LeaseError::Closed) if body.is_freed() => return Err(Error::Freed),
+                Err(LeaseError::Closed) => return Ok(None),
+                Err(LeaseError::Busy | LeaseError::TooMany) => return Err(Error::Leased),
             }
         }
         let mut state = self.state();
@@ -167,7 +167,7 @@ impl Shared {
 
     /// Gives the exclusive lease back.
     pub(super) fn include(&self, body: &Body) {
-        if body.lease.include() {
+        if body.lease.release_exclusive() {
             self.released(body.id);
         }
     }

@@ -10,7 +10,7 @@ use super::{Buffer, Listed, Manager, Shared};
 use crate::ledger::Id;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Weak};
-use terrace_core::lease::Lease;
+use terrace_core::lease::LeaseWord;
 use terrace_file::{AccessPattern, MappedFile};
 
 impl Manager {
@@ -48,7 +48,7 @@ impl Body {
     fn over(file: MappedFile) -> Self {
         let bytes = file.len();
         let mut body = Self::new(Id::NONE, bytes as u64, bytes.max(1), None);
-        (body.best, body.lease) = (AtomicPtr::new(file.as_ptr().cast_mut()), Lease::open());
+        (body.best, body.lease) = (AtomicPtr::new(file.as_ptr().cast_mut()), LeaseWord::open());
         body.mapped = Some(Box::new(file));
         body
     }

@@ -271,7 +271,7 @@ impl State {
                 self.pinned -= if counted { body.weight() } else { 0 };
                 true
             }
-            Err(terrace_core::lease::Refused::Closed) => true,
+            Err(terrace_core::lease::LeaseError::Closed) => true,
             Err(_) => false,
         }
     }
@@ -385,7 +385,7 @@ fn look(bodies: &BTreeMap<Id, Arc<Body>>, busy: &BTreeSet<Id>, id: Id, read: boo
         None => Look::Leased,
         Some(body) if read && body.lease.is_shared() => Look::Used,
         // Who gives the last one back says so. One that came since may only read.
-        Some(body) if body.lease.want() && !(read && body.lease.is_shared()) => Look::Leased,
+        Some(body) if body.lease.set_wanted() && !(read && body.lease.is_shared()) => Look::Leased,
         Some(body) if body.lease.take_visits() > 0 => Look::Used,
         Some(_) => Look::Idle,
     }

@@ -9,7 +9,7 @@ use super::pages::Pages;
 use super::segments::{available, grow};
 use super::{Addresses, Faults, LARGEST_REGION, PAGE};
 use std::collections::HashMap;
-use terrace_core::{Region, Source, SourceError, Usage};
+use terrace_core::{Region, Source, SourceError, SourceUsage};
 
 /// Simulated virtual memory of a device.
 ///
@@ -30,7 +30,7 @@ use terrace_core::{Region, Source, SourceError, Usage};
 #[derive(Clone, Debug)]
 pub struct Growing {
     /// `reserved` is `PAGE` times the mapped pages of `spaces`, at most `capacity` when that is not 0.
-    usage: Usage,
+    usage: SourceUsage,
     addresses: Addresses,
     faults: Faults,
     /// Reservations, by id.
@@ -49,7 +49,7 @@ struct Space {
 impl Growing {
     /// A device with `capacity` bytes (rounded down to pages), 0 for no limit.
     pub fn new(capacity: u64) -> Self {
-        let usage = Usage { capacity, ..Usage::default() };
+        let usage = SourceUsage { capacity, ..SourceUsage::default() };
         Self { usage, addresses: Addresses::new(), faults: Faults::default(), spaces: HashMap::new(), next_id: 1 }
     }
 
@@ -200,7 +200,7 @@ impl Source for Growing {
         Ok(())
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         self.usage
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{Addresses, Faults};
 use std::collections::HashMap;
-use terrace_core::{Region, Source, SourceError, Usage};
+use terrace_core::{Region, Source, SourceError, SourceUsage};
 
 /// Simulated device allocations.
 ///
@@ -24,7 +24,7 @@ use terrace_core::{Region, Source, SourceError, Usage};
 #[derive(Clone, Debug)]
 pub struct Segments {
     /// `reserved` is the sum of `out`'s bytes and at most `capacity` when that is not 0.
-    usage: Usage,
+    usage: SourceUsage,
     addresses: Addresses,
     faults: Faults,
     /// Regions given and not returned, by id.
@@ -36,7 +36,7 @@ pub struct Segments {
 impl Segments {
     /// A device with `capacity` bytes, 0 for no limit.
     pub fn new(capacity: u64) -> Self {
-        let usage = Usage { capacity, ..Usage::default() };
+        let usage = SourceUsage { capacity, ..SourceUsage::default() };
         Self { usage, addresses: Addresses::new(), faults: Faults::default(), out: HashMap::new(), next_id: 1 }
     }
 
@@ -59,7 +59,7 @@ impl Segments {
 }
 
 /// Bytes a source with this usage could still give.
-pub(super) fn available(usage: &Usage) -> u64 {
+pub(super) fn available(usage: &SourceUsage) -> u64 {
     match usage.capacity {
         0 => super::LARGEST_REGION,
         capacity => capacity - usage.reserved,
@@ -67,7 +67,7 @@ pub(super) fn available(usage: &Usage) -> u64 {
 }
 
 /// Counts `bytes` more as given.
-pub(super) fn grow(usage: &mut Usage, bytes: u64) {
+pub(super) fn grow(usage: &mut SourceUsage, bytes: u64) {
     usage.reserved += bytes;
     usage.peak_reserved = usage.peak_reserved.max(usage.reserved);
 }
@@ -104,7 +104,7 @@ impl Source for Segments {
         Ok(())
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SourceUsage {
         self.usage
     }
 }

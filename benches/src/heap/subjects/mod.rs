@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-use terrace_core::heap::{Fast, Heap, Narrow, Packed, Small, Wide};
+use terrace_core::heap::{Fast, Narrow, Packed, RegionHeap, Small, Wide};
 
 /// A heap over one stretch of memory.
 pub trait Subject: Sized {
@@ -95,11 +95,11 @@ impl Name {
     /// Does something with the heap of this name.
     pub fn with<T: Task>(self, task: T) -> T::Output {
         match self {
-            Self::FastPacked => task.run::<Heap<Fast<Packed>>>(),
-            Self::FastWide => task.run::<Heap<Fast<Wide>>>(),
-            Self::FastNarrow => task.run::<Heap<Fast<Narrow>>>(),
-            Self::SmallPacked => task.run::<Heap<Small<Packed>>>(),
-            Self::SmallWide => task.run::<Heap<Small<Wide>>>(),
+            Self::FastPacked => task.run::<RegionHeap<Fast<Packed>>>(),
+            Self::FastWide => task.run::<RegionHeap<Fast<Wide>>>(),
+            Self::FastNarrow => task.run::<RegionHeap<Fast<Narrow>>>(),
+            Self::SmallPacked => task.run::<RegionHeap<Small<Packed>>>(),
+            Self::SmallWide => task.run::<RegionHeap<Small<Wide>>>(),
             Self::Rlsf => task.run::<peers::Rlsf>(),
             Self::Talc => task.run::<peers::Talc>(),
             Self::EmbeddedTlsf => task.run::<embedded_alloc::TlsfHeap>(),

@@ -5,9 +5,9 @@
 use super::Subject;
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use terrace_core::heap::{Config, Heap};
+use terrace_core::heap::{HeapConfig, RegionHeap};
 
-impl<C: Config> Subject for Heap<C> {
+impl<C: HeapConfig> Subject for RegionHeap<C> {
     type Block = NonNull<u8>;
 
     unsafe fn over(start: NonNull<u8>, bytes: usize) -> Option<Self> {

@@ -82,7 +82,7 @@ impl Order for BySize {
     }
 }
 
-/// What a trie keeps of a gap beside its post, in storage that the caller lends. 8 bytes.
+/// What a trie keeps of a gap beside its record, in storage that the caller lends. 8 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct Branch {
@@ -108,10 +108,10 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
     /// Adds a gap.
     #[inline]
     pub fn insert(&mut self, root: &mut u32, i: u32) {
-        let post = self.slots.slot_mut(i);
-        post.link = [NONE; 2];
-        let gap = post.gap;
-        let mut way = self.order.way(O::key(post));
+        let record = self.slots.slot_mut(i);
+        record.link = [NONE; 2];
+        let gap = record.gap;
+        let mut way = self.order.way(O::key(record));
         let (mut parent, mut at, mut side) = (NONE, *root, 0);
         while at != NONE {
             if O::LARGEST {

@@ -111,7 +111,7 @@ pub(crate) fn check<S: Slots, O: Order>(
     }
     let (slot, branch) = (slots.slot(i), branches[i as usize]);
     let [left, right] = slot.link;
-    ensure(slot.gap > 0, "only posts with a gap are in the index", i)?;
+    ensure(slot.gap > 0, "only records with a gap are in the index", i)?;
     ensure(bits < 64 && branch.parent == parent, "a trie's links go both ways", i)?;
     let here = order.way(O::key(slot));
     ensure(bits == 0 || (here ^ way) >> (64 - bits) == 0, "the bits of a gap's key spell the way to it", i)?;

@@ -60,14 +60,14 @@ impl Default for SegmentRecord {
 
 /// A stack of unused records, and behind it the part of the slice that was never used.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spare {
+pub(super) struct FreeRecords {
     /// Top of the stack of records given back.
     head: u32,
     /// Records from here on were never used.
     pub(super) fresh: u32,
 }
 
-impl Spare {
+impl FreeRecords {
     pub(super) const EMPTY: Self = Self { head: NONE, fresh: 0 };
 
     /// Whether a slice of `len` records has one to take.

@@ -1,7 +1,7 @@
 //! The host's side of a ring that the peer writes.
 
-use super::{BridgeError, HEADER, Link, Wire, at, pieces};
-use crate::ring::{Consumer, Counted, Delay, Message, Patience, RingError, RingMemory, Shape, State};
+use super::{BlockingLink, BridgeError, HEADER, Link, at, pieces};
+use crate::ring::{Backoff, Consumer, Delay, EndpointState, Message, RingCounters, RingError, RingLayout, RingMemory};
 use crate::sync::Ordering;
 
 /// Receives messages from a peer that sees other memory.
@@ -9,7 +9,7 @@ use crate::sync::Ordering;
 /// Dropped, it leaves the peer's ring open; see [`Receiver::close`].
 pub struct Receiver<M: RingMemory, L: Link, D: Delay> {
     // First, so that it is dropped first: a link waits for what is in flight, which uses the consumer's memory.
-    wire: Wire<L, D>,
+    channel: BlockingLink<L, D>,
     consumer: Consumer<M>,
     /// Messages that came over: the shadow's `written`.
     fetched: u32,
@@ -21,22 +21,22 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     /// Makes a ring in the peer's memory, with its shadow in `memory`. The peer does not use it yet.
     ///
     /// # Errors
-    /// [`RingError::BadShape`] when the memory has fewer than [`shadow_words`](super::shadow_words); the link's.
+    /// [`RingError::BadLayout`] when the memory has fewer than [`shadow_words`](super::shadow_words); the link's.
     pub fn create(
         memory: M,
-        shape: Shape,
+        layout: RingLayout,
         link: L,
         delay: D,
-        patience: Patience,
+        backoff: Backoff,
     ) -> Result<Self, BridgeError<L::Error>> {
-        let mut wire = Wire { link, delay, patience };
-        if let Err(error) = wire.begin(&memory, shape) {
+        let mut channel = BlockingLink { link, delay, backoff };
+        if let Err(error) = channel.begin(&memory, layout) {
             // The link first, as ever.
-            drop(wire);
+            drop(channel);
             return Err(error);
         }
         let consumer = Consumer::open(memory)?;
-        Ok(Self { wire, consumer, fetched: 0, told: 0 })
+        Ok(Self { channel, consumer, fetched: 0, told: 0 })
     }
 
     /// The oldest message that came over, in the shadow.
@@ -68,9 +68,9 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     /// # Errors
     /// The link's.
     pub fn acknowledge(&mut self) -> Result<(), BridgeError<L::Error>> {
-        let (read, shape) = (self.consumer.read(), self.consumer.shape());
+        let (read, layout) = (self.consumer.read(), self.consumer.layout());
         if read != self.told {
-            self.wire.count(at::READ, read, self.consumer.memory(), shape)?;
+            self.channel.count(at::READ, read, self.consumer.memory(), layout)?;
             self.told = read;
         }
         Ok(())
@@ -82,28 +82,28 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     /// The link's; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's count cannot be.
     pub fn refresh(&mut self) -> Result<u32, BridgeError<L::Error>> {
         self.acknowledge()?;
-        let (memory, shape) = (self.consumer.memory(), self.consumer.shape());
-        let mut image = self.wire.fetch(memory, shape)?;
-        let closed = image[at::PRODUCER].load(Ordering::Relaxed) == State::Closed as u32;
+        let (memory, layout) = (self.consumer.memory(), self.consumer.layout());
+        let mut image = self.channel.fetch(memory, layout)?;
+        let closed = image[at::PRODUCER].load(Ordering::Relaxed) == EndpointState::Closed as u32;
         if closed {
             // A copy has no order among its words: the count as of after the end was seen is the last one.
-            image = self.wire.fetch(memory, shape)?;
+            image = self.channel.fetch(memory, layout)?;
         }
         let written = image[at::WRITTEN].load(Ordering::Relaxed);
-        let most = shape.slots() - self.fetched.wrapping_sub(self.consumer.read());
+        let most = layout.slots() - self.fetched.wrapping_sub(self.consumer.read());
         if written.wrapping_sub(self.fetched) > most {
             let what = "the peer's count is not between what it was and a full ring";
             return Err(RingError::Corrupt { what, found: written }.into());
         }
-        for piece in pieces(shape, self.fetched, written) {
-            self.wire.get(HEADER + piece.start, &memory.words()[piece])?;
+        for piece in pieces(layout, self.fetched, written) {
+            self.channel.get(HEADER + piece.start, &memory.words()[piece])?;
         }
-        self.wire.settle()?;
+        self.channel.settle()?;
         self.fetched = written;
         let control = &memory.header().control;
         control.written.store(written, Ordering::Release);
         if closed {
-            control.producer.store(State::Closed as u32, Ordering::Release);
+            control.producer.store(EndpointState::Closed as u32, Ordering::Release);
         }
         Ok(self.consumer.waiting()?)
     }
@@ -113,7 +113,7 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     /// # Errors
     /// As for [`Consumer::pop`] and [`Receiver::refresh`]; [`RingError::Empty`] when patience was not enough.
     pub fn receive(&mut self, out: &mut [u8]) -> Result<usize, BridgeError<L::Error>> {
-        let mut sleeps = self.wire.patience.sleeps();
+        let mut sleeps = self.channel.backoff.sleeps();
         loop {
             match self.consumer.pop(out) {
                 Err(RingError::Empty) => {}
@@ -121,7 +121,7 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
             }
             if self.refresh()? == 0
                 && self.consumer.peek().err() == Some(RingError::Empty)
-                && !sleeps.sleep(&mut self.wire.delay)
+                && !sleeps.sleep(&mut self.channel.delay)
             {
                 return Err(RingError::Empty.into());
             }
@@ -129,13 +129,13 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     }
 
     /// What this side did.
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> RingCounters {
         self.consumer.memory().header().telemetry[1].snapshot().unwrap_or_default()
     }
 
     /// The link.
     pub fn link(&self) -> &L {
-        &self.wire.link
+        &self.channel.link
     }
 
     /// Tells the peer that nothing is read any more.
@@ -144,7 +144,7 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     /// The link's; [`BridgeError::Late`]: then the peer was not told.
     pub fn close(mut self) -> Result<(), BridgeError<L::Error>> {
         self.acknowledge()?;
-        let shape = self.consumer.shape();
-        self.wire.close(at::CONSUMER, self.consumer.memory(), shape)
+        let layout = self.consumer.layout();
+        self.channel.close(at::CONSUMER, self.consumer.memory(), layout)
     }
 }

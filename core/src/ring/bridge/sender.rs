@@ -1,7 +1,7 @@
 //! The host's side of a ring that the peer reads.
 
-use super::{BridgeError, HEADER, Link, Wire, at, pieces};
-use crate::ring::{Claim, Counted, Delay, Patience, Producer, RingError, RingMemory, Shape, State};
+use super::{BlockingLink, BridgeError, HEADER, Link, at, pieces};
+use crate::ring::{Backoff, Claim, Delay, EndpointState, Producer, RingCounters, RingError, RingLayout, RingMemory};
 use crate::sync::Ordering;
 
 /// Sends messages to a peer that sees other memory.
@@ -9,7 +9,7 @@ use crate::sync::Ordering;
 /// Dropped, it leaves what was not flushed unsent, and the peer's ring open; see [`Sender::close`].
 pub struct Sender<M: RingMemory, L: Link, D: Delay> {
     // First, so that it is dropped first: a link waits for what is in flight, which uses the producer's memory.
-    wire: Wire<L, D>,
+    channel: BlockingLink<L, D>,
     producer: Producer<M>,
     /// What was flushed: at most `written`, and as far behind as the ring has slots at most.
     sent: u32,
@@ -19,22 +19,22 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// Makes a ring in the peer's memory, with its shadow in `memory`. The peer does not use it yet.
     ///
     /// # Errors
-    /// [`RingError::BadShape`] when the memory has fewer than [`shadow_words`](super::shadow_words); the link's.
+    /// [`RingError::BadLayout`] when the memory has fewer than [`shadow_words`](super::shadow_words); the link's.
     pub fn create(
         memory: M,
-        shape: Shape,
+        layout: RingLayout,
         link: L,
         delay: D,
-        patience: Patience,
+        backoff: Backoff,
     ) -> Result<Self, BridgeError<L::Error>> {
-        let mut wire = Wire { link, delay, patience };
-        if let Err(error) = wire.begin(&memory, shape) {
+        let mut channel = BlockingLink { link, delay, backoff };
+        if let Err(error) = channel.begin(&memory, layout) {
             // The link first, as ever.
-            drop(wire);
+            drop(channel);
             return Err(error);
         }
         let producer = Producer::open(memory)?;
-        Ok(Self { wire, producer, sent: 0 })
+        Ok(Self { channel, producer, sent: 0 })
     }
 
     /// A slot of the shadow to write a message into. [`Sender::flush`] sends it.
@@ -58,15 +58,15 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// # Errors
     /// The link's.
     pub fn flush(&mut self) -> Result<(), BridgeError<L::Error>> {
-        let (written, shape) = (self.producer.written(), self.producer.shape());
+        let (written, layout) = (self.producer.written(), self.producer.layout());
         if written == self.sent {
             return Ok(());
         }
         let memory = self.producer.memory();
-        for piece in pieces(shape, self.sent, written) {
-            self.wire.put(HEADER + piece.start, &memory.words()[piece])?;
+        for piece in pieces(layout, self.sent, written) {
+            self.channel.put(HEADER + piece.start, &memory.words()[piece])?;
         }
-        self.wire.count(at::WRITTEN, written, memory, shape)?;
+        self.channel.count(at::WRITTEN, written, memory, layout)?;
         self.sent = written;
         Ok(())
     }
@@ -77,17 +77,17 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// The link's; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's count cannot be.
     pub fn refresh(&mut self) -> Result<u32, BridgeError<L::Error>> {
         let memory = self.producer.memory();
-        let image = self.wire.fetch(memory, self.producer.shape())?;
+        let image = self.channel.fetch(memory, self.producer.layout())?;
         let control = &memory.header().control;
         let read = image[at::READ].load(Ordering::Relaxed);
         // What was not sent the peer cannot have read.
-        if self.sent.wrapping_sub(read) > self.producer.shape().slots() {
+        if self.sent.wrapping_sub(read) > self.producer.layout().slots() {
             let what = "the peer counts messages as read that were not sent";
             return Err(RingError::Corrupt { what, found: read }.into());
         }
         control.read.store(read, Ordering::Release);
-        if image[at::CONSUMER].load(Ordering::Relaxed) == State::Closed as u32 {
-            control.consumer.store(State::Closed as u32, Ordering::Release);
+        if image[at::CONSUMER].load(Ordering::Relaxed) == EndpointState::Closed as u32 {
+            control.consumer.store(EndpointState::Closed as u32, Ordering::Release);
         }
         Ok(self.producer.room()?)
     }
@@ -98,13 +98,13 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// As for [`Producer::claim`], [`Sender::refresh`] and [`Sender::flush`]; after an error of the link the message is in
     /// the shadow if [`Sender::waiting`] counts it.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), BridgeError<L::Error>> {
-        let mut sleeps = self.wire.patience.sleeps();
+        let mut sleeps = self.channel.backoff.sleeps();
         loop {
             match self.producer.push(bytes) {
                 Err(RingError::Full) => self.flush()?,
                 pushed => return pushed.map_err(BridgeError::Ring).and_then(|()| self.flush()),
             }
-            if self.refresh()? == 0 && !sleeps.sleep(&mut self.wire.delay) {
+            if self.refresh()? == 0 && !sleeps.sleep(&mut self.channel.delay) {
                 return Err(RingError::Full.into());
             }
         }
@@ -120,17 +120,17 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// # Errors
     /// The link's; [`BridgeError::Late`].
     pub fn settle(&mut self) -> Result<(), BridgeError<L::Error>> {
-        self.wire.settle()
+        self.channel.settle()
     }
 
     /// What this side did.
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> RingCounters {
         self.producer.memory().header().telemetry[0].snapshot().unwrap_or_default()
     }
 
     /// The link.
     pub fn link(&self) -> &L {
-        &self.wire.link
+        &self.channel.link
     }
 
     /// Flushes, and tells the peer that nothing comes any more.
@@ -139,7 +139,7 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// The link's; [`BridgeError::Late`]: then the peer was not told.
     pub fn close(mut self) -> Result<(), BridgeError<L::Error>> {
         self.flush()?;
-        let shape = self.producer.shape();
-        self.wire.close(at::PRODUCER, self.producer.memory(), shape)
+        let layout = self.producer.layout();
+        self.channel.close(at::PRODUCER, self.producer.memory(), layout)
     }
 }

@@ -15,7 +15,7 @@ pub mod target;
 
 use std::marker::PhantomData;
 use target::Target;
-use terrace_core::heap::{Checked, Config, Fast, HeaderHeap, Heap, Narrow, Packed, Records, Small, Wide};
+use terrace_core::heap::{Checked, Fast, HeaderHeap, HeapConfig, Narrow, Packed, Records, RegionHeap, Small, Wide};
 
 /// A configuration of the heap: what the shadow must know of it, and how one is made.
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +41,12 @@ pub struct Kind {
 }
 
 impl Kind {
-    fn new<C: Config, const REGIONS: usize>(header: bool, make: fn() -> Box<dyn Target>) -> Self {
+    fn new<C: HeapConfig, const REGIONS: usize>(header: bool, make: fn() -> Box<dyn Target>) -> Self {
         Self {
             name: std::any::type_name::<C>(),
             granule: 1 << C::Records::GRANULE,
-            most: C::Records::MOST,
-            head: C::Records::HEAD,
+            most: C::Records::MAX_GRANULES,
+            head: C::Records::HEAD_BYTES,
             slides: C::LAST,
             checked: C::CHECKED,
             header,
@@ -56,12 +56,12 @@ impl Kind {
     }
 
     /// A heap without headers.
-    pub fn plain<C: Config + 'static, const REGIONS: usize>() -> Self {
-        Self::new::<C, REGIONS>(false, || Box::new(Heap::<C, REGIONS>::empty()))
+    pub fn plain<C: HeapConfig + 'static, const REGIONS: usize>() -> Self {
+        Self::new::<C, REGIONS>(false, || Box::new(RegionHeap::<C, REGIONS>::empty()))
     }
 
     /// A heap with headers.
-    pub fn header<C: Config + 'static, const REGIONS: usize>() -> Self {
+    pub fn header<C: HeapConfig + 'static, const REGIONS: usize>() -> Self {
         Self::new::<C, REGIONS>(true, || Box::new(HeaderHeap::<C, REGIONS>::empty()))
     }
 
@@ -71,11 +71,13 @@ impl Kind {
     }
 }
 
-/// What no configuration of the library is, as `Config` is a safe trait: any of its constants beside any other.
+/// What no configuration of the library is, as `HeapConfig` is a safe trait: any of its constants beside any other.
 #[derive(Clone, Copy, Debug)]
 pub struct Unusual<R, const VICTIM: bool, const LAST: bool, const PROBES: u32>(PhantomData<R>);
 
-impl<R: Records, const VICTIM: bool, const LAST: bool, const PROBES: u32> Config for Unusual<R, VICTIM, LAST, PROBES> {
+impl<R: Records, const VICTIM: bool, const LAST: bool, const PROBES: u32> HeapConfig
+    for Unusual<R, VICTIM, LAST, PROBES>
+{
     type Records = R;
     const VICTIM: bool = VICTIM;
     const LAST: bool = LAST;

@@ -5,29 +5,29 @@
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use terrace_core::heap::{Config, HeaderHeap, Heap, HeapUsage, RegionError};
+use terrace_core::heap::{HeaderHeap, HeapConfig, HeapUsage, RegionError, RegionHeap};
 use terrace_core::{FreeError, Violation};
 
 /// A heap of any configuration.
 pub trait Target {
-    /// See [`Heap::add_region`].
+    /// See [`RegionHeap::add_region`].
     ///
     /// # Safety
     /// As there.
     unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError>;
-    /// See [`Heap::allocate`].
+    /// See [`RegionHeap::allocate`].
     fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>>;
-    /// See [`Heap::free`].
+    /// See [`RegionHeap::free`].
     ///
     /// # Safety
     /// As there.
     unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) -> Result<(), FreeError>;
-    /// See [`Heap::resize`]. `None`: blocks with headers cannot be resized without the right to move them.
+    /// See [`RegionHeap::resize`]. `None`: blocks with headers cannot be resized without the right to move them.
     ///
     /// # Safety
     /// As there.
     unsafe fn resize(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<Result<bool, FreeError>>;
-    /// See [`Heap::reallocate`].
+    /// See [`RegionHeap::reallocate`].
     ///
     /// # Safety
     /// As there.
@@ -42,32 +42,32 @@ pub trait Target {
     /// # Safety
     /// The block is live.
     unsafe fn bytes_of(&self, block: NonNull<u8>) -> Option<usize>;
-    /// See [`Heap::usage`].
+    /// See [`RegionHeap::usage`].
     fn usage(&self) -> HeapUsage;
-    /// See [`Heap::check`].
+    /// See [`RegionHeap::check`].
     fn check(&self) -> Result<(), Violation>;
-    /// See [`Heap::contains`].
+    /// See [`RegionHeap::contains`].
     fn contains(&self, address: NonNull<u8>) -> bool;
 }
 
-impl<C: Config, const REGIONS: usize> Target for Heap<C, REGIONS> {
+impl<C: HeapConfig, const REGIONS: usize> Target for RegionHeap<C, REGIONS> {
     unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
         // SAFETY: the caller's promise.
-        unsafe { Heap::add_region(self, start, bytes) }
+        unsafe { RegionHeap::add_region(self, start, bytes) }
     }
 
     fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        Heap::allocate(self, layout)
+        RegionHeap::allocate(self, layout)
     }
 
     unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
         // SAFETY: the caller's promise.
-        unsafe { Heap::free(self, block, layout) }
+        unsafe { RegionHeap::free(self, block, layout) }
     }
 
     unsafe fn resize(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<Result<bool, FreeError>> {
         // SAFETY: the caller's promise.
-        Some(unsafe { Heap::resize(self, block, layout, bytes) })
+        Some(unsafe { RegionHeap::resize(self, block, layout, bytes) })
     }
 
     unsafe fn reallocate(
@@ -77,7 +77,7 @@ impl<C: Config, const REGIONS: usize> Target for Heap<C, REGIONS> {
         bytes: usize,
     ) -> Result<Option<NonNull<u8>>, FreeError> {
         // SAFETY: the caller's promise.
-        unsafe { Heap::reallocate(self, block, layout, bytes) }
+        unsafe { RegionHeap::reallocate(self, block, layout, bytes) }
     }
 
     unsafe fn bytes_of(&self, _: NonNull<u8>) -> Option<usize> {
@@ -85,19 +85,19 @@ impl<C: Config, const REGIONS: usize> Target for Heap<C, REGIONS> {
     }
 
     fn usage(&self) -> HeapUsage {
-        Heap::usage(self)
+        RegionHeap::usage(self)
     }
 
     fn check(&self) -> Result<(), Violation> {
-        Heap::check(self)
+        RegionHeap::check(self)
     }
 
     fn contains(&self, address: NonNull<u8>) -> bool {
-        Heap::contains(self, address)
+        RegionHeap::contains(self, address)
     }
 }
 
-impl<C: Config, const REGIONS: usize> Target for HeaderHeap<C, REGIONS> {
+impl<C: HeapConfig, const REGIONS: usize> Target for HeaderHeap<C, REGIONS> {
     unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
         // SAFETY: the caller's promise.
         unsafe { HeaderHeap::add_region(self, start, bytes) }

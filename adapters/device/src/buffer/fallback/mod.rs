@@ -40,7 +40,7 @@ use ranges::Ranges;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
-use terrace_core::residence::{Change, Refusal, Residence};
+use terrace_core::residence::{Residence, ResidenceError, Transition};
 
 /// Tiers, as the core's [`Residence`] numbers them.
 const HOST: u8 = 0;
@@ -197,7 +197,7 @@ impl<T: Pod> FallbackBuffer<T> {
             self.stats.hit();
         }
         if len > 0 {
-            self.residence.apply(Change::Update(HOST))?;
+            self.residence.apply(Transition::Update(HOST))?;
             if self.card.is_some() {
                 self.dirty.insert(from, from + len);
             }
@@ -234,7 +234,7 @@ impl<T: Pod> FallbackBuffer<T> {
         if self.card.is_none() {
             self.flight = InStream::Writes;
         } else {
-            self.residence.apply(Change::Update(DEVICE))?;
+            self.residence.apply(Transition::Update(DEVICE))?;
         }
         Ok(DeviceSliceMut::new(self.block()?, 0, self.len))
     }
@@ -264,8 +264,8 @@ impl<T: Pod> FallbackBuffer<T> {
     /// # Errors
     /// [`DeviceError::Residence`] when the newest bytes are there alone: call [`FallbackBuffer::host`] first.
     pub fn evict_device(&mut self) -> Result<u64, DeviceError> {
-        match self.residence.apply(Change::Evict(DEVICE)) {
-            Err(Refusal::NotPresent) => return Ok(0),
+        match self.residence.apply(Transition::Evict(DEVICE)) {
+            Err(ResidenceError::NotPresent) => return Ok(0),
             other => other?,
         }
         self.dirty.clear();
@@ -279,8 +279,8 @@ impl<T: Pod> FallbackBuffer<T> {
     /// # Errors
     /// [`DeviceError::Residence`] when the newest bytes are there alone: call [`FallbackBuffer::on_device`] first.
     pub fn evict_host(&mut self) -> Result<u64, DeviceError> {
-        match self.residence.apply(Change::Evict(HOST)) {
-            Err(Refusal::NotPresent) => return Ok(0),
+        match self.residence.apply(Transition::Evict(HOST)) {
+            Err(ResidenceError::NotPresent) => return Ok(0),
             other => other?,
         }
         // What is in flight keeps the block behind its fence, not the buffer.

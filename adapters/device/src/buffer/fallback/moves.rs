@@ -7,7 +7,7 @@ use super::{DEVICE, FallbackBuffer, HOST, InStream};
 use crate::block::DeviceBlock;
 use crate::error::DeviceError;
 use bytemuck::Pod;
-use terrace_core::residence::{Change, Refusal};
+use terrace_core::residence::{ResidenceError, Transition};
 
 /// When a full device is asked again. To ask it is dear: before it refuses it empties caches and waits for fences. So the
 /// first refusal is followed by one call that does not ask, the next by two, four, up to [`Retry::LONGEST`].
@@ -62,7 +62,7 @@ impl<T: Pod> FallbackBuffer<T> {
         if !self.residence.valid(HOST) {
             if self.host.is_none() {
                 let block = self.at.allocate_pinned(&self.stream, self.bytes(), align_of::<T>() as u64)?;
-                self.residence.apply(Change::Reserve(HOST))?;
+                self.residence.apply(Transition::Reserve(HOST))?;
                 self.host = Some(block);
             }
             let (Some(host), Some(card)) = (&self.host, &self.card) else { return Err(lost_track()) };
@@ -70,7 +70,7 @@ impl<T: Pod> FallbackBuffer<T> {
             self.flight = InStream::Writes;
             host.copy_shared(0, card, 0, self.bytes())?;
             host.finish()?;
-            self.residence.apply(Change::Copy { from: DEVICE, to: HOST })?;
+            self.residence.apply(Transition::Copy { from: DEVICE, to: HOST })?;
             self.stats.fetched(self.bytes());
         } else if let Some(host) = &self.host {
             host.finish()?;
@@ -106,7 +106,7 @@ impl<T: Pod> FallbackBuffer<T> {
             card.copy_shared(start, host, start, bytes)?;
             self.stats.sent(bytes);
         }
-        self.residence.apply(Change::Copy { from: HOST, to: DEVICE })?;
+        self.residence.apply(Transition::Copy { from: HOST, to: DEVICE })?;
         self.dirty.clear();
         Ok(())
     }
@@ -121,7 +121,7 @@ impl<T: Pod> FallbackBuffer<T> {
         match self.at.allocate_aligned(&self.stream, self.bytes(), align_of::<T>() as u64) {
             // The device's own fallback is pinned memory: this buffer has some already.
             Ok(block) if !block.is_fallback() => {
-                self.residence.apply(Change::Reserve(DEVICE))?;
+                self.residence.apply(Transition::Reserve(DEVICE))?;
                 self.card = Some(block);
                 self.dirty.insert(0, self.len);
                 self.retry = Retry::default();
@@ -139,5 +139,5 @@ impl<T: Pod> FallbackBuffer<T> {
 /// Residence and memory are kept together here: this is never seen, and better than a panic.
 #[cold]
 fn lost_track() -> DeviceError {
-    DeviceError::Residence(Refusal::NotPresent)
+    DeviceError::Residence(ResidenceError::NotPresent)
 }

@@ -7,11 +7,11 @@
 use super::{Range, RegionId};
 use crate::allocator::Block;
 use crate::error::{AllocError, Cause};
-use crate::index::{Index, NONE, Slot, Slots, State};
+use crate::index::{Index, NONE, Slot, SlotState, Slots};
 
 /// What a stretch of a region is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum ExtentKind {
     /// Memory that could be handed out.
     Free,
     /// A block that was handed out.
@@ -22,18 +22,18 @@ pub enum Use {
 
 /// A stretch of a region as it is now; valid until the range changes. Addresses and sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct RangeExtent {
     /// First address.
     pub start: u64,
     /// Bytes.
     pub bytes: u64,
     /// What it is.
-    pub use_: Use,
-    /// The post that stands here; of free memory, the post in front.
-    pub(crate) post: u32,
+    pub kind: ExtentKind,
+    /// The record that stands here; of free memory, the record in front.
+    pub(crate) record: u32,
 }
 
-impl Extent {
+impl RangeExtent {
     /// The address after the last.
     pub const fn end(&self) -> u64 {
         self.start + self.bytes
@@ -41,30 +41,30 @@ impl Extent {
 }
 
 impl<S: Slots, I: Index> Range<S, I> {
-    /// The gap behind a post.
-    pub(crate) fn gap(&self, i: u32) -> Option<Extent> {
-        let post = self.slots.slot(i);
-        let (start, bytes) = (self.address(post.end), self.bytes(post.gap));
-        (post.gap > 0).then_some(Extent { start, bytes, use_: Use::Free, post: i })
+    /// The gap behind a record.
+    pub(crate) fn gap(&self, i: u32) -> Option<RangeExtent> {
+        let record = self.slots.slot(i);
+        let (start, bytes) = (self.address(record.end), self.bytes(record.gap));
+        (record.gap > 0).then_some(RangeExtent { start, bytes, kind: ExtentKind::Free, record: i })
     }
 
-    /// What stands at post `i`; `None` for a region's own.
-    pub(crate) fn standing(&self, i: u32) -> Option<Extent> {
-        let post = self.slots.slot(i);
-        let use_ = match post.state() {
-            State::Live => Use::Live,
-            State::Hole => Use::Hole,
-            State::Region | State::Spare => return None,
+    /// What stands at record `i`; `None` for a region's own.
+    pub(crate) fn extent_of(&self, i: u32) -> Option<RangeExtent> {
+        let record = self.slots.slot(i);
+        let kind = match record.state() {
+            SlotState::Live => ExtentKind::Live,
+            SlotState::Hole => ExtentKind::Hole,
+            SlotState::Region | SlotState::Spare => return None,
         };
         let size = self.size(i);
-        Some(Extent { start: self.address(post.end - size), bytes: self.bytes(size), use_, post: i })
+        Some(RangeExtent { start: self.address(record.end - size), bytes: self.bytes(size), kind, record: i })
     }
 
     /// All holes, the youngest first.
-    pub fn holes(&self) -> impl Iterator<Item = Extent> {
+    pub fn holes(&self) -> impl Iterator<Item = RangeExtent> {
         let mut at = self.holes;
         core::iter::from_fn(move || {
-            let hole = if at == NONE { None } else { self.standing(at) }?;
+            let hole = if at == NONE { None } else { self.extent_of(at) }?;
             at = self.slots.slot(at).hole_links()[1];
             Some(hole)
         })
@@ -77,83 +77,83 @@ impl<S: Slots, I: Index> Range<S, I> {
     }
 
     /// Everything in a region by address: blocks, gaps and holes.
-    pub fn extents(&self, region: RegionId) -> impl Iterator<Item = Extent> {
+    pub fn extents(&self, region: RegionId) -> impl Iterator<Item = RangeExtent> {
         let mut at = Some(region.0);
         core::iter::from_fn(move || {
-            let post = at?;
-            let next = self.slots.slot(post).next;
+            let record = at?;
+            let next = self.slots.slot(record).next;
             at = (next != region.0).then_some(next);
-            Some([self.standing(post), self.gap(post)])
+            Some([self.extent_of(record), self.gap(record)])
         })
         .flatten()
         .flatten()
     }
 
     /// What comes behind an extent in its region.
-    pub fn behind(&self, extent: &Extent) -> Option<Extent> {
-        let gap = if extent.use_ == Use::Free { None } else { self.gap(extent.post) };
-        gap.or_else(|| self.standing(self.slots.slot(extent.post).next))
+    pub fn behind(&self, extent: &RangeExtent) -> Option<RangeExtent> {
+        let gap = if extent.kind == ExtentKind::Free { None } else { self.gap(extent.record) };
+        gap.or_else(|| self.extent_of(self.slots.slot(extent.record).next))
     }
 
     /// What comes before an extent in its region.
-    pub fn before(&self, extent: &Extent) -> Option<Extent> {
-        if extent.use_ == Use::Free {
-            return self.standing(extent.post);
+    pub fn before(&self, extent: &RangeExtent) -> Option<RangeExtent> {
+        if extent.kind == ExtentKind::Free {
+            return self.extent_of(extent.record);
         }
-        let prev = self.slots.slot(extent.post).prev;
-        self.gap(prev).or_else(|| self.standing(prev))
+        let prev = self.slots.slot(extent.record).prev;
+        self.gap(prev).or_else(|| self.extent_of(prev))
     }
 
-    /// The posts before and behind post `i`.
-    pub(crate) fn beside(&self, i: u32) -> [u32; 2] {
-        let post = self.slots.slot(i);
-        [post.prev, post.next]
+    /// The records before and behind record `i`.
+    pub(crate) fn neighbours(&self, i: u32) -> [u32; 2] {
+        let record = self.slots.slot(i);
+        [record.prev, record.next]
     }
 
     /// The largest free stretch. O(log n); good fit: O(gaps in the last bin).
-    pub fn largest_free(&self) -> Option<Extent> {
+    pub fn largest_free(&self) -> Option<RangeExtent> {
         self.index.largest(&self.slots).and_then(|i| self.gap(i))
     }
 
     /// A free stretch of at least `bytes` bytes, as the strategy chooses, without taking it.
-    pub fn find_free(&self, bytes: u64) -> Option<Extent> {
+    pub fn find_free(&self, bytes: u64) -> Option<RangeExtent> {
         let size = self.granules(bytes)?.max(1);
         self.index.find_exact(&self.slots, size, 0, |_| true).and_then(|i| self.gap(i))
     }
 
     /// The lowest place for `bytes` bytes at an alignment in a free stretch outside `[avoid.0, avoid.1)` that the
     /// strategy chooses, without taking it. Exact: `None` only when there is no such place.
-    pub fn find_place(&self, bytes: u64, align: u64, avoid: (u64, u64)) -> Option<(Extent, u64)> {
+    pub fn find_outside(&self, bytes: u64, align: u64, avoid: (u64, u64)) -> Option<(RangeExtent, u64)> {
         let size = self.granules(bytes)?.max(1);
-        let outside = |post: &Slot| self.address(post.gap_end()) <= avoid.0 || self.address(post.end) >= avoid.1;
-        let fits = |post: &Slot| outside(post) && self.lowest(post, size, align).is_some();
+        let outside = |record: &Slot| self.address(record.gap_end()) <= avoid.0 || self.address(record.end) >= avoid.1;
+        let fits = |record: &Slot| outside(record) && self.lowest_fit(record, size, align).is_some();
         // Unbounded slack: no gap is sure to be outside, whatever its size.
         let i = self.index.find_exact(&self.slots, size, u32::MAX, fits)?;
-        let post = self.slots.slot(i);
-        let front = self.lowest(post, size, align)?;
-        Some((self.gap(i)?, self.address(post.end + front)))
+        let record = self.slots.slot(i);
+        let front = self.lowest_fit(record, size, align)?;
+        Some((self.gap(i)?, self.address(record.end + front)))
     }
 
-    /// Gaps and holes behind a post, up to the next live block or the region's end.
-    pub(crate) fn vacancy(&self, post: u32) -> impl Iterator<Item = Extent> {
-        let first = self.gap(post).or_else(|| self.standing(self.slots.slot(post).next));
-        let unused = |extent: &Extent| extent.use_ != Use::Live;
+    /// Gaps and holes behind a record, up to the next live block or the region's end.
+    pub(crate) fn vacant_extents(&self, record: u32) -> impl Iterator<Item = RangeExtent> {
+        let first = self.gap(record).or_else(|| self.extent_of(self.slots.slot(record).next));
+        let unused = |extent: &RangeExtent| extent.kind != ExtentKind::Live;
         core::iter::successors(first.filter(unused), move |extent| self.behind(extent).filter(unused))
     }
 
-    /// The posts in front of every vacancy that has a hole in it.
-    pub(crate) fn anchors(&self) -> impl Iterator<Item = u32> {
-        let prev = |hole: Extent| self.slots.slot(hole.post).prev;
-        self.holes().map(prev).filter(|&i| self.slots.slot(i).state() != State::Hole)
+    /// The records in front of every vacancy that has a hole in it.
+    pub(crate) fn vacancy_starts(&self) -> impl Iterator<Item = u32> {
+        let prev = |hole: RangeExtent| self.slots.slot(hole.record).prev;
+        self.holes().map(prev).filter(|&i| self.slots.slot(i).state() != SlotState::Hole)
     }
 
     /// Says that `bytes` bytes at `start` in a hole have memory now: they become free.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when the stretch is not inside the hole; [`Cause::OutOfSlots`].
-    pub fn back(&mut self, hole: &Extent, start: u64, bytes: u64) -> Result<(), AllocError> {
-        let (front, size) = self.stretch(hole, start, bytes, Use::Hole)?;
-        let i = hole.post;
+    pub fn commit(&mut self, hole: &RangeExtent, start: u64, bytes: u64) -> Result<(), AllocError> {
+        let (front, size) = self.offset_in(hole, start, bytes, ExtentKind::Hole)?;
+        let i = hole.record;
         let whole = self.size(i);
         let Slot { end, gap, .. } = *self.slots.slot(i);
         let rest = whole - front - size;
@@ -161,9 +161,9 @@ impl<S: Slots, I: Index> Range<S, I> {
             return Err(AllocError::new(Cause::OutOfSlots, bytes));
         }
         self.totals.holes -= u64::from(size);
-        self.backed_more(size);
+        self.count_backed(size);
         match (front, rest) {
-            (0, 0) => self.uproot_hole(i),
+            (0, 0) => self.remove_hole(i),
             // The hole starts later: the gap before it grows.
             (0, _) => {
                 let prev = self.slots.slot(i).prev;
@@ -173,7 +173,7 @@ impl<S: Slots, I: Index> Range<S, I> {
             // It ends earlier: its own gap grows; the rest, if any, becomes a hole behind that.
             (_, _) => {
                 self.index.update(&mut self.slots, i, end - size - rest, gap + size + rest);
-                self.plant_hole(i, size, rest);
+                self.insert_hole(i, size, rest);
             }
         }
         Ok(())
@@ -183,13 +183,13 @@ impl<S: Slots, I: Index> Range<S, I> {
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when the stretch is not inside the gap; [`Cause::OutOfSlots`].
-    pub fn strip(&mut self, free: &Extent, start: u64, bytes: u64) -> Result<(), AllocError> {
-        let (front, size) = self.stretch(free, start, bytes, Use::Free)?;
-        let i = free.post;
+    pub fn decommit(&mut self, free: &RangeExtent, start: u64, bytes: u64) -> Result<(), AllocError> {
+        let (front, size) = self.offset_in(free, start, bytes, ExtentKind::Free)?;
+        let i = free.record;
         let Slot { end, gap, next, .. } = *self.slots.slot(i);
         let rest = gap - front - size;
-        let joins_front = front == 0 && self.slots.slot(i).state() == State::Hole;
-        let joins_rest = rest == 0 && self.slots.slot(next).state() == State::Hole;
+        let joins_front = front == 0 && self.slots.slot(i).state() == SlotState::Hole;
+        let joins_rest = rest == 0 && self.slots.slot(next).state() == SlotState::Hole;
         if !joins_front && !joins_rest && self.slots_left() == 0 {
             return Err(AllocError::new(Cause::OutOfSlots, bytes));
         }
@@ -200,13 +200,13 @@ impl<S: Slots, I: Index> Range<S, I> {
             self.index.update(&mut self.slots, i, end, front);
             if joins_front {
                 // Nothing is left between two holes: the one in front goes, and the one behind covers both.
-                self.forget_hole(i);
+                self.unlink_hole(i);
                 self.unlink(i);
             }
         } else if joins_front {
             self.index.update(&mut self.slots, i, end + size, rest);
         } else {
-            self.plant_hole(i, front, size);
+            self.insert_hole(i, front, size);
         }
         Ok(())
     }
@@ -215,21 +215,21 @@ impl<S: Slots, I: Index> Range<S, I> {
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when the stretch is not inside the gap; [`Cause::OutOfSlots`].
-    pub fn claim(&mut self, free: &Extent, start: u64, bytes: u64) -> Result<Block, AllocError> {
-        let (front, size) = self.stretch(free, start, bytes, Use::Free)?;
+    pub fn claim(&mut self, free: &RangeExtent, start: u64, bytes: u64) -> Result<Block, AllocError> {
+        let (front, size) = self.offset_in(free, start, bytes, ExtentKind::Free)?;
         let new = self.take_slot().ok_or(AllocError::new(Cause::OutOfSlots, bytes))?;
-        Ok(self.cut(free.post, new, front, size))
+        Ok(self.cut(free.record, new, front, size))
     }
 
     /// Granules into `of`, and granules, of a stretch that must lie inside it.
-    fn stretch(&self, of: &Extent, start: u64, bytes: u64, use_: Use) -> Result<(u32, u32), AllocError> {
+    fn offset_in(&self, of: &RangeExtent, start: u64, bytes: u64, kind: ExtentKind) -> Result<(u32, u32), AllocError> {
         let bad = AllocError::new(Cause::BadRequest, bytes);
-        let now = match use_ {
-            _ if of.post >= self.fresh => None,
-            Use::Free => self.gap(of.post),
-            Use::Hole | Use::Live => self.standing(of.post),
+        let now = match kind {
+            _ if of.record >= self.fresh => None,
+            ExtentKind::Free => self.gap(of.record),
+            ExtentKind::Hole | ExtentKind::Live => self.extent_of(of.record),
         };
-        let now = now.filter(|now| now.use_ == use_).ok_or(bad)?;
+        let now = now.filter(|now| now.kind == kind).ok_or(bad)?;
         let mask = (1u64 << self.granule) - 1;
         let end = start.checked_add(bytes).ok_or(bad)?;
         if bytes == 0 || (start.wrapping_sub(self.base) | bytes) & mask != 0 || start < now.start || end > now.end() {
@@ -238,13 +238,13 @@ impl<S: Slots, I: Index> Range<S, I> {
         Ok((((start - now.start) >> self.granule) as u32, (bytes >> self.granule) as u32))
     }
 
-    /// Makes `size` granules of the gap of post `i`, `front` into it, a hole. Nothing when `size` is 0.
-    fn plant_hole(&mut self, i: u32, front: u32, size: u32) {
+    /// Makes `size` granules of the gap of record `i`, `front` into it, a hole. Nothing when `size` is 0.
+    fn insert_hole(&mut self, i: u32, front: u32, size: u32) {
         if size == 0 {
             return;
         }
         let Some(new) = self.take_slot() else { return };
-        self.plant(i, new, front, size, Slot::name_of(State::Hole, 0));
+        self.insert_record(i, new, front, size, Slot::name_of(SlotState::Hole, 0));
         let head = self.holes;
         self.slots.slot_mut(new).set_hole_links([NONE, head]);
         if head != NONE {
@@ -255,9 +255,9 @@ impl<S: Slots, I: Index> Range<S, I> {
     }
 
     /// A hole becomes free memory.
-    fn uproot_hole(&mut self, i: u32) {
-        self.forget_hole(i);
-        self.uproot(i);
+    fn remove_hole(&mut self, i: u32) {
+        self.unlink_hole(i);
+        self.remove_record(i);
     }
 
     /// A hole of a region that goes: it becomes free memory, uncounted.
@@ -265,10 +265,10 @@ impl<S: Slots, I: Index> Range<S, I> {
         let size = u64::from(self.size(i));
         self.totals.holes -= size;
         self.totals.backed += size;
-        self.uproot_hole(i);
+        self.remove_hole(i);
     }
 
-    /// Takes post `i`, whose gap is 0, out of its ring; what stood there belongs to the post behind.
+    /// Takes record `i`, whose gap is 0, out of its ring; what stood there belongs to the record behind.
     fn unlink(&mut self, i: u32) {
         let Slot { prev, next, .. } = *self.slots.slot(i);
         self.slots.slot_mut(prev).next = next;
@@ -277,7 +277,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     }
 
     /// Takes a hole out of the list of holes.
-    fn forget_hole(&mut self, i: u32) {
+    fn unlink_hole(&mut self, i: u32) {
         let [before, after] = self.slots.slot(i).hole_links();
         if before == NONE {
             self.holes = after;

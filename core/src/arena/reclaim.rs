@@ -4,14 +4,14 @@
 //! searched again, exactly (PyTorch's allocator does not search again after it released memory, and fails spuriously).
 //! Asks from below: [`Fence`] tickets of one owner that become ready in order.
 
-use super::store::Store;
+use super::storage::ArenaStorage;
 use super::{Arena, LARGE, SMALL};
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::{AllocError, Cause, Violation};
 use crate::fence::{Fence, FenceState};
 use crate::source::Source;
 
-impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
+impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Like [`Allocator::allocate`], with a last resort: `hook` is called with the arena and the bytes asked for when
     /// all else failed, and may free or trim; while it returns true the search is repeated.
     ///
@@ -36,7 +36,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
 
     /// The chain behind a search that found nothing.
     #[cold]
-    pub(super) fn search_on(&mut self, request: Request) -> Result<Block, AllocError> {
+    pub(super) fn reclaim_and_search(&mut self, request: Request) -> Result<Block, AllocError> {
         let mut error = match self.search_own(request) {
             Ok(block) => return Ok(block),
             Err(error) => error,
@@ -85,7 +85,7 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
             grown = self.search(request).or_else(|_| self.grow(request));
         }
         if grown.is_ok() && self.source.usage().calls != calls {
-            self.tally.misses += 1;
+            self.counters.misses += 1;
         }
         grown
     }
@@ -118,30 +118,30 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
                 _ => self.fence.record(owner),
             };
             known = Some((owner, ticket));
-            freed |= self.settle(self.area_of(&block), block, owner, ticket);
+            freed |= self.free_when_ready(self.area_of(&block), block, owner, ticket);
         }
         freed
     }
 
     /// Gives a block that the cache does not take back to the range, behind its fence.
     #[cold]
-    pub(super) fn give(&mut self, block: Block, owner: Owner) {
+    pub(super) fn free_uncached(&mut self, block: Block, owner: Owner) {
         let ticket = self.fence.record(owner);
-        self.settle(self.area_of(&block), block, owner, ticket);
+        self.free_when_ready(self.area_of(&block), block, owner, ticket);
     }
 
     /// Frees a block for all when its fence is ready (true), lets it wait when not. A failed fence quarantines it: it
     /// stays with the range under a name that nobody has.
-    fn settle(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
+    fn free_when_ready(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
         match self.fence.peek(owner, ticket) {
             // Never refused: it is live under a name that nobody else has.
             FenceState::Ready => self.ranges[area].free(block, owner).is_ok(),
             FenceState::Failed => {
-                self.tally.quarantined += block.bytes;
+                self.counters.quarantined += block.bytes;
                 false
             }
             FenceState::Pending => {
-                self.waiting[area].push(block.slot, owner, ticket);
+                self.pending[area].push(block.slot, owner, ticket);
                 false
             }
         }
@@ -162,17 +162,17 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
         for area in [SMALL, LARGE] {
             // Tickets of one owner become ready in order: behind one that is pending all are.
             let mut pending = None;
-            let mut next = self.waiting[area].first();
+            let mut next = self.pending[area].first();
             while let Some(slot) = next {
-                next = self.waiting[area].after(slot);
-                let Some((owner, ticket)) = self.waiting[area].get(slot) else { break };
+                next = self.pending[area].after(slot);
+                let Some((owner, ticket)) = self.pending[area].get(slot) else { break };
                 if pending == Some(owner) || state(&mut self.fence, owner, ticket) == FenceState::Pending {
                     pending = Some(owner);
                     continue;
                 }
-                self.waiting[area].take(slot);
+                self.pending[area].take(slot);
                 if let Some(block) = self.ranges[area].block_at(slot) {
-                    freed |= self.settle(area, block, owner, ticket);
+                    freed |= self.free_when_ready(area, block, owner, ticket);
                 }
             }
         }
@@ -180,9 +180,9 @@ impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
     }
 
     /// Bytes that wait. O(slots).
-    pub(super) fn check_waiting(&self) -> Result<u64, Violation> {
+    pub(super) fn check_pending(&self) -> Result<u64, Violation> {
         let mut bytes = 0;
-        for (queue, range) in self.waiting.iter().zip(&self.ranges) {
+        for (queue, range) in self.pending.iter().zip(&self.ranges) {
             queue.check()?;
             for slot in queue.slots() {
                 bytes += range

@@ -12,8 +12,8 @@ use crate::error::{AllocError, Cause};
 ///
 /// # Example
 /// ```
-/// use terrace_core::pool::Steps;
-/// let steps = Steps::new(16, 4)?;
+/// use terrace_core::pool::SizeClasses;
+/// let steps = SizeClasses::new(16, 4)?;
 /// let sizes: Vec<_> = (0..6).filter_map(|class| steps.size(class)).collect();
 /// assert_eq!(sizes, [16, 20, 24, 28, 32, 40]);
 /// assert_eq!(steps.ceil(33), Some(5)); // 40 bytes
@@ -21,14 +21,14 @@ use crate::error::{AllocError, Cause};
 /// # Ok::<(), terrace_core::AllocError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps {
+pub struct SizeClasses {
     /// log2 of the smallest size; at least `step_bits`, so that every step is a whole number of bytes.
     min_bits: u32,
     /// log2 of the steps an octave: 0 to 3.
     step_bits: u32,
 }
 
-impl Steps {
+impl SizeClasses {
     /// Sizes from `min_bytes` (a power of two, at least `per_octave`), `per_octave` (1, 2, 4 or 8) to the octave.
     ///
     /// # Errors

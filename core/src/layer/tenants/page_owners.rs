@@ -1,6 +1,6 @@
 //! Who may have written what: a note of 16 bits for each page of the address range, in lent memory.
 //!
-//! Promises upward: [`foreign`](Pages::foreign) is true whenever a byte of the range may hold another tenant's data, and
+//! Promises upward: [`foreign`](PageOwners::foreign) is true whenever a byte of the range may hold another tenant's data, and
 //! false on memory that only the asking tenant used since it was last zeroed.
 //! Asks from below: nothing. Addresses outside the table count as foreign: always zeroed.
 //!
@@ -17,13 +17,13 @@ const MIXED: u16 = u16::MAX - 1;
 /// Large pages make a small table and zero a little more often: where two tenants meet in a page, every later block in
 /// it is zeroed. Two MiB pages over 80 GB are 40960 notes, 80 KB.
 #[derive(Debug)]
-pub struct Pages<'a> {
+pub struct PageOwners<'a> {
     base: u64,
     page_bits: u32,
     notes: &'a mut [u16],
 }
 
-impl<'a> Pages<'a> {
+impl<'a> PageOwners<'a> {
     /// A table of fresh pages of `page_bytes` (a power of two; others are rounded up to one) from `base` on.
     pub fn new(base: u64, page_bytes: u64, notes: &'a mut [u16]) -> Self {
         notes.fill(FRESH);
@@ -31,7 +31,7 @@ impl<'a> Pages<'a> {
         Self { base, page_bits, notes }
     }
 
-    /// Pages of a range: first, and one past the last; may lie outside the table.
+    /// PageOwners of a range: first, and one past the last; may lie outside the table.
     fn span(&self, address: u64, bytes: u64) -> Option<(usize, usize)> {
         let first = address.checked_sub(self.base)?;
         let last = first.checked_add(bytes.checked_sub(1)?)?;

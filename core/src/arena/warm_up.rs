@@ -1,13 +1,13 @@
 //! Warm-up: fill the cache before the first step needs it.
 
 use super::Arena;
-use super::store::Store;
+use super::storage::ArenaStorage;
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::AllocError;
 use crate::fence::Fence;
 use crate::source::Source;
 
-impl<S: Source, F: Fence, M: Store> Arena<S, F, M> {
+impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Makes `count` blocks of each size ready for an owner: the memory is taken from the source now, and blocks up to
     /// the small threshold wait in the cache. `scratch` holds the blocks meanwhile; its length bounds a pair's count.
     /// Returns the bytes made ready.

@@ -1,12 +1,12 @@
 //! Waiting by looking again: how often, how long, and by whose clock.
 //!
-//! Promises upward: a wait ends. It sleeps `first` nanoseconds, twice as long each time, at most `most`, and gives up when
+//! Promises upward: a wait ends. It sleeps `first` nanoseconds, twice as long each time, at most `max`, and gives up when
 //! it has slept `in_all`.
 //! Asks from below: somebody who sleeps ([`Delay`]): a closure, a timer of `embedded-hal`, the system.
 
 use crate::sync::spin_hint;
 
-/// Sleeps. `|ns| timer.delay_ns(ns)` is one for every `embedded_hal::delay::DelayNs`.
+/// BackoffDelays. `|ns| timer.delay_ns(ns)` is one for every `embedded_hal::delay::DelayNs`.
 pub trait Delay {
     /// Lets at least that many nanoseconds pass.
     fn delay(&mut self, nanoseconds: u32);
@@ -18,7 +18,7 @@ impl<F: FnMut(u32)> Delay for F {
     }
 }
 
-/// Does not sleep: looks again at once, and tells the processor so. Patience then counts looks, not time: each is taken for
+/// Does not sleep: looks again at once, and tells the processor so. Backoff then counts looks, not time: each is taken for
 /// the sleep it stands for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDelay;
@@ -31,21 +31,21 @@ impl Delay for NoDelay {
 
 /// How long to wait. Nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Backoff {
     /// The first sleep; 0 counts as 1.
     pub first: u32,
     /// The longest sleep.
-    pub most: u32,
+    pub max: u32,
     /// All sleeps together.
-    pub in_all: u64,
+    pub total: u64,
 }
 
-impl Patience {
+impl Backoff {
     /// Looks once.
-    pub const NONE: Self = Self { first: 1, most: 1, in_all: 0 };
+    pub const NONE: Self = Self { first: 1, max: 1, total: 0 };
 
     /// From 1 microsecond (what a look over a bus costs, more or less) to 1 millisecond, one second in all.
-    pub const SECOND: Self = Self { first: 1_000, most: 1_000_000, in_all: 1_000_000_000 };
+    pub const SECOND: Self = Self { first: 1_000, max: 1_000_000, total: 1_000_000_000 };
 
     /// Looks, and sleeps between looks, until there is something or it has slept enough. How often it slept, and what
     /// there was.
@@ -67,23 +67,23 @@ impl Patience {
     }
 
     /// Nobody slept yet.
-    pub(super) fn sleeps(self) -> Sleeps {
-        let most = self.most.max(1);
-        Sleeps { next: self.first.clamp(1, most), most, left: self.in_all, times: 0 }
+    pub(super) fn sleeps(self) -> BackoffDelays {
+        let max = self.max.max(1);
+        BackoffDelays { next: self.first.clamp(1, max), max, left: self.total, times: 0 }
     }
 }
 
 /// The sleeps of one wait.
-pub(super) struct Sleeps {
-    /// From 1 to `most`.
+pub(super) struct BackoffDelays {
+    /// From 1 to `max`.
     next: u32,
-    most: u32,
+    max: u32,
     /// What is left of all.
     left: u64,
     times: u64,
 }
 
-impl Sleeps {
+impl BackoffDelays {
     /// Sleeps once; false when nothing is left to sleep.
     pub(super) fn sleep(&mut self, delay: &mut impl Delay) -> bool {
         // What is above 32 bits is above `next`.
@@ -93,7 +93,7 @@ impl Sleeps {
         }
         delay.delay(now);
         self.left -= u64::from(now);
-        self.next = self.next.saturating_mul(2).min(self.most);
+        self.next = self.next.saturating_mul(2).min(self.max);
         self.times += 1;
         true
     }

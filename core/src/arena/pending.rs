@@ -13,7 +13,7 @@ use crate::index::NONE;
 /// What a slot's block waits for.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
-pub struct Waiting {
+pub struct PendingFree {
     /// Covers all that the owner did with the block.
     ticket: u64,
     /// Who freed it.
@@ -24,14 +24,14 @@ pub struct Waiting {
     links: [u32; 2],
 }
 
-impl Waiting {
+impl PendingFree {
     /// Nothing waits here.
     pub const EMPTY: Self = Self { ticket: 0, owner: 0, waits: false, links: [0; 2] };
 }
 
 /// The blocks of one area that wait, by slot.
 #[derive(Clone, Debug)]
-pub(super) struct Queue<W> {
+pub(super) struct PendingQueue<W> {
     records: W,
     /// The oldest and the youngest; [`NONE`] when nothing waits.
     ends: [u32; 2],
@@ -39,7 +39,7 @@ pub(super) struct Queue<W> {
     touched: usize,
 }
 
-impl<W: DerefMut<Target = [Waiting]>> Queue<W> {
+impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
     pub(super) fn new(records: W) -> Self {
         Self { records, ends: [NONE; 2], touched: 0 }
     }
@@ -51,7 +51,7 @@ impl<W: DerefMut<Target = [Waiting]>> Queue<W> {
 
     /// Bytes of records up to the last that was ever used: storage that is zeros until then has no memory beyond.
     pub(super) fn bytes(&self) -> u64 {
-        (self.touched * size_of::<Waiting>()) as u64
+        (self.touched * size_of::<PendingFree>()) as u64
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -68,14 +68,14 @@ impl<W: DerefMut<Target = [Waiting]>> Queue<W> {
     pub(super) fn push(&mut self, slot: u32, owner: Owner, ticket: u64) {
         let [_, last] = self.ends;
         self.touched = self.touched.max(slot as usize + 1);
-        self.records[slot as usize] = Waiting { ticket, owner: owner.0, waits: true, links: [last, NONE] };
+        self.records[slot as usize] = PendingFree { ticket, owner: owner.0, waits: true, links: [last, NONE] };
         self.link(last, 1, slot);
         self.ends[1] = slot;
     }
 
     /// Takes the block in `slot` out.
     pub(super) fn take(&mut self, slot: u32) {
-        let [older, younger] = core::mem::replace(&mut self.records[slot as usize], Waiting::EMPTY).links;
+        let [older, younger] = core::mem::replace(&mut self.records[slot as usize], PendingFree::EMPTY).links;
         self.link(older, 1, younger);
         self.link(younger, 0, older);
     }

@@ -12,15 +12,15 @@ const SLICES: usize = 24;
 ///
 /// # Example
 /// ```
-/// use terrace_core::{Lent, Slot, Slots};
+/// use terrace_core::{LentSlots, Slot, Slots};
 /// let (mut first, mut second) = ([Slot::EMPTY; 4], [Slot::EMPTY; 4]);
-/// let mut lent = Lent::new(&mut first)?;
+/// let mut lent = LentSlots::new(&mut first)?;
 /// lent.lend(&mut second)?;
 /// assert_eq!(lent.count(), 8);
 /// # Ok::<(), terrace_core::LendError>(())
 /// ```
 #[derive(Debug)]
-pub struct Lent<'a> {
+pub struct LentSlots<'a> {
     /// Slice 0 has `1 << shift` slots; slice k > 0 has `1 << (shift + k - 1)`; those not in use are empty.
     slices: [&'a mut [Slot]; SLICES],
     /// log2 of the first slice's length.
@@ -44,7 +44,7 @@ impl core::fmt::Display for LendError {
 
 impl core::error::Error for LendError {}
 
-impl<'a> Lent<'a> {
+impl<'a> LentSlots<'a> {
     /// Starts with one slice, its length a power of two (at most 2^30).
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl<'a> Lent<'a> {
     }
 }
 
-impl<'l> Slots for Lent<'l> {
+impl<'l> Slots for LentSlots<'l> {
     type View<'a>
         = &'a mut Self
     where
@@ -116,13 +116,13 @@ impl<'l> Slots for Lent<'l> {
 }
 
 /// A view of slots lent in several slices.
-impl<'l> Slots for &mut Lent<'l> {
+impl<'l> Slots for &mut LentSlots<'l> {
     type View<'a>
-        = &'a mut Lent<'l>
+        = &'a mut LentSlots<'l>
     where
         Self: 'a;
 
-    fn view(&mut self) -> &mut Lent<'l> {
+    fn view(&mut self) -> &mut LentSlots<'l> {
         self
     }
 

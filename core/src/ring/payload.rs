@@ -2,7 +2,7 @@
 //!
 //! Promises upward: a word is read and written whole; bytes keep their order in memory; nothing outside the range changes.
 
-use super::Shape;
+use super::RingLayout;
 use crate::sync::{AtomicU32, Ordering};
 
 /// Bytes of a word.
@@ -66,8 +66,8 @@ fn patch(word: &AtomicU32, at: usize, bytes: &[u8]) {
     word.store(u32::from_ne_bytes(old), Ordering::Relaxed);
 }
 
-/// The words of the slot that a counter stands for; none where the memory has fewer than its shape.
-pub(super) fn slot(words: &[AtomicU32], shape: Shape, counter: u32) -> &[AtomicU32] {
-    let from = shape.index(counter) * shape.slot_words();
-    words.get(from..from + shape.slot_words()).unwrap_or(&[])
+/// The words of the slot that a counter stands for; none where the memory has fewer than its layout.
+pub(super) fn slot(words: &[AtomicU32], layout: RingLayout, counter: u32) -> &[AtomicU32] {
+    let from = layout.index(counter) * layout.slot_words();
+    words.get(from..from + layout.slot_words()).unwrap_or(&[])
 }

@@ -1,18 +1,18 @@
 //! How many slots a ring has, and how large they are.
 
 use super::error::RingError;
-use super::words::WORD;
+use super::payload::WORD;
 
 /// Slots and their bytes, within their bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// A power of two, at most [`Shape::MOST_SLOTS`].
+pub struct RingLayout {
+    /// A power of two, at most [`RingLayout::MOST_SLOTS`].
     slots: u32,
-    /// A multiple of 4, from 8 to [`Shape::MOST_SLOT_BYTES`].
+    /// A multiple of 4, from 8 to [`RingLayout::MOST_SLOT_BYTES`].
     slot_bytes: u32,
 }
 
-impl Shape {
+impl RingLayout {
     /// Counters are 32 bits and never more than `slots` apart: 2^30 leaves three quarters of them to show a wrong one.
     pub const MOST_SLOTS: u32 = 1 << 30;
     /// One GiB, so that the words of a slot fit into 32 bits with room to spare.
@@ -21,13 +21,13 @@ impl Shape {
     /// `slots` messages of at most `slot_bytes - 4` bytes: four hold the length.
     ///
     /// # Errors
-    /// [`RingError::BadShape`].
+    /// [`RingError::BadLayout`].
     pub const fn new(slots: u32, slot_bytes: u32) -> Result<Self, RingError> {
         if !slots.is_power_of_two() || slots > Self::MOST_SLOTS {
-            return Err(RingError::BadShape("the number of slots is a power of two, at most 2^30"));
+            return Err(RingError::BadLayout("the number of slots is a power of two, at most 2^30"));
         }
         if !slot_bytes.is_multiple_of(WORD as u32) || slot_bytes < 8 || slot_bytes > Self::MOST_SLOT_BYTES {
-            return Err(RingError::BadShape("a slot has a multiple of 4 bytes, from 8 to 2^30"));
+            return Err(RingError::BadLayout("a slot has a multiple of 4 bytes, from 8 to 2^30"));
         }
         Ok(Self { slots, slot_bytes })
     }
@@ -70,7 +70,7 @@ impl Shape {
     /// Whether that many words are enough.
     pub(super) const fn fits(self, words: usize) -> Result<(), RingError> {
         if self.words() > words as u64 {
-            return Err(RingError::BadShape("there are fewer words than the slots need"));
+            return Err(RingError::BadLayout("there are fewer words than the slots need"));
         }
         Ok(())
     }

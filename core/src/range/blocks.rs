@@ -6,7 +6,7 @@
 use super::Range;
 use crate::allocator::{Block, Request};
 use crate::error::{AllocError, Cause, FreeError};
-use crate::index::{Index, NONE, Slot, Slots, State};
+use crate::index::{Index, NONE, Slot, SlotState, Slots};
 
 impl<S: Slots, I: Index> Range<S, I> {
     /// Like [`allocate`](crate::Allocator::allocate), but fails only when no free block fits, whatever the strategy.
@@ -32,9 +32,9 @@ impl<S: Slots, I: Index> Range<S, I> {
         let Request { bytes, align, .. } = request.validate()?;
         let size = self.granules(bytes).ok_or(AllocError::new(Cause::TooLarge, bytes))?;
         let found = if align >> self.granule <= 1 {
-            self.find_apart(size).or_else(|| self.find(size, 0, exact, |_| true)).map(|i| {
-                let post = self.slots.slot(i);
-                (i, if self.cuts_low(post) { 0 } else { post.gap - size })
+            self.find_away_from_holes(size).or_else(|| self.find(size, 0, exact, |_| true)).map(|i| {
+                let record = self.slots.slot(i);
+                (i, if self.cuts_low(record) { 0 } else { record.gap - size })
             })
         } else {
             self.find_aligned(size, align, exact)
@@ -56,61 +56,61 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// Best and first fit, where there are holes: a gap that touches none. A gap beside a hole can still grow, and is worth
     /// more than its size; at most two gaps a hole are passed over.
     #[inline]
-    fn find_apart(&self, size: u32) -> Option<u32> {
+    fn find_away_from_holes(&self, size: u32) -> Option<u32> {
         if self.holes == NONE || !self.index.cut_low() {
             return None;
         }
-        let is_hole = |post: &Slot| post.state() == State::Hole;
-        let apart = |post: &Slot| !is_hole(post) && !is_hole(self.slots.slot(post.next));
+        let is_hole = |record: &Slot| record.state() == SlotState::Hole;
+        let apart = |record: &Slot| !is_hole(record) && !is_hole(self.slots.slot(record.next));
         self.index.find(&self.slots, size, u32::MAX, apart)
     }
 
     /// A gap in which `size` granules fit at `align` bytes (more than a granule), and how far into it they start.
     fn find_aligned(&self, size: u32, align: u64, exact: bool) -> Option<(u32, u32)> {
         let slack = u32::try_from((align >> self.granule) - 1).unwrap_or(u32::MAX);
-        let i = self.find(size, slack, exact, |post| self.lowest(post, size, align).is_some())?;
-        let post = self.slots.slot(i);
-        let low = self.lowest(post, size, align)?;
-        if self.cuts_low(post) {
+        let i = self.find(size, slack, exact, |record| self.lowest_fit(record, size, align).is_some())?;
+        let record = self.slots.slot(i);
+        let low = self.lowest_fit(record, size, align)?;
+        if self.cuts_low(record) {
             return Some((i, low));
         }
         // The highest aligned place: down from where the block would end with the gap. Not below the lowest.
-        let high = self.address(post.gap_end() - size) & !(align - 1);
-        Some((i, (((high - self.base) >> self.granule) as u32) - post.end))
+        let high = self.address(record.gap_end() - size) & !(align - 1);
+        Some((i, (((high - self.base) >> self.granule) as u32) - record.end))
     }
 
-    /// Which end of the gap behind a post is cut. Behind a hole the high end, whatever the strategy: what is left stays in
+    /// Which end of the gap behind a record is cut. Behind a hole the high end, whatever the strategy: what is left stays in
     /// one piece with what the hole may become.
     #[inline]
-    fn cuts_low(&self, post: &Slot) -> bool {
-        self.index.cut_low() && post.state() != State::Hole
+    fn cuts_low(&self, record: &Slot) -> bool {
+        self.index.cut_low() && record.state() != SlotState::Hole
     }
 
     /// Granules into a gap of the lowest place at `align` bytes where `size` granules fit.
-    pub(super) fn lowest(&self, post: &Slot, size: u32, align: u64) -> Option<u32> {
-        let address = self.address(post.end);
+    pub(super) fn lowest_fit(&self, record: &Slot, size: u32, align: u64) -> Option<u32> {
+        let address = self.address(record.end);
         let front = (address.checked_next_multiple_of(align)? - address) >> self.granule;
-        (front + u64::from(size) <= u64::from(post.gap)).then_some(front as u32)
+        (front + u64::from(size) <= u64::from(record.gap)).then_some(front as u32)
     }
 
-    /// Makes `size` granules, `front` into the gap of post `i`, a live block in slot `new`.
+    /// Makes `size` granules, `front` into the gap of record `i`, a live block in slot `new`.
     #[inline]
     pub(super) fn cut(&mut self, i: u32, new: u32, front: u32, size: u32) -> Block {
         let place = self.slots.slot(i).end + front;
         self.ticket += self.step;
         let ticket = self.ticket;
-        self.plant(i, new, front, size, Slot::name_of(State::Live, ticket));
-        self.grew(size);
+        self.insert_record(i, new, front, size, Slot::name_of(SlotState::Live, ticket));
+        self.count_allocated(size);
         Block { address: self.address(place), bytes: self.bytes(size), slot: new, region: 0, ticket }
     }
 
-    /// Puts post `new` of `size` granules into the gap of post `i`, `front` granules behind its start.
+    /// Puts record `new` of `size` granules into the gap of record `i`, `front` granules behind its start.
     #[inline]
-    pub(super) fn plant(&mut self, i: u32, new: u32, front: u32, size: u32, name: u64) {
+    pub(super) fn insert_record(&mut self, i: u32, new: u32, front: u32, size: u32, name: u64) {
         let slots = &mut self.slots.view();
-        let post = slots.slot_mut(i);
-        let (start, next, rest) = (post.end, post.next, post.gap - front - size);
-        post.next = new;
+        let record = slots.slot_mut(i);
+        let (start, next, rest) = (record.end, record.next, record.gap - front - size);
+        record.next = new;
         slots.slot_mut(next).prev = new;
         let end = start + front + size;
         *slots.slot_mut(new) = Slot { end, gap: 0, prev: i, next, link: [new; 2], name };
@@ -123,14 +123,14 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
     }
 
-    /// Takes post `i` out: its bytes and its gap join the gap of the post before it. Needs no slot. Returns its size.
+    /// Takes record `i` out: its bytes and its gap join the gap of the record before it. Needs no slot. Returns its size.
     #[inline]
-    pub(super) fn uproot(&mut self, i: u32) -> u32 {
+    pub(super) fn remove_record(&mut self, i: u32) -> u32 {
         let slots = &mut self.slots.view();
-        let post = slots.slot_mut(i);
-        let Slot { end, gap, prev, next, .. } = *post;
-        post.name = 0;
-        post.next = core::mem::replace(&mut self.spare, i);
+        let record = slots.slot_mut(i);
+        let Slot { end, gap, prev, next, .. } = *record;
+        record.name = 0;
+        record.next = core::mem::replace(&mut self.spare, i);
         self.spares += 1;
         slots.slot_mut(next).prev = prev;
         let before = slots.slot_mut(prev);
@@ -140,23 +140,23 @@ impl<S: Slots, I: Index> Range<S, I> {
         end - start - old
     }
 
-    /// Granules of what stands at post `i`.
+    /// Granules of what stands at record `i`.
     #[inline]
     pub(super) fn size(&self, i: u32) -> u32 {
-        let post = self.slots.slot(i);
-        post.end - self.slots.slot(post.prev).gap_end()
+        let record = self.slots.slot(i);
+        record.end - self.slots.slot(record.prev).gap_end()
     }
 
     /// Takes live block `i` back.
     #[inline]
     pub(crate) fn release(&mut self, i: u32) {
-        let size = u64::from(self.uproot(i));
+        let size = u64::from(self.remove_record(i));
         self.totals.live -= size;
         self.totals.live_blocks -= 1;
     }
 
     #[inline]
-    fn grew(&mut self, size: u32) {
+    fn count_allocated(&mut self, size: u32) {
         let t = &mut self.totals;
         t.live += u64::from(size);
         t.peak_live = t.peak_live.max(t.live);
@@ -169,15 +169,15 @@ impl<S: Slots, I: Index> Range<S, I> {
         let i = self.live(&block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
         let bad = AllocError::new(Cause::BadRequest, bytes);
         let size = self.granules(bytes).filter(|&size| size > 0).ok_or(bad)?;
-        let (old, post) = (self.size(i), *self.slots.slot(i));
-        if size > old && size - old > post.gap {
+        let (old, record) = (self.size(i), *self.slots.slot(i));
+        if size > old && size - old > record.gap {
             return Err(self.error(Cause::NoRoom, bytes));
         }
-        let start = post.end - old;
+        let start = record.end - old;
         self.ticket += self.step;
         self.totals.resizes += 1;
-        self.slots.slot_mut(i).name = Slot::name_of(State::Live, self.ticket);
-        self.index.update(&mut self.slots, i, start + size, old + post.gap - size);
+        self.slots.slot_mut(i).name = Slot::name_of(SlotState::Live, self.ticket);
+        self.index.update(&mut self.slots, i, start + size, old + record.gap - size);
         let t = &mut self.totals;
         t.live = t.live + u64::from(size) - u64::from(old);
         t.peak_live = t.peak_live.max(t.live);
@@ -192,13 +192,13 @@ impl<S: Slots, I: Index> Range<S, I> {
     pub fn rename(&mut self, block: Block) -> Result<Block, FreeError> {
         let i = self.live(&block)?;
         self.ticket += self.step;
-        let name = Slot::name_of(State::Live, self.ticket);
+        let name = Slot::name_of(SlotState::Live, self.ticket);
         let size = self.size(i);
         self.slots.slot_mut(i).name = name;
         Ok(Block { ticket: self.ticket, bytes: self.bytes(size), ..block })
     }
 
-    /// A slot for a new post.
+    /// A slot for a new record.
     #[inline]
     pub(super) fn take_slot(&mut self) -> Option<u32> {
         let i = self.spare;
