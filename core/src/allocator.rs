@@ -7,7 +7,7 @@
 use crate::error::{AllocError, Cause, FreeError, Violation};
 use crate::stats::Stats;
 
-/// Who asks and who gives back: a thread, a core, a stream. 0 is the default owner.
+/// The allocating or freeing party: a thread, a core, a stream. 0 is the default owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u32);
 
@@ -18,7 +18,7 @@ pub struct Request {
     pub bytes: u64,
     /// Alignment of the address in bytes, a power of two.
     pub align: u64,
-    /// Who will use the block.
+    /// The owner that will use the block.
     pub owner: Owner,
 }
 
@@ -82,7 +82,7 @@ pub trait Allocator {
     /// What was asked, and the largest free block. See [`Cause`].
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError>;
 
-    /// Takes a block back from `owner` (who may differ from the one who allocated it).
+    /// Frees a block on behalf of `owner`, which may differ from the owner that allocated it.
     ///
     /// # Errors
     /// [`FreeError`] when the block is not live; nothing changes then.

@@ -44,14 +44,18 @@ pub const fn bin_start(bin: u32) -> u32 {
     ((bin & (SUB - 1)) + SUB) << exponent
 }
 
-/// How many of the first bits of a `u32` are the same for all sizes in a bin: all but those below the mantissa.
+/// Number of leading bits of a `u32` that all sizes of a bin share.
+///
+/// All but those below the mantissa.
 #[inline]
 pub const fn shared_bits(bin: u32) -> u32 {
     let exponent = (bin >> SUB_BITS).saturating_sub(1);
     u32::BITS - exponent
 }
 
-/// Room for all bins: 240, and on to the next power of two, so that the low 8 bits of a bin need no bounds check.
+/// Length of a table of all bins, rounded up to a power of two.
+///
+/// There are 240 bins; with 256 places the low 8 bits of a bin need no bounds check.
 pub const ROOM: usize = BINS.next_power_of_two();
 /// Words of the bitmap: 256 / 64.
 const WORDS: usize = ROOM / 64;

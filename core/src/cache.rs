@@ -38,7 +38,7 @@ pub struct Bin {
 const _: () = assert!(size_of::<Bin>() * WAYS == 64, "the places of a pair share a cache line");
 
 impl Bin {
-    /// A bin nobody uses.
+    /// An unused bin.
     pub const EMPTY: Self = Self { key: 0, count: 0, head: NONE };
 
     #[inline]
@@ -65,7 +65,7 @@ pub struct Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// An entry nobody uses.
+    /// An unused entry.
     pub const EMPTY: Self = Self { item: None, next: NONE };
 }
 
@@ -133,8 +133,10 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         self.per_bin = per_bin;
     }
 
-    /// Adapts the cap to pressure: above 0.8 it shrinks, below 0.3 it grows by 1.5 (see [`CachePolicy`], whose bounds are
-    /// granules here, as the cap is). An unlimited cap starts from what is held.
+    /// Adapts the cap to pressure: above 0.8 it shrinks, below 0.3 it grows by 1.5.
+    ///
+    /// [`CachePolicy`] has the bounds, which are granules here, as the cap is. An unlimited cap starts from what is
+    /// held.
     pub fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         let cap = if self.cap == u64::MAX { self.held } else { self.cap }.max(1);
         match policy.advise(used, capacity, cap) {
@@ -233,6 +235,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
     }
 
     /// Takes items out until none is left that `which` names (by owner and size), handing each to `to`.
+    ///
     /// O(bins + items taken).
     pub fn drain(&mut self, mut which: impl FnMut(Owner, u32) -> bool, mut to: impl FnMut(Owner, u32, T)) {
         for at in 0..self.bins.len() {
@@ -246,7 +249,9 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         }
     }
 
-    /// One item of a bin at or after `from`, with where to go on: for callers that cannot drain with a closure.
+    /// Removes one item of a bin at or after `from`; returns it and the bin to go on from.
+    ///
+    /// For callers that cannot drain with a closure.
     pub fn take_any(&mut self, from: usize) -> Option<(usize, Owner, u32, T)> {
         let at = from + self.bins.get(from..)?.iter().position(|bin| bin.count > 0)?;
         let bin = self.bins[at];

@@ -1,14 +1,14 @@
-//! Counters that many threads write and anybody reads, without a lock.
+//! Counters that many threads write and any thread reads, without a lock.
 //!
-//! Promises upward: each event costs two to four atomic additions; [`snapshot`](Counters::snapshot) is a [`Stats`] whose
-//! equations hold even while others count. Peaks are exact: an addition returns the old value, so every level that
-//! was ever reached is offered to `fetch_max` by the thread that reached it.
+//! Promises upward: each event costs two to four atomic additions; [`snapshot`](Counters::snapshot) is a [`Stats`]
+//! whose equations hold even while others count. Peaks are exact: an addition returns the old value, so every level
+//! that was ever reached is offered to `fetch_max` by the thread that reached it.
 //! Asks from below: `sync`.
 //!
 //! Widths: counters are `usize`. On 32-bit targets they count modulo 2^32: levels (bytes in use, say) come out right
 //! as long as the level itself is below 4 GiB, totals (hits, say) start again at 0 after 2^32.
 //!
-//! Invariants at rest (nobody is inside a counting call), checked by [`check`](Counters::check):
+//! Invariants at rest (no thread is inside a counting call), checked by [`check`](Counters::check):
 //! - `in_use <= peak_in_use`, `reserved <= peak_reserved`, `live <= peak_live`
 //! - `hits + misses >= live` (allocations are what was served, frees are allocations less live blocks: both are
 //!   derived, so the two equations of [`Stats`] between them hold by construction)
@@ -69,7 +69,9 @@ impl Default for Counters {
 const RELAXED: Ordering = Ordering::Relaxed;
 
 impl Counters {
-    /// All zero. Const, so that counters can be statics (not under loom, whose atomics are made at run time).
+    /// All zero.
+    ///
+    /// Const, so that counters can be statics (not under loom, whose atomics are made at run time).
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
@@ -171,11 +173,13 @@ impl Counters {
         self.pooled.fetch_sub(bytes as usize, RELAXED);
     }
 
-    /// The counters now. Each number was true during the call; between numbers, `in_use <= peak_in_use`,
-    /// `allocations - frees = live_blocks <= peak_live_blocks` and `hits + misses = allocations` always hold;
-    /// `in_use <= reserved` holds at rest.
+    /// The counters now.
+    ///
+    /// Each number was true during the call; between numbers, `in_use <= peak_in_use`, `allocations - frees =
+    /// live_blocks <= peak_live_blocks` and `hits + misses = allocations` always hold; `in_use <= reserved` holds at
+    /// rest.
     pub fn snapshot(&self) -> Stats {
-        // Acquire, and live before served: whoever counted a block live had counted it served before.
+        // Acquire, and live before served: a thread counts a block served before it counts it live.
         let live = self.live.load(Ordering::Acquire) as u64;
         let (hits, misses) = (self.hits.load(RELAXED) as u64, self.misses.load(RELAXED) as u64);
         let allocations = (hits + misses).max(live);

@@ -29,7 +29,9 @@ pub use codec::{Decoder, Encoder};
 
 /// Version of the bytes described above; a reader refuses others.
 pub const VERSION: u8 = 1;
-/// Longest event: head, mask, four 64-bit varints (10 bytes each), three 32-bit (5), two 8-bit (2), the log2 (1).
+/// Bytes of the longest event.
+///
+/// The sum: head, mask, four 64-bit varints (10 bytes each), three 32-bit (5), two 8-bit (2), the log2 (1).
 pub const EVENT_MAX: usize = 2 + 4 * 10 + 3 * 5 + 2 * 2 + 1;
 /// Longest text in bytes; a tag or a call site with its path.
 pub const TEXT_MAX: usize = 4096;
@@ -93,7 +95,7 @@ pub struct Event {
     pub bytes: u64,
     /// Alignment in bytes: a power of two, or 0 where not known.
     pub align: u64,
-    /// Who did it: thread, core, stream.
+    /// The owner that did it: thread, core, stream.
     pub owner: Owner,
     /// Tier the block is in afterwards.
     pub tier: u8,

@@ -1,26 +1,26 @@
 //! Batches handed from thread to thread without a lock: places, each of which holds one batch or none.
 //!
-//! Promises upward: a batch is taken whole, once, by one thread; what its giver did before is visible to its taker after.
-//! No call waits for another: a place that somebody is just filling or emptying is passed over. A call costs at most one
-//! compare-and-swap a place and one copy of the batch.
+//! Promises upward: a batch is taken whole, once, by one thread; what its giver did before is visible to its taker
+//! after. No call waits for another: a place that another thread is filling or emptying is passed over. A call costs at
+//! most one compare-and-swap a place and one copy of the batch.
 //! Asks from below: `sync`; the caller lends one `u32` for each place and `batch` words for its items.
 //!
 //! ```text
-//!            places   [ 0 ]  [ 64 ]  [BUSY]  [ 0 ]  ...          0: empty; n: holds n items; BUSY: somebody copies
+//!            places   [ 0 ]  [ 64 ]  [BUSY]  [ 0 ]  ...          0: empty; n: holds n items; BUSY: a thread copies
 //! items of place 1           a b c d ...
 //! ```
 //!
-//! Why there is no ABA problem: a thread owns a place from the compare-and-swap that made it BUSY until its own store. What
-//! it copies was written by the last owner, whoever that was; which batch it is does not matter.
+//! Why there is no ABA problem: a thread owns a place from the compare-and-swap that made it BUSY until its own store.
+//! What it copies was written by the last owner; which batch it is does not matter.
 //!
 //! Invariants:
 //! - a place is 0, BUSY, CLOSED, or at most `batch`
-//! - the items of a place are written and read by the thread that made it BUSY, and by nobody else
+//! - the items of a place are written and read by the thread that made it BUSY alone
 
 use crate::error::{Violation, ensure};
 use crate::sync::{AtomicU32, AtomicUsize, Ordering, spin_hint};
 
-/// Somebody copies items into the place or out of it.
+/// A thread copies items into the place or out of it.
 const BUSY: u32 = u32::MAX;
 /// Out of use: before a fork.
 const CLOSED: u32 = u32::MAX - 1;
@@ -31,7 +31,7 @@ const TAKE: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "exchange_take_relaxed")]
 const TAKE: Ordering = Ordering::Relaxed;
 
-/// What giving gives: the items, and everything done before, to whoever takes them.
+/// What giving gives: the items, and everything done before, to the thread that takes them.
 #[cfg(not(terrace_seeded_bug = "exchange_give_relaxed"))]
 const GIVE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "exchange_give_relaxed")]
@@ -59,8 +59,9 @@ pub struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    /// An exchange over zeroed words (or over words that another exchange of the same shape uses): a batch has at most
-    /// `items.len() / places.len()` items.
+    /// An exchange over zeroed words, or words of another exchange of the same shape.
+    ///
+    /// A batch has at most `items.len() / places.len()` items.
     pub const fn new(places: &'a [AtomicU32], items: &'a [AtomicUsize]) -> Self {
         Self { places, items }
     }
@@ -70,7 +71,9 @@ impl<'a> Exchange<'a> {
         if self.places.is_empty() { 0 } else { self.items.len() / self.places.len() }
     }
 
-    /// Puts a batch into an empty place. `false`, and nothing done: no place was empty, or the batch is empty or too long.
+    /// Puts a batch into an empty place.
+    ///
+    /// `false`, and nothing done: no place was empty, or the batch is empty or too long.
     pub fn give(&self, batch: &[usize]) -> bool {
         if batch.is_empty() || batch.len() > self.batch() {
             return false;
@@ -88,8 +91,10 @@ impl<'a> Exchange<'a> {
         false
     }
 
-    /// Takes a batch into `out`: how many items it had. `None`: every place was seen without one, or in somebody's hands.
-    /// Items that `out` has no room for stay where they are.
+    /// Takes a batch into `out`: how many items it had.
+    ///
+    /// `None`: every place was seen without one, or BUSY. Items that `out` has no room for stay where
+    /// they are.
     pub fn take(&self, out: &mut [usize]) -> Option<usize> {
         (0..self.places.len()).find_map(|at| self.take_at(at, out))
     }
@@ -115,8 +120,10 @@ impl<'a> Exchange<'a> {
         place.compare_exchange(held, BUSY, TAKE, Ordering::Relaxed)
     }
 
-    /// Puts every place out of use and hands all items to `to`: what follows sees an exchange without places. Waits for
-    /// threads that are inside a copy. For the moment before a fork, whose child must find nothing half done.
+    /// Puts every place out of use and passes all items to `to`.
+    ///
+    /// Later calls see an exchange without places. Waits for threads that are inside a copy. For the moment before a
+    /// fork, whose child must find nothing half done.
     pub fn close(&self, mut to: impl FnMut(usize)) {
         for (at, place) in self.places.iter().enumerate() {
             let held = loop {
@@ -136,7 +143,7 @@ impl<'a> Exchange<'a> {
     /// Takes the places into use again, in the process that closed them or in its child.
     pub fn open(&self) {
         for place in self.places {
-            // Nobody else changes a closed place; one that is not closed is in use already.
+            // No other thread changes a closed place; one that is not closed is in use already.
             let _ = place.compare_exchange(CLOSED, 0, TAKE, Ordering::Relaxed);
         }
     }

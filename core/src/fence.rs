@@ -2,7 +2,8 @@
 //!
 //! Promises upward: a block goes back *with* a fence; its owner may take it again at once, others only once
 //! the fence is [`FenceState::Ready`].
-//! Asks from below: tickets of one owner, as long as they are not ready, never decrease, and become ready in the order they were given.
+//! Asks from below: tickets of one owner, as long as they are not ready, never decrease, and become ready in the order
+//! they were given.
 
 use crate::allocator::Owner;
 

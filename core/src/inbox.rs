@@ -1,14 +1,14 @@
-//! A lock-free list of remote frees: anybody pushes an index, the owner drains all of them at once.
+//! A lock-free list of remote frees: any thread pushes an index, the owner drains all of them at once.
 //!
 //! Promises upward: every index pushed is drained exactly once; what its pusher wrote before is visible to the owner
 //! after; pushing an index that is still queued is refused exactly. Push is lock-free (a lost race means that another
 //! push won), drain is one exchange and then a walk over what it took, and never retries.
 //! Asks from below: `sync`; the caller lends one `u32` link for each index, and two more.
 //!
-//! Why there is no ABA problem, though links are indices used again and again: the only compare-and-swap is a push's, and
-//! it puts *its own* node on top of head `h`, whose link it wrote as `h`. If the head went away from `h` and came back
-//! meanwhile, that link is still right: the node lies on whatever list now starts at `h`. Taking never compares: one
-//! exchange takes the whole list.
+//! Why there is no ABA problem, though links are indices used again and again: the only compare-and-swap is a push's,
+//! and it puts *its own* node on top of head `h`, whose link it wrote as `h`. If the head went away from `h` and came
+//! back meanwhile, that link is still right: the node lies on whatever list now starts at `h`. Taking never compares:
+//! one exchange takes the whole list.
 //!
 //! Invariants (zeroed links are an empty inbox):
 //! - `links[i]` is 0 iff `i` is not queued; otherwise the next index + 1, or LAST
@@ -24,7 +24,7 @@ use core::fmt;
 /// Link of the oldest entry. No index + 1 reaches it: there are at most `u32::MAX - 1` indices.
 const LAST: u32 = u32::MAX;
 
-/// What a push gives: everything its thread did before, to whoever drains it.
+/// What a push gives: everything its thread did before, to the owner that drains it.
 #[cfg(not(terrace_seeded_bug = "inbox_push_relaxed"))]
 const PUSH: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "inbox_push_relaxed")]
@@ -94,7 +94,9 @@ impl<'a> Inbox<'a> {
         Self { links, bound: u32::MAX, owner }
     }
 
-    /// The same inbox, refusing pushes while `bound` are queued. All views over the same links need the same bound.
+    /// The same inbox, refusing pushes while `bound` are queued.
+    ///
+    /// All views over the same links need the same bound.
     pub const fn bounded(self, bound: u32) -> Self {
         Self { bound, ..self }
     }
@@ -122,8 +124,8 @@ impl<'a> Inbox<'a> {
     pub fn push(&self, index: u32) -> Result<(), PushError> {
         let link = self.links.get(index as usize).filter(|_| index < self.indices());
         let (Some(link), Some(head)) = (link, self.head()) else { return Err(PushError::Foreign(index)) };
-        // The claim: of several pushes of one index, one turns 0 into LAST. Acquire, so that what the owner did before it
-        // cleared the link comes before what this push stands for.
+        // The claim: of several pushes of one index, one turns 0 into LAST. Acquire, so that what the owner did before
+        // it cleared the link comes before what this push stands for.
         let claim = link.compare_exchange(0, LAST, Ordering::Acquire, Ordering::Relaxed);
         if claim.is_err() {
             return Err(PushError::Queued(index));
@@ -160,8 +162,10 @@ impl<'a> Inbox<'a> {
         &self.links[self.indices() as usize + 1]
     }
 
-    /// Takes everything queued, newest first. For the owner; were two threads to drain at once, each index would still go
-    /// to one of them. What is left when the iterator is dropped goes back into the inbox.
+    /// Takes everything queued, newest first.
+    ///
+    /// For the owner; were two threads to drain at once, each index would still go to one of them. What is left when
+    /// the iterator is dropped goes back into the inbox.
     #[inline]
     pub fn drain(&self) -> Drain<'a> {
         let next = self.head().map_or(0, |head| head.swap(0, DRAIN));

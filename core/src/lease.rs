@@ -1,8 +1,9 @@
-//! One word beside a buffer that says who uses its bytes where they are, so that nobody moves them away meanwhile.
+//! One word beside a buffer: while a lease is held, the mover does not move the buffer's bytes.
 //!
-//! Promises upward: while a lease is held the mover does not get the bytes, and while the mover has them nobody gets a
-//! lease; what a holder did is seen by the mover, and by the next exclusive holder; what the mover did is seen by every
-//! later holder. A lease of a buffer that is here costs one read-modify-write to take and one to give back. No call waits.
+//! Promises upward: while a lease is held the mover does not get the bytes, and while the mover has them no caller gets
+//! a lease; what a holder did is seen by the mover, and by the next exclusive holder; what the mover did is seen by
+//! every later holder. A lease of a buffer that is here costs one read-modify-write to take and one to give back. No
+//! call waits.
 //! Asks from below: `sync`, 32 bits that can be compared and swapped.
 //!
 //! ```text
@@ -11,17 +12,17 @@
 //! ```
 //!
 //! - CLOSED: the mover has the bytes, or they are not here.
-//! - COUNTED: the bytes stand in the pinned total of whoever caps that. The first lease of a buffer is refused as
-//!   [`LeaseError::Uncounted`]; its taker counts the bytes under the owner's lock, says [`LeaseWord::set_counted`], and tries again. The
-//!   mark stays when the last lease goes, so that the next lease is fast; the owner takes it off again by
-//!   [`LeaseWord::clear_counted`] when the cap is reached, or by closing.
+//! - COUNTED: the bytes are counted in the pinned total that the ledger caps. The first lease of a buffer is refused as
+//! [`LeaseError::Uncounted`]; its taker counts the bytes under the owner's lock, says [`LeaseWord::set_counted`], and
+//! tries again. The mark stays when the last lease goes, so that the next lease is fast; the owner takes it off again
+//! by [`LeaseWord::clear_counted`] when the cap is reached, or by closing.
 //! - WANTED: the mover came while a lease was held. The release that makes the word free says so, once.
 //! - visits: leases taken since they were last asked for, up to 3. They stand in the same word because there they cost the
-//!   lease path nothing: the exchange that counts the lease sets them too. Eviction policies read them when they look for
-//!   a victim.
+//! lease path nothing: the exchange that counts the lease sets them too. Eviction policies read them when they look for
+//! a victim.
 //!
-//! Invariants: CLOSED excludes EXCLUSIVE, COUNTED and shared leases; EXCLUSIVE excludes shared leases; a lease is held only
-//! while COUNTED.
+//! Invariants: CLOSED excludes EXCLUSIVE, COUNTED and shared leases; EXCLUSIVE excludes shared leases; a lease is held
+//! only while COUNTED.
 
 use crate::error::{Violation, ensure};
 use crate::sync::{AtomicU32, Ordering};
@@ -66,7 +67,7 @@ const OPEN: Ordering = Ordering::Relaxed;
 pub enum LeaseError {
     /// The bytes are being moved, or are not here.
     Closed,
-    /// Somebody holds a lease that excludes this.
+    /// Another lease is held that excludes this one.
     Busy,
     /// The bytes are not counted as pinned yet: count them, then try again.
     Uncounted,
@@ -135,8 +136,10 @@ impl LeaseWord {
         Ok(())
     }
 
-    /// Gives a shared lease back. `true`: it was the last, and the mover wants the bytes. The caller holds one: a word without
-    /// shared leases would be spoiled by this.
+    /// Gives a shared lease back.
+    ///
+    /// `true`: it was the last, and the mover wants the bytes. The caller holds one: a word without shared leases would
+    /// be spoiled by this.
     #[inline]
     #[must_use = "`true` asks to tell the mover"]
     pub fn release_shared(&self) -> bool {
@@ -167,7 +170,9 @@ impl LeaseWord {
         before & WANTED != 0
     }
 
-    /// Says that the bytes are counted as pinned now. `false`: they were before, somebody else did it. For the owner's lock.
+    /// Says that the bytes are counted as pinned now.
+    ///
+    /// `false`: another thread counted them before. Caller must hold the owner's lock.
     ///
     /// # Errors
     /// [`LeaseError::Closed`].
@@ -178,7 +183,9 @@ impl LeaseWord {
         Ok(before & COUNTED == 0)
     }
 
-    /// Takes the mark of counted bytes off where no lease is held. `true`: there was one, take them off the pinned total.
+    /// Takes the mark of counted bytes off where no lease is held.
+    ///
+    /// `true`: there was one, take them off the pinned total.
     ///
     /// # Errors
     /// [`LeaseError::Busy`] while a lease is held.
@@ -220,7 +227,9 @@ impl LeaseWord {
         self.word.fetch_and(!WANTED, Ordering::Relaxed);
     }
 
-    /// Asks that the mover be told when the last lease is given back. `false`: none is held, nothing was asked.
+    /// Asks that the mover be told when the last lease is given back.
+    ///
+    /// `false`: none is held, nothing was asked.
     pub fn set_wanted(&self) -> bool {
         let want = |word| if free(word).is_ok() { Err(LeaseError::Closed) } else { Ok(word | WANTED) };
         self.change(Ordering::Relaxed, want).is_ok()
@@ -250,8 +259,8 @@ impl LeaseWord {
         ((before & VISITS) / VISIT) as u8
     }
 
-    /// Exchanges the word for what `next` makes of it, or leaves it. Returns the word before. A lost exchange is another's
-    /// gained one: somebody always gets on.
+    /// Exchanges the word for what `next` makes of it, or leaves it. Returns the word before. A lost exchange is
+    /// another's gained one: some thread always gets on.
     #[inline]
     fn change(&self, order: Ordering, next: impl Fn(u32) -> Result<u32, LeaseError>) -> Result<u32, LeaseError> {
         let mut word = self.word.load(Ordering::Relaxed);

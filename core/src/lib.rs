@@ -30,7 +30,7 @@
 //! | [`Block`] | bytes handed out: an address, a size, and a name that is never given twice |
 //! | gap, hole | free memory; address space without memory under it |
 //! | [`Slot`] | the record of a block and of the gap behind it, in storage that the caller lends |
-//! | [`Owner`] | who allocates and frees: a thread, a core, a stream |
+//! | [`Owner`] | the party that allocates and frees: a thread, a core, a stream |
 //! | [`Fence`] | freed is not yet free for all: the owner may have it again at once, others after the fence |
 //!
 //! Where a structure has invariants they stand beside its fields, and its `check()` proves them.

@@ -1,7 +1,7 @@
 //! How full memory is: levels with hysteresis, and what caches should do about it.
 //!
-//! Promises upward: levels at 60, 80 and 95 % that do not flutter; a change is told once; pure functions, exact at every
-//! boundary (no rounding: fractions are compared by cross-multiplication in 128 bits).
+//! Promises upward: levels at 60, 80 and 95 % that do not flutter; a change is told once; pure functions, exact at
+//! every boundary (no rounding: fractions are compared by cross-multiplication in 128 bits).
 //! Asks from below: nothing.
 
 /// How full, in words. Ordered: a higher level is greater.
@@ -21,8 +21,9 @@ pub enum Level {
 /// The levels above normal, each with the permille at which it begins.
 const LEVELS: [(Level, u64); 3] = [(Level::Elevated, 600), (Level::High, 800), (Level::Critical, 950)];
 
-/// A level is left when pressure is this many permille below its beginning: 50 permille of an 80 GB device are 4 GB,
-/// more than a training step moves back and forth.
+/// Hysteresis, in permille of capacity, before a level is left.
+///
+/// 50 permille of an 80 GB device are 4 GB, more than a training step moves back and forth.
 pub const HYSTERESIS: u64 = 50;
 
 /// Whether `used / capacity` is at least a permille. Exact; true for 0 of 0.
@@ -41,7 +42,7 @@ pub fn level(used: u64, capacity: u64) -> Level {
     reached(used, capacity, 0)
 }
 
-/// The same with levels that begin elsewhere: the permille of moderate, high and critical pressure, rising.
+/// Levels that begin at the permille given: moderate, high and critical, rising.
 ///
 /// # Example
 /// ```
@@ -61,7 +62,7 @@ fn reached(used: u64, capacity: u64, early: u64) -> Level {
     reached.map_or(Level::Normal, |(level, _)| *level)
 }
 
-/// A level that remembers: up at once, down only after pressure fell [`HYSTERESIS`] below where the level begins.
+/// A pressure level with hysteresis: up at once, down only [`HYSTERESIS`] below its beginning.
 ///
 /// # Example
 /// ```
@@ -92,7 +93,9 @@ impl Pressure {
         self.level
     }
 
-    /// Takes note of the bytes in use now; calls `changed` with the new level when it is another. Returns the level.
+    /// Takes note of the bytes in use now; calls `changed` with the new level when it is another.
+    ///
+    /// Returns the level.
     pub fn update(&mut self, used: u64, changed: impl FnOnce(Level)) -> Level {
         let rising = level(used, self.capacity);
         // A level reached before is kept while its beginning less HYSTERESIS is.
@@ -149,7 +152,9 @@ impl Default for CachePolicy {
 }
 
 impl CachePolicy {
-    /// What to do with a cap of `cap` bytes while `used` of `capacity` bytes are in use (0: not limited, grow).
+    /// The advice for a cap of `cap` bytes while `used` of `capacity` bytes are in use.
+    ///
+    /// A cap of 0 is unlimited: the advice is to grow.
     pub fn advise(&self, used: u64, capacity: u64, cap: u64) -> Advice {
         let above = capacity != 0 && u128::from(used) * 1000 > u128::from(capacity) * u128::from(self.shrink_above);
         let below = capacity == 0 || !at_least(used, capacity, self.grow_below);

@@ -1,13 +1,16 @@
 //! Names of settings that were misspelt.
 //!
-//! Promises upward: the known name that was probably meant; no allocation, so that an allocator may ask while it starts.
+//! Promises upward: the known name that was probably meant; no allocation, so that an allocator may ask while it
+//! starts.
 //! Asks from below: nothing.
 
 /// Longest name that is compared, in bytes, and one more.
 const MAX_LENGTH: usize = 48;
 
-/// Of `known`, the name that differs from `name` by one or two letters that were inserted, removed or replaced; `None` for a name
-/// that is known itself. Time: the product of the two lengths, for each known name.
+/// The name of `known` that differs from `name` by one or two letters.
+///
+/// Letters inserted, removed or replaced; `None` for a name that is known itself. Time: the product of the two lengths,
+/// for each known name.
 ///
 /// # Example
 /// ```

@@ -59,8 +59,10 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// The counters of two allocators as those of one. `capacity` is the sum if both are limited, else 0: none. Peaks are
-    /// sums too, an upper bound of what both had at once; `largest_free` is the larger one.
+    /// The counters of two allocators as those of one.
+    ///
+    /// `capacity` is the sum if both are limited, else 0: none. Peaks are sums too, an upper bound of what both had at
+    /// once; `largest_free` is the larger one.
     ///
     /// # Example
     /// ```

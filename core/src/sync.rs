@@ -13,7 +13,9 @@ pub use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 #[cfg(not(loom))]
 pub use portable_atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
-/// Tells the processor (or the model checker, which then runs another thread) that we are waiting for another thread.
+/// Tells the processor that this thread spins until another thread acts.
+///
+/// Under the model checker, runs another thread.
 #[inline]
 pub fn spin_hint() {
     #[cfg(loom)]

@@ -1,7 +1,8 @@
-//! The host's arrays of free blocks under loom, from their own file: an owner that pops and pushes beside a thread that steals.
+//! The host's arrays of free blocks under loom, from their own file: an owner that pops and pushes beside a thread that
+//! steals.
 //!
-//! loom knows no barrier that other threads take part in where they are. Here the owner asks at each step whether one is
-//! wanted, and takes part in it: between any two of its steps, as the kernel has it, and at none in particular.
+//! loom knows no barrier that other threads take part in where they are. Here the owner asks at each step whether one
+//! is wanted, and takes part in it: between any two of its steps, as the kernel has it, and at none in particular.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_array
 //! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
@@ -120,7 +121,8 @@ impl World {
     }
 }
 
-/// The owner runs `owner`, which returns what it holds; another thread steals. Every block has one holder, or is in the array.
+/// The owner runs `owner`, which returns what it holds; another thread steals. Every block has one holder, or is in the
+/// array.
 fn each_block_has_one_holder(blocks: usize, owner: fn(&World) -> Vec<usize>) {
     explore(move || {
         let world = World::new(blocks);

@@ -1,4 +1,5 @@
-//! The lock of the host, from its own file, under loom: a thread's cache that another takes over, and threads that sleep.
+//! The lock of the host, from its own file, under loom: a thread's cache that another takes over, and threads that
+//! sleep.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_word
 //! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.

@@ -6,10 +6,10 @@
 //! TERRACE_FALSE_OOM_OPS=100000000 cargo test -p terrace-core --release --test range_false_oom -- --nocapture
 //! ```
 //!
-//! The operations are shared out among best, first, worst and good fit (the last asked exactly). The model keeps the gaps
-//! by address and by size, and says before each request whether one fits; the allocator has to agree, and where it
-//! hands out a block, that block has to lie in a gap. Memory is kept nearly full, so that about a third of all
-//! requests are refused and many of those miss by a granule.
+//! The operations are shared out among best, first, worst and good fit (the last asked exactly). The model keeps the
+//! gaps by address and by size, and says before each request whether one fits; the allocator has to agree, and where it
+//! hands out a block, that block has to lie in a gap. Memory is kept nearly full, so that about a third of all requests
+//! are refused and many of those miss by a granule.
 #![cfg(not(loom))]
 
 use std::collections::{BTreeMap, BTreeSet};

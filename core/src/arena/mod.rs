@@ -1,7 +1,7 @@
 //! The arena: range, cache and source joined. It grows, gives memory back, and walks the out-of-memory chain.
 //!
 //! Promises upward: an allocation fails only when no reclaimable memory fits and the source gives no more; a block
-//! freed by one owner is that owner's again at once and everyone's after the fence; after everything is freed and
+//! freed by one owner is that owner's again at once and every owner's after the fence; after everything is freed and
 //! trimmed, the source has everything back.
 //! Asks from below: a [`Source`], a [`Fence`], and storage ([`ArenaStorage`]).
 //!
@@ -72,7 +72,7 @@ pub struct Arena<S, F, M: ArenaStorage> {
     /// [`SMALL`] and [`LARGE`]: small blocks that stay must not hold whole pages between large ones that go. A fixed
     /// source's segments are all in [`LARGE`].
     ranges: [Range<M::Slots, M::Index>; 2],
-    /// Blocks given back and not merged: live for the range, under a name that nobody else knows.
+    /// Blocks given back and not merged: live for the range, under a handle that no caller has.
     cache: Cache<M::Bins, M::Entries>,
     /// The first `segment_count` are the segments of a fixed source, by `start`.
     segments: M::Segments,
@@ -91,8 +91,8 @@ pub struct Arena<S, F, M: ArenaStorage> {
 const SMALL: usize = 0;
 /// The area of all others.
 const LARGE: usize = 1;
-/// Where slack grows, what is small grows with the memory in use: below a 2^13th of the peak, 1 MiB of 8 GiB. Blocks so much smaller than the
-/// rest leave gaps between large ones that are filled only by moving pages.
+/// Where slack grows, what is small grows with the memory in use: below a 2^13th of the peak, 1 MiB of 8 GiB. Blocks so
+/// much smaller than the rest leave gaps between large ones that are filled only by moving pages.
 const SMALL_LOG2: u32 = 13;
 
 /// What the arena counts itself. Bytes.
@@ -101,7 +101,7 @@ struct ArenaCounters {
     /// In blocks that users hold: the range's live bytes less what is cached or waiting.
     in_use: u64,
     peak_in_use: u64,
-    /// In blocks whose fence failed: nobody's any more.
+    /// Bytes in blocks whose fence failed: lost for good.
     quarantined: u64,
     live_blocks: u64,
     peak_live_blocks: u64,
@@ -269,7 +269,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
 
     #[inline]
     fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
-        // A new name: whoever still holds the old one is recognised, also while the block is cached.
+        // A new ticket: an old handle of the block is recognised as stale, also while the block is cached.
         let area = self.area_of(&block);
         let renamed = self.ranges[area].rename(block)?;
         self.counters.in_use -= renamed.bytes;

@@ -64,7 +64,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let mut to_move = plan.missing - fresh;
         let end = plan.start + size;
         while let Some((hole, from, bytes)) = next_missing(&self.ranges[area], plan, end, page) {
-            // A source that cannot move pages now (work in flight on a stream that may not be waited for) may map fresh ones.
+            // A source that cannot move pages now (work in flight on a stream that may not be waited for) may map fresh
+            // ones.
             let moved = self.move_pages(area, plan, &hole, from, bytes.min(to_move), page).unwrap_or(0);
             to_move -= moved;
             if moved > 0 {
@@ -88,8 +89,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(())
     }
 
-    /// Bytes that may still be taken from the source: what the slack allows beyond the peak, `wanted` counted in. The slack
-    /// grows with the calls made, a permille for every [`CALLS_A_PERMILLE`].
+    /// Bytes that may still be taken from the source: what the slack allows beyond the peak, `wanted` counted in. The
+    /// slack grows with the calls made, a permille for every [`CALLS_A_PERMILLE`].
     fn growth_budget(&self, wanted: u64) -> u64 {
         let wanted = self.counters.peak_in_use.max(wanted);
         let earned = self.source.usage().calls / CALLS_A_PERMILLE;
@@ -114,8 +115,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         zeroed.inspect_err(|_| self.abandon(area, ids[area], from, bytes))
     }
 
-    /// Moves at most `most` bytes of whole pages from one gap to the start of part of a hole. One call. Returns how many,
-    /// 0 when there are none to move.
+    /// Moves at most `most` bytes of whole pages from one gap to the start of part of a hole. One call. Returns how
+    /// many, 0 when there are none to move.
     fn move_pages(
         &mut self,
         area: usize,

@@ -16,7 +16,7 @@ use crate::index::NONE;
 pub struct PendingFree {
     /// Covers all that the owner did with the block.
     ticket: u64,
-    /// Who freed it.
+    /// The owner that freed it.
     owner: u32,
     /// Whether anything waits here. All zeros: nothing.
     waits: bool,
@@ -58,7 +58,7 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         self.ends[0] == NONE
     }
 
-    /// Who freed the block in this slot, and the ticket it waits for.
+    /// The owner that freed the block in this slot, and the ticket that the block waits for.
     pub(super) fn get(&self, slot: u32) -> Option<(Owner, u64)> {
         let record = self.records.get(slot as usize)?;
         record.waits.then_some((Owner(record.owner), record.ticket))

@@ -12,8 +12,10 @@ use crate::fence::{Fence, FenceState};
 use crate::source::Source;
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// Like [`Allocator::allocate`], with a last resort: `hook` is called with the arena and the bytes asked for when
-    /// all else failed, and may free or trim; while it returns true the search is repeated.
+    /// Allocates, and calls `hook` when all else failed.
+    ///
+    /// `hook` is called with the arena and the bytes asked for, and may free or trim; while it returns true the search
+    /// is repeated.
     ///
     /// # Errors
     /// As for `allocate`, once the hook returns false.
@@ -96,7 +98,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
         let grown = self.grow_pages(request);
         let Err(error @ AllocError { cause: Cause::OutOfMemory, .. }) = grown else { return grown };
-        // Free pages between holes of the very vacancy it would go to cannot be moved there; given back, they can be had.
+        // Free pages between holes of the very vacancy it would go to cannot be moved there; given back, they can be
+        // had.
         let live: u64 = self.ranges.iter().map(|range| range.stats().in_use).sum();
         let (capacity, reserved) = (self.source.usage().capacity, self.reserved());
         if capacity == 0 || capacity.saturating_sub(live) >= request.bytes {
@@ -105,8 +108,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if self.reserved() < reserved { self.grow_pages(request).map_err(|_| error) } else { Err(error) }
     }
 
-    /// Merges everything that is cached, as far as fences allow: what they do not allow waits. True when something became
-    /// free. O(bins + blocks in the cache).
+    /// Merges everything that is cached, as far as fences allow: what they do not allow waits.
+    ///
+    /// True when something became free. O(bins + blocks in the cache).
     pub fn coalesce(&mut self) -> bool {
         let (mut from, mut freed) = (0, false);
         let mut known = None;
@@ -131,10 +135,10 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     }
 
     /// Frees a block for all when its fence is ready (true), lets it wait when not. A failed fence quarantines it: it
-    /// stays with the range under a name that nobody has.
+    /// stays with the range under a handle that no caller has.
     fn free_when_ready(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
         match self.fence.peek(owner, ticket) {
-            // Never refused: it is live under a name that nobody else has.
+            // Never refused: it is live under a handle that no caller has.
             FenceState::Ready => self.ranges[area].free(block, owner).is_ok(),
             FenceState::Failed => {
                 self.counters.quarantined += block.bytes;

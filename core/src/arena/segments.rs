@@ -139,7 +139,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if self.settings.zero_fresh { self.source.zero(address, bytes) } else { Ok(()) }
     }
 
-    /// Fresh memory that is not zero and that the source does not take back is nobody's.
+    /// Fresh memory that is not zero and that the source does not take back is lost.
     #[cold]
     pub(super) fn abandon(&mut self, area: usize, region: RegionId, start: u64, bytes: u64) {
         let range = &mut self.ranges[area];

@@ -29,16 +29,17 @@ pub struct ArenaSettings {
     /// Permille of the peak in use that may be reserved beyond it before memory is taken from elsewhere in the arena
     /// (pages moved, vacant segments returned) instead of from the source.
     pub slack: u32,
-    /// Growing sources: up to how many permille the slack grows, one for every 16 calls to the source; not above `slack`: it
-    /// stays. Where moves are rare every page counts; where they go on, a little more memory saves most of them.
+    /// Growing sources: up to how many permille the slack grows, one for every 16 calls to the source; not above
+    /// `slack`: it stays. Where moves are rare every page counts; where they go on, a little more memory saves most of
+    /// them.
     pub max_slack: u32,
     /// Fixed sources: the segment taken for requests that are smaller.
     pub segment_bytes: u64,
-    /// Fixed sources: how many of what it is taken for a segment holds, at least 1. More of them: fewer calls, as what comes
-    /// next is often alike; and more reserved where it is not.
+    /// Fixed sources: how many of what it is taken for a segment holds, at least 1. More of them: fewer calls, as what
+    /// comes next is often alike; and more reserved where it is not.
     pub segment_multiple: u32,
-    /// Fixed sources: how many of what is asked for may be reserved beyond the peak, should that be more than `slack` is. A
-    /// pool of a few large blocks otherwise gives a segment back and takes another with every one.
+    /// Fixed sources: how many of what is asked for may be reserved beyond the peak, should that be more than `slack`
+    /// is. A pool of a few large blocks otherwise gives a segment back and takes another with every one.
     pub spare_multiple: u32,
     /// Fixed sources: segments are multiples of this, a power of two.
     pub grain: u64,

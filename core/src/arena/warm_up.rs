@@ -8,9 +8,10 @@ use crate::fence::Fence;
 use crate::source::Source;
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// Makes `count` blocks of each size ready for an owner: the memory is taken from the source now, and blocks up to
-    /// the small threshold wait in the cache. `scratch` holds the blocks meanwhile; its length bounds a pair's count.
-    /// Returns the bytes made ready.
+    /// Makes `count` blocks of each size ready for an owner; returns the bytes made ready.
+    ///
+    /// The memory is taken from the source now, and blocks up to the small threshold wait in the cache. `scratch` holds
+    /// the blocks meanwhile; its length bounds a pair's count.
     ///
     /// # Errors
     /// The first allocation that failed; what was made ready before stays so.
@@ -42,7 +43,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     }
 }
 
-/// The shape of a transformer, for [`Transformer::pairs`]: what one layer's forward pass allocates again and again.
+/// The shape of a transformer, for [`Transformer::pairs`].
+///
+/// Says what one layer's forward pass allocates again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transformer {
     /// Sequences at once.
@@ -60,8 +63,10 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// (size, count) pairs for [`Arena::warm_up`]: residual and normalised input, queries and attention output; keys and
-    /// values; gate, up and their product.
+    /// The (size, count) pairs of one layer, for [`Arena::warm_up`].
+    ///
+    /// They are: residual and normalised input, queries and attention output; keys and values; gate, up and their
+    /// product.
     ///
     /// # Example
     /// ```

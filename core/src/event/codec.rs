@@ -72,8 +72,9 @@ impl DeltaState {
 pub struct Encoder(DeltaState);
 
 impl Encoder {
-    /// Writes a record to the front of `out` and returns its length in bytes. O(1) (a text: O(its length)).
-    /// With [`RECORD_MAX`](super::RECORD_MAX) bytes of room it never lacks space.
+    /// Writes a record to the front of `out` and returns its length in bytes.
+    ///
+    /// O(1) (a text: O(its length)). With [`RECORD_MAX`](super::RECORD_MAX) bytes of room it never lacks space.
     ///
     /// # Errors
     /// [`EncodeError`]; the encoder is as it was, `out` may hold half a record.
@@ -135,11 +136,13 @@ fn repeating(event: &Event) -> Result<Repeating, EncodeError> {
 pub struct Decoder(DeltaState);
 
 impl Decoder {
-    /// Reads the record at the front of `input`; returns it and its length in bytes. O(1) (a text: O(its length)).
+    /// Reads the record at the front of `input`; returns it and its length in bytes.
+    ///
+    /// O(1) (a text: O(its length)).
     ///
     /// # Errors
-    /// [`DecodeError::Short`] when `input` ends inside the record (never with [`RECORD_MAX`](super::RECORD_MAX) bytes); other
-    /// variants for bytes that are no record. The decoder is as it was.
+    /// [`DecodeError::Short`] when `input` ends inside the record (never with [`RECORD_MAX`](super::RECORD_MAX) bytes);
+    /// other variants for bytes that are no record. The decoder is as it was.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<(Record<'a>, usize), DecodeError> {
         let mut input = Input::new(input);
         let head = input.byte()?;

@@ -15,8 +15,8 @@ use super::config::HeapConfig;
 use super::records::Records;
 use super::region::HeapRegion;
 
-/// A new victim for small requests has, if it can be had, room for this many: the next ones need no search. With 4 the mean
-/// falls by 5 % and memory fills as far as with 1; with 8 neither gets better.
+/// A new victim for small requests has, if it can be had, room for this many: the next ones need no search. With 4 the
+/// mean falls by 5 % and memory fills as far as with 1; with 8 neither gets better.
 const SEVERAL: usize = 4;
 
 impl<C: HeapConfig> HeapRegion<C> {
@@ -112,8 +112,8 @@ impl<C: HeapConfig> HeapRegion<C> {
         [at, at + size]
     }
 
-    /// The same at an alignment above the granule (without a victim: at any): what is cut off in front becomes a free block.
-    /// Lists come first here: the victim and the block freed last serve more requests without an alignment.
+    /// The same at an alignment above the granule (without a victim: at any): what is cut off in front becomes a free
+    /// block. Lists come first here: the victim and the block freed last serve more requests without an alignment.
     #[inline(never)]
     fn allocate_aligned(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
         // No sum below can overflow: both are at most the region.

@@ -8,8 +8,10 @@
 //! bin   1 2 3 ... 63 |   64     65   ...    71    |    72    ... | ...
 //! ```
 
-/// Bins for one size each (bin 0 stays empty). 512 bytes in granules of 8: with 32, workloads of up to 512 bytes take a
-/// sixth more instructions on Cortex-M4.
+/// Number of bins that hold one size each; bin 0 stays empty.
+///
+/// 64 bins reach 512 bytes in granules of 8: with 32 bins, workloads of up to 512 bytes take a sixth more instructions
+/// on Cortex-M4.
 pub const EXACT: usize = 64;
 /// log2 of the bins for each power of two above: 2^3, a bin is at most 12.5 % wide. With 2^2 memory fills 2 % less.
 const SUB_BITS: u32 = 3;
@@ -23,8 +25,9 @@ const WORDS: usize = words(BITS).next_power_of_two();
 /// More than the number of any bin.
 pub const LISTS: usize = words(BITS) * WORD;
 
-/// Words of the map that are used for sizes of so many bits: one bit for each exact bin, and 8 for each higher power of two.
-/// 5 of 64 bits, or 8 of 32.
+/// Words of the map in use for sizes of `bits` bits.
+///
+/// One bit for each exact bin, and 8 for each higher power of two: 5 words of 64 bits, or 8 of 32.
 pub const fn words(bits: u32) -> usize {
     let bits = if bits < BITS { bits } else { BITS };
     (EXACT + (((bits - EXACT.ilog2()) as usize) << SUB_BITS)).div_ceil(WORD)
@@ -76,7 +79,9 @@ impl BinMap {
         self.words[Self::place(bin)] &= !(1 << (bin % WORD));
     }
 
-    /// The first bin at or above `from`, below LISTS, that holds something; 0 for none. Only so many words hold any.
+    /// The first bin at or above `from`, below LISTS, that holds something; 0 for none.
+    ///
+    /// Only so many words hold any.
     #[inline(always)]
     pub fn next(&self, from: usize, words: usize) -> usize {
         let mut word = Self::place(from);

@@ -41,8 +41,10 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.memory.address().wrapping_add(Self::offset(self.end()) - 1)
     }
 
-    /// Calls with every free stretch: the victim, the block freed last, and the lists, each as far as its records make sense:
-    /// a program that writes where it must not gets numbers that are too small, and no end without an answer.
+    /// Calls with every free extent: the victim, the block freed last, and the lists.
+    ///
+    /// Each list is followed as far as its records make sense: a program that writes into freed memory gets numbers
+    /// that are too small, and an answer after a bounded number of steps.
     pub fn each_free(&self, mut each: impl FnMut([usize; 2])) {
         [self.victim, self.last].into_iter().filter(|[from, to]| from != to).for_each(&mut each);
         if self.granules == 0 {

@@ -12,24 +12,28 @@ use super::records::Records;
 pub trait HeapConfig {
     /// How free blocks are recorded: the granule, and the largest region.
     type Records: Records;
-    /// Whether small requests are cut from the front of one free block, the victim, that is in no list. Speed for size of
-    /// code.
+    /// Whether small requests are cut from the front of one free block, the victim, that is in no list. Speed for size
+    /// of code.
     const VICTIM: bool;
     /// Whether the block freed last stays out of the lists, so that its neighbours join it and a request that it fits
     /// takes it without a search. Speed for size of code.
     const LAST: bool;
-    /// Blocks of a request's own bin that are looked at before the next bin is taken: each costs time in the worst case,
-    /// and lets memory be filled further.
+    /// Blocks of a request's own bin that are looked at before the next bin is taken: each costs time in the worst
+    /// case, and lets memory be filled further.
     const PROBES: u32;
     /// Whether a second bit for each granule marks where live blocks start: double frees, foreign addresses and wrong
     /// sizes are then refused, until the memory is handed out again.
     const CHECKED: bool;
 }
 
-/// The records that suit the target: [`Packed`](super::Packed) on 64 bits, [`Narrow`](super::Narrow) on fewer.
+/// The records that suit the target's word.
+///
+/// [`Packed`](super::Packed) on 64 bits, [`Narrow`](super::Narrow) on fewer.
 #[cfg(target_pointer_width = "64")]
 pub type Native = Packed;
-/// The records that suit the target: [`Packed`](super::Packed) on 64 bits, [`Narrow`](super::Narrow) on fewer.
+/// The records that suit the target's word.
+///
+/// [`Packed`](super::Packed) on 64 bits, [`Narrow`](super::Narrow) on fewer.
 #[cfg(not(target_pointer_width = "64"))]
 pub type Native = Narrow;
 
@@ -45,8 +49,10 @@ impl<R: Records> HeapConfig for Fast<R> {
     const CHECKED: bool = false;
 }
 
-/// Least code: every request is served from the lists, in one way whatever its alignment. One of more than 63 granules looks
-/// only at lists whose blocks are all large enough, so that one just below the largest free block may fail.
+/// Least code: every request is served from the lists, in one way whatever its alignment.
+///
+/// One of more than 63 granules looks only at lists whose blocks are all large enough, so that one just below the
+/// largest free block may fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Small<R = Native>(PhantomData<R>);
 

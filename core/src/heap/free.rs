@@ -39,7 +39,8 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// A freed block with a free neighbour: the edge between them is gone, and the neighbour's far edge is that of both.
+    /// A freed block with a free neighbour: the edge between them is gone, and the neighbour's far edge is that of
+    /// both.
     #[inline(never)]
     fn merge(&mut self, mut from: usize, mut to: usize, [before, behind]: [usize; 2]) {
         if before != 0 {

@@ -39,7 +39,7 @@ pub struct HeaderHeap<C = Fast, const REGIONS: usize = 1> {
 /// What stands in front of a block.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Header {
+struct HeapHeader {
     /// Bytes that the caller asked for.
     bytes: usize,
     /// Bytes from the start of the heap's block to the caller's: a power of two.
@@ -47,7 +47,7 @@ struct Header {
 }
 
 /// Bytes of a header, and the alignment that every block has: 8 on 32 bits, 16 on 64, as C's `max_align_t`.
-const HEADER: usize = size_of::<Header>();
+const HEADER: usize = size_of::<HeapHeader>();
 
 impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// A heap without memory: every request fails.
@@ -67,20 +67,21 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         unsafe { self.heap.add_region(start, bytes) }
     }
 
-    /// Hands out `bytes` bytes, which may be 0, at `align`, a power of two. `None`: nothing free is large enough, or the
-    /// alignment is no power of two.
+    /// Hands out `bytes` bytes, which may be 0, at `align`, a power of two.
+    ///
+    /// `None`: nothing free is large enough, or the alignment is no power of two.
     #[inline]
     pub fn allocate(&mut self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         if !align.is_power_of_two() {
             return None;
         }
         let lead = align.max(HEADER);
-        let layout = layout(Header { bytes, lead })?;
+        let layout = layout(HeapHeader { bytes, lead })?;
         let start = self.heap.allocate(layout)?;
         // SAFETY: `lead` is less than the block's size, or its end.
         let block = unsafe { start.add(lead) };
         // SAFETY: at least a header's bytes lie between the block's start and this, aligned as a header is.
-        unsafe { header_of(block).write(Header { bytes, lead }) };
+        unsafe { header_of(block).write(HeapHeader { bytes, lead }) };
         #[cfg(terrace_seeded_bug = "heap_block_from_its_header")]
         // SAFETY: it is not: what comes of a reference to the header may reach the header only.
         let header = NonNull::from(unsafe { &mut *header_of(block) });
@@ -116,8 +117,9 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         unsafe { header_of(block).read() }.bytes
     }
 
-    /// Makes a block larger or smaller, where it is or elsewhere. `None`: nothing free is large enough, and the block is as
-    /// it was. Its alignment stays.
+    /// Makes a block larger or smaller, where it is or elsewhere.
+    ///
+    /// `None`: nothing free is large enough, and the block is as it was. Its alignment stays.
     ///
     /// # Errors
     /// As [`RegionHeap::free`].
@@ -131,13 +133,14 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
             return Ok(None);
         };
         let (start, layout) = whole(block, header)?;
-        // SAFETY: the block starts so far in front, and this layout was asked for; the new size is one too, as was looked at.
+        // SAFETY: the block starts so far in front, and this layout was asked for; the new size is one too, as was
+        // looked at.
         let new = unsafe { self.heap.reallocate(start, layout, total) }.map_err(|error| at(error, block))?;
         let Some(new) = new else { return Ok(None) };
         // SAFETY: the header went along, and what it stands in front of.
         let new = unsafe { new.add(header.lead) };
         // SAFETY: as when it was written first.
-        unsafe { header_of(new).write(Header { bytes, ..header }) };
+        unsafe { header_of(new).write(HeapHeader { bytes, ..header }) };
         Ok(Some(new))
     }
 
@@ -168,7 +171,7 @@ impl<C: HeapConfig, const REGIONS: usize> Default for HeaderHeap<C, REGIONS> {
 
 /// The heap's block, which starts in front of the header; an error when the header cannot be one.
 #[inline(always)]
-fn whole(block: NonNull<u8>, header: Header) -> Result<(NonNull<u8>, Layout), FreeError> {
+fn whole(block: NonNull<u8>, header: HeapHeader) -> Result<(NonNull<u8>, Layout), FreeError> {
     let start = NonNull::new(block.as_ptr().wrapping_sub(header.lead));
     start.zip(layout(header)).ok_or(FreeError::Foreign { address: block.addr().get() as u64 })
 }
@@ -185,12 +188,12 @@ fn at(error: FreeError, block: NonNull<u8>) -> FreeError {
 
 /// The layout of the heap's block.
 #[inline(always)]
-fn layout(header: Header) -> Option<Layout> {
+fn layout(header: HeapHeader) -> Option<Layout> {
     Layout::from_size_align(header.lead.checked_add(header.bytes)?, header.lead).ok()
 }
 
 /// Where a block's header is.
 #[inline(always)]
-fn header_of(block: NonNull<u8>) -> *mut Header {
+fn header_of(block: NonNull<u8>) -> *mut HeapHeader {
     block.as_ptr().wrapping_sub(HEADER).cast()
 }

@@ -34,8 +34,8 @@ impl Memory {
     /// Memory from `base` on.
     ///
     /// # Safety
-    /// Until the last access: whatever offset is named below lies in one allocation with `base`, and nobody else reads or
-    /// writes those bytes meanwhile, but for blocks that were handed out.
+    /// Until the last access: whatever offset is named below lies in one allocation with `base`, and no other code
+    /// reads or writes those bytes meanwhile, but for blocks that were handed out.
     pub const unsafe fn new(base: NonNull<u8>) -> Self {
         Self { base: base.as_ptr() }
     }
@@ -80,8 +80,10 @@ impl Memory {
         Self { base }
     }
 
-    /// Fills the first bytes, whole words, with zeros. Word by word and volatile, so that no call to `memset` comes of it:
-    /// that alone is larger than the rest of setting a region up.
+    /// Fills the first bytes, whole words, with zeros.
+    ///
+    /// Word by word and volatile, so that no call to `memset` comes of it: that alone is larger than the rest of
+    /// setting a region up.
     pub fn clear(self, bytes: usize) {
         for offset in (0..bytes).step_by(size_of::<usize>()) {
             let at = self.base.wrapping_add(offset).cast::<usize>();

@@ -3,7 +3,7 @@
 //! Promises upward: every call takes a bounded number of instructions (see `docs/benchmarks.md`); a block costs nothing
 //! but the granule's rounding and one bit a granule; neighbours merge at once; a request fails only when no free block
 //! is as large as the first size of the next list.
-//! Asks from below: memory that nobody else touches, and that each free names a live block and its layout.
+//! Asks from below: memory that no other code touches, and that each free names a live block and its layout.
 //!
 //! ```text
 //! Rust says the size when it frees, so nothing needs to be written in front of a block:
@@ -16,8 +16,8 @@
 //!   one bit for each granule is set where a free block starts or ends: handing out and taking back flip two bits
 //! ```
 //!
-//! Lists by size are those of Lea's and of TLSF (Masmano et al. 2004): one for each small size, eight for each power of two
-//! above. The *designated victim* is Lea's.
+//! Lists by size are those of Lea's and of TLSF (Masmano et al. 2004): one for each small size, eight for each power of
+//! two above. The *designated victim* is Lea's.
 
 mod allocate;
 mod bins;
@@ -135,8 +135,8 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     /// [`RegionError`]: what is wrong with it.
     ///
     /// # Safety
-    /// Until the heap is dropped for good: the bytes are readable and writable, and nobody but the heap and the users of
-    /// its blocks touches them.
+    /// Until the heap is dropped for good: the bytes are readable and writable, and no code but the heap and the users
+    /// of its blocks touches them.
     pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
         let from = start.addr().get();
         let last = bytes.checked_sub(1).and_then(|more| from.checked_add(more)).ok_or(RegionError::TooSmall)?;
@@ -173,12 +173,12 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     /// Takes a block back.
     ///
     /// # Errors
-    /// [`FreeError::Foreign`] when it lies in no region (several regions, or checked); [`FreeError::Stale`] when it is not
-    /// live, or has another size (checked).
+    /// [`FreeError::Foreign`] when it lies in no region (several regions, or checked); [`FreeError::Stale`] when it is
+    /// not live, or has another size (checked).
     ///
     /// # Safety
-    /// The block was given by this heap for this layout (of the last resize, if any), is live, and is not used any more.
-    /// A [`Checked`] heap says when it is not, as long as its memory was not handed out again.
+    /// The block was given by this heap for this layout (of the last resize, if any), is live, and is not used any
+    /// more. A [`Checked`] heap says when it is not, as long as its memory was not handed out again.
     #[inline]
     pub unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
         let size = HeapRegion::<C>::granules(layout.size());
@@ -188,14 +188,16 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         Ok(())
     }
 
-    /// Makes a block larger or smaller where it is; its alignment stays. False: it cannot, and nothing was changed.
+    /// Makes a block larger or smaller where it is; its alignment stays.
+    ///
+    /// False: it cannot, and nothing was changed.
     ///
     /// # Errors
     /// As for [`RegionHeap::free`].
     ///
     /// # Safety
-    /// The block was given by this heap for this layout and is live. `bytes`, rounded up to the layout's alignment, is at
-    /// most `isize::MAX` and not 0.
+    /// The block was given by this heap for this layout and is live. `bytes`, rounded up to the layout's alignment, is
+    /// at most `isize::MAX` and not 0.
     #[inline]
     pub unsafe fn resize(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Result<bool, FreeError> {
         let size = HeapRegion::<C>::granules(layout.size());
@@ -203,8 +205,9 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         Ok(region.resize(at, size, HeapRegion::<C>::granules(bytes)))
     }
 
-    /// Makes a block larger or smaller, where it is or elsewhere: what it holds goes along. `None`: nothing free is large
-    /// enough, and the block is as it was.
+    /// Makes a block larger or smaller, where it is or elsewhere: what it holds goes along.
+    ///
+    /// `None`: nothing free is large enough, and the block is as it was.
     ///
     /// # Errors
     /// As for [`RegionHeap::free`].
@@ -234,8 +237,9 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         Ok(Some(new))
     }
 
-    /// Like [`RegionHeap::allocate`], for a block that replaces one that had to grow: where it can double once more, if there is
-    /// such a place.
+    /// Allocates a block that replaces one that had to grow, with room to grow again.
+    ///
+    /// Chooses a place where the block can double once more, if there is one.
     pub fn allocate_with_room(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         let size = HeapRegion::<C>::granules(layout.size());
         if layout.align() <= HeapRegion::<C>::GRANULE {

@@ -9,8 +9,8 @@
 //! Wide    16 bytes   | size  next  prev  size |             32 bits each: 2^32 - 1 granules, 64 GiB
 //! ```
 //!
-//! Places and sizes are granules. Places start at [`LISTS`](super::bins::LISTS): 0 is no block, and the block that is first
-//! in list `i` has `i` for the one before it where records are [`NAMED`](Records::NAMED), else 0.
+//! Places and sizes are granules. Places start at [`LISTS`](super::bins::LISTS): 0 is no block, and the block that is
+//! first in list `i` has `i` for the one before it where records are [`NAMED`](Records::NAMED), else 0.
 
 use core::marker::PhantomData;
 
@@ -26,8 +26,8 @@ pub trait Records {
     const SIZE_BITS: u32;
     /// Bytes of the head of a list.
     const HEAD_BYTES: usize;
-    /// Whether the first block of a list has the list for the one before it, or 0. Its list need not be computed then when
-    /// it leaves, which the longest call does twice; but one more number is written.
+    /// Whether the first block of a list has the list for the one before it, or 0. Its list need not be computed then
+    /// when it leaves, which the longest call does twice; but one more number is written.
     const NAMED: bool;
 
     /// Records a free block with its links.
@@ -154,8 +154,9 @@ impl<T: Field> Records for FourFields<T> {
     }
 }
 
-/// Three numbers in one word of 64 bits, the granule. The last granule of a larger block holds its size alone; of a block
-/// of one granule both are the same word.
+/// Three numbers in one word of 64 bits, the granule.
+///
+/// The last granule of a larger block holds its size alone; of a block of one granule both are the same word.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed;
 

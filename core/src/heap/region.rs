@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Free blocks never touch, so a set bit is the start of one free block or the end of one, never both. Handing out or
-//! taking back the stretch `p..q` flips bits `p` and `q`, whatever is beside it; that they were set tells a free that it
-//! has free neighbours.
+//! taking back the stretch `p..q` flips bits `p` and `q`, whatever is beside it; that they were set tells a free that
+//! it has free neighbours.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -65,8 +65,9 @@ impl<C: HeapConfig> HeapRegion<C> {
     /// Bytes of a granule.
     pub const GRANULE: usize = 1 << C::Records::GRANULE;
 
-    /// Lays the tables out for `granules` granules: all that is left of them is free. False, and no region, when nothing
-    /// is. `memory` starts at a multiple of the granule and of 8.
+    /// Lays the tables out for `granules` granules: all that is left of them is free.
+    ///
+    /// False, and no region, when nothing is. `memory` starts at a multiple of the granule and of 8.
     pub fn initialize(&mut self, memory: Memory, granules: usize) -> bool {
         let bits = if C::CHECKED { 2 * table(granules) } else { table(granules) };
         let tables = (bits + (bin(granules) + 1) * C::Records::HEAD_BYTES).div_ceil(Self::GRANULE);
@@ -146,7 +147,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// The lowest place at or above `at` whose address is a multiple of `mask + 1` granules, a power of two.
+    /// The lowest granule at or above `at` whose address is a multiple of the alignment.
+    ///
+    /// The alignment is `mask + 1` granules, a power of two.
     #[inline(always)]
     pub fn align_up(&self, at: usize, mask: usize) -> usize {
         let skew = (self.memory.address() >> C::Records::GRANULE) & mask;
@@ -179,8 +182,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         (ends != [0; 2]).then_some(ends)
     }
 
-    /// Whether a live block starts here and ends `size` granules further: nothing else starts or ends between, and
-    /// something does there. O(size / bits of a word).
+    /// Whether a live block starts at `at` and ends `size` granules further.
+    ///
+    /// No other block starts or ends between, and one does there. O(size / bits of a word).
     pub fn is_live(&self, at: usize, size: usize) -> bool {
         if !bit(self.starts(), at) || size > self.end() - at {
             return false;
@@ -252,8 +256,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// Hands out `size` granules at `at` of a free block that is in no list: its edges become those of what is left in front
-    /// and behind.
+    /// Allocates `size` granules at `at` of a free block that is in no list.
+    ///
+    /// Its edges become those of what is left in front and behind.
     #[inline(always)]
     pub fn cut(&mut self, [from, to]: [usize; 2], at: usize, size: usize) -> NonNull<u8> {
         self.flip_ends(at, size);
@@ -276,13 +281,14 @@ impl<C: HeapConfig> HeapRegion<C> {
     }
 }
 
-/// Bytes of a table of bits for so many granules, of all places: one for the end too; and eight bytes read from any byte on
-/// stay in the region.
+/// Bytes of a table of bits for so many granules, of all places: one for the end too; and eight bytes read from any
+/// byte on stay in the region.
 fn table(granules: usize) -> usize {
     (granules / WORD + 2) * size_of::<usize>()
 }
 
-/// The word of a bit, as an offset. A place on 32 bits has at most 29: said here, ARMv7 finds the word in one instruction.
+/// The word of a bit, as an offset. A place on 32 bits has at most 29: said here, ARMv7 finds the word in one
+/// instruction.
 #[inline(always)]
 fn word_of(at: usize) -> usize {
     let at = if cfg!(all(target_arch = "arm", target_has_atomic = "ptr")) { at % (1 << 29) } else { at };

@@ -1,8 +1,8 @@
 //! Resizing, in place where that can be.
 //!
-//! Promises upward: a block shrinks in place always, and grows in place when what is behind it is free and large enough;
-//! both are bounded. A block that must move goes where it can grow again; where nothing else fits, down into the free
-//! block before it.
+//! Promises upward: a block shrinks in place always, and grows in place when what is behind it is free and large
+//! enough; both are bounded. A block that must move goes where it can grow again; where nothing else fits, down into
+//! the free block before it.
 //! Asks from below: [`HeapRegion`].
 
 use core::ptr::NonNull;
@@ -12,13 +12,16 @@ use super::config::HeapConfig;
 use super::records::Records;
 use super::region::HeapRegion;
 
-/// A block that grew and had to move goes to the front of a free block this many times its size, if there is one: it doubles
-/// in place once more. Recorded programs then need less memory than without (Lua 109 % of its peak instead of 112,
-/// a formatter 105 instead of 115). With 4 or more, or from the largest block, more grow in place, and they need more.
+/// A block that grew and had to move goes to the front of a free block this many times its size, if there is one: it
+/// doubles in place once more. Recorded programs then need less memory than without (Lua 109 % of its peak instead of
+/// 112, a formatter 105 instead of 115). With 4 or more, or from the largest block, more grow in place, and they need
+/// more.
 const ROOM: usize = 2;
 
 impl<C: HeapConfig> HeapRegion<C> {
-    /// Makes the block `at..at + old` end elsewhere: shorter always, longer when what is behind is free and large enough.
+    /// Resizes the block `at..at + old` in place.
+    ///
+    /// Shorter always, longer when what is behind is free and large enough.
     pub fn resize(&mut self, at: usize, old: usize, new: usize) -> bool {
         let end = at + old;
         if new <= old {
@@ -45,8 +48,11 @@ impl<C: HeapConfig> HeapRegion<C> {
         true
     }
 
-    /// Hands out `size` granules with as much free behind as the block can be doubled by. `None`: the lists are to be asked as
-    /// for any request. O(1).
+    /// Allocates `size` granules at `at` of a free block that is in no list.
+    ///
+    /// Its edges become those of what is left in front and behind.
+    ///
+    /// `None`: the lists are to be asked as for any request. O(1).
     pub fn allocate_with_room(&mut self, size: usize) -> Option<NonNull<u8>> {
         if size > self.granules / ROOM {
             return None;
@@ -59,8 +65,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         Some(self.cut([at, to], at, size))
     }
 
-    /// Moves the block `at..at + old` down into the free block before it and makes it longer, when both and what is free
-    /// behind it suffice. Returns its new place; its bytes are where they were.
+    /// Moves the block `at..at + old` down into the free block before it, and makes it longer.
+    ///
+    /// Succeeds when both and what is free behind suffice. Returns the new start; the bytes stay where they were.
     pub fn slide_down(&mut self, at: usize, old: usize, new: usize) -> Option<usize> {
         // Without the block freed last, a free writes a record into the bytes that must be kept.
         let before = self.free_before(at);

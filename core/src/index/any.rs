@@ -21,7 +21,9 @@ pub enum Fit {
     Worst,
 }
 
-/// Any strategy, one branch on each call. For programs that know theirs, the strategies themselves are faster.
+/// Any strategy, one branch on each call.
+///
+/// For programs that know theirs, the strategies themselves are faster.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "one index an allocator: the space is not worth an indirection")]
 pub enum AnyFit<B> {

@@ -7,8 +7,9 @@ use super::trie::{self, Branch, ByAddress, Order, Trie};
 use super::{Index, MAX_SLOTS};
 use crate::error::Violation;
 
-/// First fit: the lowest address that fits. (A [`Range`](crate::Range) with holes looks for one that touches no hole
-/// first: its documentation says why.)
+/// First fit: the lowest address that fits.
+///
+/// (A [`Range`](crate::Range) with holes looks for one that touches no hole first: its documentation says why.)
 #[derive(Clone, Debug)]
 pub struct FirstFit<B> {
     branches: B,

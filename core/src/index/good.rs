@@ -10,7 +10,9 @@ use super::slot::{NONE, Slot, Slots};
 use crate::bins::{Bitmap, ROOM, bin_start, ceil_bin, floor_bin, place};
 use crate::error::{Violation, ensure};
 
-/// Good fit: the youngest gap of the request's own bin, or one of the first bin above. O(1), and 1 KiB of heads.
+/// Good fit: the youngest gap of the request's own bin, or one of the first bin above.
+///
+/// O(1), and 1 KiB of heads.
 ///
 /// May pass over an older gap that fits in the request's own bin, which is at most 12.5 % wide; never wastes memory:
 /// gaps are cut to the granule.
@@ -18,12 +20,12 @@ use crate::error::{Violation, ensure};
 pub struct GoodFit {
     /// Bit `b` is set iff `heads[b]` is not [`NONE`].
     map: Bitmap,
-    /// The first gap of each bin; [`NONE`] for bin 0, where a gap of 0 would be. A head's `link[0]` is stale: nobody
+    /// The first gap of each bin; [`NONE`] for bin 0, where a gap of 0 would be. A head's `link[0]` is stale: no call
     /// is before it. The last one's `link[1]` is [`NONE`].
     heads: [u32; ROOM],
 }
 
-// Whether the neighbours of a freed block have gaps is anybody's guess, and a wrong one costs more than the work it
+// Whether the neighbours of a freed block have gaps cannot be predicted, and a wrong guess costs more than the work it
 // would save: so a gap of 0 is taken out of "list" 0 and put into it without a branch. Its record links to itself (see
 // `Slot::link`), and what would be written to its neighbours is written to itself.
 impl GoodFit {

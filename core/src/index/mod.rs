@@ -71,8 +71,8 @@ pub trait Index {
         }
     }
 
-    /// The gap of record `from`, if it has one, becomes part of the gap of record `to`, whose end and gap then are these:
-    /// what ended with the gap of `from` still ends there. `from` has no gap any more.
+    /// The gap of record `from`, if it has one, becomes part of the gap of record `to`, whose end and gap then are
+    /// these: what ended with the gap of `from` still ends there. `from` has no gap any more.
     #[inline]
     fn hand_over<S: Slots>(&mut self, slots: &mut S, from: u32, to: u32, end: u32, gap: u32) {
         self.remove(slots, from);

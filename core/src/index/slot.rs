@@ -51,8 +51,8 @@ pub struct Slot {
     pub(crate) next: u32,
     /// In the index: previous and next in a list, or left and right in a trie. Without a gap: itself, twice.
     pub(crate) link: [u32; 2],
-    /// SlotState in the low 2 bits. Above them: of a live block the ticket, never given twice (2^62 outlast any machine);
-    /// of a hole the previous and the next hole, 31 bits each; of a region the next region.
+    /// SlotState in the low 2 bits. Above them: of a live block the ticket, never given twice (2^62 outlast any
+    /// machine); of a hole the previous and the next hole, 31 bits each; of a region the next region.
     pub(crate) name: u64,
 }
 
@@ -156,7 +156,9 @@ impl<T: DerefMut<Target = [Slot]>> Slots for T {
     }
 }
 
-/// Slots in bytes that are zero: a mapping, or a `Box<[u8]>` that the system clears page by page when it is touched. (The standard
+/// Slots in zeroed bytes.
+///
+/// The bytes are a mapping, or a `Box<[u8]>` that the system clears page by page when it is touched. (The standard
 /// library writes the zeros of a box of slots itself, because of their alignment, so all of it is resident at once.)
 ///
 /// The bytes must not move while the slots are in use.

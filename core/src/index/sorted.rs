@@ -147,7 +147,9 @@ impl<B: DerefMut<Target = [Branch]>> Index for BestFit<B> {
     }
 }
 
-/// Worst fit: the largest gap, the lowest of equals. When alignment rules that one out, the smallest that fits.
+/// Worst fit: the largest gap, the lowest of equals.
+///
+/// When alignment rules that one out, the smallest that fits.
 #[derive(Clone, Debug)]
 pub struct WorstFit<B>(Sizes<B>);
 

@@ -1,8 +1,8 @@
 //! Counters that any thread may read while the allocator works.
 //!
 //! Promises upward: after each call the lent [`Counters`] say what the allocator says; readers take no lock.
-//! Asks from below: `stats()` of the inner allocator, which is called before and after each call to see whether the source
-//! was asked and what is reserved: as cheap as that is.
+//! Asks from below: `stats()` of the inner allocator, which is called before and after each call to see whether the
+//! source was asked and what is reserved: as cheap as that is.
 //!
 //! Invariant at rest, checked: the counters' bytes in use, live blocks and reserved bytes are the inner allocator's.
 

@@ -1,7 +1,7 @@
 //! A second choice: what the first allocator cannot serve comes from another, and is counted.
 //!
-//! Promises upward: a request fails only when both fail; a block goes back to the allocator it came from; the switch can
-//! be turned off.
+//! Promises upward: a request fails only when both fail; a block goes back to the allocator it came from; the switch
+//! can be turned off.
 //! Asks from below: the two allocators manage addresses of their own; regions below 2^31, tickets below 2^63.
 //!
 //! Region and ticket of a block, doubled, have the choice in their lowest bit: so tickets of the two never meet, and

@@ -4,9 +4,9 @@
 //! [`Cause::OverLimit`] before (and, where only the rounding passes it, after) the inner allocator was asked.
 //! Asks from below: `Block::bytes` is what the block holds.
 //!
-//! Invariants: `used` = sum of the live blocks' bytes = the inner `in_use`; `used <= cap`, but for one case: a resize in
-//! place that the inner allocator rounded past the cap cannot be undone (the old name is dead), so it is kept and every
-//! later request refused until `used` is below the cap again.
+//! Invariants: `used` = sum of the live blocks' bytes = the inner `in_use`; `used <= cap`, but for one case: a resize
+//! in place that the inner allocator rounded past the cap cannot be undone (the old name is dead), so it is kept and
+//! every later request refused until `used` is below the cap again.
 
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::{AllocError, Cause, FreeError, Violation, ensure};

@@ -1,8 +1,8 @@
 //! Two levels: what one owner freed stays with it; everything else goes through the shared level.
 //!
-//! Promises upward: a hit takes no lock and waits for nobody; each level keeps its own caps; a stale name is recognised,
-//! also while its block is cached here or below; dropping a [`Local`] gives back what it cached.
-//! Asks from below: a [`Locked`] allocator that takes a block back from whoever frees it; lent bins, entries and records.
+//! Promises upward: a hit takes no lock and waits for no thread; each level keeps its own caps; a stale name is
+//! recognised, also while its block is cached here or below; dropping a [`Local`] gives back what it cached.
+//! Asks from below: a [`Locked`] allocator that takes a block back from any owner; lent bins, entries and records.
 //!
 //! ```text
 //! thread 1: Local [cache | records] --+            local hit: no lock
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The names handed out are the level's own: `slot` is a record here, and tickets are counted here. A block is freed
-//! through the `Local` it came from; [`Local::hand_over`] turns it into a block of the shared level, which any thread can
-//! free there. What other `Local`s cached cannot be reached from here: they trim themselves.
+//! through the `Local` it came from; [`Local::hand_over`] turns it into a block of the shared level, which any thread
+//! can free there. What other `Local`s cached cannot be reached from here: they trim themselves.
 
 use core::ops::DerefMut;
 
@@ -47,7 +47,7 @@ pub struct LocalRecord {
 }
 
 impl LocalRecord {
-    /// A record nobody uses.
+    /// An unused record.
     pub const EMPTY: Self = Self {
         inner: Block { address: 0, bytes: 0, slot: NONE, region: 0, ticket: 0 },
         ticket: 0,
@@ -108,7 +108,7 @@ where
     T: DerefMut<Target = [LocalRecord]>,
 {
     shared: &'a Locked<R, A>,
-    /// Blocks of the shared level, live there, under names nobody else knows.
+    /// Blocks of the shared level, live there, under handles that no caller has.
     cache: Cache<B, E>,
     records: T,
     /// Records at and above this one were never used.
@@ -129,7 +129,9 @@ where
     E: DerefMut<Target = [Entry<Block>]>,
     T: DerefMut<Target = [LocalRecord]>,
 {
-    /// An empty level. `bins` are used in fours; `entries`: the most cached blocks; `records`: the most live ones.
+    /// An empty level.
+    ///
+    /// `bins` are used in fours; `entries`: the most cached blocks; `records`: the most live ones.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when the granule is not a power of two.
@@ -146,7 +148,9 @@ where
         self.counters.pooled
     }
 
-    /// Sets the most blocks of one owner and size, and the most bytes. What is over stays until taken or trimmed.
+    /// Sets the most blocks of one owner and size, and the most bytes.
+    ///
+    /// What is over stays until taken or trimmed.
     pub fn set_caps(&mut self, per_bin: u32, bytes: u64) {
         self.caps = LocalCaps { per_bin, bytes, ..self.caps };
         self.cache.set_per_bin(per_bin);
@@ -155,12 +159,14 @@ where
     /// Gives every cached block to the shared level, one lock each. O(bins + blocks).
     pub fn drain(&mut self) {
         let shared = self.shared;
-        // Nobody else knows these names, so the shared level cannot have had them back already.
+        // No caller has these handles, so the shared level cannot have had them back already.
         self.cache.drain(|_, _| true, |owner, _, block| _ = shared.with(|inner| inner.free(block, owner)));
         self.counters.pooled = 0;
     }
 
-    /// Makes a live block one of the shared level: the name returned is freed there, by any thread. No lock.
+    /// Makes a live block one of the shared level: the name returned is freed there, by any thread.
+    ///
+    /// No lock.
     ///
     /// # Errors
     /// [`FreeError`] when the block is not live here.

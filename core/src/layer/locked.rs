@@ -2,8 +2,8 @@
 //!
 //! Promises upward: every call by `&self`; a [`Guard`] frees its block when dropped, once, and never panics (unless the
 //! raw mutex itself does).
-//! Asks from below: any [`lock_api::RawMutex`]: parking_lot's on hosts, a spin lock between cores, a critical section in
-//! firmware. The lock is held for one call of the inner allocator and nothing else.
+//! Asks from below: any [`lock_api::RawMutex`]: parking_lot's on hosts, a spin lock between cores, a critical section
+//! in firmware. The lock is held for one call of the inner allocator and nothing else.
 
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::{AllocError, FreeError, Violation};
@@ -39,7 +39,7 @@ impl<R: RawMutex, A: Allocator> Locked<R, A> {
         call(&mut self.inner.lock())
     }
 
-    /// Hands out a block that is freed when the guard is dropped, by the owner who asked.
+    /// Allocates a block that is freed when the guard is dropped, by the owner that allocated it.
     ///
     /// # Errors
     /// As the inner [`Allocator::allocate`].

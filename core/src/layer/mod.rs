@@ -1,7 +1,7 @@
 //! Layers: the same face as what they wrap, with one thing added.
 //!
-//! Promises upward: each layer is an [`Allocator`](crate::allocator::Allocator) over an `Allocator`, so they stack in any
-//! order, at compile time; a layer adds O(1) to a call (but for `Tenants`, which may zero a block).
+//! Promises upward: each layer is an [`Allocator`](crate::allocator::Allocator) over an `Allocator`, so they stack in
+//! any order, at compile time; a layer adds O(1) to a call (but for `Tenants`, which may zero a block).
 //! Asks from below: the contract of `Allocator`; where a layer needs room, the caller lends it.
 //!
 //! - [`Limit`]: a cap in bytes.
@@ -10,7 +10,7 @@
 //! - [`Locked`]: a handle for many threads, over any raw mutex; blocks that free themselves.
 //! - [`Local`]: one owner's cache in front of a `Locked` allocator; a hit takes no lock.
 //! - [`Fallback`]: a second allocator when the first fails.
-//! - [`Tenants`]: caps and guaranteed shares for owners who do not trust each other, zeroed hand-over between them.
+//! - [`Tenants`]: caps and guaranteed shares for owners that do not trust each other, zeroed hand-over between them.
 
 mod counted;
 mod fallback;

@@ -5,16 +5,17 @@
 //! - memory that passes from one tenant to another is zeroed first, and if that fails it is not handed over
 //! - a tenant cannot free or resize another's block
 //!
-//! Asks from below: [`ZeroFill`] writes zeroes; the inner allocator is used by nobody else and its regions are numbered
+//! Asks from below: [`ZeroFill`] writes zeroes; the inner allocator has no other user and its regions are numbered
 //! below 2^24; the caller lends the table of shares and the page table of [`PageOwners`].
 //!
-//! Tenants are owners: `Request::owner` names the tenant that asks, the owner given to `free` the tenant that frees. The
-//! place in the table stands in the low 8 bits of a block's region. A name is not a capability: this keeps honest
+//! Tenants are owners: `Request::owner` names the tenant that asks, the owner given to `free` the tenant that frees.
+//! The place in the table stands in the low 8 bits of a block's region. A name is not a capability: this keeps honest
 //! programs apart, not a program that forges names inside its own process.
 //!
 //! The guarantee is about bytes. Whether they lie in one piece is the inner allocator's affair.
 //!
-//! Invariants: `used <= cap` for each share; sum of `used` = the inner `in_use`; `unmet` = sum over shares of `guaranteed - used` where positive; sum of `guaranteed <= capacity`.
+//! Invariants: `used <= cap` for each share; sum of `used` = the inner `in_use`; `unmet` = sum over shares of
+//! `guaranteed - used` where positive; sum of `guaranteed <= capacity`.
 
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
@@ -29,7 +30,7 @@ const MOST: usize = 1 << 8;
 
 /// Writes zeroes: `memset` on a host, a driver call on a device.
 pub trait ZeroFill {
-    /// Makes `[address, address + bytes)` read as zeroes for whoever gets it next.
+    /// Makes `[address, address + bytes)` read as zeroes for the next tenant.
     ///
     /// # Errors
     /// When the device refuses; the block is then not handed over.
@@ -45,7 +46,7 @@ impl<F: FnMut(u64, u64) -> Result<(), SourceError>> ZeroFill for F {
 /// What one tenant may have and has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantShare {
-    /// Who.
+    /// The tenant.
     pub owner: Owner,
     /// The most bytes it may hold.
     pub cap: u64,
@@ -174,7 +175,7 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
         }
     }
 
-    /// Zeroes a range if another tenant may have written it, and notes who has it now.
+    /// Zeroes a range if another tenant may have written it, and records its tenant.
     fn clean(&mut self, tenant: usize, address: u64, bytes: u64) -> Result<(), AllocError> {
         if self.pages.foreign(tenant as u8, address, bytes) {
             let failed = |_| AllocError::new(Cause::SourceFailed, bytes);

@@ -112,7 +112,9 @@ where
         &self.source
     }
 
-    /// The lent records, to lengthen them (they must not be shortened, changed or reordered: `check` would say so).
+    /// The lent records, so that the caller can lengthen them.
+    ///
+    /// Caller must not shorten, change or reorder them: `check` would report it.
     pub fn records_mut(&mut self) -> (&mut T, &mut G) {
         (&mut self.blocks, &mut self.segments)
     }

@@ -25,7 +25,7 @@ const ACQUIRE: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "pool_acquire_relaxed")]
 const ACQUIRE: Ordering = Ordering::Relaxed;
 
-/// What a release gives: everything its holder did, to whoever acquires the block next.
+/// What a release gives: everything its holder did, to the thread that acquires the block next.
 #[cfg(not(terrace_seeded_bug = "pool_release_relaxed"))]
 const RELEASE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "pool_release_relaxed")]
@@ -98,8 +98,8 @@ impl<'a> Pool<'a> {
         (word * BITS + bit) as u32
     }
 
-    /// Sets the lowest clear bit of a word. Each lost race costs a bit somebody else took, so a word is tried at most
-    /// BITS times; bits freed meanwhile below the one lost are not looked at again, which bounds the loop.
+    /// Sets the lowest clear bit of a word. Each lost race costs a bit that another thread took, so a word is tried at
+    /// most BITS times; bits freed meanwhile below the one lost are not looked at again, which bounds the loop.
     #[inline]
     fn acquire_in(&self, word: usize) -> Option<usize> {
         let mut taken = self.words[word].load(Ordering::Relaxed) | !self.usable(word);
@@ -174,7 +174,7 @@ impl<'a> Pool<'a> {
 #[derive(Debug)]
 pub struct PoolGuard<'a> {
     pool: Pool<'a>,
-    /// Out, and released by nobody else (unless its index was copied out and released by hand).
+    /// Acquired, and released by this guard alone (unless its index was copied out and released by hand).
     block: u32,
 }
 
@@ -187,7 +187,7 @@ impl PoolGuard<'_> {
 
 impl Drop for PoolGuard<'_> {
     fn drop(&mut self) {
-        // Refused only if somebody released the index by hand; the block is then free already.
+        // Refused only if the caller released the index by hand; the block is then free already.
         let _ = self.pool.release(self.block);
     }
 }

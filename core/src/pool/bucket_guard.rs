@@ -27,7 +27,7 @@ impl<'g, 'a, const N: usize> BucketGuard<'g, 'a, N> {
 
 impl<const N: usize> Drop for BucketGuard<'_, '_, N> {
     fn drop(&mut self) {
-        // Refused only if somebody released a copy of the name; the block is free then.
+        // Refused only if the caller released a copy of the handle; the block is free then.
         let _ = self.buckets.release(self.block);
     }
 }

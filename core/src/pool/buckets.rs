@@ -70,7 +70,9 @@ impl<'a, const N: usize> Buckets<'a, N> {
         words
     }
 
-    /// Buckets of `counts[c]` blocks of `steps.size(c)` bytes each, from address `base` on, over zeroed words.
+    /// Buckets of `counts[c]` blocks of `steps.size(c)` bytes each, over zeroed words.
+    ///
+    /// The blocks lie from address `base` on.
     ///
     /// # Errors
     /// [`Cause::OutOfSlots`] with too few words; [`Cause::TooLarge`] when sizes or addresses pass 64 bits or slots
@@ -135,8 +137,8 @@ impl<'a, const N: usize> Buckets<'a, N> {
         Ok(self.name(class, index))
     }
 
-    /// Turns the stamp of a block just taken odd, and names it. The bit is ours, so nobody else changes the stamp; what
-    /// the last holder wrote to it came before its release of the bit.
+    /// Turns the stamp of a block just taken odd, and names it. The bit is ours, so no other thread changes the stamp;
+    /// what the last holder wrote to it came before its release of the bit.
     fn name(&self, class: usize, index: u32) -> Block {
         let bucket = &self.buckets[class];
         let slot = bucket.first_slot + index;

@@ -29,7 +29,9 @@ pub struct SizeClasses {
 }
 
 impl SizeClasses {
-    /// Sizes from `min_bytes` (a power of two, at least `per_octave`), `per_octave` (1, 2, 4 or 8) to the octave.
+    /// Sizes from `min_bytes` on, `per_octave` to each power of two.
+    ///
+    /// `min_bytes` is a power of two, at least `per_octave`, which is 1, 2, 4 or 8.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when a number is not one of these.
@@ -76,8 +78,10 @@ impl SizeClasses {
         Some(((1 << self.step_bits) + step as u64) << unit_bits)
     }
 
-    /// The class for `bytes` bytes at `align`: the first from `ceil(bytes)` on whose size is a multiple of the
-    /// alignment. At most one octave of steps is looked at, because a power of two at least `align` is among them.
+    /// The smallest class whose blocks hold `bytes` bytes at `align`.
+    ///
+    /// The first from `ceil(bytes)` on whose size is a multiple of the alignment. At most one octave of classes is
+    /// searched, because a power of two at least `align` is among them.
     #[inline]
     pub const fn aligned(self, bytes: u64, align: u64) -> Option<u32> {
         let at_least = if bytes < align { align } else { bytes };

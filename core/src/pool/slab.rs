@@ -40,8 +40,9 @@ impl<'a> Slab<'a> {
         blocks.div_ceil(BITS) as usize
     }
 
-    /// The slab over its words: zeroed words are a slab with every block out. Words too few for `blocks` blocks make a
-    /// slab of as many as they have bits.
+    /// The slab over its words: zeroed words are a slab with every block out.
+    ///
+    /// Words too few for `blocks` blocks make a slab of as many as they have bits.
     pub fn new(words: &'a mut [u64], blocks: u32) -> Self {
         let used = Self::words(blocks).min(words.len());
         let bits = used as u64 * u64::from(BITS);
@@ -57,8 +58,9 @@ impl<'a> Slab<'a> {
         }
     }
 
-    /// Takes at most `most` blocks, the lowest first, from word `from` on; each goes to `each`. How many there were, and the
-    /// word to go on from: below it nothing is free.
+    /// Takes at most `most` blocks, the lowest first, from word `from` on; each goes to `each`.
+    ///
+    /// How many there were, and the word to go on from: below it nothing is free.
     #[inline]
     pub fn take(&mut self, from: u32, most: u32, mut each: impl FnMut(u32)) -> (u32, u32) {
         let mut left = most;
@@ -95,7 +97,9 @@ impl<'a> Slab<'a> {
         }
     }
 
-    /// Whether every block from `first` to before `end` is free (blocks past the last count as free). O(words between).
+    /// Whether every block from `first` to before `end` is free (blocks past the last count as free).
+    ///
+    /// O(words between).
     pub fn all_free(&self, first: u32, end: u32) -> bool {
         let end = end.min(self.len);
         let mut at = first;

@@ -9,7 +9,8 @@ use crate::error::{AllocError, Cause, FreeError};
 use crate::index::{Index, NONE, Slot, SlotState, Slots};
 
 impl<S: Slots, I: Index> Range<S, I> {
-    /// Like [`allocate`](crate::Allocator::allocate), but fails only when no free block fits, whatever the strategy.
+    /// Allocates; fails only when no free block fits, whatever the strategy.
+    ///
     /// Good fit: O(gaps in the bins that the request's size, with its alignment, spans).
     ///
     /// # Errors
@@ -53,8 +54,8 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
     }
 
-    /// Best and first fit, where there are holes: a gap that touches none. A gap beside a hole can still grow, and is worth
-    /// more than its size; at most two gaps a hole are passed over.
+    /// Best and first fit, where there are holes: a gap that touches none. A gap beside a hole can still grow, and is
+    /// worth more than its size; at most two gaps a hole are passed over.
     #[inline]
     fn find_away_from_holes(&self, size: u32) -> Option<u32> {
         if self.holes == NONE || !self.index.cut_low() {
@@ -79,8 +80,8 @@ impl<S: Slots, I: Index> Range<S, I> {
         Some((i, (((high - self.base) >> self.granule) as u32) - record.end))
     }
 
-    /// Which end of the gap behind a record is cut. Behind a hole the high end, whatever the strategy: what is left stays in
-    /// one piece with what the hole may become.
+    /// Which end of the gap behind a record is cut. Behind a hole the high end, whatever the strategy: what is left
+    /// stays in one piece with what the hole may become.
     #[inline]
     fn cuts_low(&self, record: &Slot) -> bool {
         self.index.cut_low() && record.state() != SlotState::Hole
@@ -123,7 +124,8 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
     }
 
-    /// Takes record `i` out: its bytes and its gap join the gap of the record before it. Needs no slot. Returns its size.
+    /// Takes record `i` out: its bytes and its gap join the gap of the record before it. Needs no slot. Returns its
+    /// size.
     #[inline]
     pub(super) fn remove_record(&mut self, i: u32) -> u32 {
         let slots = &mut self.slots.view();

@@ -121,8 +121,10 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.index.find_exact(&self.slots, size, 0, |_| true).and_then(|i| self.gap(i))
     }
 
-    /// The lowest place for `bytes` bytes at an alignment in a free stretch outside `[avoid.0, avoid.1)` that the
-    /// strategy chooses, without taking it. Exact: `None` only when there is no such place.
+    /// The lowest fit outside `[avoid.0, avoid.1)`, without allocating it.
+    ///
+    /// For `bytes` bytes at an alignment, in a free extent that the strategy chooses. Exact: `None` only when there is
+    /// no such place.
     pub fn find_outside(&self, bytes: u64, align: u64, avoid: (u64, u64)) -> Option<(RangeExtent, u64)> {
         let size = self.granules(bytes)?.max(1);
         let outside = |record: &Slot| self.address(record.gap_end()) <= avoid.0 || self.address(record.end) >= avoid.1;

@@ -94,8 +94,9 @@ impl RegionId {
 }
 
 impl<S: Slots, I: Index> Range<S, I> {
-    /// An allocator without regions, for addresses from 0 to 2^32 granules. `granule`: bytes, a power of two; every
-    /// block is a multiple of it. `index`: the strategy.
+    /// An allocator without regions, for addresses from 0 to 2^32 granules.
+    ///
+    /// `granule`: bytes, a power of two; every block is a multiple of it. `index`: the strategy.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when the granule is not a power of two; [`Cause::OutOfSlots`] when the strategy has not
@@ -123,18 +124,21 @@ impl<S: Slots, I: Index> Range<S, I> {
         })
     }
 
-    /// The same, with its window of addresses starting at `base` (rounded down to the granule) instead of 0.
+    /// A range whose addresses start at `base`, rounded down to the granule, instead of 0.
     pub fn based(self, base: u64) -> Self {
         Self { base: base & !((1 << self.granule) - 1), ..self }
     }
 
-    /// The same, with every `step`-th ticket after `last` instead of 1, 2, 3, ...: ranges that serve one allocator give
-    /// no ticket twice between them. A step of 0 counts as 1.
+    /// A range that numbers its blocks with every `step`-th ticket after `last`.
+    ///
+    /// Ranges that serve one allocator give no ticket twice between them. A step of 0 counts as 1.
     pub fn with_tickets(self, last: u64, step: u64) -> Self {
         Self { ticket: last, step: step.max(1), ..self }
     }
 
-    /// Adds a region of memory at `address`: all of it becomes free. Regions are never merged with each other.
+    /// Adds a region of memory at `address`: all of it becomes free.
+    ///
+    /// Regions are never merged with each other.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when address or size are not multiples of the granule, or nothing;
@@ -215,7 +219,9 @@ impl<S: Slots, I: Index> Range<S, I> {
         region.0 < self.fresh && self.slots.slot(region.0).state() == SlotState::Region
     }
 
-    /// Whether nothing in the region is live. O(1) without holes; with them, O(holes before the first live block).
+    /// Whether nothing in the region is live.
+    ///
+    /// O(1) without holes; with them, O(holes before the first live block).
     pub fn is_vacant(&self, region: RegionId) -> bool {
         let mut at = self.slots.slot(region.0).next;
         while at != region.0 {
@@ -286,7 +292,9 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.live(block).map(|i| self.bytes(self.size(i)))
     }
 
-    /// A live block as it is recorded: a name is known by its slot and ticket, and what else it says may have been altered.
+    /// The record of a live block, found by its slot and ticket.
+    ///
+    /// What else the handle says may have been altered.
     ///
     /// # Errors
     /// [`FreeError`] when the block is not live.

@@ -1,8 +1,8 @@
 //! Waiting by looking again: how often, how long, and by whose clock.
 //!
-//! Promises upward: a wait ends. It sleeps `first` nanoseconds, twice as long each time, at most `max`, and gives up when
-//! it has slept `in_all`.
-//! Asks from below: somebody who sleeps ([`Delay`]): a closure, a timer of `embedded-hal`, the system.
+//! Promises upward: a wait ends. It sleeps `first` nanoseconds, twice as long each time, at most `max`, and gives up
+//! when it has slept `in_all`.
+//! Asks from below: a [`Delay`]: a closure, a timer of `embedded-hal`, the system.
 
 use crate::sync::spin_hint;
 
@@ -18,8 +18,9 @@ impl<F: FnMut(u32)> Delay for F {
     }
 }
 
-/// Does not sleep: looks again at once, and tells the processor so. Backoff then counts looks, not time: each is taken for
-/// the sleep it stands for.
+/// Does not sleep: looks again at once, and tells the processor so.
+///
+/// Backoff then counts looks, not time: each is taken for the sleep it stands for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDelay;
 
@@ -47,8 +48,9 @@ impl Backoff {
     /// From 1 microsecond (what a look over a bus costs, more or less) to 1 millisecond, one second in all.
     pub const SECOND: Self = Self { first: 1_000, max: 1_000_000, total: 1_000_000_000 };
 
-    /// Looks, and sleeps between looks, until there is something or it has slept enough. How often it slept, and what
-    /// there was.
+    /// Looks, and sleeps between looks, until there is something or it has slept enough.
+    ///
+    /// How often it slept, and what there was.
     ///
     /// # Errors
     /// What looking says, at once.
@@ -66,7 +68,7 @@ impl Backoff {
         }
     }
 
-    /// Nobody slept yet.
+    /// No delay yet.
     pub(super) fn sleeps(self) -> BackoffDelays {
         let max = self.max.max(1);
         BackoffDelays { next: self.first.clamp(1, max), max, left: self.total, times: 0 }

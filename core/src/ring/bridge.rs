@@ -1,7 +1,8 @@
 //! A ring whose sides do not see the same memory: each has its own, and copies go between.
 //!
-//! Promises upward: the same messages in the same order as in one memory, by the same code: the host works on a *shadow*
-//! of the ring, and what it did goes over when it says so. Nothing the peer writes is trusted before it was checked.
+//! Promises upward: the same messages in the same order as in one memory, by the same code: the host works on a
+//! *shadow* of the ring, and what it did goes over when it says so. Nothing the peer writes is trusted before it was
+//! checked.
 //! Asks from below: a [`Link`] that copies words in order.
 //!
 //! ```text
@@ -15,8 +16,8 @@
 //! - *polled*: a transfer is begun and looked at until it is done, with sleeps between ([`Delay`])
 //! - *unified*: both see the same memory, so there is no bridge: [`Producer`](super::Producer) and [`Consumer`](super::Consumer) work on it themselves
 //!
-//! The shadow has more words than slots: one for each slot, from which counters are copied, so that the next message may
-//! be counted while the last count is still in flight; and an image of the header.
+//! The shadow has more words than slots: one for each slot, from which counters are copied, so that the next message
+//! may be counted while the last count is still in flight; and an image of the header.
 //!
 //! Invariants:
 //! - the peer's counters go into the shadow after a wait for the copy that brought them, and slots before the counter

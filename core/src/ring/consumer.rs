@@ -94,8 +94,8 @@ impl<M: RingMemory> Consumer<M> {
     /// The oldest message, in place.
     ///
     /// # Errors
-    /// [`RingError::Empty`]; [`RingError::Closed`] when nothing comes any more; [`RingError::Corrupt`], also for a message
-    /// longer than its slot, which [`Consumer::skip`] passes over.
+    /// [`RingError::Empty`]; [`RingError::Closed`] when nothing comes any more; [`RingError::Corrupt`], also for a
+    /// message longer than its slot, which [`Consumer::skip`] passes over.
     pub fn peek(&mut self) -> Result<Message<'_, M>, RingError> {
         self.find()?;
         let Some(length) = self.slot().first() else { return Err(corrupt("the slot is gone", self.read)) };

@@ -1,10 +1,10 @@
 //! The words both sides look at: 128 bytes of counters and states, 64 bytes of telemetry for each side.
 //!
-//! Promises upward: sizes and offsets as written here, checked when it is compiled; every pattern of bits is a value, so
-//! memory from anywhere can be looked at; zeroed memory is no ring yet.
+//! Promises upward: sizes and offsets as written here, checked when it is compiled; every pattern of bits is a value,
+//! so memory from anywhere can be looked at; zeroed memory is no ring yet.
 //!
-//! Counters are apart, each on the line of the side that writes it, so that no side waits for the other's line but to see
-//! whether it moved. The states are written twice in a ring's life.
+//! Counters are apart, each on the line of the side that writes it, so that no side waits for the other's line but to
+//! see whether it moved. The states are written twice in a ring's life.
 
 use super::RingLayout;
 use super::error::{RingError, corrupt};
@@ -20,9 +20,9 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EndpointState {
-    /// Nobody is.
+    /// The side is not attached.
     Free = 0,
-    /// Somebody is.
+    /// The side is attached.
     Taken = 1,
     /// It went, for good.
     Closed = 2,

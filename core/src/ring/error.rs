@@ -23,7 +23,7 @@ pub enum RingError {
     Taken,
     /// The layout has a rule, and this breaks it.
     BadLayout(&'static str),
-    /// The memory says what cannot be: somebody else wrote to it, or it is no ring.
+    /// The header is impossible: other code wrote to the memory, or it is no ring.
     Corrupt {
         /// What is wrong, in words.
         what: &'static str,

@@ -13,6 +13,8 @@ pub struct RingLayout {
 }
 
 impl RingLayout {
+    /// Most slots a ring may have.
+    ///
     /// Counters are 32 bits and never more than `slots` apart: 2^30 leaves three quarters of them to show a wrong one.
     pub const MOST_SLOTS: u32 = 1 << 30;
     /// One GiB, so that the words of a slot fit into 32 bits with room to spare.

@@ -1,7 +1,7 @@
 //! Messages between two that share memory and little else: two cores, or a host and a device.
 //!
-//! Promises upward: one producer, one consumer; what was written before a commit is read after the peek that finds it. No
-//! call here loops on what the peer wrote or indexes by it: counters and lengths that cannot be are
+//! Promises upward: one producer, one consumer; what was written before a commit is read after the peek that finds it.
+//! No call here loops on what the peer wrote or indexes by it: counters and lengths that cannot be are
 //! [`RingError::Corrupt`]. A call costs a handful of instructions and one copy, or none ([`Producer::claim`],
 //! [`Consumer::peek`]). Nothing is allocated.
 //! Asks from below: `sync`; the caller lends the memory ([`RingMemory`]).
@@ -18,9 +18,9 @@
 //! apart, so no slot is lost; `slots` is a power of two, so that the slot of a counter does not jump when it wraps. All
 //! words are in the order of the processor, which host and device share.
 //!
-//! Why slots are atomic words and not bytes: a device may write to them at any time, and a `&[u8]` that changes while it is
-//! read is undefined behaviour. Words are read and written one by one, without order among each other; the counters give
-//! the order.
+//! Why slots are atomic words and not bytes: a device may write to them at any time, and a `&[u8]` that changes while
+//! it is read is undefined behaviour. Words are read and written one by one, without order among each other; the
+//! counters give the order.
 //!
 //! Where two do not see the same memory, each has its own and a [`bridge`] copies between them.
 //!
@@ -101,7 +101,7 @@ impl RingMemory for LentRing<'_> {
     }
 }
 
-/// Makes a ring of memory, empty, whatever it was before. Nobody uses it yet.
+/// Makes a ring of memory, empty, whatever it was before. Caller must be its only user.
 ///
 /// # Errors
 /// [`RingError::BadLayout`] when there are fewer words than the layout needs.
@@ -126,7 +126,7 @@ pub fn create(memory: &impl RingMemory, layout: RingLayout) -> Result<(), RingEr
     let header = memory.header();
     header.control.reset(layout);
     header.telemetry.iter().for_each(Telemetry::reset);
-    // Last, and with all of the above: who finds the magic finds a ring.
+    // Last, and with all of the above: a side that finds the magic finds a ring.
     header.control.magic.store(MAGIC, Ordering::Release);
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! Bytes in and out of words that somebody else may write to.
+//! Bytes in and out of words that another processor may write to.
 //!
-//! Promises upward: a word is read and written whole; bytes keep their order in memory; nothing outside the range changes.
+//! Promises upward: a word is read and written whole; bytes keep their order in memory; nothing outside the range
+//! changes.
 
 use super::RingLayout;
 use crate::sync::{AtomicU32, Ordering};
@@ -59,7 +60,7 @@ fn fetch(word: &AtomicU32) -> [u8; WORD] {
     word.load(Ordering::Relaxed).to_ne_bytes()
 }
 
-/// Changes some bytes of a word. Nobody else writes to it meanwhile but one who may not.
+/// Changes some bytes of a word. Caller must be the only writer of the word.
 fn patch(word: &AtomicU32, at: usize, bytes: &[u8]) {
     let mut old = fetch(word);
     old[at..at + bytes.len()].copy_from_slice(bytes);

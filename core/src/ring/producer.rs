@@ -13,7 +13,7 @@ use super::payload;
 use super::{Backoff, Delay, RingCounters, RingLayout, RingMemory, layout_of};
 use crate::sync::{AtomicU32, Ordering};
 
-/// What a commit gives: the message, to whoever sees the counter.
+/// What a commit gives: the message, to the consumer that loads the counter.
 #[cfg(not(terrace_seeded_bug = "ring_commit_relaxed"))]
 const COMMIT: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "ring_commit_relaxed")]

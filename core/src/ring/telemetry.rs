@@ -1,10 +1,10 @@
-//! What a side did, in 64 bytes of its own: written by that side alone, read by anybody at any time.
+//! What a side did, in 64 bytes of its own: written by that side alone, read by any thread at any time.
 //!
 //! Promises upward: a snapshot is of one moment, or there is none; reading never waits, whatever the writer does.
 //! Asks from below: one writer.
 //!
-//! `sequence` is odd while the writer is inside. Numbers are stored with Release and loaded with Acquire: who sees one of a
-//! later round also sees that the round had begun, and the second look at the sequence tells.
+//! `sequence` is odd while the writer is inside. Numbers are stored with Release and loaded with Acquire: a reader of
+//! one of a later round also sees that the round had begun, and the second look at the sequence tells.
 
 use crate::sync::{AtomicU32, Ordering, spin_hint};
 
@@ -17,7 +17,7 @@ const NUMBER: Ordering = Ordering::Relaxed;
 /// Numbers in a block.
 const NUMBERS: usize = 5;
 /// Tries of a snapshot: the writer is inside for some ten stores, so one that is in the way eight times in a row is a
-/// device that lies, or one that writes more often than anybody can read. Loom tries every moment for one look.
+/// device that lies, or one that writes more often than a reader can read. Loom tries every moment for one look.
 #[cfg(not(loom))]
 const TRIES: u32 = 8;
 #[cfg(loom)]
@@ -54,7 +54,8 @@ pub struct RingCounters {
     pub drops: u64,
     /// Times it slept for the other side.
     pub waits: u64,
-    /// When the last message went through, by the clock of who told it (see [`Producer::at`](super::Producer::at)).
+    /// When the last message went through, by the clock of the side that told it (see
+    /// [`Producer::at`](super::Producer::at)).
     pub last: u64,
 }
 
@@ -86,7 +87,7 @@ impl Telemetry {
         }
     }
 
-    /// All zero again; nobody writes.
+    /// Zeroes all numbers. Caller must exclude writers.
     pub(super) fn reset(&self) {
         self.write(&RingCounters::default());
     }
@@ -103,7 +104,7 @@ impl Telemetry {
         self.sequence.store(round.wrapping_add(2), Ordering::Release);
     }
 
-    /// All numbers, of one moment. `None`: somebody wrote each time it was tried.
+    /// All numbers, of one moment. `None`: a write came between at each try.
     pub fn snapshot(&self) -> Option<RingCounters> {
         (0..TRIES).find_map(|_| {
             let seen = self.look();

@@ -1,5 +1,5 @@
-//! A program that writes into memory it gave back: `check` says so, and neither it nor `usage` reads outside of the region
-//! or walks for ever.
+//! A program that writes into memory it gave back: `check` says so, and neither it nor `usage` reads outside of the
+//! region or walks for ever.
 
 use crate::world::cut;
 use crate::world::ground::Ground;

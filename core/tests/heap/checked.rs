@@ -1,5 +1,5 @@
-//! What a heap refuses: wrong frees when it is checked, and addresses of no region when it has several. The answer is the
-//! right error, and nothing has changed.
+//! What a heap refuses: wrong frees when it is checked, and addresses of no region when it has several. The answer is
+//! the right error, and nothing has changed.
 
 use crate::world::ground::Ground;
 use crate::world::shadow::{Misuse, Shadow};

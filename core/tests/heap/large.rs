@@ -57,7 +57,8 @@ fn lists_at_the_far_end_keep_every_bit_of_their_links() {
         shadow.take_rest(900);
         let blocks = fill(shadow, &[1, 2, 1, 5, 1, 67, 1, 2]);
         assert!(blocks.len() > 80);
-        // Every other one goes: lists of many, far out. Then their middles, their first and their last ones are merged away.
+        // Every other one goes: lists of many, far out. Then their middles, their first and their last ones are merged
+        // away.
         let free = |shadow: &mut Shadow, i: usize| shadow.free(shadow.live(blocks[i]));
         (1..blocks.len()).step_by(2).for_each(|i| free(shadow, i));
         shadow.judge();

@@ -28,8 +28,8 @@ fn eighth(granules: usize) -> usize {
     (granules >> (granules.ilog2() - 3)) - 8
 }
 
-/// Granules of the tables: heads, and one bit a granule and one for the end; checked, twice. Each table is in whole words,
-/// and one word longer than its bits need.
+/// Granules of the tables: heads, and one bit a granule and one for the end; checked, twice. Each table is in whole
+/// words, and one word longer than its bits need.
 fn tables(kind: &Kind, granules: usize) -> usize {
     let word = size_of::<usize>();
     let bits = (granules / usize::BITS as usize + 2) * word;

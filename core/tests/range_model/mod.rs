@@ -129,7 +129,8 @@ impl Map {
         self.is_hole_at_end(start) || (!last && self.cells.get(start + len) == Some(&Cell::Hole))
     }
 
-    /// Good fit's promise: the first bin that holds something and in which every gap is large enough, alignment included.
+    /// Good fit's promise: the first bin that holds something and in which every gap is large enough, alignment
+    /// included.
     pub fn first_sure_bin(gaps: &[(usize, usize)], size: usize, align: u64) -> Option<u32> {
         let slack = (align / GRANULE).saturating_sub(1);
         let from = ceil_bin((size as u64 + slack) as u32);

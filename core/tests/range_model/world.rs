@@ -9,8 +9,8 @@ use terrace_core::{
     Request, Slot,
 };
 
-/// One act. Blocks, extents and regions are picked by number, modulo how many there are; sizes are wrapped to what makes
-/// sense on the map, so that any bytes of a fuzzer are a program.
+/// One act. Blocks, extents and regions are picked by number, modulo how many there are; sizes are wrapped to what
+/// makes sense on the map, so that any bytes of a fuzzer are a program.
 #[derive(Clone, Debug)]
 #[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
 pub enum Act {

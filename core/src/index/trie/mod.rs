@@ -158,7 +158,9 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
         }
     }
 
-    /// Puts `to`, which is in no trie, in the place of `from`, whose gap it takes over or whose leaf it was.
+    /// Replaces `from` by `to`, which must be in no trie.
+    ///
+    /// `to` takes over the gap of `from`, or becomes the leaf that `from` was.
     #[inline]
     pub fn hand_over(&mut self, root: &mut u32, from: u32, to: u32) {
         let link = self.slots.slot(from).link;

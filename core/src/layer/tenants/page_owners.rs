@@ -1,7 +1,7 @@
-//! Who may have written what: a note of 16 bits for each page of the address range, in lent memory.
+//! The last tenant that may have written each page: 16 bits a page of the address range, in lent memory.
 //!
-//! Promises upward: [`foreign`](PageOwners::foreign) is true whenever a byte of the range may hold another tenant's data, and
-//! false on memory that only the asking tenant used since it was last zeroed.
+//! Promises upward: [`foreign`](PageOwners::foreign) is true whenever a byte of the range may hold another tenant's
+//! data, and false on memory that only the asking tenant used since it was last zeroed.
 //! Asks from below: nothing. Addresses outside the table count as foreign: always zeroed.
 //!
 //! Invariant: a page noted for tenant `t` was, since its bytes were last zero or fresh from the source, in no block but
@@ -24,7 +24,9 @@ pub struct PageOwners<'a> {
 }
 
 impl<'a> PageOwners<'a> {
-    /// A table of fresh pages of `page_bytes` (a power of two; others are rounded up to one) from `base` on.
+    /// A table of fresh pages of `page_bytes` from `base` on.
+    ///
+    /// `page_bytes` is a power of two; other sizes are rounded up to one.
     pub fn new(base: u64, page_bytes: u64, notes: &'a mut [u16]) -> Self {
         notes.fill(FRESH);
         let page_bits = page_bytes.checked_next_power_of_two().map_or(63, u64::trailing_zeros);

@@ -8,7 +8,7 @@
 
 use crate::error::{Violation, ensure};
 
-/// One live block of a traced allocator. 16 bytes; opaque to callers, who only lend room for it.
+/// One live block of a traced allocator. 16 bytes; opaque to callers, which only lend room for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdRecord {
     ticket: u64,

@@ -1,7 +1,7 @@
 //! Segments of a [`BucketArena`](super::super::BucketArena): taken from the source, given back to it.
 //!
-//! Promises upward: the source is asked only when the class has no room; before a refusal is passed on, everything empty
-//! went back. A region that cannot be used is given back at once.
+//! Promises upward: the source is asked only when the class has no room; before a refusal is passed on, everything
+//! empty went back. A region that cannot be used is given back at once.
 //! Asks from below: a [`Source`]; records.
 
 use super::records::{NONE, link, unlink};

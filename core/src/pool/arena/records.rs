@@ -14,7 +14,9 @@ use crate::source::Region;
 /// End of a list.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// One block: live, or free for reuse by its segment. 32 bytes. Opaque to callers, who only lend room for it.
+/// One block: live, or free for reuse by its segment. 32 bytes.
+///
+/// Opaque to callers, which only lend room for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockRecord {
     /// First address of the block's place in its segment.

@@ -53,7 +53,9 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
         self.producer.push(bytes)
     }
 
-    /// Begins to send what is in the shadow: at most two copies of slots and one of a counter, however many messages.
+    /// Starts to send the messages in the shadow.
+    ///
+    /// At most two copies of slots and one of a counter, however many messages.
     ///
     /// # Errors
     /// The link's.
@@ -95,8 +97,8 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// Sends a message, and waits while the ring is full.
     ///
     /// # Errors
-    /// As for [`Producer::claim`], [`Sender::refresh`] and [`Sender::flush`]; after an error of the link the message is in
-    /// the shadow if [`Sender::waiting`] counts it.
+    /// As for [`Producer::claim`], [`Sender::refresh`] and [`Sender::flush`]; after an error of the link the message is
+    /// in the shadow if [`Sender::waiting`] counts it.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), BridgeError<L::Error>> {
         let mut sleeps = self.channel.backoff.sleeps();
         loop {

@@ -32,8 +32,8 @@ impl Ground {
         let memory = unsafe { alloc(layout) };
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
         let ground = Self { memory, layout, front, bytes };
-        // Not zeros: a heap must not count on them. Miri's memory has no value at all where it was not written, and is told
-        // of by the first read: there the region stays so.
+        // Not zeros: a heap must not count on them. Miri's memory has no value at all where it was not written, and is
+        // told of by the first read: there the region stays so.
         let guarded = if cfg!(miri) { [(0, front), (front + bytes, BEHIND)] } else { [(0, layout.size()), (0, 0)] };
         for (from, count) in guarded {
             // SAFETY: inside what was just given to us.

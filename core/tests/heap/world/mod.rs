@@ -111,7 +111,8 @@ fn with_records<R: Records + 'static>() -> [Kind; 21] {
     ]
 }
 
-/// Every configuration: three records, speed or size, a search in a request's own list or none, checked or not, one or three regions, headers or none.
+/// Every configuration: three records, speed or size, a search in a request's own list or none, checked or not, one or
+/// three regions, headers or none.
 pub fn kinds() -> Vec<Kind> {
     [with_records::<Packed>(), with_records::<Wide>(), with_records::<Narrow>()].concat()
 }
@@ -136,8 +137,8 @@ pub const fn cut<T: Copy>(full: T, miri: T) -> T {
     if cfg!(miri) { miri } else { full }
 }
 
-/// The kinds that a story is told of: all; under Miri four of them, which have all three records. Programs meet every kind
-/// there too.
+/// The kinds that a story is told of: all; under Miri four of them, which have all three records. Programs meet every
+/// kind there too.
 pub fn told(kinds: Vec<Kind>) -> Vec<Kind> {
     let step = cut(1, kinds.len().div_ceil(4));
     kinds.into_iter().step_by(step).collect()

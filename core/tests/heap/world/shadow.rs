@@ -1,9 +1,9 @@
 //! A map of every live block, kept beside a heap.
 //!
 //! Promises upward: each act is judged. A block lies in a region, behind its tables, at its alignment, and on no other
-//! block; what was written into it is there when it goes; a request is refused only when the documented bound allows it;
-//! a block is made larger in place exactly when the gap behind it is large enough; a wrong free is refused with the right
-//! error and changes nothing; and the heap's own numbers are those of the map.
+//! block; what was written into it is there when it goes; a request is refused only when the documented bound allows
+//! it; a block is made larger in place exactly when the gap behind it is large enough; a wrong free is refused with the
+//! right error and changes nothing; and the heap's own numbers are those of the map.
 //! Asks from below: [`Target`], [`Ground`].
 
 use super::ground::{self, Ground};
@@ -16,7 +16,8 @@ use std::ptr::NonNull;
 use terrace_core::FreeError;
 use terrace_core::heap::{HeapUsage, RegionError};
 
-/// More bytes than this and no region is too small, whatever its records: 1,088 of lists, two bits a granule, and words.
+/// More bytes than this and no region is too small, whatever its records: 1,088 of lists, two bits a granule, and
+/// words.
 const ENOUGH: usize = 2048;
 
 /// A live block.
@@ -157,8 +158,8 @@ impl Shadow {
         block
     }
 
-    /// Asks for the highest gap, but for `left` granules at its end; in several blocks, each as large as can be had, where
-    /// the whole is refused. The first of them.
+    /// Asks for the highest gap, but for `left` granules at its end; in several blocks, each as large as can be had,
+    /// where the whole is refused. The first of them.
     pub fn take_rest(&mut self, left: usize) -> NonNull<u8> {
         let (mut first, mut less) = (None, 0);
         let end = self.gaps().last().expect("a rest")[1];
@@ -292,8 +293,8 @@ impl Shadow {
         if live { Ok(()) } else { Err(FreeError::Stale { address: at as u64 }) }
     }
 
-    /// Frees or resizes what is not live, of a checked heap: refused, and nothing changes. A block that is live after all
-    /// is left alone.
+    /// Frees or resizes what is not live, of a checked heap: refused, and nothing changes. A block that is live after
+    /// all is left alone.
     pub fn misuse(&mut self, block: NonNull<u8>, layout: Layout, misuse: Misuse) {
         let Err(expected) = self.verdict(block, layout) else { return };
         assert!(self.kind.checked && !self.kind.header, "the others do not promise it");
@@ -315,8 +316,8 @@ impl Shadow {
         Some(ground.at(offset))
     }
 
-    /// The heap's invariants hold, and its numbers are those of the map. Under Miri, to which a whole look is a second, one
-    /// time in sixteen.
+    /// The heap's invariants hold, and its numbers are those of the map. Under Miri, to which a whole look is a second,
+    /// one time in sixteen.
     pub fn judge(&self) {
         let judged = self.judged.replace(self.judged.get() + 1);
         if judged.is_multiple_of(cut(1, 16)) {
