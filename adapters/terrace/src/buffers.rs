@@ -1,12 +1,12 @@
 //! A pool of buffers of any type, by size: take one of at least so many bytes, use it, drop it, take it again.
 //!
-//! Promises upward: a buffer taken holds at least the bytes asked and is reset; no size is rounded up (a new buffer is made
-//! exactly as asked, and exact sizes come back exactly); at most `cap` buffers a bucket are kept.
+//! Promises upward: a buffer taken holds at least the bytes asked and is reset; no size is rounded up (a new buffer is
+//! made exactly as asked, and exact sizes come back exactly); at most `cap` buffers a bucket are kept.
 //! Asks from below: [`Buffer`]. `Vec<u8>` is one; yours needs three lines.
 //!
 //! Invariants: a kept buffer lies in the bucket `floor(capacity)` of the size table; `stats().pooled` = sum of the kept
-//! buffers' bytes; no bucket holds more than `cap`. No function of a [`Buffer`] is called under the lock, its drop included, so
-//! each may use the pool; one that panics leaves every other buffer and the counters as they should be.
+//! buffers' bytes; no bucket holds more than `cap`. No function of a [`Buffer`] is called under the lock, its drop
+//! included, so each may use the pool; one that panics leaves every other buffer and the counters as they should be.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_core::pool::SizeClasses;
 use terrace_core::{AllocError, Cause, Counters, Stats};
 
-/// Buffers kept in each bucket unless told otherwise: enough for a double-buffered pipeline four stages deep.
+/// Buffers kept in each bucket by default.
+///
+/// Enough for a double-buffered pipeline four stages deep.
 pub const BUCKET_CAP: usize = 8;
 /// Buckets: four to the octave, so that a bucket's buffers are within 25 % of each other, from 16 bytes on.
 const SIZE_CLASSES: SizeClasses = match SizeClasses::new(16, 4) {
@@ -75,12 +77,12 @@ pub struct BufferPool<B> {
 
 struct Inner<B> {
     cap: usize,
-    kept: Mutex<Buckets<B>>,
+    kept: Mutex<BuffersBySize<B>>,
     counters: Counters,
 }
 
 /// Kept buffers by bucket; no bucket is empty.
-type Buckets<B> = BTreeMap<u32, Vec<Kept<B>>>;
+type BuffersBySize<B> = BTreeMap<u32, Vec<Kept<B>>>;
 
 /// A reset buffer, and the bytes it can hold.
 struct Kept<B> {
@@ -125,7 +127,7 @@ impl<B: Buffer> BufferPool<B> {
         Self { inner: Arc::new(Inner { cap, kept, counters }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Buckets<B>> {
+    fn lock(&self) -> MutexGuard<'_, BuffersBySize<B>> {
         self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,8 +136,10 @@ impl<B: Buffer> BufferPool<B> {
         SIZE_CLASSES.floor(bytes).unwrap_or(0)
     }
 
-    /// Takes a buffer of at least `bytes` bytes: the tightest kept one of its own bucket, one of the next bucket (at most
-    /// 25 % larger steps away), or a new one. O(cap).
+    /// Acquires a buffer of at least `bytes` bytes. O(cap).
+    ///
+    /// Takes the tightest kept one of its own bucket, one of the next bucket (at most 25 % larger steps away), or a new
+    /// one.
     ///
     /// # Errors
     /// As [`Buffer::make`]; [`Cause::BadRequest`] for 0 bytes.
@@ -248,8 +252,8 @@ impl<B: Buffer> DerefMut for PooledBuffer<B> {
 impl<B: Buffer> Drop for PooledBuffer<B> {
     fn drop(&mut self) {
         let Some(mut buffer) = self.buffer.take() else { return };
-        // It may have grown or shrunk in its user's hands: count it out as it was and in as it is. If its own code panics in
-        // between, it is gone and not counted.
+        // It may have grown or shrunk in its user's hands: count it out as it was and in as it is. If its own code
+        // panics in between, it is gone and not counted.
         let counters = &self.pool.inner.counters;
         counters.freed(self.held);
         counters.resized_reserve(self.held, 0);

@@ -1,13 +1,13 @@
 //! How much memory, kept how: one configuration for everything.
 //!
-//! Promises upward: a [`Config`] is always valid; it is made of [`Values`] by one check, whether they come from
-//! a [`Builder`], a preset, `TERRACE_*` variables or a file (feature `serde`). Every error names the setting, the value and
-//! what is allowed.
+//! Promises upward: a [`Config`] is always valid; it is made of [`Values`] by one check, whether they come from a
+//! [`Builder`], a preset, `TERRACE_*` variables or a file (feature `serde`). Every error names the setting, the value
+//! and what is allowed.
 //! Asks from below: nothing.
 //!
 //! All act on a device that is opened with [`Options`](crate::device::Options) made of a configuration, and on
-//! [`Device::first`](crate::Device::first), which reads the variables over [`Config::device`]. Those with a star act on an
-//! arena too, by [`Config::arena`] and [`Fit`].
+//! [`Device::first`](crate::Device::first), which reads the variables over [`Config::device`]. Those with a star act on
+//! an arena too, by [`Config::arena`] and [`Fit`].
 //!
 //! | setting | variable | default |
 //! | --- | --- | --- |
@@ -73,8 +73,8 @@ pub struct Values {
     pub granule: u64,
     /// Requests up to this many bytes take the path for small ones.
     pub small_threshold: u64,
-    /// Bytes to take from a source that gives segments when a smaller request needs memory, as far as the slack allows; at
-    /// least a granule. Pages come one by one.
+    /// Bytes to take from a source that gives segments when a smaller request needs memory, as far as the slack allows;
+    /// at least a granule. Pages come one by one.
     pub segment: u64,
     /// Free blocks an owner keeps per size.
     pub pooled_per_bucket: u32,
@@ -164,8 +164,9 @@ impl Config {
         Builder::from(Values::default())
     }
 
-    /// Starts from values for serving a model: many sizes come back, so more of each is kept than where nothing is said, on a
-    /// device too.
+    /// Starts from values for serving a model.
+    ///
+    /// Many sizes come back, so more of each is kept than by default, on a device too.
     pub fn inference() -> Builder {
         Self::builder().pooled_per_bucket(128)
     }

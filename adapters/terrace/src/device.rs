@@ -15,7 +15,9 @@ use std::ops::Deref;
 use std::sync::Once;
 use terrace_core::Fit;
 
-/// One device and its memory: [`terrace_device::Device`], and the ways to open one. Clones are the same device.
+/// One device and its memory: [`terrace_device::Device`], and the ways to open one.
+///
+/// Clones are the same device.
 ///
 /// # Example
 /// ```
@@ -34,11 +36,13 @@ impl Device {
         Self(terrace_device::Device::host())
     }
 
-    /// The first device there is: of CUDA, with the feature `cuda` and a driver that works, else the host's memory. Its
-    /// [name](terrace_device::Device::name) says which; why it is not CUDA, [`Device::cuda`] says.
+    /// Opens the first device: CUDA's if it works, else the host's memory.
     ///
-    /// The variables of [`config`](crate::config) act on it. One that cannot be is told once, on the standard error stream, and
-    /// none of them acts then.
+    /// CUDA needs the feature `cuda` and a driver that works. The device's [name](terrace_device::Device::name) tells
+    /// which it is; [`Device::cuda`] tells why CUDA does not work.
+    ///
+    /// The variables of [`config`](crate::config) act on it. One that cannot be is told once, on the standard error
+    /// stream, and none of them acts then.
     ///
     /// # Example
     /// ```
@@ -112,7 +116,7 @@ impl Device {
 /// Says once in a process that the variables do not act.
 fn tell(error: &str) {
     static TOLD: Once = Once::new();
-    // Nobody else can be told where there is no such stream.
+    // The result is dropped: without standard error there is nowhere to report to.
     TOLD.call_once(|| _ = writeln!(io::stderr(), "terrace: {error}; the TERRACE_* variables do not act"));
 }
 

@@ -1,7 +1,7 @@
 //! A pool that threads share: allocate, get an owned block, drop it.
 //!
-//! Promises upward: [`SharedPool`] is `Clone + Send + Sync`; a block frees itself when dropped, once, on any thread; errors
-//! are typed; nothing here panics, also not after another thread panicked.
+//! Promises upward: [`SharedPool`] is `Clone + Send + Sync`; a block frees itself when dropped, once, on any thread;
+//! errors are typed; nothing here panics, also not after another thread panicked.
 //! Asks from below: any [`Allocator`]. The lock is held for one call of it.
 
 use std::fmt;
@@ -10,8 +10,8 @@ use terrace_core::{AllocError, Allocator, Block, Owner, Request, Stats, Violatio
 
 /// Where an [`OwnedBlock`] goes back to.
 pub trait Home {
-    /// Takes the block back. It is called in drop: a panic of a waker that it woke goes on, unless the thread is panicking
-    /// already; nothing else panics.
+    /// Takes the block back. It is called in drop: a panic of a waker that it woke goes on, unless the thread is
+    /// panicking already; nothing else panics.
     fn give_back(&self, block: Block, owner: Owner);
 }
 

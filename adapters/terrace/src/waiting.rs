@@ -1,13 +1,13 @@
 //! Waiting for memory: first come, first served, blocking or `async`.
 //!
-//! Promises upward: who waited longest is served first, whatever others ask (a small request never passes a large one, so
-//! no request starves); a waiter may be dropped at any moment: its place is given up, and a block granted to it in that
-//! moment goes on to the next; futures need no particular runtime.
+//! Promises upward: the longest waiter is served first, whatever others ask (a small request never passes a large one,
+//! so no request starves); a waiter may be dropped at any moment: its place is given up, and a block granted to it in
+//! that moment goes on to the next; futures need no particular runtime.
 //! Asks from below: any [`Allocator`]; a request refused while nothing is live can never be served, and says so.
 //!
-//! A future takes its place in the queue when it is polled first. Wakers are cloned, replaced, dropped and woken with the lock
-//! released, so they may use the pool in any of these; one that panics keeps no other from being woken, and its panic goes on
-//! to whoever polled, freed or dropped.
+//! A future takes its place in the queue when it is polled first. Wakers are cloned, replaced, dropped and woken with
+//! the lock released, so they may use the pool in any of these; one that panics keeps no other from being woken, and
+//! its panic goes on to the thread that polled, freed or dropped.
 
 mod queue;
 mod wakers;
@@ -68,8 +68,8 @@ impl<A: Allocator> WaitingPool<A> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls something under the lock; afterwards, wakes and drops the wakers that it took out of the queue. When one of them
-    /// panics the result is dropped: a block in it must be an owned one.
+    /// Calls something under the lock; afterwards, wakes and drops the wakers that it took out of the queue. When one
+    /// of them panics the result is dropped: a block in it must be an owned one.
     fn with<T>(&self, call: impl FnOnce(&mut Queue<A>, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
         let result = call(&mut self.lock(), &mut wakers);
@@ -84,7 +84,7 @@ impl<A: Allocator> WaitingPool<A> {
     /// Hands out a block without waiting.
     ///
     /// # Errors
-    /// As [`Allocator::allocate`]; [`Cause::OutOfMemory`] also when others wait, whom this must not pass.
+    /// As [`Allocator::allocate`]; [`Cause::OutOfMemory`] also when other requests wait: this one must not pass them.
     pub fn try_allocate(&self, request: Request) -> Result<OwnedBlock<Self>, AllocError> {
         let mut queue = self.lock();
         if queue.waiting() != 0 {
@@ -96,7 +96,8 @@ impl<A: Allocator> WaitingPool<A> {
     /// A block when it is this request's turn.
     ///
     /// # Errors
-    /// The future's: what can never be had ([`Cause::TooLarge`], [`Cause::BadRequest`], or any refusal while nothing is live).
+    /// The future's: what can never be had ([`Cause::TooLarge`], [`Cause::BadRequest`], or any refusal while nothing is
+    /// live).
     pub fn allocate(&self, request: Request) -> Allocation<A> {
         Allocation { pool: self.clone(), request, ticket: None }
     }
@@ -177,7 +178,8 @@ impl<A: Allocator> Allocation<A> {
         if outcome.is_some() || noted {
             return outcome.map(|outcome| pool.own(outcome, request.owner));
         }
-        // The clone is made without the lock. Meanwhile, or by what the clone itself does, the request may have been served.
+        // The clone is made without the lock. Meanwhile, or by what the clone itself does, the request may have been
+        // served.
         let (mut fresh, mut place) = (Some(waker.clone()), None);
         let served = pool.with(|queue, wakers| {
             let outcome = queue.outcome(ticket, request);

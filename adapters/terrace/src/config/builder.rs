@@ -1,7 +1,7 @@
 //! Collects settings, from code or from `TERRACE_*` variables, to be checked once.
 //!
-//! Promises upward: later calls win; nothing is judged before [`Builder::build`] but the form of variables; a variable of the
-//! process that is probably misspelt is told once, on the standard error stream.
+//! Promises upward: later calls win; nothing is judged before [`Builder::build`] but the form of variables; a variable
+//! of the process that is probably misspelt is told once, on the standard error stream.
 //! Asks from below: values from texts.
 
 use super::value::{parse_bytes, parse_shares, parse_strategy, parse_switch};
@@ -29,7 +29,9 @@ const NAMES: [&str; 11] = [
     "TERRACE_ZERO_FRESH",
 ];
 
-/// Collects values. Start with [`Config::builder`] or a preset; the settings are described at [`Values`].
+/// Collects values.
+///
+/// Start with [`Config::builder`] or a preset; the settings are described at [`Values`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Builder(Values);
 
@@ -109,8 +111,8 @@ impl Builder {
     /// Takes what the process's `TERRACE_*` variables say over what was set.
     ///
     /// # Errors
-    /// A variable whose value has not the form of its setting. Variables of other names are left alone; one whose name differs
-    /// from a setting's by a letter or two is told on the standard error stream, once in a process.
+    /// A variable whose value has not the form of its setting. Variables of other names are left alone; one whose name
+    /// differs from a setting's by a letter or two is told on the standard error stream, once in a process.
     pub fn environment(self) -> Result<Self, ConfigError> {
         static TOLD: Once = Once::new();
         TOLD.call_once(|| {

@@ -9,8 +9,10 @@ use super::{ALIGN_MAX, SIZE_MAX};
 use std::collections::HashMap;
 use terrace_core::event::{Event, Kind};
 
-/// Most blocks live at once: 2^23. At about 60 bytes here that is below 512 MiB; a replay takes 1 to 2 GiB more for each
-/// pool, some 13 GiB for all eight.
+/// Most blocks live at once: 2^23.
+///
+/// At about 60 bytes here that is below 512 MiB; a replay takes 1 to 2 GiB more for each pool, some 13 GiB for all
+/// eight.
 pub const LIVE_MAX: u32 = 1 << 23;
 /// Most bytes live at once: 2^62, so that sums of allocators with rounding stay below 2^64.
 const LIVE_BYTES_MAX: u64 = 1 << 62;

@@ -18,7 +18,7 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER: usize = 64 << 10;
 
 /// Content of a file, unpacked.
-pub(super) struct Input<'a> {
+pub(super) struct RecordingInput<'a> {
     content: Box<dyn BufRead + 'a>,
     /// How the file is packed, as errors name it.
     archive: Option<&'static str>,
@@ -26,7 +26,7 @@ pub(super) struct Input<'a> {
     pub(super) recording: bool,
 }
 
-impl<'a> Input<'a> {
+impl<'a> RecordingInput<'a> {
     /// Looks at the first bytes and unpacks what they announce.
     pub(super) fn detect(mut raw: impl Read + 'a) -> Result<Self, Problem> {
         let mut first = Vec::with_capacity(MAGIC.len() + 1);
@@ -79,12 +79,12 @@ impl<'a> Input<'a> {
 }
 
 /// Counts the bytes that pass, for progress.
-pub(super) struct Counted<R> {
+pub(super) struct CountingReader<R> {
     pub(super) inner: R,
     pub(super) passed: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.passed.set(self.passed.get() + read as u64);

@@ -45,7 +45,9 @@ pub use writer::{Form, Writer};
 
 /// First bytes of a recording. The last one is no text, so that no text file starts like this.
 pub const MAGIC: [u8; 8] = *b"terrace\x1a";
-/// Longest line of a CSV in bytes: the longest tag, and 128 for the six numbers (20 digits each) and commas.
+/// Bytes of the longest line of a CSV.
+///
+/// The sum: the longest tag, and 128 for the six numbers (20 digits each) and commas.
 pub const LINE_MAX: usize = TEXT_MAX + 128;
 /// log2 of the largest decompression window: 2^26 bytes = 64 MiB.
 pub const WINDOW_LOG: u32 = 26;

@@ -1,7 +1,7 @@
 //! Files that are whole or absent.
 //!
-//! Promises upward: no half-written file under the name that was asked for, whatever fails; a name that was kept survives a
-//! power cut; no file that was there before is written, but the one that was asked for.
+//! Promises upward: no half-written file under the name that was asked for, whatever fails; a name that was kept
+//! survives a power cut; no file that was there before is written, but the one that was asked for.
 //! Asks from below: a file system that renames in one step.
 
 use std::fs::{self, File};
@@ -16,8 +16,9 @@ const NAME_MAX: usize = 255;
 const END: &str = ".partial";
 const RANDOM: usize = 12;
 
-/// A file that appears under its name only when it is whole: written beside it, then renamed; removed when dropped.
-/// What is no regular file (a pipe, `/dev/null`) is written directly.
+/// A file that appears under its name only when it is whole: written beside it, then renamed.
+///
+/// Removed when dropped. What is no regular file (a pipe, `/dev/null`) is written directly.
 #[derive(Debug)]
 pub struct Partial {
     path: PathBuf,
@@ -46,7 +47,7 @@ impl Partial {
         };
         let before = fs::metadata(&path).ok();
         if before.as_ref().is_some_and(|before| before.permissions().readonly()) {
-            // Renaming over it would go through; whoever protected it did not mean that.
+            // Renaming over a read-only file would succeed, against the wish of the user that protected it.
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file there is read-only"));
         }
         let (file, temporary) = Self::beside(&path, &name)?;

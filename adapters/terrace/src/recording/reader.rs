@@ -6,7 +6,7 @@
 use super::check::Checker;
 use super::csv;
 use super::error::{Place, Problem, TraceError};
-use super::input::{Counted, Input};
+use super::input::{CountingReader, RecordingInput};
 use super::texts::Texts;
 use super::{HEADER, LINE_MAX};
 use std::cell::Cell;
@@ -47,7 +47,7 @@ pub struct Entry {
 /// ```
 pub struct Reader<'a> {
     file: String,
-    input: Input<'a>,
+    input: RecordingInput<'a>,
     /// A line, or records of which those before `start` were used.
     buffer: Vec<u8>,
     start: usize,
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
     pub fn new(name: &str, raw: impl Read + 'a) -> Result<Self, TraceError> {
         let passed = Rc::new(Cell::new(0));
         let fail = |problem| TraceError { file: name.into(), place: Place::File, problem };
-        let input = Input::detect(Counted { inner: raw, passed: passed.clone() }).map_err(fail)?;
+        let input = RecordingInput::detect(CountingReader { inner: raw, passed: passed.clone() }).map_err(fail)?;
         let mut reader = Self {
             file: name.into(),
             input,

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use terrace_core::event::TEXT_MAX;
 
-/// Most memory that texts may take: 64 MiB, each counted with `OVERHEAD`. A million tags of 16 bytes fit thrice.
+/// Most memory that texts may take: 64 MiB, each counted with `OVERHEAD`.
+///
+/// A million tags of 16 bytes fit thrice.
 pub const TEXTS_MAX: usize = 64 << 20;
 /// Bytes a text costs beside its own: a map entry (24), a list entry (16), counts and slack.
 const OVERHEAD: usize = 64;

@@ -1,11 +1,11 @@
 //! What the lock of a waiting pool guards: the allocator, the queue in front of it, and what was granted.
 //!
-//! Promises upward: who waited longest is served first; no function of a waker is called here, as the caller holds the lock:
-//! wakers that leave the queue go into [`Wakers`].
+//! Promises upward: the longest waiter is served first; no function of a waker is called here, as the caller holds the
+//! lock: wakers that leave the queue go into [`Wakers`].
 //! Asks from below: any [`Allocator`].
 //!
 //! Invariants:
-//! - whoever is in `queue` could not be served when it was last looked at, and nothing was freed since
+//! - a waiter in `queue` could not be served when it was last looked at, and nothing was freed since
 //! - a ticket is in `queue`, or in `granted`, or nowhere (done or dropped)
 
 use super::wakers::Wakers;
@@ -96,8 +96,9 @@ impl<A: Allocator> Queue<A> {
         self.serve(wakers);
     }
 
-    /// Gives a ticket up, and the block that was granted to it. Serves the queue: it may have been the large request at the
-    /// front that held the others up.
+    /// Gives a ticket up, and the block that was granted to it.
+    ///
+    /// Serves the queue: it may have been the large request at the front that held the others up.
     pub fn leave(&mut self, ticket: u64, owner: Owner, wakers: &mut Wakers) {
         let at = self.queue.iter().position(|waiter| waiter.ticket == ticket);
         if let Some(waiter) = at.and_then(|at| self.queue.remove(at)) {

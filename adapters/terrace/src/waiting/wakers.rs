@@ -1,7 +1,7 @@
 //! Wakers that have left the queue: each is woken or dropped, once the pool's lock is released.
 //!
-//! Promises upward: whatever one of them does, the others are woken and dropped too; the first panic goes on to the caller,
-//! unless its thread is panicking already.
+//! Promises upward: whatever one of them does, the others are woken and dropped too; the first panic goes on to the
+//! caller, unless its thread is panicking already.
 //! Asks from below: that no lock is held when a [`Wakers`] is dropped.
 
 use std::any::Any;
@@ -30,7 +30,8 @@ impl Wakers {
     }
 }
 
-/// Calls into a waker and keeps the first panic. A later one is forgotten, as dropping what it says may panic once more.
+/// Calls into a waker and keeps the first panic. A later one is forgotten, as dropping what it says may panic once
+/// more.
 fn call(panic: &mut Option<Box<dyn Any + Send>>, waker: impl FnOnce()) {
     if let Err(caught) = catch_unwind(AssertUnwindSafe(waker)) {
         match panic {

@@ -1,7 +1,7 @@
 //! Block devices, as sysfs describes them.
 //!
-//! Promises upward: the whole disks below a number or a name, through partitions, RAID and logical volumes; what is not told is
-//! `None`; links that lead in circles end.
+//! Promises upward: the whole disks below a number or a name, through partitions, RAID and logical volumes; what is not
+//! told is `None`; links that lead in circles end.
 //! Asks from below: `/sys/dev/block`, `/sys/class/block`, under a root that tests choose.
 
 use super::transport::{Drive, Transport};
@@ -24,7 +24,9 @@ pub fn by_number(root: &Path, (major, minor): (u32, u32)) -> Option<Block> {
     open(root, &root.join(format!("sys/dev/block/{major}:{minor}")))
 }
 
-/// By the path that something was mounted from: file systems over several disks have a number of their own.
+/// Finds the block device of a file system by the path it was mounted from.
+///
+/// File systems over several disks have a device number of their own.
 pub fn by_source(root: &Path, source: &str) -> Option<Block> {
     let path = source.strip_prefix("/dev/")?;
     let class = root.join("sys/class/block");

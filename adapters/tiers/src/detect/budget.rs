@@ -6,7 +6,7 @@
 use super::cpu::Cpu;
 use serde::Serialize;
 
-/// A GPU, as whoever opened it describes it: detection asks no driver.
+/// A GPU, as the caller that opened it describes it: detection asks no driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gpu {
     /// `cuda:0`.
@@ -47,8 +47,8 @@ pub fn budgets(cpu: &Cpu, gpus: &[Gpu]) -> Vec<Budget> {
     budgets
 }
 
-/// The machine's: what is available, and no more than the tightest group drives. What a driver says is free on a device that
-/// shares it is not asked: it counts files in memory as used, and knows no groups.
+/// The machine's: what is available, and no more than the tightest group drives. What a driver says is free on a device
+/// that shares it is not asked: it counts files in memory as used, and knows no groups.
 fn machine(cpu: &Cpu, shared: &[&Gpu]) -> Budget {
     let mut reasons = Vec::new();
     let mut bytes = cpu.available_bytes;

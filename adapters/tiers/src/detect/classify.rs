@@ -1,24 +1,24 @@
 //! Which tier a directory's disk is: decided from what was read and measured, and nothing else.
 //!
-//! Promises upward: a pure function; the same facts give the same class; every class says by what it was decided and why, in
-//! words. In this order: the user's word, the transport's name, the measured ratio of random to sequential reads, the gain from
-//! asking for many at once. `rotational` decides nothing: virtual disks and USB bridges say 1 for flash. Where nothing else is
-//! known it makes a guess, which is called one.
+//! Promises upward: a pure function; the same facts give the same class; every class says by what it was decided and
+//! why, in words. In this order: the user's word, the transport's name, the measured ratio of random to sequential
+//! reads, the gain from asking for many at once. `rotational` decides nothing: virtual disks and USB bridges say 1 for
+//! flash. Where nothing else is known it makes a guess, which is called one.
 
 use super::kind::TierKind;
 use super::transport::{Drive, Transport};
 use serde::Serialize;
 
-/// Random 4K reads a second over sequential ones, one at a time. Below this a disk turns: a jump costs it half a turn, 4 ms at
-/// 7200 turns a minute (250 a second), and the next block lies in its cache, 0.1 ms (10000 a second): 0.025, and 0.05 within a
-/// small file. Flash stands at 0.3 to 1.1.
+/// Random 4K reads a second over sequential ones, one at a time. Below this a disk turns: a jump costs it half a turn,
+/// 4 ms at 7200 turns a minute (250 a second), and the next block lies in its cache, 0.1 ms (10000 a second): 0.025,
+/// and 0.05 within a small file. Flash stands at 0.3 to 1.1.
 const TURNS: f64 = 0.1;
 
 /// From this on it is flash for sure; between the two, depth decides.
 const FLASH: f64 = 0.3;
 
-/// Random 4K reads a second, sixteen at a time over one at a time. An arm that may choose its order gains up to a factor of 2;
-/// flash has channels: 4 to 16.
+/// Random 4K reads a second, sixteen at a time over one at a time. An arm that may choose its order gains up to a
+/// factor of 2; flash has channels: 4 to 16.
 const CHANNELS: f64 = 3.0;
 
 /// No disk answers within this, in nanoseconds: the fastest take 8 us with the system's part. What does is a cache.
@@ -230,7 +230,8 @@ fn contradiction(drive: &Drive, tier: TierKind) -> Option<String> {
     Some(format!("{} says rotational={says}, which is not so", drive.name))
 }
 
-/// What is left where nothing was measured. The slower where nothing is known: it costs speed, the other way costs patience.
+/// What is left where nothing was measured. The slower where nothing is known: it costs speed, the other way costs
+/// patience.
 fn guess(drives: &[Drive]) -> (TierKind, String) {
     let turns = |drive: &Drive| drive.rotational.unwrap_or(true) && drive.transport != Transport::Virtual;
     match drives.iter().find(|drive| turns(drive)) {

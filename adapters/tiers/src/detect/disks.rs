@@ -1,7 +1,7 @@
 //! Disks that tiers can lie on: mounts and block devices put together.
 //!
-//! Promises upward: one entry for each file system, however often it is mounted; nothing is written; other machines' file
-//! systems are named and never asked, for they may not answer.
+//! Promises upward: one entry for each file system, however often it is mounted; nothing is written; other machines'
+//! file systems are named and never asked, for they may not answer.
 //! Asks from below: [`mounts`](super::mounts), [`block`](super::block), `statvfs`.
 
 use super::DetectError;
@@ -114,7 +114,8 @@ impl Disk {
     }
 }
 
-/// What a mount stands on, and the disks there. An overlay stands on what its upper folder stands on, where that can be seen.
+/// What a mount stands on, and the disks there. An overlay stands on what its upper folder stands on, where that can be
+/// seen.
 fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (Ground, Option<super::block::Block>) {
     let upper = mount.upper().and_then(|upper| holding(mounts, &upper)).filter(|under| under.device != mount.device);
     let under = upper.unwrap_or(mount);

@@ -1,6 +1,7 @@
 //! Limits of the control groups that this process is in, of both versions.
 //!
-//! Promises upward: every limit on the way up, the nearest first, with what is used under it; a limit that is none is not there.
+//! Promises upward: every limit on the way up, the nearest first, with what is used under it; a limit that is none is
+//! not there.
 //! Asks from below: `/proc/self/cgroup`, `/proc/self/mountinfo` and the groups' files, under a root that tests choose.
 //!
 //! A container sees its own group as the whole tree, or the tree of the machine and its path in it: what a mount shows

@@ -9,8 +9,8 @@
 //! | `budget` | how much memory there is for tiers, counted once |
 //! | `measure` | how fast a disk and the memory are |
 //!
-//! Promises upward: looking writes nothing and fails nowhere: what is not told is `None`. Measuring writes one file without a
-//! name, which is gone whatever happens. GPUs are the caller's to open: no driver is asked here.
+//! Promises upward: looking writes nothing and fails nowhere: what is not told is `None`. Measuring writes one file
+//! without a name, which is gone whatever happens. GPUs are the caller's to open: no driver is asked here.
 //! Asks from below: Linux. Elsewhere only the CPU is there.
 //!
 //! # Example
@@ -78,8 +78,9 @@ impl Machine {
         Self { budgets, cpu, gpus, disks: disks::all(&root), root }
     }
 
-    /// The entry of the disk that a directory lies on, and the directory without links. It is added where it is not listed
-    /// (memory, images).
+    /// The entry of the disk that a directory lies on, and the directory without links.
+    ///
+    /// It is added where it is not listed (memory, images).
     ///
     /// # Errors
     /// There is no such directory, or the system does not say where it lies.
@@ -96,8 +97,9 @@ impl Machine {
     }
 }
 
-/// Bytes of this machine's memory that could be had now: what is available, and no more than the tightest control group allows.
-/// `None` where the system does not say.
+/// Bytes of this machine's memory that are available now.
+///
+/// At most what the tightest control group allows. `None` where the system does not tell.
 pub fn memory() -> Option<u64> {
     budget::budgets(&Cpu::read(Path::new("/")), &[]).first()?.bytes
 }

@@ -3,8 +3,9 @@
 //! Promises upward: paths as they are, whatever bytes they hold; a line that makes no sense is passed over.
 //! Asks from below: the text.
 //!
-//! `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: numbers, the device, what of the file
-//! system is mounted, where, how; any number of optional fields; behind the dash the file system, its source, its options.
+//! `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: numbers, the device, what of the
+//! file system is mounted, where, how; any number of optional fields; behind the dash the file system, its source, its
+//! options.
 
 use super::classify::Ground;
 use std::path::{Path, PathBuf};
@@ -88,7 +89,9 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The mount that a path without links and dots lies in: the deepest; of those on the same place the last, which hides the others.
+/// The mount that a path without links and dots lies in: the deepest.
+///
+/// Of those on the same place the last, which hides the others.
 pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
 }
@@ -138,7 +141,9 @@ impl Mount {
         }
     }
 
-    /// Whether it is worth a line where nobody asked for it: the system's own views, images and memory are not.
+    /// Whether a mount is listed by default.
+    ///
+    /// The system's own views, images and memory are not.
     pub fn is_listed(&self) -> bool {
         let name = self.file_system.as_str();
         match self.ground() {

@@ -61,8 +61,8 @@ impl Transport {
         }
     }
 
-    /// By the disk's name, and by the folders under `/sys` that lead to it. What is nearer to the disk is asked first: a SATA
-    /// disk in a USB case is USB's.
+    /// By the disk's name, and by the folders under `/sys` that lead to it. What is nearer to the disk is asked first:
+    /// a SATA disk in a USB case is USB's.
     pub(super) fn new(name: &str, folders: &[&str], card: bool) -> Self {
         let named = [("nvme", Self::Nvme), ("loop", Self::Loop), ("zram", Self::Memory), ("xvd", Self::Virtual)];
         let starts = |text: &str, what: &str| text.starts_with(what);

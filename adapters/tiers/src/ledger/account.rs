@@ -1,7 +1,7 @@
 //! Bytes: how many each tier holds, and each tenant of them.
 //!
-//! Promises upward: sums are kept by the calls here, and by grants and ends of buffers, and never overflow: capacities are at most 2^60 each, so that
-//! eight of them stay below 2^64.
+//! Promises upward: sums are kept by the calls here, and by grants and ends of buffers, and never overflow: capacities
+//! are at most 2^60 each, so that eight of them stay below 2^64.
 //! Asks from below: nothing.
 
 use super::error::SetupError;
@@ -185,8 +185,8 @@ impl Ledger {
         tenant.share.caps[usize::from(tier)].saturating_sub(tenant.held[usize::from(tier)])
     }
 
-    /// Whether a copy of a buffer could come into a tier if there were room: it does not rest, and is large enough and the
-    /// tenant's cap allows it, or there is an old copy already.
+    /// Whether a copy of a buffer could come into a tier if there were room: it does not rest, and is large enough and
+    /// the tenant's cap allows it, or there is an old copy already.
     pub(super) fn is_open(&self, tier: Tier, buffer: &Buffer) -> bool {
         let state = &self.tiers[usize::from(tier)];
         let may = state.capacity.min(self.cap_room(tier, buffer.tenant)) >= state.held(buffer.bytes);

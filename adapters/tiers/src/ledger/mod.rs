@@ -9,9 +9,9 @@
 //!   or met a lease is not tried again before the next [`Event::Tick`]
 //! - the same events give the same actions: there is no clock, no thread, no I/O and no hash here
 //!
-//! Asks from below: the core's tables of residence and pressure; a policy for each tier; a caller that does the actions in
-//! order and tells how each copy and drop ended. Leases are outside: the caller is asked about them, and since the answer may
-//! be outdated when the action is done, it may find a lease then and say so.
+//! Asks from below: the core's tables of residence and pressure; a policy for each tier; a caller that does the actions
+//! in order and tells how each copy and drop ended. Leases are outside: the caller is asked about them, and since the
+//! answer may be outdated when the action is done, it may find a lease then and say so.
 //!
 //! | word | means |
 //! | --- | --- |
@@ -140,20 +140,23 @@ impl Ledger {
         })
     }
 
-    /// Takes an event in and adds what is to be done to `out`. `look` says how a buffer is leased at this moment; it is asked
-    /// only about live buffers that are not under way. O(1) where nothing has to move; a search for room costs one look at
-    /// each member of a tier at worst, for each buffer that leaves.
+    /// Takes an event in and adds what is to be done to `out`.
+    ///
+    /// `look` says how a buffer is leased at this moment; it is asked only about live buffers that are not under way.
+    /// O(1) where nothing has to move; a search for room costs one look at each member of a tier at worst, for each
+    /// buffer that leaves.
     ///
     /// # Errors
-    /// The event cannot be; nothing was changed, nothing is to be done. Requests are refused by [`Action::Refuse`] instead.
+    /// The event cannot be; nothing was changed, nothing is to be done. Requests are refused by [`Action::Refuse`]
+    /// instead.
     pub fn handle(
         &mut self,
         event: Event,
         look: &mut dyn FnMut(Id) -> Look,
         out: &mut Vec<Action>,
     ) -> Result<(), Rejected> {
-        // More may leave than could before. Touches change nothing in that; what frees may change is seen to where they do; a
-        // request that has to wait behind others is none of this.
+        // More may leave than could before. Touches change nothing in that; what frees may change is seen to where they
+        // do; a request that has to wait behind others is none of this.
         let same = match event {
             Event::Allocate { .. } => !self.queue.is_empty(),
             Event::Touch { .. } | Event::Free { .. } | Event::Cancel { .. } => true,

@@ -1,9 +1,9 @@
 //! Copies and drops: how they begin, and what their end means.
 //!
-//! A copy that failed, or found no room, leaves the buffer where it was. The tier it went to takes nothing until the first tick
-//! at least `rest` later (twice as long after each further failure without a success, up to 64 times), and the buffer itself
-//! is left alone until the next tick. One that met a lease blames nobody: the buffer is left alone until the lease is given
-//! back, or the next tick.
+//! A copy that failed, or found no room, leaves the buffer where it was. The tier it went to takes nothing until the
+//! first tick at least `rest` later (twice as long after each further failure without a success, up to 64 times), and
+//! the buffer itself is left alone until the next tick. One that met a lease blames nobody: the buffer is left alone
+//! until the lease is given back, or the next tick.
 
 use super::error::Rejected;
 use super::table::Motion;
@@ -15,8 +15,8 @@ use terrace_core::residence::Transition;
 const MOST_DOUBLINGS: u32 = 6;
 
 impl Ledger {
-    /// Begins to copy; room in the target is taken. With `leave`, the copy in `from` is dropped afterwards. The caller knows that
-    /// it fits, and that the bytes in `from` are valid.
+    /// Begins to copy; room in the target is taken. With `leave`, the copy in `from` is dropped afterwards. The caller
+    /// knows that it fits, and that the bytes in `from` are valid.
     pub(super) fn begin_copy(&mut self, index: u32, from: Tier, to: Tier, leave: bool, turn: &mut Turn<'_>) {
         let buffer = &mut self.buffers[index];
         let (id, tenant, bytes, fresh) = (buffer.id, buffer.tenant, buffer.bytes, !buffer.residence.present(to));

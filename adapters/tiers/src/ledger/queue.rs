@@ -1,15 +1,15 @@
 //! Who gets memory, where, and who waits.
 //!
-//! The order: first come, first served. Nobody is granted anything while somebody who came before waits, but for one reason: a
-//! tenant that is at its cap waits for its own frees, and only its own requests wait behind it. (What is adopted at a start is no
-//! request.) Promotions that users want go on while only others can help the first who waits: it waits as long as those keep the
-//! room.
+//! The order: first come, first served. Nobody is granted anything while somebody who came before waits, but for one
+//! reason: a tenant that is at its cap waits for its own frees, and only its own requests wait behind it. (What is
+//! adopted at a start is no request.) Promotions that users want go on while only others can help the first who waits:
+//! it waits as long as those keep the room.
 //!
-//! The place: the tier of the hint, then memory from the best on, then files; the first where there is room or where room
-//! can be made. A request for more than every memory tier holds goes to a file tier, to be used by parts.
+//! The place: the tier of the hint, then memory from the best on, then files; the first where there is room or where
+//! room can be made. A request for more than every memory tier holds goes to a file tier, to be used by parts.
 //!
-//! Requests that do not wait for others stay in the queue while room is being made for them or for one before them, and are
-//! refused as soon as somebody before them waits for others.
+//! Requests that do not wait for others stay in the queue while room is being made for them or for one before them, and
+//! are refused as soon as somebody before them waits for others.
 
 use super::account::{Left, MOST};
 use super::error::{Refusal, Rejected, Why};

@@ -1,20 +1,20 @@
 //! Who leaves a tier, so that others find room.
 //!
-//! A search asks the tier's policy for victims, one by one, until enough would leave; only then does anything move, and if there
-//! is not enough, nothing does: a request that cannot be met evicts nobody. What a victim's leaving costs, the first that
-//! holds:
+//! A search asks the tier's policy for victims, one by one, until enough would leave; only then does anything move, and
+//! if there is not enough, nothing does: a request that cannot be met evicts nobody. What a victim's leaving costs, the
+//! first that holds:
 //! - its copy is redundant: a drop
 //! - the next lower tier that may take it has room: a copy there, and then a drop
 //! - that tier can be made to have room: nothing yet; it is emptied first, in the same way, and the search is done again when
 //!   it is. So what was used lately stays above what was not
 //! - a tier further down has room: a copy there, and then a drop
 //!
-//! Buffers that users want kept are passed over while others are enough. A tenant's promised share of a tier is touched by
-//! its own requests alone. What is under way, rests or is leased is passed over.
+//! Buffers that users want kept are passed over while others are enough. A tenant's promised share of a tier is touched
+//! by its own requests alone. What is under way, rests or is leased is passed over.
 //!
 //! Cost: one look at each member passed over, for each victim, twice if all were used lately. A tier from where so much
-//! could not leave is not searched again for as much, until an event that may change that: a lease given back silently is such an event
-//! only for the next request that comes first.
+//! could not leave is not searched again for as much, until an event that may change that: a lease given back silently
+//! is such an event only for the next request that comes first.
 
 use super::account::Tenant;
 use super::table::{Buffer, Motion};
@@ -83,8 +83,8 @@ impl Plan {
 }
 
 impl Ledger {
-    /// Sees to it that `need` bytes more than those that are leaving a tier will leave it. `false`: they cannot, and nobody
-    /// leaves for it.
+    /// Sees to it that `need` bytes more than those that are leaving a tier will leave it. `false`: they cannot, and
+    /// nobody leaves for it.
     pub(super) fn make_room(&mut self, tier: Tier, need: u64, who: Option<u16>, turn: &mut Turn<'_>) -> bool {
         if need == 0 {
             return true;
@@ -110,8 +110,8 @@ impl Ledger {
         self.tiers[usize::from(tier)].dry.is_some_and(|(whom, bytes)| whom == who && need >= bytes)
     }
 
-    /// As much of `need` bytes as can leave, for maintenance. With `most`, no more than that unless it is one buffer. Returns
-    /// the bytes that began to leave.
+    /// As much of `need` bytes as can leave, for maintenance. With `most`, no more than that unless it is one buffer.
+    /// Returns the bytes that began to leave.
     pub(super) fn vacate(&mut self, tier: Tier, need: u64, most: Option<u64>, turn: &mut Turn<'_>) -> u64 {
         if self.is_dry(tier, need, None) {
             return 0;
@@ -255,8 +255,8 @@ impl Ledger {
         }
     }
 
-    /// Whether a policy should know a copy: it is there and does not leave already; in the last tier, from where nothing can
-    /// be copied down, if it is redundant.
+    /// Whether a policy should know a copy: it is there and does not leave already; in the last tier, from where
+    /// nothing can be copied down, if it is redundant.
     pub(super) fn is_listed(&self, buffer: &Buffer, tier: Tier) -> bool {
         let leaves = match buffer.motion {
             Some(Motion::Copy { from, leave, .. }) => leave && from == tier,

@@ -107,8 +107,8 @@ impl Buffer {
         }
     }
 
-    /// Whether the copy in a tier may be dropped as far as its bytes go: they are elsewhere or old, and not what is left
-    /// after a power cut.
+    /// Whether the copy in a tier may be dropped as far as its bytes go: they are elsewhere or old, and not what is
+    /// left after a power cut.
     pub(super) fn is_redundant(&self, tier: Tier) -> bool {
         let mut without = self.residence;
         let kept = self.synced.is_some_and(|(synced, _)| synced == tier);

@@ -1,7 +1,8 @@
 //! What happens by itself: tiers are emptied ahead of need, and down to new capacities; levels of pressure are told.
 //!
-//! Ahead of need: a tier filled to 80 % is emptied to 60 % at the ticks that follow, by no more than the budget in each (or one
-//! buffer that is larger), the first tiers first. Only drops and copies into room that is there: it empties nothing for that.
+//! Ahead of need: a tier filled to 80 % is emptied to 60 % at the ticks that follow, by no more than the budget in each
+//! (or one buffer that is larger), the first tiers first. Only drops and copies into room that is there: it empties
+//! nothing for that.
 
 use super::account::MOST;
 use super::error::Rejected;

@@ -1,10 +1,11 @@
 //! What is wanted of buffers: promotion, demotion, a copy below. At most one wish for each buffer, the latest.
 //!
-//! Allocations come first: while room is being made for a request, nothing is promoted. Where only others can help the request,
-//! users' promotions go on: those others may need them to get there. A promotion may evict others, as an allocation
-//! may; a prefetch only takes room that is there, and it and what a second touch wants is given up while only others can help. A wish that finds no room and none to be made is over, and its user is told; a
-//! user's promotion not before all copies have ended that come to that tier. One that
-//! meets a lease or a failure is looked at again when the lease is given back, or at the next tick.
+//! Allocations come first: while room is being made for a request, nothing is promoted. Where only others can help the
+//! request, users' promotions go on: those others may need them to get there. A promotion may evict others, as an
+//! allocation may; a prefetch only takes room that is there, and it and what a second touch wants is given up while
+//! only others can help. A wish that finds no room and none to be made is over, and its user is told; a user's
+//! promotion not before all copies have ended that come to that tier. One that meets a lease or a failure is looked at
+//! again when the lease is given back, or at the next tick.
 
 use super::error::Rejected;
 use super::queue::Waits;
@@ -105,8 +106,8 @@ impl Ledger {
         }
     }
 
-    /// A buffer has its bytes in a tier now. A wish for that is met here and now, not when it is looked at next: a request may
-    /// have them copied away again before, and the wish back, without end.
+    /// A buffer has its bytes in a tier now. A wish for that is met here and now, not when it is looked at next: a
+    /// request may have them copied away again before, and the wish back, without end.
     pub(super) fn arrived(&mut self, index: u32, to: Tier, turn: &mut Turn<'_>) {
         if self.buffers[index].wish.is_some_and(|wish| wish.to == to && wish.what != What::Demote) {
             self.settle(index, true, turn);

@@ -58,7 +58,8 @@ pub struct Share {
     pub cap: u64,
     /// The most bytes of its copies in each tier.
     pub caps: [u64; TIERS as usize],
-    /// Bytes of its copies in each tier below which no other tenant, nor maintenance, evicts it. Nothing is kept free for it.
+    /// Bytes of its copies in each tier below which no other tenant, nor maintenance, evicts it. Nothing is kept free
+    /// for it.
     pub promised: [u64; TIERS as usize],
 }
 
@@ -80,14 +81,16 @@ pub struct Settings {
     pub window: u64,
     /// Bytes that maintenance sets in motion in a tick; a buffer larger than that goes alone. 0 for no maintenance.
     pub budget: u64,
-    /// For how long a tier takes nothing after a copy into it failed; twice as long after each further failure, up to 64
-    /// times. In the unit of [`Event::Tick`].
+    /// For how long a tier takes nothing after a copy into it failed; twice as long after each further failure, up to
+    /// 64 times. In the unit of [`Event::Tick`].
     pub rest: u64,
 }
 
 impl Settings {
-    /// One tenant without limits, S3-FIFO, and times in milliseconds: promotion on a second touch within ten seconds, 64 MiB
-    /// of maintenance in a tick, a second of rest after a failure.
+    /// One tenant without limits, S3-FIFO, and times in milliseconds.
+    ///
+    /// Promotion on a second touch within ten seconds, 64 MiB of maintenance in a tick, a second of rest after a
+    /// failure.
     pub fn new(tiers: Vec<TierSpec>) -> Self {
         let (tenants, policy) = (vec![Share::UNLIMITED], Kind::default());
         Self { tiers, tenants, policy, window: 10_000, budget: 64 << 20, rest: 1_000 }
@@ -103,8 +106,10 @@ pub struct Hint {
     pub keep: bool,
 }
 
-/// What the world says about a buffer's lease word. Whoever answers [`Look::Leased`] sees to it that the end of that lease is
-/// told by [`Event::Released`] (a refused `close` of the word asks for that); [`Look::Used`] takes the word's visits.
+/// What the world says about a buffer's lease word.
+///
+/// Whoever answers [`Look::Leased`] sees to it that the end of that lease is told by [`Event::Released`] (a refused
+/// `close` of the word asks for that); [`Look::Used`] takes the word's visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// No lease is held, and none was since this was asked last.
@@ -146,8 +151,9 @@ pub enum Event {
         /// Where, best.
         hint: Hint,
     },
-    /// A buffer is there since an earlier start: granted at once in its tier, also beyond capacity and caps. Refused only when it
-    /// is empty, and where sums would overflow. A tier, or a tenant, that has more than it may takes nothing in until enough of it has left.
+    /// A buffer is there since an earlier start: granted at once in its tier, also beyond capacity and caps. Refused
+    /// only when it is empty, and where sums would overflow. A tier, or a tenant, that has more than it may takes
+    /// nothing in until enough of it has left.
     Adopt {
         /// Names the request; not in use.
         ticket: u64,
@@ -163,14 +169,14 @@ pub enum Event {
         /// Which request.
         ticket: u64,
     },
-    /// The user is done with a buffer. No lease of it is held. If a copy or drop of it is under way, that still ends by its
-    /// event, and then it is forgotten.
+    /// The user is done with a buffer. No lease of it is held. If a copy or drop of it is under way, that still ends by
+    /// its event, and then it is forgotten.
     Free {
         /// Which.
         id: Id,
     },
-    /// A buffer was used. Not needed for each use: a search for room sees [`Look::Used`] too. The second within the window
-    /// promotes, and evicts for it, unless a request waits that only others can help.
+    /// A buffer was used. Not needed for each use: a search for room sees [`Look::Used`] too. The second within the
+    /// window promotes, and evicts for it, unless a request waits that only others can help.
     Touch {
         /// Which.
         id: Id,
@@ -182,15 +188,16 @@ pub enum Event {
         /// Where.
         tier: Tier,
     },
-    /// The user wants a copy in a better tier, and others evicted for it; not while room is made for a request. The copy where it was
-    /// stays. Answered by [`Action::Settled`].
+    /// The user wants a copy in a better tier, and others evicted for it; not while room is made for a request. The
+    /// copy where it was stays. Answered by [`Action::Settled`].
     Promote {
         /// Which buffer.
         id: Id,
         /// Where.
         to: Tier,
     },
-    /// The user wants no copy in tiers better than this one, and one here if there is none below. Answered by [`Action::Settled`].
+    /// The user wants no copy in tiers better than this one, and one here if there is none below. Answered by
+    /// [`Action::Settled`].
     Demote {
         /// Which buffer.
         id: Id,
@@ -286,8 +293,8 @@ pub enum Action {
         /// Why.
         error: Refusal,
     },
-    /// Close the buffer, copy its bytes, say [`Event::Moved`]. The room in the target is taken from now on; there may be an old
-    /// copy there already, which the bytes replace.
+    /// Close the buffer, copy its bytes, say [`Event::Moved`]. The room in the target is taken from now on; there may
+    /// be an old copy there already, which the bytes replace.
     Copy {
         /// Which buffer.
         id: Id,
@@ -308,7 +315,8 @@ pub enum Action {
         /// Which buffer.
         id: Id,
     },
-    /// What a user wanted of a buffer is so, or will not be: no room, no such chance, or the user wanted something else since.
+    /// What a user wanted of a buffer is so, or will not be: no room, no such chance, or the user wanted something else
+    /// since.
     Settled {
         /// Which buffer.
         id: Id,
@@ -358,6 +366,7 @@ pub struct TierView {
     pub leaving: u64,
     /// How full that is.
     pub level: Level,
-    /// Copies into it failed: it takes nothing until then, in the unit of [`Event::Tick`], or until [`Event::Recovered`].
+    /// Copies into it failed: it takes nothing until then, in the unit of [`Event::Tick`], or until
+    /// [`Event::Recovered`].
     pub rests_until: Option<u64>,
 }

@@ -1,11 +1,11 @@
 //! Reading and writing a buffer wherever it is.
 //!
-//! Promises upward: a read returns what was written last, or an error; a write is seen whole by later reads, or, when it fails in
-//! a file tier, not at all.
+//! Promises upward: a read returns what was written last, or an error; a write is seen whole by later reads, or, when
+//! it fails in a file tier, not at all.
 //!
-//! In memory, calls take their turn and hold a lease for as long as they copy. In files, a write puts new pieces beside the old
-//! ones and then changes all of them at once. On a device, reads copy what they want; a write first has the bytes in memory, or
-//! in files, since a copy to a device that fails on its way leaves a mixture.
+//! In memory, calls take their turn and hold a lease for as long as they copy. In files, a write puts new pieces beside
+//! the old ones and then changes all of them at once. On a device, reads copy what they want; a write first has the
+//! bytes in memory, or in files, since a copy to a device that fails on its way leaves a mixture.
 
 use super::Shared;
 use super::block::Lent;
@@ -230,7 +230,8 @@ impl Shared {
         }
     }
 
-    /// Keeps motions and other writers away from a buffer that is in files only. `None`: it is not, or somebody is there.
+    /// Keeps motions and other writers away from a buffer that is in files only. `None`: it is not, or somebody is
+    /// there.
     fn claim(&self, body: &Body) -> Result<Option<Tier>, Error> {
         let mut state = self.state();
         let view = state.ledger.view(body.id)?;

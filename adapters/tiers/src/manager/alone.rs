@@ -1,7 +1,7 @@
 //! Leases one after the other: of buffers that are evicted again and again before they are leased, one is at a time.
 //!
-//! Promises upward: who is alone and goes on stays alone until the lease is taken; a future that is not polled holds nobody up: as
-//! soon as what it waits for has ended, another takes its place, whichever is polled first.
+//! Promises upward: who is alone and goes on stays alone until the lease is taken; a future that is not polled holds
+//! nobody up: as soon as what it waits for has ended, another takes its place, whichever is polled first.
 //!
 //! Invariant: `due` only where there is a `holder`, who waits for nothing but to be polled.
 

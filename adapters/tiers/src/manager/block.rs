@@ -1,5 +1,5 @@
-//! Memory of a buffer that processors address: a frame, or pinned memory that a device addresses too; and such memory as
-//! transfers take it.
+//! Memory of a buffer that processors address: a frame, or pinned memory that a device addresses too; and such memory
+//! as transfers take it.
 //!
 //! Asks from below: that blocks stay where they are while they live; [`window`](super::window).
 
@@ -89,7 +89,8 @@ pub(super) struct InPlace {
 
 impl InPlace {
     /// # Safety
-    /// As long as this lives, the buffer's word is closed, or shared for the copy: nobody writes the memory or gives it back.
+    /// As long as this lives, the buffer's word is closed, or shared for the copy: nobody writes the memory or gives it
+    /// back.
     pub(super) unsafe fn new(window: Window, body: Arc<Body>) -> Self {
         // SAFETY: as the caller promises.
         let bytes = unsafe { Shared::new(window.first(body.bytes as usize)) };

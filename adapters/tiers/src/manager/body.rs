@@ -1,7 +1,7 @@
 //! One buffer: its lease word, and where its copies are.
 //!
-//! Promises upward: while a lease is held, `best` is the address of all its bytes, and they are the newest; null where only a
-//! device addresses them.
+//! Promises upward: while a lease is held, `best` is the address of all its bytes, and they are the newest; null where
+//! only a device addresses them.
 //!
 //! Invariants:
 //! - the word is closed whenever the newest bytes are in files only, and while anything but a lease changes `best`, a copy in
@@ -42,8 +42,9 @@ pub(super) struct Body {
     begun: AtomicUsize,
     /// Of these, those that have ended.
     ended: AtomicUsize,
-    /// Copies that were begun beside somebody who reads, and so have a lease as those do, and those of them that have ended:
-    /// odd while one is under way. Changed under the manager's lock, before such a lease is taken and after it is given back.
+    /// Copies that were begun beside somebody who reads, and so have a lease as those do, and those of them that have
+    /// ended: odd while one is under way. Changed under the manager's lock, before such a lease is taken and after it
+    /// is given back.
     beside: AtomicUsize,
     /// Told when a motion has ended, under the manager's lock: listened to by tasks only. There once one listened.
     changed: OnceLock<Box<Notify>>,
@@ -132,7 +133,8 @@ impl Body {
         left.min(self.chunk as u64) as usize
     }
 
-    /// Lets leases in to the newest bytes in a tier of memory, or else on a device, where they are there. The word is closed.
+    /// Lets leases in to the newest bytes in a tier of memory, or else on a device, where they are there. The word is
+    /// closed.
     pub(super) fn open(&self, memory: Option<Tier>, device: Option<Tier>) {
         let copies = self.copies();
         let start = memory.and_then(|tier| copies.memory(tier)).map(Block::pointer);

@@ -74,7 +74,8 @@ const CHUNK: usize = 1 << 20;
 
 /// Chunks that may be on their way together, of all copies;
 const STAGE: u64 = 32;
-/// but no more bytes than this, beside `memory`, unless two chunks are more: one that is read while the other is written.
+/// but no more bytes than this, beside `memory`, unless two chunks are more: one that is read while the other is
+/// written.
 const STAGE_BYTES: u64 = 32 << 20;
 
 /// Bytes that each store keeps for its log.
@@ -93,16 +94,20 @@ impl Builder {
         self
     }
 
-    /// Bytes of the machine's memory that buffers may take, with what describes them, wherever their bytes are, but for the first MiB
-    /// of that. Beside it are also 32 MiB, or two chunks where that is more, which bytes go through on their way to files. Without: a
-    /// share of what is available, by the preset, and no more than the control group allows.
+    /// Bytes of the machine's memory that buffers may take, with what describes them.
+    ///
+    /// This counts wherever their bytes are, but for the first MiB of descriptions. Beside it are 32 MiB, or two chunks
+    /// where that is more, through which bytes go on their way to files. Without: a share of what is available, by the
+    /// preset, and no more than the control group allows.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
     }
 
-    /// A device: its memory is the best tier, below devices named before. Where it shares the machine's memory there is one tier
-    /// for both instead, which it addresses as processors do: nothing is copied to it.
+    /// A device: its memory is the best tier, below devices named before.
+    ///
+    /// Where it shares the machine's memory there is one tier for both instead, which it addresses as processors do:
+    /// nothing is copied to it.
     pub fn device(mut self, device: &Device) -> Self {
         self.devices.push((device.clone(), None));
         self
@@ -114,8 +119,10 @@ impl Builder {
         self
     }
 
-    /// A tier of files in a directory, which is made if it is not there. Directories on NVMe come before those on other flash, and
-    /// these before those on disks that turn; of the same, the one that was named first.
+    /// A tier of files in a directory, which is made if it is not there.
+    ///
+    /// Directories on NVMe come before those on other flash, and these before those on disks that turn; of the same,
+    /// the one that was named first.
     pub fn directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.directories.push(Named { path: path.into(), cap: None, kind: None });
         self
@@ -133,8 +140,9 @@ impl Builder {
         self
     }
 
-    /// A tier of files on a disk of one's own, below all directories. Where its engine runs tasks, they are given by
-    /// [`tasks`](Self::tasks), which spares a thread.
+    /// A tier of files on a disk of one's own, below all directories.
+    ///
+    /// Where its engine runs tasks, they are given by [`tasks`](Self::tasks), which spares a thread.
     pub fn disk(mut self, disk: Arc<dyn Disk>, options: StoreOptions) -> Self {
         self.disks.push((disk, options));
         self
@@ -152,22 +160,28 @@ impl Builder {
         self
     }
 
-    /// One more tenant; without any there is one without limits. What is durable stays its tenant's, by number, after a restart,
-    /// also above its caps; the first one's where there are fewer now.
+    /// One more tenant; without any there is one without limits.
+    ///
+    /// What is durable stays its tenant's, by number, after a restart, also above its caps; the first one's where there
+    /// are fewer now.
     pub fn tenant(mut self, share: Share) -> Self {
         self.tenants.push(share);
         self
     }
 
-    /// Bytes of a chunk, a multiple of 4 KiB: 1 MiB without. A buffer has 2^24 chunks at most, and of the memory some 220 bytes for
-    /// each in a tier of files, twice that with a name. What is durable keeps its own, up to 32 times this and 32 MiB (twice this,
-    /// where that is more), if a slab holds it.
+    /// Bytes of a chunk, a multiple of 4 KiB: 1 MiB without.
+    ///
+    /// A buffer has 2^24 chunks at most, and of the memory some 220 bytes for each in a tier of files, twice that with
+    /// a name. What is durable keeps its own, up to 32 times this and 32 MiB (twice this, where that is more), if a
+    /// slab holds it.
     pub fn chunk(mut self, bytes: usize) -> Self {
         self.chunk = Some(bytes);
         self
     }
 
-    /// Bytes of buffers that may be leased together. Without: three quarters of what memory and devices may have.
+    /// Bytes of buffers that may be leased together.
+    ///
+    /// Without: three quarters of what memory and devices may have.
     pub fn pinned_cap(mut self, bytes: u64) -> Self {
         self.pinned = Some(bytes);
         self
@@ -185,19 +199,21 @@ impl Builder {
         self
     }
 
-    /// Who is told of pressure: on some thread, without locks. What it panics with is lost; it must not wait for the manager,
-    /// whose thread it may be.
+    /// Who is told of pressure: on some thread, without locks.
+    ///
+    /// What it panics with is lost; it must not wait for the manager, whose thread it may be.
     pub fn on_pressure(mut self, told: impl Fn(Tier, Level) + Send + Sync + 'static) -> Self {
         self.on_pressure = Some(Box::new(told));
         self
     }
 
-    /// Makes the manager, and finds what is durable, also where it is more than a tier would take in: such a tier takes nothing
-    /// more until enough is freed.
+    /// Makes the manager, and recovers the durable buffers.
+    ///
+    /// A tier that recovers more than it would take in takes nothing more until enough is freed.
     ///
     /// # Errors
-    /// [`Error::BadSetting`], [`Error::Setup`], [`Error::Chunks`]; those of stores, as of a cap below what is durable: nothing is
-    /// lost.
+    /// [`Error::BadSetting`], [`Error::Setup`], [`Error::Chunks`]; those of stores, as of a cap below what is durable:
+    /// nothing is lost.
     pub fn build(self) -> Result<Manager, Error> {
         let tasks = self.tasks.clone();
         let join = self.build_async()?;
@@ -340,9 +356,9 @@ fn frames(bytes: u64, made: fn(usize) -> std::io::Result<FramePool>) -> Result<F
     made(bytes).map_err(|error| Error::Memory(error.kind()))
 }
 
-/// Bytes of buffers that a store takes: seven eighths of its slabs. The rest is for versions that are durable while newer ones
-/// are written, for the ends of chunks, and for the logs of small ones: 232 bytes for each (29, twice, in two copies of this log
-/// and of the next), which for the smallest, of 4 KiB, is a seventeenth.
+/// Bytes of buffers that a store takes: seven eighths of its slabs. The rest is for versions that are durable while
+/// newer ones are written, for the ends of chunks, and for the logs of small ones: 232 bytes for each (29, twice, in
+/// two copies of this log and of the next), which for the smallest, of 4 KiB, is a seventeenth.
 fn room(options: &StoreOptions) -> u64 {
     let slabs = options.cap.saturating_sub(2 * options.log_bytes) / options.slab_bytes * options.slab_bytes;
     slabs / 8 * 7

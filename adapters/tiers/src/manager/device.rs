@@ -1,8 +1,8 @@
 //! Leases of addresses on a device.
 //!
 //! Promises upward: while a lease is held the bytes stay on the device where they are; what is written under a
-//! [`DeviceLeaseMut`] is what everybody reads afterwards; what the manager, or the next holder, does with the bytes comes after
-//! what was put on the streams that they were lent to.
+//! [`DeviceLeaseMut`] is what everybody reads afterwards; what the manager, or the next holder, does with the bytes
+//! comes after what was put on the streams that they were lent to.
 //! Asks from the user: that work is put on streams that the lease was lent to, and no other.
 
 use super::alone::Going;
@@ -25,7 +25,9 @@ pub struct DeviceLease<'a> {
     on: DeviceBytes,
 }
 
-/// The bytes of a buffer on a device, for work that writes them. What is durable, and every other copy, is older from now on.
+/// The bytes of a buffer on a device, for work that writes them.
+///
+/// What is durable, and every other copy, is older from now on.
 #[derive(Debug)]
 pub struct DeviceLeaseMut<'a> {
     buffer: &'a Buffer,
@@ -60,9 +62,11 @@ impl DeviceBytes {
         self.tier
     }
 
-    /// Lets work on a stream use the bytes: what is put there from now on begins after what the manager has under way with them;
-    /// what is done with them after the lease comes after what was put there before it is dropped. Where processors address the
-    /// same memory, dropping the lease waits for that.
+    /// Orders work on a stream with the manager's own copies of the bytes.
+    ///
+    /// Work submitted to the stream from now on begins after the copies under way; work of the manager after the lease
+    /// begins after what was submitted before the lease is dropped. Where processors address the same memory, dropping
+    /// the lease waits for that.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -82,12 +86,14 @@ impl DeviceBytes {
 }
 
 impl Buffer {
-    /// The bytes on the best device that has them or has room, where they stay while the lease is held. Brought there first if
-    /// they are elsewhere; where the device shares the machine's memory, into that. Takes its turn with calls that write.
+    /// The bytes on the best device that has them or has room, where they stay while the lease is held.
+    ///
+    /// Brought there first if they are elsewhere; where the device shares the machine's memory, into that. Takes its
+    /// turn with calls that write.
     ///
     /// # Errors
-    /// As [`lease_best`](Self::lease_best), and [`Error::Leased`] while any lease is held of bytes that must be brought first;
-    /// [`Error::NoTier`] where no device is large enough; [`Error::Device`].
+    /// As [`lease_best`](Self::lease_best), and [`Error::Leased`] while any lease is held of bytes that must be brought
+    /// first; [`Error::NoTier`] where no device is large enough; [`Error::Device`].
     pub fn lease_device(&self) -> Result<DeviceLease<'_>, Error> {
         let tiers = self.shared.devices(None)?;
         self.shared.tasks.block_on(|| self.lease_among(Going::Blocks, &tiers))

@@ -1,9 +1,10 @@
 //! What survives a power cut: named buffers, found again when a manager is built on the same directory.
 //!
-//! Promises upward: after [`sync`](Shared::sync) said Ok, a restart finds the bytes that the buffer had when it was called, or
-//! later ones that were synced; a buffer that is removed is gone then too.
+//! Promises upward: after [`sync`](Shared::sync) said Ok, a restart finds the bytes that the buffer had when it was
+//! called, or later ones that were synced; a buffer that is removed is gone then too.
 //!
-//! What the store keeps of a buffer, as its object's meta data: version 1 | 0 | tenant 2 | chunk 4 | bytes 8 | name (UTF-8).
+//! What the store keeps of a buffer, as its object's meta data: version 1 | 0 | tenant 2 | chunk 4 | bytes 8 | name
+//! (UTF-8).
 
 use super::body::{Body, Named, Versions};
 use super::error::Error;
@@ -75,12 +76,13 @@ impl Meta {
     }
 }
 
-/// Bytes of memory that are kept for a chunk, at most: of durable buffers they are no more than a store's cap, however long the
-/// buffers are said to be. Chunks have 4 KiB at least, so that buffers of 64 times the cap can be taken in.
+/// Bytes of memory that are kept for a chunk, at most: of durable buffers they are no more than a store's cap, however
+/// long the buffers are said to be. Chunks have 4 KiB at least, so that buffers of 64 times the cap can be taken in.
 const CHUNK_RECORDS: u64 = 64;
 
-/// Objects of buffers that were freed, by name, until the store has removed them. The group that makes their name durable again
-/// removes them too: no two durable buffers have one name, and what was removed does not come back under another.
+/// Objects of buffers that were freed, by name, until the store has removed them. The group that makes their name
+/// durable again removes them too: no two durable buffers have one name, and what was removed does not come back under
+/// another.
 #[derive(Debug, Default)]
 pub(super) struct Ghosts(BTreeMap<String, (Tier, BTreeSet<u64>)>);
 
@@ -119,7 +121,8 @@ fn removed(changes: &[Change]) -> Vec<u64> {
 }
 
 impl Shared {
-    /// The tier that keeps what is durable of a buffer: where something of it, or of its name, is; else the best one of files.
+    /// The tier that keeps what is durable of a buffer: where something of it, or of its name, is; else the best one of
+    /// files.
     ///
     /// # Errors
     /// [`Error::NoTier`].
@@ -183,7 +186,8 @@ impl Shared {
         Ok(Some((changes, copies.versions.clone(), view.version)))
     }
 
-    /// Says what a user wants of a buffer, and waits until it is so. One after the other; who wants the same waits together.
+    /// Says what a user wants of a buffer, and waits until it is so. One after the other; who wants the same waits
+    /// together.
     ///
     /// # Errors
     /// [`Error::NoRoom`]; [`Error::Leased`]; why the copy failed.
@@ -205,8 +209,8 @@ impl Shared {
         }
     }
 
-    /// Says a wish, or joins who waits for one: what comes of it, and whether it is this one. `None`: a call is in the way that
-    /// will have ended soon.
+    /// Says a wish, or joins who waits for one: what comes of it, and whether it is this one. `None`: a call is in the
+    /// way that will have ended soon.
     fn ask_for(self: &Arc<Self>, body: &Body, event: Event) -> Result<Option<(Outcome, bool)>, Error> {
         let ended = body.ended();
         let mut state = self.state();
@@ -220,8 +224,8 @@ impl Shared {
         }
     }
 
-    /// Takes in what the stores have, also where it is more than they would be given; chunks of at most so many bytes. At the
-    /// beginning, when nothing else is there.
+    /// Takes in what the stores have, also where it is more than they would be given; chunks of at most so many bytes.
+    /// At the beginning, when nothing else is there.
     pub(super) fn adopt(self: &Arc<Self>, most: u64) -> Result<(), Error> {
         for (tier, store) in self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?))) {
             let (mut chunks, cap) = (0, store.stats().cap);
@@ -289,7 +293,8 @@ impl Shared {
             let (ended, copies, changed) = (body.ended(), body.copies_beside(), body.changed().listen());
             let freed = {
                 let mut state = self.state();
-                // Being made, or written in files. Looked at first: who tries and is refused tells those who listen, as this does.
+                // Being made, or written in files. Looked at first: who tries and is refused tells those who listen, as
+                // this does.
                 let freed = if state.busy.contains(&body.id) { None } else { Some(state.free(self, body)) };
                 if let (Some(Ok(())), Some(named), Some((tier, _))) = (freed, named, keeper) {
                     state.ghosts.add(&named.name, tier, named.object);
@@ -381,7 +386,8 @@ impl Drop for Request<'_> {
         let mut state = self.shared.state();
         // Who answers holds the lock too.
         self.outcome.close();
-        // Refused while the buffer is being made, which is freed then, as nobody is told of it; or when it is freed already.
+        // Refused while the buffer is being made, which is freed then, as nobody is told of it; or when it is freed
+        // already.
         let _ = match self.outcome.try_recv() {
             Ok(Some(Ok(body))) => state.free(self.shared, &body),
             _ => state.handle(self.shared, Event::Cancel { ticket: self.ticket }),

@@ -43,8 +43,8 @@ pub enum Error {
         /// Bytes of the buffer.
         of: u64,
     },
-    /// Leased bytes would be more than the cap: give leases back, or raise it. A buffer counts also after its last lease, while a
-    /// copy is made of it that began beside that lease.
+    /// Leased bytes would be more than the cap: give leases back, or raise it. A buffer counts also after its last
+    /// lease, while a copy is made of it that began beside that lease.
     PinnedCap {
         /// Bytes of the buffer.
         asked: u64,

@@ -1,8 +1,8 @@
 //! A device, and copies of buffers on it.
 //!
-//! Promises upward: a copy is moved by one transfer at a time, others wait; a transfer that was begun ends, whoever waits for it;
-//! one that fails leaves what it read from as it was; what was handed to a driver that cannot say what became of it is an error
-//! from then on.
+//! Promises upward: a copy is moved by one transfer at a time, others wait; a transfer that was begun ends, whoever
+//! waits for it; one that fails leaves what it read from as it was; what was handed to a driver that cannot say what
+//! became of it is an error from then on.
 //! Asks from below: the device's transfer engine.
 
 use super::error::Error;

@@ -1,7 +1,7 @@
 //! What users hold: handles of buffers.
 //!
-//! Promises upward: a buffer without a name is freed when its last handle goes; when the last handle of all goes, what is under
-//! way has ended.
+//! Promises upward: a buffer without a name is freed when its last handle goes; when the last handle of all goes, what
+//! is under way has ended.
 
 use super::Shared;
 use super::body::Body;
@@ -25,14 +25,17 @@ impl Drop for User {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
         let begun = Instant::now();
-        // A task, or a callback on a thread of ours, that drops the last handle cannot wait for itself: then that thread ends all.
+        // A task, or a callback on a thread of ours, that drops the last handle cannot wait for itself: then that
+        // thread ends all.
         while !is_in_task() && !is_worker_thread() && Arc::strong_count(&shared) > 1 && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_micros(50));
         }
     }
 }
 
-/// A buffer. Clones are the same; when the last one is gone, a buffer without a name is freed. One with a name is freed by
+/// A buffer.
+///
+/// Clones are the same; when the last one is gone, a buffer without a name is freed. One with a name is freed by
 /// [`Manager::remove`](super::Manager::remove).
 #[derive(Clone)]
 pub struct Buffer {
@@ -76,7 +79,8 @@ impl Buffer {
     /// Copies bytes out of it.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has a [`LeaseMut`](super::LeaseMut); those of the store.
+    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has a [`LeaseMut`](super::LeaseMut);
+    /// those of the store.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Error> {
         self.shared.is_here()?;
         let body = &self.handle.body;
@@ -108,8 +112,8 @@ impl Buffer {
     /// Copies bytes into it.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has any lease; those of the store: then
-    /// nothing was written.
+    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has any lease; those of the store:
+    /// then nothing was written.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
         self.shared.is_here()?;
         let body = &self.handle.body;

@@ -1,7 +1,7 @@
 //! The lease word, as calls and leases take it and give it back.
 //!
-//! Promises upward: a lease that is held is counted as pinned, within the cap but for calls, which give theirs back at once; who
-//! gives back one that stood in somebody's way says so.
+//! Promises upward: a lease that is held is counted as pinned, within the cap but for calls, which give theirs back at
+//! once; who gives back one that stood in somebody's way says so.
 
 use super::Shared;
 use super::body::Body;
@@ -52,8 +52,8 @@ impl State {
 }
 
 impl Shared {
-    /// A call is not refused for the cap of leases, as it gives its own back at once: what it counted above the cap is taken
-    /// off again.
+    /// A call is not refused for the cap of leases, as it gives its own back at once: what it counted above the cap is
+    /// taken off again.
     pub(super) fn uncount(&self, body: &Body) {
         if !self.over_cap.load(Ordering::Relaxed) {
             return;
@@ -84,8 +84,8 @@ impl Shared {
         Ok(start)
     }
 
-    /// Takes a shared lease, counted as long as the cap allows: the address in memory, null where only a device has one. `None`:
-    /// the bytes are in files only, or are being moved.
+    /// Takes a shared lease, counted as long as the cap allows: the address in memory, null where only a device has
+    /// one. `None`: the bytes are in files only, or are being moved.
     #[inline]
     pub(super) fn share(&self, body: &Body, cap: u64) -> Result<Option<*mut u8>, Error> {
         loop {
@@ -121,8 +121,8 @@ impl Shared {
         Ok(tier.map(|_| body.best.load(Ordering::Relaxed)))
     }
 
-    /// Takes the exclusive lease, and says that these bytes will be others in the best tier that has them and is one of those.
-    /// `None`: none is, or they are being moved.
+    /// Takes the exclusive lease, and says that these bytes will be others in the best tier that has them and is one of
+    /// those. `None`: none is, or they are being moved.
     pub(super) fn exclude(
         self: &Arc<Self>,
         body: &Body,
@@ -172,7 +172,8 @@ impl Shared {
         }
     }
 
-    /// A lease that stood in the way is given back: the ledger goes on, on a task, since who drops a lease should not wait.
+    /// A lease that stood in the way is given back: the ledger goes on, on a task, since who drops a lease should not
+    /// wait.
     pub(super) fn released(&self, id: Id) {
         if self.is_here().is_err() {
             return;

@@ -1,7 +1,7 @@
 //! Leases: the right to an address while they are held.
 //!
-//! Promises upward: while a lease is held the bytes stay where they are; a shared lease of a buffer that is in memory costs one
-//! atomic operation to take and one to give back.
+//! Promises upward: while a lease is held the bytes stay where they are; a shared lease of a buffer that is in memory
+//! costs one atomic operation to take and one to give back.
 
 use super::alone::Going;
 use super::body::Body;
@@ -39,13 +39,14 @@ enum Turn<T> {
 }
 
 impl Buffer {
-    /// The bytes in the best tier that processors address, where they stay while the lease is held. Brought there first, up from
-    /// files or down from a device; takes its turn with calls that write. For an address on a device see
-    /// [`lease_device`](Self::lease_device).
+    /// The bytes in the best tier that processors address, where they stay while the lease is held.
+    ///
+    /// Brought there first, up from files or down from a device; takes its turn with calls that write. For an address
+    /// on a device see [`lease_device`](Self::lease_device).
     ///
     /// # Errors
-    /// [`Error::Leased`] while somebody has a [`LeaseMut`]; [`Error::PinnedCap`]; [`Error::NoRoom`] when no memory can be had
-    /// for them, as what is there is leased; [`Error::Freed`]; why they could not be read.
+    /// [`Error::Leased`] while somebody has a [`LeaseMut`]; [`Error::PinnedCap`]; [`Error::NoRoom`] when no memory can
+    /// be had for them, as what is there is leased; [`Error::Freed`]; why they could not be read.
     pub fn lease_best(&self) -> Result<Lease<'_>, Error> {
         match self.try_lease() {
             Ok(Some(lease)) => Ok(lease),
@@ -56,8 +57,10 @@ impl Buffer {
         }
     }
 
-    /// As [`lease_best`](Self::lease_best). Of buffers that are evicted again and again before they are leased, one after the
-    /// other is; a future that is not polled holds nobody up: it begins anew when it is.
+    /// As [`lease_best`](Self::lease_best).
+    ///
+    /// Of buffers that are evicted again and again before they are leased, one after the other is; a future that is not
+    /// polled holds nobody up: it begins anew when it is.
     ///
     /// # Errors
     /// As there.
@@ -65,8 +68,8 @@ impl Buffer {
         self.lease_by(Going::MayStop, || self.try_lease(), || self.raise_up()).await
     }
 
-    /// Takes a lease, as soon as the bytes are where it is of. What is waited for goes on by itself, as tasks: between two polls
-    /// this future holds nothing that others wait for.
+    /// Takes a lease, as soon as the bytes are where it is of. What is waited for goes on by itself, as tasks: between
+    /// two polls this future holds nothing that others wait for.
     pub(super) async fn lease_by<T>(
         &self,
         going: Going,
@@ -82,7 +85,8 @@ impl Buffer {
                 Turn::Called => self.wait_for(|body| async move { body.calls_over().await }),
                 Turn::Copied => self.wait_for(|body| async move { body.copy_over().await }),
                 Turn::Below => {
-                    // Evicted again before it was leased, for others who may do the same without an end: one after the other.
+                    // Evicted again before it was leased, for others who may do the same without an end: one after the
+                    // other.
                     if brought {
                         alone.take().await;
                         self.shared.is_here()?;

@@ -1,7 +1,7 @@
 //! Mapped files as buffers: read where they are; never written, moved or made durable.
 //!
-//! Promises upward: a lease has the mapping's own address; nothing of it counts as memory of a tier or as pinned, since the system
-//! takes its pages back whenever it needs them; when the last handle goes it is unmapped.
+//! Promises upward: a lease has the mapping's own address; nothing of it counts as memory of a tier or as pinned, since
+//! the system takes its pages back whenever it needs them; when the last handle goes it is unmapped.
 //! Asks from below: [`MappedFile`], of which its maker has promised that the bytes stay as they are.
 
 use super::body::Body;
@@ -14,8 +14,10 @@ use terrace_core::lease::LeaseWord;
 use terrace_file::{AccessPattern, MappedFile};
 
 impl Manager {
-    /// A buffer whose bytes are a file's, where it is mapped. [`Buffer::lease_best`] and [`Buffer::read`] work as with any other,
-    /// [`prefetch`](Self::prefetch) begins to read the file; what would write, move or keep it says [`Error::Mapped`].
+    /// A buffer whose bytes are a file's, where it is mapped.
+    ///
+    /// [`Buffer::lease_best`] and [`Buffer::read`] work as with any other, [`prefetch`](Self::prefetch) begins to read
+    /// the file; what would write, move or keep it says [`Error::Mapped`].
     ///
     /// # Example
     /// ```

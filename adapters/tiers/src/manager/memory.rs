@@ -1,8 +1,10 @@
-//! What buffers take of the machine's memory beside their bytes: what describes them, wherever their bytes are, and what lies
-//! unused between them. The tier of memory is smaller by that, so that all together stays within what the user said.
+//! What buffers take of the machine's memory beside their bytes: what describes them, wherever their bytes are, and
+//! what lies unused between them. The tier of memory is smaller by that, so that all together stays within what the
+//! user said.
 //!
-//! A buffer counts from its request on with the most that its description can come to: all its chunks in all tiers of files, and
-//! durable if it has a name. So what was allocated can be written and made durable, and what was durable can be found again.
+//! A buffer counts from its request on with the most that its description can come to: all its chunks in all tiers of
+//! files, and durable if it has a name. So what was allocated can be written and made durable, and what was durable can
+//! be found again.
 
 use super::body::{Body, Named};
 use super::error::Error;
@@ -15,14 +17,14 @@ use terrace_core::Slot;
 use terrace_core::residence::Tier;
 use terrace_file::{CACHE_LINE, FramePool, Piece};
 
-/// Bytes that describe any buffer: its body with its counts, the user's handle, its entry in the manager's table, and what the ledger
-/// and the memory's allocator have of it.
+/// Bytes that describe any buffer: its body with its counts, the user's handle, its entry in the manager's table, and
+/// what the ledger and the memory's allocator have of it.
 const DESCRIPTION: u64 =
     (size_of::<Body>() + 16 + HANDLE + size_of::<(Id, usize)>() + ledger::DESCRIPTION + size_of::<Slot>()) as u64;
 
-/// A buffer with a name: the name's own record and its entry in the manager's table; in the store, the object's entry (its number
-/// and 40 bytes) with the counts of its meta data, and the first node of its parts (176 bytes). Tables of names and objects are half
-/// full at least.
+/// A buffer with a name: the name's own record and its entry in the manager's table; in the store, the object's entry
+/// (its number and 40 bytes) with the counts of its meta data, and the first node of its parts (176 bytes). Tables of
+/// names and objects are half full at least.
 const NAMED: u64 = (size_of::<Named>() + 2 * size_of::<(String, Option<Id>)>() + 2 * 48 + 16 + 176) as u64;
 
 /// Where its name stands: in the buffer, in the manager's table, in the store's meta data.
@@ -31,24 +33,26 @@ const NAMES: u64 = 3;
 /// The version of a chunk.
 const VERSION: u64 = size_of::<u64>() as u64;
 
-/// A chunk in a tier of files: its place in the copy, the piece (64 bytes) and its extent (80) with their counts, and two slots of
-/// its slab, for the extent and for what is free behind it.
+/// A chunk in a tier of files: its place in the copy, the piece (64 bytes) and its extent (80) with their counts, and
+/// two slots of its slab, for the extent and for what is free behind it.
 const PIECE: u64 = (size_of::<Option<(Arc<Piece>, u64)>>() + 64 + 80 + 2 * size_of::<Slot>()) as u64;
 
-/// A durable chunk: its version then, its entry in the object's parts, which are half full at least, and the piece that is durable
-/// while a newer one is written.
+/// A durable chunk: its version then, its entry in the object's parts, which are half full at least, and the piece that
+/// is durable while a newer one is written.
 const DURABLE: u64 = VERSION + 2 * size_of::<(u32, Arc<Piece>)>() as u64 + PIECE;
 
 /// A user's handle, with its counts.
 const HANDLE: usize = size_of::<Handle>() + 16;
 
-/// Bytes of descriptions that are beside the tier of memory, as what bytes go through is: a small tier is still one for bytes.
+/// Bytes of descriptions that are beside the tier of memory, as what bytes go through is: a small tier is still one for
+/// bytes.
 const BESIDE: u64 = 1 << 20;
 
 /// Of what memory may hold, other descriptions may take no more than all but one part in so many.
 const LEFT: u64 = 8;
 
-/// The capacity follows descriptions in steps of one part in so many of what memory may hold, so that most calls change nothing;
+/// The capacity follows descriptions in steps of one part in so many of what memory may hold, so that most calls change
+/// nothing;
 const STEPS: u64 = 256;
 /// but not in smaller ones.
 const LEAST_STEP: u64 = 64 << 10;

@@ -6,8 +6,8 @@
 //!      └──► state (one lock): ledger, names, waiters ──► actions ──► tasks ──► stores, memory ──► events ──► ledger
 //! ```
 //!
-//! Promises upward: a read returns what was written last, or an error; what was synced is there after a power cut; what was
-//! begun ends, whether or not its future is kept; nothing waits for a lease without an end: it is refused.
+//! Promises upward: a read returns what was written last, or an error; what was synced is there after a power cut; what
+//! was begun ends, whether or not its future is kept; nothing waits for a lease without an end: it is refused.
 //! Asks from below: the [`ledger`](crate::ledger), which decides; stores, which keep.
 //!
 //! | file | what it is |
@@ -173,12 +173,15 @@ impl Shared {
     }
 }
 
-/// Buffers in tiers. Clones are the same manager. When the last one and the last buffer are dropped, what is under way ends, and
-/// its threads and files are gone: another may be built on the directory then. In a forked child of the process that built it,
-/// calls say [`Error::Forked`], lists are empty, and nothing happens when it is dropped.
+/// Buffers in tiers.
 ///
-/// Calls that wait, of a manager and of its buffers, are for threads of the program's: in a task of [`Executor`], in a waker that one
-/// wakes and in [`Builder::on_pressure`] they may wait for themselves. There the same calls whose names end in `_async` are awaited.
+/// Clones are the same manager. When the last one and the last buffer are dropped, what is under way ends, and its
+/// threads and files are gone: another may be built on the directory then. In a forked child of the process that built
+/// it, calls say [`Error::Forked`], lists are empty, and nothing happens when it is dropped.
+///
+/// Calls that wait, of a manager and of its buffers, are for threads of the program's: in a task of [`Executor`], in a
+/// waker that one wakes and in [`Builder::on_pressure`] they may wait for themselves. There the same calls whose names
+/// end in `_async` are awaited.
 #[derive(Clone)]
 pub struct Manager {
     shared: ProcessOwned<Arc<Shared>>,
@@ -219,8 +222,9 @@ impl Manager {
         self.shared.tasks.block_on(|| self.allocate_async(bytes, options))
     }
 
-    /// The same; begun at once. Dropped before its end it is cancelled: who waits behind it goes on, and a buffer that nobody
-    /// takes is freed.
+    /// The same; begun at once.
+    ///
+    /// Dropped before its end it is cancelled: who waits behind it goes on, and a buffer that nobody takes is freed.
     pub fn allocate_async(&self, bytes: u64, options: Options) -> JoinHandle<Result<Buffer, Error>> {
         let own = self.clone();
         let allocated = self.shared.tasks.spawn(async move {
@@ -261,8 +265,8 @@ impl Manager {
     /// Makes the bytes that a named buffer has now durable: they are there after a power cut.
     ///
     /// # Errors
-    /// [`Error::Unnamed`], [`Error::NoTier`], [`Error::NoRoom`], [`Error::Freed`], [`Error::OtherManager`]; [`Error::Leased`] while
-    /// somebody has a [`LeaseMut`]; those of the store: what was durable before still is.
+    /// [`Error::Unnamed`], [`Error::NoTier`], [`Error::NoRoom`], [`Error::Freed`], [`Error::OtherManager`];
+    /// [`Error::Leased`] while somebody has a [`LeaseMut`]; those of the store: what was durable before still is.
     pub fn sync(&self, buffer: &Buffer) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.sync_async(buffer))
     }
@@ -277,8 +281,8 @@ impl Manager {
     /// Has a copy of a buffer in a better tier; others are evicted for it.
     ///
     /// # Errors
-    /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier, [`Error::Freed`], [`Error::Mapped`], [`Error::OtherManager`];
-    /// [`Error::Leased`] while somebody has any lease; why the copy failed.
+    /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier, [`Error::Freed`], [`Error::Mapped`],
+    /// [`Error::OtherManager`]; [`Error::Leased`] while somebody has any lease; why the copy failed.
     pub fn promote(&self, buffer: &Buffer, to: Tier) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.promote_async(buffer, to))
     }
@@ -328,16 +332,19 @@ impl Manager {
         wished.map_err(Into::into)
     }
 
-    /// Maintenance by call: `now` in milliseconds, never less than before. Evicts ahead of need, tries again what failed; at
-    /// every fortieth call stores give back empty slabs and empty a thin one.
+    /// Maintenance by call: `now` in milliseconds, never less than before.
+    ///
+    /// Evicts ahead of need, tries again what failed; at every fortieth call stores give back empty slabs and empty a
+    /// thin one.
     pub fn tick(&self, now: u64) {
         if self.shared.is_here().is_ok() {
             self.shared.tick(now);
         }
     }
 
-    /// Gives a tier another capacity: what no longer fits moves down. Tiers on devices never have more, and less while others use
-    /// the memory.
+    /// Gives a tier another capacity: what no longer fits moves down.
+    ///
+    /// Tiers on devices never have more, and less while others use the memory.
     ///
     /// # Errors
     /// [`Error::Rejected`] for no such tier.

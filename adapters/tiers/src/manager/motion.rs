@@ -1,7 +1,7 @@
 //! Copies between tiers, a chunk at a time, several at once.
 //!
-//! Promises upward: a copy that was begun ends, and the ledger is told; one that fails leaves the buffer as it was; chunks whose
-//! bytes are in the target already are not moved.
+//! Promises upward: a copy that was begun ends, and the ledger is told; one that fails leaves the buffer as it was;
+//! chunks whose bytes are in the target already are not moved.
 //! Asks from below: stores, and frames to go through.
 
 use super::block::{Block, InPlace, Lent};
@@ -59,7 +59,8 @@ impl Shared {
                 state.ended(&shared, body.id);
                 Arc::clone(&body)
             });
-            // Nobody waits any more, or there is no memory: it is freed. Who has opened it by name since may hold a lease.
+            // Nobody waits any more, or there is no memory: it is freed. Who has opened it by name since may hold a
+            // lease.
             let _ = match told.send(outcome).is_err() || failed {
                 true => state.free(&shared, &body),
                 false => state.handle(&shared, Event::Released { id: body.id }),
@@ -277,8 +278,8 @@ impl Shared {
         let mut frame = self.frame(bytes).await?;
         match source {
             Source::Pieces(..) => frame[..bytes].fill(0),
-            // SAFETY: the word is closed, or shared for the copy, until that has ended: nobody writes the memory or gives it
-            // back.
+            // SAFETY: the word is closed, or shared for the copy, until that has ended: nobody writes the memory or
+            // gives it back.
             Source::Memory(window) => unsafe { window.read(at, &mut frame[..bytes]) },
             Source::Device(there) => return Ok(there.download(at, Lent::frame(frame, bytes)).await?.into_owner()),
         }

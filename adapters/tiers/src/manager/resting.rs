@@ -1,8 +1,8 @@
 //! Tiers that rest: what made them refuse is said while they do, and they are tried again as soon as it is gone.
 //!
-//! Whether it is gone is a number that rises: bytes that a device or a store has left, or whether a disk would take an order. It is
-//! read when the tier refuses and in each tick. A disk that would take an order right after it refused one cannot tell (a quota,
-//! a limit on the size of files): its tier rests for its time.
+//! Whether it is gone is a number that rises: bytes that a device or a store has left, or whether a disk would take an
+//! order. It is read when the tier refuses and in each tick. A disk that would take an order right after it refused one
+//! cannot tell (a quota, a limit on the size of files): its tier rests for its time.
 //!
 //! Asks from below: disks that can tell whether an order may succeed again; what devices and stores have left.
 

@@ -1,7 +1,7 @@
 //! Memory of devices that buffers no longer use: it is given back without the manager's lock.
 //!
-//! A device that takes memory back may run what a program left with it: releases of wrapped memory, keepers of streams. Those may
-//! call the manager.
+//! A device that takes memory back may run what a program left with it: releases of wrapped memory, keepers of streams.
+//! Those may call the manager.
 //!
 //! Promises upward: an allocation fails only if the device is full of memory that the ledger counts as used.
 //! Asks from below: that a device frees a block before the drop of it returns.

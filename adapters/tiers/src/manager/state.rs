@@ -1,11 +1,11 @@
 //! What the manager knows, under its one lock, and how it does what the ledger says.
 //!
-//! Promises upward: an event is taken in, and all that can be done at once is done, before the lock is let go; what takes time is
-//! a task, which says how it ended.
+//! Promises upward: an event is taken in, and all that can be done at once is done, before the lock is let go; what
+//! takes time is a task, which says how it ended.
 //! Asks from below: the ledger; lease words.
 //!
-//! Invariant: `busy` holds the buffers whose bytes or copies are under way by other means than a motion: being made, or written
-//! in files. The ledger is told that they are leased.
+//! Invariant: `busy` holds the buffers whose bytes or copies are under way by other means than a motion: being made, or
+//! written in files. The ledger is told that they are leased.
 
 use super::Shared;
 use super::body::{Body, Copied};
@@ -71,7 +71,8 @@ pub(super) struct State {
     pub descriptions: u64,
     /// What the capacity of memory is smaller by for that.
     pub described: u64,
-    /// What lies unused between buffers in memory, as far as its capacity follows that; and whether that is to be looked at.
+    /// What lies unused between buffers in memory, as far as its capacity follows that; and whether that is to be
+    /// looked at.
     pub unused: u64,
     pub crowded: bool,
 }
@@ -239,7 +240,8 @@ impl State {
         })
     }
 
-    /// Tells who waits for a buffer that a lease is in the way, which may be one of theirs. That of a call is waited for.
+    /// Tells who waits for a buffer that a lease is in the way, which may be one of theirs. That of a call is waited
+    /// for.
     fn refuse_waiters(&mut self, id: Id) {
         let leased = |body: &Arc<Body>| !body.was_called(body.ended()) && body.lease.is_held();
         if !self.busy.contains(&id) && self.bodies.get(&id).is_some_and(leased) {

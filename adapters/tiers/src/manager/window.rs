@@ -80,7 +80,8 @@ impl Deref for Shared<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: who made this promised that nobody writes it; it is memory of the system's or a driver's, which is initialised.
+        // SAFETY: who made this promised that nobody writes it; it is memory of the system's or a driver's, which is
+        // initialised.
         unsafe { from_raw_parts(self.window.start, self.window.bytes) }
     }
 }

@@ -17,8 +17,8 @@ pub struct Options {
     pub tenant: u16,
     /// Where it should live.
     pub hint: Hint,
-    /// Whether to wait for what others may free: first come, first served. Leases go on meanwhile, as those others may need them;
-    /// it waits as long as they keep the room.
+    /// Whether to wait for what others may free: first come, first served. Leases go on meanwhile, as those others may
+    /// need them; it waits as long as they keep the room.
     pub wait: bool,
 }
 

@@ -3,8 +3,8 @@
 //! Promises upward: every call is O(1); memory is taken only for a number higher than any before.
 //! Asks from below: nothing.
 //!
-//! Invariants: a node's `list` names the list it is in, or [`NOWHERE`]; `bytes` and `len` of a list are the sums over its
-//! nodes; the links of a node in no list mean nothing.
+//! Invariants: a node's `list` names the list it is in, or [`NOWHERE`]; `bytes` and `len` of a list are the sums over
+//! its nodes; the links of a node in no list mean nothing.
 
 /// No node, no list.
 const NONE: u32 = u32::MAX;
@@ -119,7 +119,7 @@ impl<const N: usize> Lists<N> {
         &mut self.nodes[id as usize].uses
     }
 
-    /// Begins a round of questions: nobody was asked in it. Every 2^32 rounds all nodes are looked at, so that a round is
+    /// Begins a round of questions, with no member asked. Every 2^32 rounds all nodes are looked at, so that a round is
     /// never taken for one long ago.
     pub(super) fn ask_anew(&mut self) {
         self.round = self.round.wrapping_add(1);

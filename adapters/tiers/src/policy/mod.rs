@@ -1,8 +1,8 @@
 //! Which buffer leaves a tier when room is needed: LRU, SIEVE or S3-FIFO, chosen for each manager.
 //!
-//! Promises upward: no call but an insertion of a higher number than ever before takes memory; insertion, touch and removal
-//! are O(1); a victim is found in O(1) amortised over touches, and [`Policy::victim`] asks about each member at most once.
-//! Which victim is a function of the calls alone.
+//! Promises upward: no call but an insertion of a higher number than ever before takes memory; insertion, touch and
+//! removal are O(1); a victim is found in O(1) amortised over touches, and [`Policy::victim`] asks about each member at
+//! most once. Which victim is a function of the calls alone.
 //! Asks from below: `list`, linked lists in one table.
 //!
 //! Members are numbers below 2^32, small ones (they index a table), with a size each: shares of queues and what is
@@ -14,8 +14,8 @@
 //! | [`Sieve`] | the first that was not used since the hand came by | is evicted, for the most part, itself |
 //! | [`S3Fifo`] | in the small queue if it was hardly used there, else in the main one | is evicted itself |
 //!
-//! Sources: SIEVE is Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024; S3-FIFO is Yang et al., "FIFO queues are all you
-//! need for cache eviction", SOSP 2023.
+//! Sources: SIEVE is Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024; S3-FIFO is Yang et al., "FIFO queues are all
+//! you need for cache eviction", SOSP 2023.
 
 mod list;
 pub(crate) use list::NODE;
@@ -34,8 +34,8 @@ pub enum Answer {
     Take,
     /// It cannot go now; that says nothing about its use (it is protected, or on its way).
     Pass,
-    /// It cannot go: it is in use, or was used since it was asked about last. Counts as a touch. This way a use that only
-    /// left a mark beside its buffer reaches the policy when it matters.
+    /// It cannot go: it is in use, or was used since it was asked about last. Counts as a touch. This way a use that
+    /// only left a mark beside its buffer reaches the policy when it matters.
     Used,
 }
 
@@ -50,8 +50,8 @@ pub trait Policy: Send {
     /// Takes a member out and forgets all about it: it was freed, or left for another reason than eviction.
     fn remove(&mut self, id: u32);
 
-    /// Takes out the member that should leave first, of those that may. It may be remembered as evicted. `None`: everyone was
-    /// asked, and nobody may.
+    /// Takes out the member that should leave first, of those that may. It may be remembered as evicted. `None`: every
+    /// member was asked, and none may leave.
     fn victim(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32>;
 
     /// Takes back a victim that stays after all, as the next one to be asked about.

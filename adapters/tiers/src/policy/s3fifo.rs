@@ -1,9 +1,10 @@
-//! S3-FIFO: a small queue for the new, a main queue for those used again, and the names of those that left the small one.
+//! S3-FIFO: a small queue for the new, a main queue for those used again, and the names of those that left the small
+//! one.
 //!
-//! New members come into the small queue, which may hold a tenth of the bytes. From its back, members used at least twice go
-//! on to the main queue and the others leave; their names stay for a while, and who comes back in that time goes to the
-//! main queue at once. There the back is the victim unless it was used, in which case it goes around once more for each
-//! of up to three uses.
+//! New members come into the small queue, which may hold a tenth of the bytes. From its back, members used at least
+//! twice go on to the main queue and the others leave; their names stay for a while, and a member that comes back in
+//! that time goes to the main queue at once. There the back is the victim unless it was used, in which case it goes
+//! around once more for each of up to three uses.
 //!
 //! Each member is asked about at most once a call; a call goes around the main queue at most four times, for the uses.
 
@@ -41,8 +42,8 @@ impl S3Fifo {
         }
     }
 
-    /// The queue to look at: the small one while it has its share or more, unless everyone there was asked (`left`: how many
-    /// were not).
+    /// The queue to look at: the small one while it has its share or more, unless every member there was asked (`left`:
+    /// how many were not).
     fn queue(&self, left: [usize; 2]) -> Option<usize> {
         let (small, main) = (self.lists.held(SMALL).1, self.lists.held(MAIN).1);
         let first = if small.saturating_mul(PARTS) >= small + main { SMALL } else { MAIN };

@@ -1,8 +1,8 @@
 //! SIEVE: one list in order of arrival, and a hand that goes from its back to its front, over and over.
 //!
-//! A touch sets a mark and moves nothing. Where the hand finds a mark it takes it off and goes on; the first member without
-//! one is the victim. New members come in at the front, which the hand reaches last: what is used once does not live
-//! longer than one round, and what is used again stays where it is.
+//! A touch sets a mark and moves nothing. Where the hand finds a mark it takes it off and goes on; the first member
+//! without one is the victim. New members come in at the front, which the hand reaches last: what is used once does not
+//! live longer than one round, and what is used again stays where it is.
 //!
 //! Each member is asked about at most once a call: the hand goes around at most twice, the first time for the marks.
 
@@ -16,7 +16,7 @@ const ALL: usize = 0;
 #[derive(Debug, Default)]
 pub struct Sieve {
     lists: Lists<1>,
-    /// Whom the hand looks at next; at the back if nobody.
+    /// The member that the hand looks at next; `None`: start at the back.
     hand: Option<u32>,
 }
 

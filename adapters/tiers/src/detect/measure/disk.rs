@@ -1,13 +1,14 @@
 //! A disk, measured in a directory of it.
 //!
-//! Promises upward: one file that never has a name (or loses it at once, where the file system knows no such files), so that
-//! nothing is left behind however the process ends; at most 256 MiB and 1 % of what is free; about two seconds: each phase has
-//! its time, and waits for what is on its way. Only bytes that were written are read: others are not on the disk.
+//! Promises upward: one file that never has a name (or loses it at once, where the file system knows no such files), so
+//! that nothing is left behind however the process ends; at most 256 MiB and 1 % of what is free; about two seconds:
+//! each phase has its time, and waits for what is on its way. Only bytes that were written are read: others are not on
+//! the disk.
 //! Asks from below: a directory that this user may write.
 //!
-//! What was just written may still lie in the disk's own memory: a disk that turns and remembers 256 MiB can look like flash.
-//! Each block is read once and in an order that nothing foresees, which is all that can be done in two seconds; the user's word
-//! mends the rest.
+//! What was just written may still lie in the disk's own memory: a disk that turns and remembers 256 MiB can look like
+//! flash. Each block is read once and in an order that nothing foresees, which is all that can be done in two seconds;
+//! the user's word mends the rest.
 
 use super::pump::{Work, run};
 use super::{DiskFigures, Phase, mix};
@@ -21,11 +22,12 @@ use std::time::{Duration, Instant};
 use terrace_core::AllocError;
 use terrace_file::{FileFault, FramePool, IoRequest, Op, SlabFile, perform};
 
-/// The most that is written: 65536 places for random reads, four times what a fast disk reads of them in its 0.3 seconds at
-/// one time; more than most disks remember.
+/// The most that is written: 65536 places for random reads, four times what a fast disk reads of them in its 0.3
+/// seconds at one time; more than most disks remember.
 const MOST: u64 = 256 << 20;
 
-/// The most where the page cache cannot be passed by: it takes all of it at once, and a slow card writes 20 MiB a second.
+/// The most where the page cache cannot be passed by: it takes all of it at once, and a slow card writes 20 MiB a
+/// second.
 const CACHED: u64 = 64 << 20;
 
 /// The least that says something: 4096 places.

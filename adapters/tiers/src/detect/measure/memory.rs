@@ -30,8 +30,9 @@ const TIME: Duration = Duration::from_millis(150);
 /// Words of a cache line of 64 bytes: one node of the walk.
 const LINE: usize = 16;
 
-/// Measures, with at most a sixteenth of what is available for the two buffers; with half of it, and so on, where the system
-/// does not give that. `None` where it does not even give 8 MiB.
+/// Measures, with at most a sixteenth of what is available for the two buffers.
+///
+/// With half of it, and so on, where the system does not give that. `None` where it does not even give 8 MiB.
 pub fn memory(available_bytes: Option<u64>) -> Option<MemoryFigures> {
     let most = (available_bytes.unwrap_or(LEAST * 32) / 32).clamp(LEAST, MOST);
     let sizes = std::iter::successors(Some(most), |bytes| Some(bytes / 2).filter(|&half| half >= LEAST));

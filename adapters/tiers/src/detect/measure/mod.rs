@@ -1,6 +1,7 @@
 //! How fast a disk and the memory are, within about two seconds each.
 //!
-//! Promises upward: bounded time and space; every figure with its unit in its name; where something cannot be measured, why.
+//! Promises upward: bounded time and space; every figure with its unit in its name; where something cannot be measured,
+//! why.
 //! Asks from below: engines for files (`terrace-file`), Linux only.
 
 #[cfg(target_os = "linux")]

@@ -1,7 +1,8 @@
 //! Many requests at a time, kept on their way until time or work is over.
 //!
 //! Promises upward: `depth` requests are on their way while there is more to do; nothing is when [`run`] is back.
-//! Asks from below: an engine; the next request is submitted from the completion of the one before, which costs no wake-up.
+//! Asks from below: an engine; the next request is submitted from the completion of the one before, which costs no
+//! wake-up.
 
 use super::mix;
 use std::collections::VecDeque;
@@ -44,8 +45,8 @@ struct Pump {
 
 struct State {
     work: Work,
-    /// Requests on their way, and completions being looked at: the engine may be held by one of those, and must not be dropped
-    /// by it, for an engine's threads cannot wait for themselves.
+    /// Requests on their way, and completions being looked at: the engine may be held by one of those, and must not be
+    /// dropped by it, for an engine's threads cannot wait for themselves.
     busy: u32,
     /// Whether anything was begun.
     begun: bool,
