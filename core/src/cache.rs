@@ -18,7 +18,7 @@ use core::ops::DerefMut;
 use crate::allocator::Owner;
 use crate::error::{Violation, ensure};
 use crate::index::NONE;
-use crate::pressure::{Advice, CachePolicy};
+use crate::pressure::{CachePolicy, CapAdvice};
 
 /// Places looked at for a pair: a cache line of 64 bytes holds four bins of 16.
 const WAYS: usize = 4;
@@ -140,9 +140,9 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
     pub fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         let cap = if self.cap == u64::MAX { self.held } else { self.cap }.max(1);
         match policy.advise(used, capacity, cap) {
-            Advice::Keep => {}
-            Advice::Shrink(to) => self.cap = to,
-            Advice::Grow(to) => self.cap = self.cap.max(to),
+            CapAdvice::Keep => {}
+            CapAdvice::Shrink(to) => self.cap = to,
+            CapAdvice::Grow(to) => self.cap = self.cap.max(to),
         }
     }
 

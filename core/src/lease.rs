@@ -13,13 +13,13 @@
 //!
 //! - CLOSED: the mover has the bytes, or they are not here.
 //! - COUNTED: the bytes are counted in the pinned total that the ledger caps. The first lease of a buffer is refused as
-//! [`LeaseError::Uncounted`]; its taker counts the bytes under the owner's lock, says [`LeaseWord::set_counted`], and
-//! tries again. The mark stays when the last lease goes, so that the next lease is fast; the owner takes it off again
-//! by [`LeaseWord::clear_counted`] when the cap is reached, or by closing.
+//!   [`LeaseError::Uncounted`]; its taker counts the bytes under the owner's lock, says [`LeaseWord::set_counted`], and
+//!   tries again. The mark stays when the last lease goes, so that the next lease is fast; the owner takes it off again
+//!   by [`LeaseWord::clear_counted`] when the cap is reached, or by closing.
 //! - WANTED: the mover came while a lease was held. The release that makes the word free says so, once.
 //! - visits: leases taken since they were last asked for, up to 3. They stand in the same word because there they cost the
-//! lease path nothing: the exchange that counts the lease sets them too. Eviction policies read them when they look for
-//! a victim.
+//!   lease path nothing: the exchange that counts the lease sets them too. Eviction policies read them when they look for
+//!   a victim.
 //!
 //! Invariants: CLOSED excludes EXCLUSIVE, COUNTED and shared leases; EXCLUSIVE excludes shared leases; a lease is held
 //! only while COUNTED.

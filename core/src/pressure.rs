@@ -111,7 +111,7 @@ impl Pressure {
 
 /// What a cache should do with its cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
+pub enum CapAdvice {
     /// Nothing.
     Keep,
     /// Raise the cap to this much.
@@ -126,11 +126,11 @@ pub enum Advice {
 ///
 /// # Example
 /// ```
-/// use terrace_core::pressure::{Advice, CachePolicy};
+/// use terrace_core::pressure::{CapAdvice, CachePolicy};
 /// let policy = CachePolicy::default();
-/// assert_eq!(policy.advise(299, 1000, 4096), Advice::Grow(6144));
-/// assert_eq!(policy.advise(500, 1000, 4096), Advice::Keep);
-/// assert_eq!(policy.advise(801, 1000, 6144), Advice::Shrink(4096));
+/// assert_eq!(policy.advise(299, 1000, 4096), CapAdvice::Grow(6144));
+/// assert_eq!(policy.advise(500, 1000, 4096), CapAdvice::Keep);
+/// assert_eq!(policy.advise(801, 1000, 6144), CapAdvice::Shrink(4096));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachePolicy {
@@ -155,7 +155,7 @@ impl CachePolicy {
     /// The advice for a cap of `cap` bytes while `used` of `capacity` bytes are in use.
     ///
     /// A cap of 0 is unlimited: the advice is to grow.
-    pub fn advise(&self, used: u64, capacity: u64, cap: u64) -> Advice {
+    pub fn advise(&self, used: u64, capacity: u64, cap: u64) -> CapAdvice {
         let above = capacity != 0 && u128::from(used) * 1000 > u128::from(capacity) * u128::from(self.shrink_above);
         let below = capacity == 0 || !at_least(used, capacity, self.grow_below);
         // 1.5 = 3/2; a cap of 1 byte still grows, because the half is rounded up.
@@ -163,11 +163,11 @@ impl CachePolicy {
         let shrunk = (u128::from(cap) * 2 / 3) as u64;
         let shrunk = shrunk.max(self.least);
         if above && shrunk < cap {
-            Advice::Shrink(shrunk)
+            CapAdvice::Shrink(shrunk)
         } else if below && !above && grown > cap {
-            Advice::Grow(grown)
+            CapAdvice::Grow(grown)
         } else {
-            Advice::Keep
+            CapAdvice::Keep
         }
     }
 }

@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
-use terrace_core::pressure::{Advice, CachePolicy, HYSTERESIS, Level, Pressure, level};
+use terrace_core::pressure::{CachePolicy, CapAdvice, HYSTERESIS, Level, Pressure, level};
 
 #[test]
 fn levels_begin_exactly_at_60_80_and_95_percent() {
@@ -49,24 +49,24 @@ fn levels_rise_and_fall_by_several_steps_at_once() {
 #[test]
 fn caches_grow_below_30_and_shrink_above_80_percent() {
     let policy = CachePolicy::default();
-    assert_eq!(policy.advise(299, 1000, 100), Advice::Grow(150));
-    assert_eq!(policy.advise(300, 1000, 100), Advice::Keep);
-    assert_eq!(policy.advise(800, 1000, 100), Advice::Keep);
-    assert_eq!(policy.advise(801, 1000, 100), Advice::Shrink(66));
-    assert_eq!(policy.advise(u64::MAX, u64::MAX, u64::MAX), Advice::Shrink(u64::MAX / 3 * 2));
-    assert_eq!(policy.advise(u64::MAX, 0, 100), Advice::Grow(150), "not limited");
+    assert_eq!(policy.advise(299, 1000, 100), CapAdvice::Grow(150));
+    assert_eq!(policy.advise(300, 1000, 100), CapAdvice::Keep);
+    assert_eq!(policy.advise(800, 1000, 100), CapAdvice::Keep);
+    assert_eq!(policy.advise(801, 1000, 100), CapAdvice::Shrink(66));
+    assert_eq!(policy.advise(u64::MAX, u64::MAX, u64::MAX), CapAdvice::Shrink(u64::MAX / 3 * 2));
+    assert_eq!(policy.advise(u64::MAX, 0, 100), CapAdvice::Grow(150), "not limited");
 }
 
 #[test]
 fn caps_stay_within_their_bounds() {
     let policy = CachePolicy { least: 60, most: 120, ..CachePolicy::default() };
-    assert_eq!(policy.advise(0, 10, 100), Advice::Grow(120));
-    assert_eq!(policy.advise(0, 10, 120), Advice::Keep);
-    assert_eq!(policy.advise(10, 10, 80), Advice::Shrink(60));
-    assert_eq!(policy.advise(10, 10, 60), Advice::Keep);
-    assert_eq!(CachePolicy::default().advise(0, 10, 1), Advice::Grow(2), "a cap of one byte still grows");
-    assert_eq!(CachePolicy::default().advise(0, 10, u64::MAX), Advice::Keep);
-    assert_eq!(CachePolicy::default().advise(10, 10, 0), Advice::Keep);
+    assert_eq!(policy.advise(0, 10, 100), CapAdvice::Grow(120));
+    assert_eq!(policy.advise(0, 10, 120), CapAdvice::Keep);
+    assert_eq!(policy.advise(10, 10, 80), CapAdvice::Shrink(60));
+    assert_eq!(policy.advise(10, 10, 60), CapAdvice::Keep);
+    assert_eq!(CachePolicy::default().advise(0, 10, 1), CapAdvice::Grow(2), "a cap of one byte still grows");
+    assert_eq!(CachePolicy::default().advise(0, 10, u64::MAX), CapAdvice::Keep);
+    assert_eq!(CachePolicy::default().advise(10, 10, 0), CapAdvice::Keep);
 }
 
 proptest! {

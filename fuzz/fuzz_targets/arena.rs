@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
-use terrace_core::arena::{Coalesce, ArenaParts, ArenaSettings, ArenaStorage, PendingFree};
+use terrace_core::arena::{ArenaParts, ArenaSettings, ArenaStorage, Coalesce, PendingFree};
 use terrace_core::{
     Allocator, AnyFit, Arena, Bin, Block, Branch, Entry, Fence, Fit, FreeError, NoFence, Owner, Request, Segment, Slot,
     Source,
@@ -218,7 +218,8 @@ fuzz_target!(|input: Input| {
     let coalesce = coalesce(&input);
     // 256 KiB of segments of 16 KiB, or 32 pages of 2 MiB; a block of half of it always fits an empty arena.
     let fixed = || FaultySource::new(256 << 10, "arena_source_overlaps");
-    let small = ArenaSettings { small: SMALL, segment_bytes: 16 << 10, grain: 4096, coalesce, ..ArenaSettings::segments() };
+    let small =
+        ArenaSettings { small: SMALL, segment_bytes: 16 << 10, grain: 4096, coalesce, ..ArenaSettings::segments() };
     let pages = ArenaSettings { small: 256 << 10, space: 256 << 20, coalesce, ..ArenaSettings::growing() };
     let clock = Rc::new(Cell::new(0));
     let delay = || (Delay::on(clock.clone(), DELAY), clock.clone());

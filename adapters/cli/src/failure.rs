@@ -54,7 +54,9 @@ impl Failure {
         }
     }
 
-    /// The exit code: 1 for faults of the machine or the program, 2 for faults of the input, 0 for a closed pipe.
+    /// The exit code.
+    ///
+    /// 1 for faults of the machine or the program, 2 for faults of the input, 0 for a closed pipe.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) | Self::Usage(_) => 2,

@@ -58,7 +58,7 @@ pub struct Chunk {
 
 /// The block in a slot, by the trace.
 #[derive(Clone, Copy, Debug, Default)]
-struct SlotState {
+struct RecordedSlot {
     bytes: u64,
     /// Whether the block was allocated with less than `--min-size`.
     skipped: bool,
@@ -70,7 +70,7 @@ pub struct OperationReader<'a> {
     min_size: u64,
     streams: bool,
     /// By slot.
-    slots: Vec<SlotState>,
+    slots: Vec<RecordedSlot>,
     /// Sum of `bytes` over all slots that are not skipped.
     live: u64,
     /// Time of the first event, the origin of all times.
@@ -117,11 +117,11 @@ impl<'a> OperationReader<'a> {
         };
         let at = slot as usize;
         if at >= self.slots.len() {
-            self.slots.resize(at + 1, SlotState::default());
+            self.slots.resize(at + 1, RecordedSlot::default());
         }
         let state = &mut self.slots[at];
         if kind == OperationKind::Allocate {
-            *state = SlotState { bytes: 0, skipped: event.bytes < self.min_size };
+            *state = RecordedSlot { bytes: 0, skipped: event.bytes < self.min_size };
         }
         if state.skipped {
             return None;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use terrace_core::pressure::{Advice, CachePolicy};
+use terrace_core::pressure::{CachePolicy, CapAdvice};
 use terrace_core::{Block, Owner};
 
 /// Larger blocks that are kept at most. A look at all of them is 16 instructions.
@@ -185,8 +185,8 @@ impl StreamCache {
     /// Adapts the cap to pressure: `used` of `capacity` bytes; the policy's bounds are bytes.
     pub(crate) fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         match policy.advise(used, capacity, self.cap) {
-            Advice::Keep => {}
-            Advice::Shrink(cap) | Advice::Grow(cap) => self.cap = cap,
+            CapAdvice::Keep => {}
+            CapAdvice::Shrink(cap) | CapAdvice::Grow(cap) => self.cap = cap,
         }
     }
 

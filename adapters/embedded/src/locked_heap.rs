@@ -28,7 +28,9 @@ use crate::stats::{HeapCounters, HeapStats};
 /// copies itself may go where it can grow further.
 const COPY_LOCKED: usize = 256;
 
-/// A heap behind a lock, which may be a static and the global allocator: `FirmwareHeap` and `SpinHeap` name two.
+/// A heap behind a lock, which may be a static and the global allocator.
+///
+/// `FirmwareHeap` and `SpinHeap` name two.
 ///
 /// `C` is [`Fast`], [`Small`](crate::Small) or one of your own; the heap takes up to `REGIONS` regions; `Q` is a
 /// [`FreeQueue`](crate::FreeQueue) if interrupt handlers free blocks without the lock.
@@ -50,7 +52,9 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
         unsafe { self.state.with(run) }
     }
 
-    /// Adds a region of memory to the heap; at most `REGIONS` of them. Its ends need no alignment.
+    /// Adds a region to the heap.
+    ///
+    /// For example one that [`StaticMemory::take`](crate::StaticMemory::take) returns.
     ///
     /// # Errors
     /// [`InitError`]: null, too small, too large, overlapping what it has, or no room for another region.
@@ -67,7 +71,7 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
         })
     }
 
-    /// Adds a region to the heap, for example one that [`StaticMemory::take`](crate::StaticMemory::take) returns.
+    /// Adds a region to the heap; [`StaticMemory::take`](crate::StaticMemory::take) returns one.
     ///
     /// # Errors
     /// As [`LockedHeap::init`].
@@ -121,7 +125,9 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
         }
     }
 
-    /// Defers a free, without taking the lock: for interrupt handlers. Later calls complete it, two blocks each.
+    /// Defers a free, without taking the lock: for interrupt handlers.
+    ///
+    /// Later calls complete it, two blocks each.
     ///
     /// Until then the block counts as live.
     ///
@@ -136,7 +142,9 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
         self.queue.push(pending).map_err(QueueFull)
     }
 
-    /// Completes deferred frees, at most as many as the queue has room for; returns how many. For an idle loop.
+    /// Completes deferred frees, at most as many as the queue has room for; returns how many.
+    ///
+    /// For an idle loop.
     ///
     /// The lock is released between two of them.
     pub fn collect(&self) -> usize {
@@ -183,7 +191,9 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
         Some(new)
     }
 
-    /// Statistics of the heap. O(free blocks), which it walks under the lock: for a console, not for a control loop.
+    /// Statistics of the heap.
+    ///
+    /// O(free blocks), which it walks under the lock: for a console, not for a control loop.
     ///
     /// [`LockedHeap::counters`] is O(1).
     pub fn stats(&self) -> HeapStats {

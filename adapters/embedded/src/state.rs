@@ -98,7 +98,9 @@ impl<C: HeapConfig, const REGIONS: usize> State<C, REGIONS> {
         resized
     }
 
-    /// Completes up to `most` deferred frees; returns how many. Those that the heap refuses are counted as refused.
+    /// Completes up to `most` deferred frees; returns how many.
+    ///
+    /// Those that the heap refuses are counted as refused.
     #[inline(always)]
     pub fn drain(&mut self, queue: &impl DeferQueue, most: usize) -> usize {
         let mut taken = 0;

@@ -8,7 +8,9 @@ use core::mem::MaybeUninit;
 
 use portable_atomic::{AtomicBool, Ordering};
 
-/// `BYTES` bytes, to be handed out once. [`heap_arena!`](crate::heap_arena) declares one and adds it to a heap.
+/// `BYTES` bytes, to be handed out once.
+///
+/// [`heap_arena!`](crate::heap_arena) declares one and adds it to a heap.
 ///
 /// # Example
 /// ```

@@ -58,7 +58,9 @@ impl HeapCounters {
     }
 }
 
-/// The lowest memory use seen during one failing request: it decides whether a hook is worth another attempt.
+/// The lowest memory use seen during one failing request.
+///
+/// It decides whether a hook is worth another attempt.
 ///
 /// The request is retried only if memory use fell below that, or a region was added. So a hook that allocates and frees
 /// blocks of its own does not make the request retry for ever.

@@ -5,7 +5,7 @@
 //! and what is allowed.
 //! Asks from below: nothing.
 //!
-//! All act on a device that is opened with [`Options`](crate::device::Options) made of a configuration, and on
+//! All act on a device that is opened with [`Options`](crate::device::DeviceOptions) made of a configuration, and on
 //! [`Device::first`](crate::Device::first), which reads the variables over [`Config::device`]. Those with a star act on
 //! an arena too, by [`Config::arena`] and [`Fit`].
 //!
@@ -181,7 +181,7 @@ impl Config {
         Self::builder().pooled_per_bucket(64).segment(64 * MIB)
     }
 
-    /// Starts from what a device has when nothing is said: `Options::default()`, as values.
+    /// Starts from what a device has when nothing is said: `DeviceOptions::default()`, as values.
     pub fn device() -> Builder {
         Self::builder().granule(256).pooled_per_bucket(64).segment(4 * MIB)
     }

@@ -24,11 +24,11 @@ pub struct PoolId(pub u64, pub u64);
 pub struct PoolScopes {
     /// Length of `inner.open`; while it is 0, allocations skip the lock.
     open: AtomicUsize,
-    inner: Mutex<PoolState>,
+    inner: Mutex<GraphPoolState>,
 }
 
 #[derive(Default)]
-struct PoolState {
+struct GraphPoolState {
     pools: HashMap<PoolId, CountedPool>,
     /// Scopes begun and not ended, oldest first; a pool may have several.
     open: Vec<PoolScope>,
@@ -48,7 +48,7 @@ struct PoolScope {
 }
 
 impl PoolScopes {
-    fn inner(&self) -> MutexGuard<'_, PoolState> {
+    fn inner(&self) -> MutexGuard<'_, GraphPoolState> {
         // A panic poisons the lock, but never interrupts a map operation, so the state is consistent.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,7 +116,7 @@ impl PoolScopes {
     }
 }
 
-impl PoolState {
+impl GraphPoolState {
     /// Routes a stream to the first scope that accepts it; if none does, back to the device, unless `keep`.
     fn route(&mut self, handle: u64, stream: &Stream, keep: bool) -> Result<Option<PoolId>, DeviceError> {
         let accepting = self.open.iter().position(|open| open.filter.accepts(handle));

@@ -22,12 +22,12 @@ unsafe impl Plain for usize {}
 
 /// Where a region starts. Everything else about it is known to the engine.
 #[derive(Clone, Copy, Debug)]
-pub struct Memory {
+pub struct HeapMemory {
     /// Null for none, so that a static without memory is all zeros and takes no room in an image.
     base: *mut u8,
 }
 
-impl Memory {
+impl HeapMemory {
     /// No memory: nothing may be asked of it.
     pub const NONE: Self = Self { base: core::ptr::null_mut() };
 

@@ -39,7 +39,7 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use crate::error::FreeError;
-use memory::Memory;
+use memory::HeapMemory;
 use region::HeapRegion;
 
 /// A heap over at most `REGIONS` regions of memory.
@@ -150,7 +150,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         for region in &mut self.regions {
             if region.granules == 0 {
                 // SAFETY: the caller's promise; the region names no granule at or above `granules`.
-                let memory = unsafe { Memory::new(start) }.moved(skip);
+                let memory = unsafe { HeapMemory::new(start) }.moved(skip);
                 return if region.initialize(memory, granules) { Ok(()) } else { Err(RegionError::TooSmall) };
             }
             if from <= region.last_address() && region.start_address() <= last {

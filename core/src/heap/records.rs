@@ -1,7 +1,7 @@
 //! Records of free blocks, inside the free memory itself.
 //!
 //! Promises upward: a free block says its size at both ends and links into a list, in one granule.
-//! Asks from below: [`Memory`], and that every place named is a free block's.
+//! Asks from below: [`HeapMemory`], and that every place named is a free block's.
 //!
 //! ```text
 //! Narrow   8 bytes   | size  next  prev  size |             16 bits each: 2^16 granules, 512 KiB
@@ -14,7 +14,7 @@
 
 use core::marker::PhantomData;
 
-use super::memory::{Memory, Plain};
+use super::memory::{HeapMemory, Plain};
 
 /// How free blocks are recorded.
 pub trait Records {
@@ -31,21 +31,21 @@ pub trait Records {
     const NAMED: bool;
 
     /// Records a free block with its links.
-    fn write(memory: Memory, at: usize, size: usize, next: usize, prev: usize);
+    fn write(memory: HeapMemory, at: usize, size: usize, next: usize, prev: usize);
     /// The size of the free block that starts here.
-    fn size(memory: Memory, at: usize) -> usize;
+    fn size(memory: HeapMemory, at: usize) -> usize;
     /// The size of the free block that ends here.
-    fn size_before(memory: Memory, end: usize) -> usize;
+    fn size_before(memory: HeapMemory, end: usize) -> usize;
     /// The next and the previous block of the list.
-    fn links(memory: Memory, at: usize) -> (usize, usize);
+    fn links(memory: HeapMemory, at: usize) -> (usize, usize);
     /// Changes the link to the next block, which is `old`.
-    fn set_next(memory: Memory, at: usize, old: usize, new: usize);
+    fn set_next(memory: HeapMemory, at: usize, old: usize, new: usize);
     /// Changes the link to the previous block, which is `old`.
-    fn set_prev(memory: Memory, at: usize, old: usize, new: usize);
+    fn set_prev(memory: HeapMemory, at: usize, old: usize, new: usize);
     /// The first block of list `i`.
-    fn head(heads: Memory, i: usize) -> usize;
+    fn head(heads: HeapMemory, i: usize) -> usize;
     /// Sets it.
-    fn set_head(heads: Memory, i: usize, at: usize);
+    fn set_head(heads: HeapMemory, i: usize, at: usize);
 }
 
 /// FourFields numbers of one width, in a granule of four times that.
@@ -111,7 +111,7 @@ impl<T: Field> Records for FourFields<T> {
     const NAMED: bool = true;
 
     #[inline(always)]
-    fn write(memory: Memory, at: usize, size: usize, next: usize, prev: usize) {
+    fn write(memory: HeapMemory, at: usize, size: usize, next: usize, prev: usize) {
         memory.store(Self::field(at, 1), T::cut(next));
         memory.store(Self::field(at, 2), T::cut(prev));
         memory.store(Self::field(at, 0), T::cut(size));
@@ -119,37 +119,37 @@ impl<T: Field> Records for FourFields<T> {
     }
 
     #[inline(always)]
-    fn size(memory: Memory, at: usize) -> usize {
+    fn size(memory: HeapMemory, at: usize) -> usize {
         memory.load::<T>(Self::field(at, 0)).wide()
     }
 
     #[inline(always)]
-    fn size_before(memory: Memory, end: usize) -> usize {
+    fn size_before(memory: HeapMemory, end: usize) -> usize {
         memory.load::<T>(Self::field(end, -1)).wide()
     }
 
     #[inline(always)]
-    fn links(memory: Memory, at: usize) -> (usize, usize) {
+    fn links(memory: HeapMemory, at: usize) -> (usize, usize) {
         (memory.load::<T>(Self::field(at, 1)).wide(), memory.load::<T>(Self::field(at, 2)).wide())
     }
 
     #[inline(always)]
-    fn set_next(memory: Memory, at: usize, _: usize, new: usize) {
+    fn set_next(memory: HeapMemory, at: usize, _: usize, new: usize) {
         memory.store(Self::field(at, 1), T::cut(new));
     }
 
     #[inline(always)]
-    fn set_prev(memory: Memory, at: usize, _: usize, new: usize) {
+    fn set_prev(memory: HeapMemory, at: usize, _: usize, new: usize) {
         memory.store(Self::field(at, 2), T::cut(new));
     }
 
     #[inline(always)]
-    fn head(heads: Memory, i: usize) -> usize {
+    fn head(heads: HeapMemory, i: usize) -> usize {
         heads.load::<T>(i * Self::HEAD_BYTES).wide()
     }
 
     #[inline(always)]
-    fn set_head(heads: Memory, i: usize, at: usize) {
+    fn set_head(heads: HeapMemory, i: usize, at: usize) {
         heads.store(i * Self::HEAD_BYTES, T::cut(at));
     }
 }
@@ -172,7 +172,7 @@ impl Packed {
     }
 
     #[inline(always)]
-    fn flip(memory: Memory, at: usize, bits: u64) {
+    fn flip(memory: HeapMemory, at: usize, bits: u64) {
         memory.store(at * 8, memory.load::<u64>(at * 8) ^ bits);
     }
 }
@@ -186,45 +186,45 @@ impl Records for Packed {
     const NAMED: bool = false;
 
     #[inline(always)]
-    fn write(memory: Memory, at: usize, size: usize, next: usize, prev: usize) {
+    fn write(memory: HeapMemory, at: usize, size: usize, next: usize, prev: usize) {
         memory.store((at + size) * 8 - 8, size as u64);
         // A block of one granule: this overwrites the word above, with the same size.
         memory.store(at * 8, size as u64 | (next as u64) << SIZE_BITS | (prev as u64) << (SIZE_BITS + LINK_BITS));
     }
 
     #[inline(always)]
-    fn size(memory: Memory, at: usize) -> usize {
+    fn size(memory: HeapMemory, at: usize) -> usize {
         Self::size_of(memory.load(at * 8))
     }
 
     #[inline(always)]
-    fn size_before(memory: Memory, end: usize) -> usize {
+    fn size_before(memory: HeapMemory, end: usize) -> usize {
         Self::size_of(memory.load(end * 8 - 8))
     }
 
     #[inline(always)]
-    fn links(memory: Memory, at: usize) -> (usize, usize) {
+    fn links(memory: HeapMemory, at: usize) -> (usize, usize) {
         let word = memory.load::<u64>(at * 8);
         ((word >> SIZE_BITS) as usize & (Self::MAX_GRANULES - 1), (word >> (SIZE_BITS + LINK_BITS)) as usize)
     }
 
     #[inline(always)]
-    fn set_next(memory: Memory, at: usize, old: usize, new: usize) {
+    fn set_next(memory: HeapMemory, at: usize, old: usize, new: usize) {
         Self::flip(memory, at, ((old ^ new) as u64) << SIZE_BITS);
     }
 
     #[inline(always)]
-    fn set_prev(memory: Memory, at: usize, old: usize, new: usize) {
+    fn set_prev(memory: HeapMemory, at: usize, old: usize, new: usize) {
         Self::flip(memory, at, ((old ^ new) as u64) << (SIZE_BITS + LINK_BITS));
     }
 
     #[inline(always)]
-    fn head(heads: Memory, i: usize) -> usize {
+    fn head(heads: HeapMemory, i: usize) -> usize {
         heads.load::<u32>(i * Self::HEAD_BYTES) as usize
     }
 
     #[inline(always)]
-    fn set_head(heads: Memory, i: usize, at: usize) {
+    fn set_head(heads: HeapMemory, i: usize, at: usize) {
         heads.store(i * Self::HEAD_BYTES, at as u32);
     }
 }

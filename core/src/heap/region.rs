@@ -18,7 +18,7 @@ use core::ptr::NonNull;
 
 use super::bins::{BinMap, EXACT, LISTS, bin, words};
 use super::config::HeapConfig;
-use super::memory::Memory;
+use super::memory::HeapMemory;
 use super::records::Records;
 
 /// Bits of a word of the tables.
@@ -28,12 +28,12 @@ const WORD: usize = usize::BITS as usize;
 #[derive(Debug)]
 pub struct HeapRegion<C> {
     /// Place 0: in front of the region, or in its tables.
-    pub memory: Memory,
+    pub memory: HeapMemory,
     /// The heads of the lists; nothing is ever in list 0.
-    heads: Memory,
+    heads: HeapMemory,
     /// Bit p is set iff a free block other than the victim starts or ends at p. The bits of places are at the region's
     /// start; bit 0 would be in front of it.
-    edges: Memory,
+    edges: HeapMemory,
     /// Granules behind the tables; 0 for no region.
     pub granules: usize,
     /// Sizes below this have a list to themselves: EXACT, or less in a small region.
@@ -51,9 +51,9 @@ pub struct HeapRegion<C> {
 impl<C: HeapConfig> HeapRegion<C> {
     /// No region: every request of it fails.
     pub const NONE: Self = Self {
-        memory: Memory::NONE,
-        heads: Memory::NONE,
-        edges: Memory::NONE,
+        memory: HeapMemory::NONE,
+        heads: HeapMemory::NONE,
+        edges: HeapMemory::NONE,
         granules: 0,
         exact: 0,
         victim: [0; 2],
@@ -68,7 +68,7 @@ impl<C: HeapConfig> HeapRegion<C> {
     /// Lays the tables out for `granules` granules: all that is left of them is free.
     ///
     /// False, and no region, when nothing is. `memory` starts at a multiple of the granule and of 8.
-    pub fn initialize(&mut self, memory: Memory, granules: usize) -> bool {
+    pub fn initialize(&mut self, memory: HeapMemory, granules: usize) -> bool {
         let bits = if C::CHECKED { 2 * table(granules) } else { table(granules) };
         let tables = (bits + (bin(granules) + 1) * C::Records::HEAD_BYTES).div_ceil(Self::GRANULE);
         if tables >= granules {
@@ -126,7 +126,7 @@ impl<C: HeapConfig> HeapRegion<C> {
     }
 
     /// Bit p is set iff a live block starts at p. Only when checked: behind the edges.
-    fn starts(&self) -> Memory {
+    fn starts(&self) -> HeapMemory {
         self.edges.moved((self.heads.address() - self.start_address()) / 2)
     }
 
@@ -296,12 +296,12 @@ fn word_of(at: usize) -> usize {
 }
 
 #[inline(always)]
-fn bit(table: Memory, at: usize) -> bool {
+fn bit(table: HeapMemory, at: usize) -> bool {
     table.load::<usize>(word_of(at)) >> (at % WORD) & 1 != 0
 }
 
 /// Whether any of the bits from `from` on, up to `to`, is set, a word at a time.
-fn any(table: Memory, from: usize, to: usize) -> bool {
+fn any(table: HeapMemory, from: usize, to: usize) -> bool {
     let mut at = from;
     while at < to {
         let next = (at | (WORD - 1)) + 1;
@@ -318,7 +318,7 @@ fn any(table: Memory, from: usize, to: usize) -> bool {
 
 /// Flips a bit. Not 0 if it was set.
 #[inline(always)]
-fn flip(table: Memory, at: usize) -> usize {
+fn flip(table: HeapMemory, at: usize) -> usize {
     let (word, bit): (usize, _) = (table.load(word_of(at)), 1 << (at % WORD));
     table.store(word_of(at), word ^ bit);
     word & bit

@@ -8,7 +8,7 @@ use core::alloc::Layout;
 use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
 
-use terrace_core::heap::{HeapConfig, Fast, RegionHeap, Small};
+use terrace_core::heap::{Fast, HeapConfig, RegionHeap, Small};
 
 /// A heap that only one core uses.
 #[derive(Debug)]
@@ -159,9 +159,9 @@ impl Caller for Calls {
 /// A heap that is a static.
 pub trait Place {
     /// Its configuration.
-    type HeapConfig: HeapConfig + 'static;
+    type Config: HeapConfig + 'static;
     /// It.
-    fn heap() -> &'static Bare<Self::HeapConfig>;
+    fn heap() -> &'static Bare<Self::Config>;
 }
 
 impl Calls {
@@ -197,7 +197,7 @@ extern "C" fn resize<P: Place>(block: NonNull<u8>, size: usize, align: usize, ne
 struct FastPlace;
 
 impl Place for FastPlace {
-    type HeapConfig = Fast;
+    type Config = Fast;
 
     fn heap() -> &'static Bare<Fast> {
         &FAST_HEAP
@@ -207,7 +207,7 @@ impl Place for FastPlace {
 struct SmallPlace;
 
 impl Place for SmallPlace {
-    type HeapConfig = Small;
+    type Config = Small;
 
     fn heap() -> &'static Bare<Small> {
         &SMALL_HEAP

@@ -52,7 +52,9 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// Chooses the device. If none was requested and there is no CUDA device, also returns why it is the host.
+/// Chooses the device.
+///
+/// If none was requested and there is no CUDA device, also returns why it is the host.
 pub fn choose(requested: Option<DeviceName>) -> Result<(DeviceName, Option<String>), Failure> {
     let name = requested.unwrap_or(DeviceName::Cuda(0));
     match (name.open(DeviceOptions::default()), requested) {

@@ -53,7 +53,9 @@ fn scenario(name: &str, reader: Reader<'_>) -> Result<Scenario, Failure> {
 /// The events at which the first four steps of the built-in training begin.
 const STEP_STARTS: [usize; 4] = [320, 3551, 7265, 10_979];
 
-/// The built-in training up to the end of its third step, and the indices at which its first four steps begin.
+/// The built-in training up to the end of its third step.
+///
+/// Also returns the indices at which its first four steps begin.
 pub fn training() -> Result<(Scenario, [usize; 4]), Failure> {
     let (name, bytes) = BUILT_IN;
     let events = events(Reader::new(name, bytes)?, STEP_STARTS[3])?;

@@ -52,7 +52,9 @@ pub struct PsramSettings {
 }
 
 impl PsramSettings {
-    /// Settings for a chip of 8 MiB (64 Mbit) at a clock; `None` below 8 MHz, where no byte fits into a burst.
+    /// Settings for a chip of 8 MiB (64 Mbit) at a clock.
+    ///
+    /// `None` below 8 MHz, where no byte fits into a burst.
     ///
     /// The burst is the longest that takes at most 6 us, which leaves 2 us for gaps that the bus driver makes between bytes.
     ///
@@ -103,7 +105,9 @@ impl<D: SpiDevice> Psram<D> {
         Ok(chip)
     }
 
-    /// The chip's id: the maker's number (0x0D for AP Memory and Espressif), and the "known good die" byte (0x5D).
+    /// The chip's id: the maker's number and the "known good die" byte.
+    ///
+    /// The maker is 0x0D for AP Memory and Espressif; the byte is 0x5D.
     ///
     /// # Errors
     /// [`SpiError::Bus`].
