@@ -18,12 +18,12 @@ pub fn check(rules: &Rules, files: &[Source]) -> Result<(), String> {
 }
 
 /// Libraries of which the table says nothing.
-fn without_layers(rules: &Rules, files: &[Source]) -> impl Iterator<Item = String> {
+fn without_layers(rules: &Rules, files: &[Source]) -> Vec<String> {
     let folders = files.iter().filter_map(|file| file.path.strip_suffix("/src/lib.rs"));
     let libraries = folders
         .filter(|folder| *folder == CORE || folder.strip_prefix("adapters/").is_some_and(|name| !name.contains('/')));
-    let missing: Vec<_> = libraries.filter(|folder| !rules.layers.contains_key(*folder)).map(String::from).collect();
-    missing.into_iter().map(|folder| format!("{folder}/src/lib.rs: {PATH} states no order of layers for it"))
+    let missing = libraries.filter(|folder| !rules.layers.contains_key(*folder));
+    missing.map(|folder| format!("{folder}/src/lib.rs: {PATH} states no order of layers for it")).collect()
 }
 
 /// What one library breaks.
@@ -31,7 +31,7 @@ fn findings(folder: &str, layers: &Layers, rules: &Rules, files: &[Source]) -> V
     let base = format!("{folder}/src/");
     let own: Vec<(&str, &Source)> = files
         .iter()
-        .filter(|file| file.is_rust())
+        .filter(|file| file.is_rust() && !file.is_tests())
         .filter_map(|file| Some((file.path.strip_prefix(&base)?, file)))
         .collect();
     let root = own.iter().find(|(path, _)| is_root(path)).map_or("", |(_, file)| file.text.as_str());
@@ -136,11 +136,10 @@ impl Arrows<'_> {
     }
 }
 
-/// The module of the root that a file belongs to; none for the root itself and for files of tests.
+/// The module of the root that a file belongs to; none for the root itself.
 fn module_of(path: &str) -> Option<&str> {
-    let file = path.rsplit('/').next()?.trim_end_matches(".rs");
     let first = path.split('/').next()?.trim_end_matches(".rs");
-    (!is_root(path) && file != "tests" && !file.ends_with("_tests")).then_some(first)
+    (!is_root(path)).then_some(first)
 }
 
 /// The file that a library or a command begins with.

@@ -58,14 +58,10 @@ pub fn comments(rules: &Rules, files: &[Source]) -> Result<(), String> {
 
 /// Sources of libraries, without files of tests.
 fn library_files<'a>(rules: &'a Rules, files: &'a [Source]) -> impl Iterator<Item = &'a Source> {
-    let is_test = |path: &str| {
-        path.split('/')
-            .any(|part| matches!(part.trim_end_matches(".rs"), "tests" | "loom") || part.ends_with("_tests.rs"))
-    };
     files.iter().filter(move |file| {
         let inside =
             |folder: &String| file.path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with("/src/"));
-        file.is_rust() && !is_test(&file.path) && rules.plain.iter().any(inside)
+        file.is_rust() && !file.is_tests() && rules.plain.iter().any(inside)
     })
 }
 
