@@ -41,9 +41,10 @@ fn stays(policy: Kind) -> bool {
 #[test]
 fn the_policy_says_who_leaves() {
     assert!(!(0..3).any(|_| stays(Kind::Lru)), "it is unused for longest");
-    // On a busy machine the buffer leaves in some runs all the same, once in five of five; why is open. One that stays tells
-    // the policies apart: under the other it stays in none.
-    assert!((0..20).any(|_| stays(Kind::S3Fifo)), "others leave before they are used a second time, 20 of 20 times");
+    // A search counts all reads since the last one as one use, so the buffer leaves when memory is first full, and reads
+    // promote it again; on a busy machine that may come too late.
+    let stayed = (0..5).filter(|_| stays(Kind::S3Fifo)).count();
+    assert!(stayed >= 3, "others leave before they are used a second time: {stayed} of 5");
 }
 
 #[test]
