@@ -7,8 +7,7 @@
 //! ```text
 //!          Request                                         Block
 //!             |                                              ^
-//!  layer      |  limit, count, trace, lock, fall back,       |      the same face around another allocator
-//!             |  tenants, two levels                         |
+//!  layer      |  limit, lock, tenants, two levels            |      the same interface around another allocator
 //!  arena      v                                              |
 //!        +----------+  hit                                   |
 //!        |  cache   |----------------------------------------+      what an owner gave back, by exact size
@@ -71,6 +70,6 @@ pub use inbox::Inbox;
 #[cfg(feature = "bytemuck")]
 pub use index::SlotBytes;
 pub use index::{AnyFit, BestFit, Branch, FirstFit, Fit, GoodFit, Index, LendError, LentSlots, Slot, Slots, WorstFit};
-pub use range::{ExtentKind, Range, RangeExtent, RegionId, Scope};
+pub use range::{ExtentKind, Range, RangeExtent, RegionId};
 pub use source::{FixedSource, Region, Source, SourceError, SourceUsage};
 pub use stats::Stats;

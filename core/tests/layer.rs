@@ -6,12 +6,10 @@ mod model;
 use model::{Regions, acts, drive};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use terrace_core::event::{Event, Kind};
-use terrace_core::layer::{Counted, Fallback, IdRecord, Limit, Locked, PageOwners, TenantShare, Tenants, Traced};
+use terrace_core::layer::{Limit, Locked, PageOwners, TenantShare, Tenants};
 use terrace_core::pool::{BlockRecord, BucketArena, SegmentRecord, SizeClasses};
-use terrace_core::{AllocError, Allocator, Block, Cause, Counters, FreeError, Owner, Request, SourceError};
+use terrace_core::{AllocError, Allocator, Block, Cause, FreeError, Owner, Request, SourceError};
 
 type Arena = BucketArena<Regions, Vec<BlockRecord>, Vec<SegmentRecord>>;
 
@@ -83,96 +81,6 @@ proptest! {
     }
 }
 
-// Counted.
-
-proptest! {
-    #[test]
-    fn counters_say_what_the_allocator_says(acts in acts(5000, 150)) {
-        let counters = Counters::new();
-        let mut counted = Counted::new(arena(1 << 16), &counters);
-        let model = drive(&mut counted, &acts);
-        let (outside, inside) = (counters.snapshot(), counted.inner().stats());
-        prop_assert_eq!(outside.allocations, inside.allocations);
-        prop_assert_eq!((outside.hits, outside.misses), (inside.hits, inside.misses));
-        prop_assert_eq!(outside.failed, inside.failed);
-        prop_assert_eq!((outside.returns, outside.reserved), (inside.returns, inside.reserved));
-        prop_assert!(outside.peak_in_use >= model.peak && outside.peak_live_blocks == inside.peak_live_blocks);
-    }
-}
-
-#[test]
-fn counters_see_fallbacks_below() {
-    let counters = Counters::new();
-    let mut counted = Counted::new(Fallback::new(arena(0), arena(1 << 20)), &counters);
-    let block = counted.allocate(Request::new(16)).expect("from the second");
-    assert_eq!((counters.snapshot().fallbacks, counters.snapshot().reserved), (1, 4096));
-    counted.free(block, Owner(0)).expect("live");
-    assert_eq!((counted.trim(), counters.snapshot().reserved, counters.snapshot().returns), (4096, 0, 1));
-    counted.check().expect("the same on both sides");
-}
-
-// Traced.
-
-/// Replays events on a map and says what is live: id, address, bytes.
-fn replayed(events: &[Event]) -> HashMap<u64, (u64, u64)> {
-    let (mut live, mut next) = (HashMap::new(), 0);
-    for event in events {
-        let address = event.address.expect("known");
-        match event.kind {
-            Kind::Allocate => {
-                assert_eq!(event.id, next, "ids count up from 0");
-                next += 1;
-                assert!(live.insert(event.id, (address, event.bytes)).is_none());
-            }
-            Kind::Reallocate => *live.get_mut(&event.id).expect("live") = (address, event.bytes),
-            Kind::Free => assert_eq!(live.remove(&event.id).map(|(address, _)| address), Some(address)),
-            kind => panic!("no {kind:?} here"),
-        }
-    }
-    live
-}
-
-proptest! {
-    #[test]
-    fn a_trace_replays_to_what_is_live(acts in acts(1000, 200), table in prop_oneof![Just(256usize), 0usize..12]) {
-        let events = RefCell::new(Vec::new());
-        let sink = |event| events.borrow_mut().push(event);
-        let mut traced = Traced::new(arena(1 << 20), sink, vec![IdRecord::default(); table]);
-        drive(&mut traced, &acts);
-        prop_assert!(replayed(&events.borrow()).is_empty(), "everything was freed");
-        let allocations = events.borrow().iter().filter(|event| event.kind == Kind::Allocate).count();
-        prop_assert_eq!(allocations as u64, traced.stats().allocations);
-    }
-}
-
-#[test]
-fn a_trace_keeps_the_id_of_a_resized_block_and_tells_owner_and_alignment() {
-    let mut events = Vec::new();
-    let mut traced = Traced::new(arena(1 << 20), |event| events.push(event), [IdRecord::default(); 4]);
-    let request = Request::new(100).align(32).owner(Owner(3));
-    traced.allocate(request).expect("room");
-    let second = traced.allocate(request).expect("room");
-    let resized = traced.resize(second, 110).expect("within the block");
-    assert!(traced.free(second, Owner(3)).is_err(), "no event for this");
-    traced.free(resized, Owner(5)).expect("live");
-    traced.check().expect("one is live");
-    let told: Vec<_> =
-        events.iter().map(|event| (event.kind, event.id, event.bytes, event.align, event.owner.0)).collect();
-    let (first, second) = ((Kind::Allocate, 0, 100, 32, 3), (Kind::Allocate, 1, 100, 32, 3));
-    let (third, fourth) = ((Kind::Reallocate, 1, 110, 0, 0), (Kind::Free, 1, resized.bytes, 0, 5));
-    assert_eq!(told, [first, second, third, fourth]);
-}
-
-#[test]
-fn a_full_id_table_refuses_before_the_allocator_is_asked() {
-    let mut traced = Traced::new(arena(1 << 20), |_: Event| (), [IdRecord::default(); 1]);
-    let block = traced.allocate(Request::new(1)).expect("one record");
-    assert_eq!(cause(traced.allocate(Request::new(1))), Some(Cause::OutOfSlots));
-    assert_eq!(traced.inner().stats().allocations, 1);
-    traced.free(block, Owner(0)).expect("live");
-    assert!(traced.allocate(Request::new(1)).is_ok());
-}
-
 // Locked.
 
 #[test]
@@ -214,50 +122,6 @@ proptest! {
         let mut locked: Locked<Spin, Arena> = Locked::new(arena(1 << 20));
         drive(&mut locked, &acts);
         drive(&mut &Locked::<Spin, Arena>::new(arena(1 << 20)), &acts);
-    }
-}
-
-// Fallback.
-
-#[test]
-fn a_fallback_serves_what_the_first_cannot_and_can_be_switched_off() {
-    let mut both = Fallback::new(arena(4096), arena(1 << 20));
-    let first = both.allocate(Request::new(4096)).expect("from the first");
-    let second = both.allocate(Request::new(100)).expect("from the second");
-    type Both = Fallback<Arena, Arena>;
-    assert_eq!((Both::is_fallback(&first), Both::is_fallback(&second)), (false, true));
-    assert_eq!((both.stats().fallbacks, both.stats().failed, both.stats().in_use), (1, 0, 4096 + 112));
-    both.set_enabled(false);
-    assert_eq!(cause(both.allocate(Request::new(100))), Some(Cause::OutOfMemory));
-    both.set_enabled(true);
-    let refused = both.allocate(Request::new(2 << 20)).expect_err("too much for both");
-    assert_eq!((refused.cause, refused.largest_free), (Cause::OutOfMemory, 112));
-    assert_eq!(cause(both.allocate(Request::new(0))), Some(Cause::BadRequest));
-    assert_eq!(both.stats().failed, 3);
-    assert!(
-        both.free(Block { region: first.region + 1, ticket: first.ticket + 1, ..first }, Owner(0)).is_err(),
-        "the second did not give it"
-    );
-    assert!(both.free(Block { region: first.region + 1, ..first }, Owner(0)).is_err(), "nobody gave it");
-    both.free(second, Owner(0)).expect("live");
-    both.free(first, Owner(0)).expect("live");
-    // The second's segment holds 36 blocks of 112 bytes.
-    assert_eq!((both.trim(), both.stats().reserved), (4096 + 36 * 112, 0));
-    assert_eq!((both.stats().peak_in_use, both.stats().peak_live_blocks), (4096 + 112, 2));
-}
-
-/// A source whose regions lie far from those of the others, so that blocks of both choices have addresses of their own.
-fn far(capacity: u64) -> Arena {
-    let (blocks, segments) = (vec![BlockRecord::default(); 1000], vec![SegmentRecord::default(); 500]);
-    let source = Regions::new(capacity, 1 << 40);
-    BucketArena::new(source, SizeClasses::new(16, 4).expect("valid"), 4096, blocks, segments)
-}
-
-proptest! {
-    #[test]
-    fn nested_fallbacks_keep_the_contract(acts in acts(2000, 150)) {
-        let mut nested = Fallback::new(arena(8192), Fallback::new(far(8192), Limit::new(far(1 << 50), 0)));
-        drive(&mut nested, &acts);
     }
 }
 

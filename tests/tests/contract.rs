@@ -4,14 +4,13 @@
 //! up to 64 KiB (the suite's default) against one to four MiB.
 
 use lock_api::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use terrace::layer::{Counted, Fallback, IdRecord, Limit, Locked, PageOwners, TenantShare, Tenants, Traced};
+use terrace::layer::{Limit, Locked, PageOwners, TenantShare, Tenants};
 use terrace::pool::{BlockRecord, BucketArena, Buckets, SegmentRecord, SizeClasses};
 use terrace::shared::{OwnedBlock, SharedPool};
 use terrace::sync::AtomicUsize;
 use terrace::{
-    AllocError, Allocator, AnyFit, BestFit, Block, Branch, Counters, FirstFit, Fit, FreeError, GoodFit, Index,
-    LentSlots, Owner, Range, Request, Scope, Slot, Stats, Violation, WorstFit,
+    AllocError, Allocator, AnyFit, BestFit, Block, Branch, FirstFit, Fit, FreeError, GoodFit, Index, LentSlots, Owner,
+    Range, Request, Slot, Stats, Violation, WorstFit,
 };
 use terrace_models::{Growing, Segments};
 use terrace_tests::{Contract, SourceContract, contract, source_contract};
@@ -82,16 +81,6 @@ fn range_over_slots_lent_in_slices() {
     Contract::new().programs(32, 150).check(make).unwrap();
 }
 
-#[test]
-fn scope() {
-    let make = || {
-        let mut parent = range(GoodFit::new());
-        let request = Request::new(256 << 10).align(4096);
-        Scope::open(&mut parent, request, vec![Slot::EMPTY; SLOTS], 32, GoodFit::new()).expect("the parent is empty")
-    };
-    Contract::new().largest(16 << 10).check(make).unwrap();
-}
-
 /// Words that live as long as the test: `Buckets` borrows them.
 fn words(count: usize) -> &'static [AtomicUsize] {
     (0..count).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>().leak()
@@ -140,30 +129,10 @@ fn layer_limit() {
 }
 
 #[test]
-fn layer_counted() {
-    contract(|| Counted::new(bucket_arena(1 << 20), Box::leak(Box::new(Counters::new())))).unwrap();
-}
-
-#[test]
-fn layer_traced() {
-    let events = AtomicU64::new(0);
-    let sink = |_| _ = events.fetch_add(1, Ordering::Relaxed);
-    contract(|| Traced::new(bucket_arena(1 << 20), sink, vec![IdRecord::default(); 40])).unwrap();
-    assert_ne!(events.load(Ordering::Relaxed), 0);
-}
-
-#[test]
 fn layer_locked() {
     contract(|| Locked::<parking_lot::RawMutex, _>::new(range(GoodFit::new()))).unwrap();
     let share = |locked: &'static Locked<parking_lot::RawMutex, Range<Vec<Slot>>>| locked;
     contract(|| share(Box::leak(Box::new(Locked::new(range(GoodFit::new())))))).unwrap();
-}
-
-#[test]
-fn layer_fallback() {
-    contract(|| Fallback::new(bucket_arena(256 << 10), range(GoodFit::new()))).unwrap();
-    let small = || Fallback::new(buckets(1 << 40), Fallback::new(buckets(1 << 30), range(GoodFit::new())));
-    Contract::new().largest(2000).check(small).unwrap();
 }
 
 #[test]

@@ -5,25 +5,16 @@
 //! Asks from below: the contract of `Allocator`; where a layer needs room, the caller lends it.
 //!
 //! - [`Limit`]: a cap in bytes.
-//! - [`Counted`]: counters that other threads read without a lock.
-//! - [`Traced`]: an event for each call that changed something, to a [`Sink`].
 //! - [`Locked`]: a handle for many threads, over any raw mutex; blocks that free themselves.
 //! - [`Local`]: one owner's cache in front of a `Locked` allocator; a hit takes no lock.
-//! - [`Fallback`]: a second allocator when the first fails.
 //! - [`Tenants`]: caps and guaranteed shares for owners that do not trust each other, zeroed hand-over between them.
 
-mod counted;
-mod fallback;
 mod limit;
 mod local;
 mod locked;
 mod tenants;
-mod traced;
 
-pub use counted::Counted;
-pub use fallback::Fallback;
 pub use limit::Limit;
 pub use local::{Local, LocalCaps, LocalRecord};
 pub use locked::{Guard, Locked};
 pub use tenants::{PageOwners, TenantShare, Tenants, ZeroFill};
-pub use traced::{IdRecord, Sink, Traced};

@@ -18,10 +18,8 @@
 mod blocks;
 mod check;
 mod holes;
-mod scope;
 
 pub use holes::{ExtentKind, RangeExtent};
-pub use scope::Scope;
 
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::{AllocError, Cause, FreeError, Violation};
