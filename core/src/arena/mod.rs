@@ -28,9 +28,8 @@ mod storage;
 mod warm_up;
 
 pub use pending::PendingFree;
-pub use segments::Segment;
 pub use settings::{ArenaSettings, Coalesce};
-pub use storage::{ArenaParts, ArenaStorage, LentStorage};
+pub use storage::{ArenaParts, ArenaStorage, LentStorage, Segment};
 pub use warm_up::Transformer;
 
 use crate::allocator::{Allocator, Block, Owner, Request};

@@ -7,35 +7,13 @@
 //! its own there (`start`), congruent to its real base modulo the grain, so that alignments up to the grain agree.
 
 use super::pages::NO_SLOT;
-use super::storage::ArenaStorage;
+use super::storage::{ArenaStorage, Segment};
 use super::{Arena, LARGE};
 use crate::allocator::{Block, Request};
 use crate::error::{AllocError, Cause, Violation, ensure};
 use crate::fence::Fence;
 use crate::range::{ExtentKind, RangeExtent, RegionId};
 use crate::source::{Region, Source, SourceError};
-
-/// One region of a fixed source.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
-pub struct Segment {
-    region: Region,
-    /// Its first address in the range's window.
-    start: u64,
-    /// Bytes of it that the range uses: whole granules.
-    bytes: u64,
-    id: RegionId,
-}
-
-impl Segment {
-    /// No segment: all zeros.
-    pub const EMPTY: Self =
-        Self { region: Region { id: 0, base: 0, bytes: 0 }, start: 0, bytes: 0, id: RegionId::FIRST };
-
-    fn end(&self) -> u64 {
-        self.start + self.bytes
-    }
-}
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Gives a block of the range its address in the source.

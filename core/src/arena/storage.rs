@@ -3,10 +3,34 @@
 use core::marker::PhantomData;
 use core::ops::DerefMut;
 
-use super::{PendingFree, Segment};
+use super::pending::PendingFree;
 use crate::allocator::Block;
 use crate::cache::{Bin, Entry};
 use crate::index::{Index, Slot, Slots};
+use crate::range::RegionId;
+use crate::source::Region;
+
+/// One region of a fixed source.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
+pub struct Segment {
+    pub(super) region: Region,
+    /// Its first address in the range's window.
+    pub(super) start: u64,
+    /// Bytes of it that the range uses: whole granules.
+    pub(super) bytes: u64,
+    pub(super) id: RegionId,
+}
+
+impl Segment {
+    /// No segment: all zeros.
+    pub const EMPTY: Self =
+        Self { region: Region { id: 0, base: 0, bytes: 0 }, start: 0, bytes: 0, id: RegionId::FIRST };
+
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
+}
 
 /// The kinds of storage of an arena: slices, vectors, whatever dereferences to slices.
 pub trait ArenaStorage {

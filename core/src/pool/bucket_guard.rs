@@ -4,7 +4,8 @@
 //! Asks from below: [`Buckets::release`] refuses what is not live.
 
 use super::buckets::Buckets;
-use crate::allocator::Block;
+use crate::allocator::{Block, Request};
+use crate::error::AllocError;
 
 /// A block that goes back when dropped.
 #[derive(Debug)]
@@ -13,12 +14,17 @@ pub struct BucketGuard<'g, 'a, const N: usize> {
     block: Block,
 }
 
-impl<'g, 'a, const N: usize> BucketGuard<'g, 'a, N> {
-    /// Owns a live block of `buckets` from here on.
-    pub(super) fn new(buckets: &'g Buckets<'a, N>, block: Block) -> Self {
-        Self { buckets, block }
+impl<'a, const N: usize> Buckets<'a, N> {
+    /// Takes a block of at least `bytes` bytes that goes back when the guard is dropped.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_guard(&self, bytes: u64) -> Result<BucketGuard<'_, 'a, N>, AllocError> {
+        self.acquire(Request::new(bytes)).map(|block| BucketGuard { buckets: self, block })
     }
+}
 
+impl<const N: usize> BucketGuard<'_, '_, N> {
     /// Where the block lies and how large it is.
     pub fn block(&self) -> &Block {
         &self.block

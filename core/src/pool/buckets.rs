@@ -13,7 +13,6 @@
 //!   turned even, so at rest the two agree)
 
 use super::bitmap::Pool;
-use super::bucket_guard::BucketGuard;
 use super::size_classes::SizeClasses;
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::counters::Counters;
@@ -177,14 +176,6 @@ impl<'a, const N: usize> Buckets<'a, N> {
         let place = &self.stamps[block.slot as usize];
         let swapped = place.compare_exchange(stamp, stamp.wrapping_add(add), Ordering::Relaxed, Ordering::Relaxed);
         swapped.map(|_| index).map_err(|_| FreeError::Stale { address: block.address })
-    }
-
-    /// Takes a block of at least `bytes` bytes that goes back when the guard is dropped.
-    ///
-    /// # Errors
-    /// As [`acquire`](Self::acquire).
-    pub fn acquire_guard(&self, bytes: u64) -> Result<BucketGuard<'_, 'a, N>, AllocError> {
-        self.acquire(Request::new(bytes)).map(|block| BucketGuard::new(self, block))
     }
 
     fn largest_free(&self) -> u64 {

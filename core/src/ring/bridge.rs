@@ -25,7 +25,7 @@
 
 use super::control::{Control, EndpointState, Header};
 use super::error::RingError;
-use super::payload::WORD;
+use super::layout::WORD;
 use super::{Backoff, Delay, RingLayout, RingMemory};
 use crate::sync::{AtomicU32, Ordering};
 use core::fmt;

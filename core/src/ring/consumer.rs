@@ -10,6 +10,7 @@
 
 use super::control::{attach, close, closed, detach};
 use super::error::{RingError, corrupt};
+use super::layout::WORD;
 use super::payload;
 use super::{Backoff, Delay, RingCounters, RingLayout, RingMemory, layout_of};
 use crate::sync::{AtomicU32, Ordering};
@@ -218,7 +219,7 @@ impl<M: RingMemory> Message<'_, M> {
 
     /// Its words, for reading in place; the last one may end behind the message.
     pub fn words(&self) -> &[AtomicU32] {
-        self.consumer.slot().get(1..1 + self.bytes.div_ceil(payload::WORD)).unwrap_or(&[])
+        self.consumer.slot().get(1..1 + self.bytes.div_ceil(WORD)).unwrap_or(&[])
     }
 
     /// Gives its slot back to the producer.

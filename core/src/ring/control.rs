@@ -6,8 +6,8 @@
 //! Counters are apart, each on the line of the side that writes it, so that no side waits for the other's line but to
 //! see whether it moved. The states are written twice in a ring's life.
 
-use super::RingLayout;
 use super::error::{RingError, corrupt};
+use super::layout::{HEADER_BYTES, RingLayout};
 use super::telemetry::Telemetry;
 use crate::sync::{AtomicU32, Ordering};
 
@@ -79,7 +79,8 @@ const _: () = {
     assert!(offset_of!(Control, producer) == 4 && offset_of!(Control, consumer) == 8);
     assert!(offset_of!(Control, magic) == 12 && offset_of!(Control, version) == 16);
     assert!(offset_of!(Control, slots) == 20 && offset_of!(Control, slot_bytes) == 24);
-    assert!(size_of::<Header>() == Header::BYTES && offset_of!(Header, telemetry) == 128);
+    assert!(Control::BYTES + 2 * Telemetry::BYTES == HEADER_BYTES);
+    assert!(size_of::<Header>() == HEADER_BYTES && offset_of!(Header, telemetry) == 128);
 };
 
 impl Default for Control {
@@ -143,7 +144,7 @@ impl Default for Header {
 
 impl Header {
     /// Bytes of it: control, and telemetry of both sides.
-    pub const BYTES: usize = Control::BYTES + 2 * Telemetry::BYTES;
+    pub const BYTES: usize = HEADER_BYTES;
 
     words_new! {
         /// Zeroed: no ring yet.

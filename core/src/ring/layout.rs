@@ -1,7 +1,11 @@
 //! How many slots a ring has, and how large they are.
 
 use super::error::RingError;
-use super::payload::WORD;
+
+/// Bytes of a word.
+pub(super) const WORD: usize = size_of::<u32>();
+/// Bytes of a [`Header`](super::Header), which `control` checks.
+pub(super) const HEADER_BYTES: usize = 256;
 
 /// Slots and their bytes, within their bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +65,7 @@ impl RingLayout {
 
     /// Bytes of header and slots.
     pub const fn bytes(self) -> u64 {
-        super::Header::BYTES as u64 + self.words() * WORD as u64
+        HEADER_BYTES as u64 + self.words() * WORD as u64
     }
 
     /// Which slot a counter stands for.

@@ -3,11 +3,8 @@
 //! Promises upward: a word is read and written whole; bytes keep their order in memory; nothing outside the range
 //! changes.
 
-use super::RingLayout;
+use super::layout::{RingLayout, WORD};
 use crate::sync::{AtomicU32, Ordering};
-
-/// Bytes of a word.
-pub(super) const WORD: usize = size_of::<u32>();
 
 /// Writes bytes from byte `at` on. False, and nothing written, when they do not fit.
 pub(super) fn store(words: &[AtomicU32], at: usize, mut bytes: &[u8]) -> bool {

@@ -9,6 +9,7 @@
 
 use super::control::{attach, close, closed, detach};
 use super::error::{RingError, corrupt};
+use super::layout::WORD;
 use super::payload;
 use super::{Backoff, Delay, RingCounters, RingLayout, RingMemory, layout_of};
 use crate::sync::{AtomicU32, Ordering};
@@ -201,7 +202,7 @@ impl<M: RingMemory> Claim<'_, M> {
 
     /// The slot's words, for writing in place; the last one may end behind the message.
     pub fn words(&self) -> &[AtomicU32] {
-        self.producer.slot().get(1..1 + self.bytes.div_ceil(payload::WORD)).unwrap_or(&[])
+        self.producer.slot().get(1..1 + self.bytes.div_ceil(WORD)).unwrap_or(&[])
     }
 
     /// Sends the message.
