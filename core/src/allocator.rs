@@ -1,4 +1,4 @@
-//! The face that every allocator of terrace shows: ask, give back, resize, look.
+//! The interface of every allocator of terrace: allocate, free, resize, trim, statistics.
 //!
 //! Promises upward: one trait for the core's structures, the layers around them, the models of peers and
 //! out-of-tree allocators; one contract suite tests them all.
@@ -11,10 +11,10 @@ use crate::stats::Stats;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u32);
 
-/// What is asked for. Build it with [`Request::new`] and the setters.
+/// Size, alignment and owner of a block to allocate; built by [`Request::new`] and the setters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Bytes, at least 1.
+    /// Size in bytes, at least 1.
     pub bytes: u64,
     /// Alignment of the address in bytes, a power of two.
     pub align: u64,
@@ -23,7 +23,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// `bytes` bytes, no particular alignment, for the default owner.
+    /// A request for `bytes` bytes at any alignment, for the default owner.
     pub const fn new(bytes: u64) -> Self {
         Self { bytes, align: 1, owner: Owner(0) }
     }
@@ -50,36 +50,36 @@ impl Request {
     }
 }
 
-/// A block that was handed out. It is a name, not an owner: `Copy`, like an address; give it back once.
+/// The handle of an allocated block: `Copy`, like an address; free it once.
 ///
-/// `slot` and `ticket` are the allocator's own: a ticket is never used twice by one allocator, so a stale
-/// name is always recognised.
+/// `slot` and `ticket` are the allocator's own. An allocator never issues a ticket twice, so it always detects a stale
+/// handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
-    /// Address (bytes) in whatever space the allocator manages.
+    /// Address in the space that the allocator manages, in bytes.
     pub address: u64,
-    /// Bytes the block holds: the request rounded up to the allocator's granule.
+    /// Size of the block in bytes: the request, rounded up by the allocator.
     pub bytes: u64,
     /// The allocator's record of the block.
     pub slot: u32,
-    /// The region (segment) the block lies in.
+    /// The region (segment) that contains the block.
     pub region: u32,
-    /// Distinguishes this block from every other that used the record.
+    /// Distinguishes this block from all earlier and later blocks in the same slot.
     pub ticket: u64,
 }
 
-/// An allocator: core's structures, layers, models of peers, yours.
+/// An allocator: a structure of the core, a layer around one, a model of a peer, or your own.
 ///
 /// The contract, tested by one suite for all implementors:
-/// 1. Live blocks never overlap, and each holds at least the bytes asked at the alignment asked.
+/// 1. Live blocks never overlap, and each has at least the size and the alignment requested.
 /// 2. A refused call changes nothing.
 /// 3. `free` of a block that is not live is refused.
 /// 4. When everything has been freed and [`trim`](Allocator::trim) called, `stats().in_use` is 0.
 pub trait Allocator {
-    /// Hands out a block.
+    /// Allocates a block.
     ///
     /// # Errors
-    /// What was asked, and the largest free block. See [`Cause`].
+    /// The cause, the bytes requested and the largest free block. See [`Cause`].
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError>;
 
     /// Frees a block on behalf of `owner`, which may differ from the owner that allocated it.
@@ -88,7 +88,7 @@ pub trait Allocator {
     /// [`FreeError`] when the block is not live; nothing changes then.
     fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError>;
 
-    /// Makes a live block `bytes` long without moving it; the old name is dead when this succeeds.
+    /// Resizes a live block to `bytes` bytes in place; on success the old handle is stale.
     ///
     /// # Errors
     /// [`Cause::NoRoom`] when it cannot be done in place (always, for allocators that never can).
@@ -97,21 +97,21 @@ pub trait Allocator {
         Err(AllocError::new(Cause::NoRoom, bytes))
     }
 
-    /// Hands out a block for each request, or none at all. `blocks[i]` is the block of `requests[i]`.
+    /// Allocates a block for each request, or none at all. `blocks[i]` is the block of `requests[i]`.
     ///
-    /// Requests of one size are served together, the largest size first: their blocks lie side by side where there is
-    /// room. O(requests * distinct sizes), and an allocation each.
+    /// Requests of one size are allocated together, the largest size first, so that their blocks are adjacent where
+    /// possible. O(requests * distinct sizes), and an allocation each.
     ///
     /// # Errors
-    /// [`Cause::BadRequest`] when the two slices differ in length; else the first request that failed, after everything
-    /// that was handed out for the batch has been given back.
+    /// [`Cause::BadRequest`] when the two slices differ in length; else the error of the first request that failed, after
+    /// all blocks of the batch have been freed.
     fn allocate_batch(&mut self, requests: &[Request], blocks: &mut [Option<Block>]) -> Result<(), AllocError> {
         if requests.len() != blocks.len() {
             return Err(AllocError::new(Cause::BadRequest, 0));
         }
         blocks.fill(None);
         let mut below = u64::MAX;
-        // Size by size, downwards: `below` is the size served last.
+        // In descending order of sizes: `below` is the size allocated last.
         while let Some(bytes) = requests.iter().map(|request| request.bytes).filter(|&bytes| bytes < below).max() {
             below = bytes;
             for (request, block) in requests.iter().zip(blocks.iter_mut()).filter(|(request, _)| request.bytes == bytes)
@@ -128,27 +128,27 @@ pub trait Allocator {
         Ok(())
     }
 
-    /// Gives back what a batch handed out so far.
+    /// Frees the blocks that a failed batch has allocated so far.
     #[doc(hidden)]
     fn undo_batch(&mut self, requests: &[Request], blocks: &mut [Option<Block>]) {
         for (request, block) in requests.iter().zip(blocks) {
             if let Some(block) = block.take() {
-                // Handed out a moment ago to this very call: it cannot be refused.
+                // Live: this call has allocated it, and no other code has its handle.
                 let _ = self.free(block, request.owner);
             }
         }
     }
 
-    /// Takes blocks back, in order, up to the first that is refused.
+    /// Frees blocks in order, up to the first that is refused.
     ///
     /// # Errors
-    /// The index of the first block that was refused, and why. Blocks before it have been freed, it and those behind it
-    /// have not.
+    /// The index of the first block that was refused, and the reason. The blocks before it are freed; it and the blocks
+    /// after it are not.
     fn free_batch(&mut self, blocks: &[Block], owner: Owner) -> Result<(), (usize, FreeError)> {
         blocks.iter().enumerate().try_for_each(|(i, &block)| self.free(block, owner).map_err(|error| (i, error)))
     }
 
-    /// Empties caches and gives unused memory back to the source. Returns the bytes given back.
+    /// Empties caches and returns unused memory to the source. Returns the bytes returned.
     fn trim(&mut self) -> u64 {
         0
     }
@@ -156,7 +156,7 @@ pub trait Allocator {
     /// Counters and ratios, as of now.
     fn stats(&self) -> Stats;
 
-    /// Walks everything and reports the first invariant that does not hold. O(n); for tests.
+    /// Checks all invariants and reports the first that does not hold. O(n); for tests.
     ///
     /// # Errors
     /// The clause that is broken, and where.

@@ -1,11 +1,11 @@
-//! Sizes to bins and back, and which bins hold something.
+//! Size bins, and a bitmap of the bins that are not empty.
 //!
-//! Promises upward: size to bin and "first bin at or above that is not empty" in constant time, a few
-//! instructions each.
+//! Promises upward: the bin of a size, and the first bin at or above another that is not empty, in constant time and a
+//! few instructions.
 //! Asks from below: nothing.
 //!
-//! Sizes are granules. Up to [`SUB`] granules every size has a bin of its own; above, each power of two is cut
-//! into [`SUB`] equal steps (a float with [`SUB_BITS`] bits of mantissa; the classes of TLSF, Masmano et al. 2004):
+//! Sizes are in granules. Below [`SUB`] granules every size has a bin of its own; above, each power of two is divided
+//! into [`SUB`] equal bins (a float with [`SUB_BITS`] bits of mantissa; the classes of TLSF, Masmano et al. 2004):
 //!
 //! ```text
 //! size   1 2 3 ... 7 | 8 9 ... 15 | 16 18 20 ... 30 | 32 36 ... 60 | ...
@@ -19,7 +19,7 @@ pub const SUB: u32 = 1 << SUB_BITS;
 /// Bins for all `u32` sizes: one for each size below 8, then 8 for each of the 32 - 3 exponents above.
 pub const BINS: usize = ((32 - SUB_BITS + 1) * SUB) as usize;
 
-/// The bin whose range holds `size` (granules); bin 0 holds only size 0. No branch.
+/// The bin that contains `size` (granules); bin 0 contains only size 0. Branch-free.
 #[inline]
 pub const fn floor_bin(size: u32) -> u32 {
     let exponent = (size | SUB).ilog2() - SUB_BITS;
@@ -44,9 +44,7 @@ pub const fn bin_start(bin: u32) -> u32 {
     ((bin & (SUB - 1)) + SUB) << exponent
 }
 
-/// Number of leading bits of a `u32` that all sizes of a bin share.
-///
-/// All but those below the mantissa.
+/// Number of leading bits that all sizes of a bin share, as `u32`: all bits but those below the mantissa.
 #[inline]
 pub const fn shared_bits(bin: u32) -> u32 {
     let exponent = (bin >> SUB_BITS).saturating_sub(1);
@@ -55,18 +53,18 @@ pub const fn shared_bits(bin: u32) -> u32 {
 
 /// Length of a table of all bins, rounded up to a power of two.
 ///
-/// There are 240 bins; with 256 places the low 8 bits of a bin need no bounds check.
+/// There are 240 bins; an index of 8 bits needs no bounds check in an array of 256.
 pub const ROOM: usize = BINS.next_power_of_two();
 /// Words of the bitmap: 256 / 64.
 const WORDS: usize = ROOM / 64;
 
-/// Where a bin is in an array of [`ROOM`].
+/// The index of a bin in an array of [`ROOM`], without a bounds check.
 #[inline]
 pub const fn place(bin: u32) -> usize {
     bin as usize % ROOM
 }
 
-/// Which bins hold something: one bit a bin.
+/// One bit for each bin: set iff the bin is not empty.
 #[derive(Clone, Debug)]
 pub struct Bitmap {
     /// Bit `b % 64` of word `b / 64` is set iff bin `b` is not empty.
@@ -79,7 +77,7 @@ impl Bitmap {
         Self { words: [0; WORDS] }
     }
 
-    /// Marks a bin as holding something.
+    /// Marks a bin as not empty.
     #[inline]
     pub fn set(&mut self, bin: u32) {
         self.set_if(bin, true);
@@ -91,25 +89,25 @@ impl Bitmap {
         self.clear_if(bin, true);
     }
 
-    /// Marks a bin as holding something when `really`; no branch.
+    /// Marks a bin as not empty if `really`. Branch-free.
     #[inline]
     pub fn set_if(&mut self, bin: u32, really: bool) {
         self.words[place(bin) / 64] |= u64::from(really) << (bin % 64);
     }
 
-    /// Marks a bin as empty when `really`; no branch.
+    /// Marks a bin as empty if `really`. Branch-free.
     #[inline]
     pub fn clear_if(&mut self, bin: u32, really: bool) {
         self.words[place(bin) / 64] &= !(u64::from(really) << (bin % 64));
     }
 
-    /// Whether a bin holds something.
+    /// Whether a bin is marked as not empty.
     #[inline]
     pub fn is_set(&self, bin: u32) -> bool {
         self.words[place(bin) / 64] >> (bin % 64) & 1 != 0
     }
 
-    /// The first bin at or above `from`, at most [`BINS`], that holds something. At most 4 words are read.
+    /// The first bin at or above `from` (at most [`BINS`]) that is not empty. Reads at most 4 words.
     #[inline]
     pub fn next(&self, from: u32) -> Option<u32> {
         let mut word = place(from) / 64;
@@ -121,7 +119,7 @@ impl Bitmap {
         Some(word as u32 * 64 + bits.trailing_zeros())
     }
 
-    /// The last bin that holds something.
+    /// The last bin that is not empty.
     pub fn last(&self) -> Option<u32> {
         let word = self.words.iter().rposition(|&bits| bits != 0)?;
         Some(word as u32 * 64 + 63 - self.words[word].leading_zeros())

@@ -1,10 +1,10 @@
-//! What one owner gave back and may have again at once: lists of items of exactly one size each.
+//! A cache of freed items by owner and exact size: an owner reuses its own items at once.
 //!
 //! Promises upward: `put` and `get` in constant time, a few dozen instructions, no atomic, no lock; caps hold.
-//! Asks from below: storage that the caller lends: bins, in fours, and entries.
+//! Asks from below: storage that the caller lends: bins, in sets of four, and entries.
 //!
-//! Programs repeat sizes exactly, so a bin is one (owner, size) pair and nothing is rounded. Bins are found by hash;
-//! a pair whose four places are taken by others is not cached, which costs time and nothing else.
+//! Programs repeat sizes exactly, so a bin is for one (owner, size) pair, and sizes are not rounded. The bins are a
+//! 4-way set-associative hash table: items of a pair whose set is full of other pairs are not cached.
 //!
 //! ```text
 //! (owner, size) --hash--> bins  [ 0 | 7,64K | 0 | 0,512 | ... ]
@@ -20,16 +20,16 @@ use crate::error::{Violation, ensure};
 use crate::index::NONE;
 use crate::pressure::{CachePolicy, CapAdvice};
 
-/// Places looked at for a pair: a cache line of 64 bytes holds four bins of 16.
+/// Bins of a set: four bins of 16 bytes are a cache line.
 const WAYS: usize = 4;
 
-/// One list: the items of one owner and one size.
+/// The list of the cached items of one owner and one size.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Bin {
-    /// Whose items, in the high half, and their size in granules; 0 for a bin never used (no item has size 0).
+    /// The owner (high half) and the size in granules (low half); 0 for a bin never used: no item has size 0.
     key: u64,
-    /// Items in the list; 0: another pair may take the bin.
+    /// Items in the list; at 0 another pair may claim the bin.
     count: u32,
     /// The first entry; meaningless when `count` is 0.
     head: u32,
@@ -113,7 +113,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         self.count
     }
 
-    /// Bytes of storage lent.
+    /// Bytes of the lent storage.
     pub fn bytes(&self) -> u64 {
         (size_of_val(&*self.bins) + size_of_val(&*self.entries)) as u64
     }
@@ -123,7 +123,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         self.cap
     }
 
-    /// Sets the cap on granules. What is over it stays until it is taken or drained.
+    /// Sets the cap on granules. Items above it stay until they are taken or drained.
     pub fn set_cap(&mut self, cap: u64) {
         self.cap = cap;
     }
@@ -135,8 +135,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
 
     /// Adapts the cap to pressure: above 0.8 it shrinks, below 0.3 it grows by 1.5.
     ///
-    /// [`CachePolicy`] has the bounds, which are granules here, as the cap is. An unlimited cap starts from what is
-    /// held.
+    /// The bounds of [`CachePolicy`] are in granules here, as the cap is. An unlimited cap counts as the granules held.
     pub fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         let cap = if self.cap == u64::MAX { self.held } else { self.cap }.max(1);
         match policy.advise(used, capacity, cap) {
@@ -146,7 +145,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         }
     }
 
-    /// First of the places of a pair.
+    /// Index of the first bin of a pair's set.
     #[inline]
     fn place(&self, key: u64) -> usize {
         let lines = self.bins.len() / WAYS;
@@ -155,7 +154,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         (((hash >> 32) * lines as u64) >> 32) as usize * WAYS
     }
 
-    /// The place of a pair that has one: also with an empty list, until another pair takes it.
+    /// Index of the bin of a pair, if it has one (also an empty one that no other pair has claimed).
     #[inline]
     fn find(&self, key: u64) -> Option<usize> {
         let place = self.place(key);
@@ -163,7 +162,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         Some(place + line.iter().position(|bin| bin.key == key)?)
     }
 
-    /// A place for a pair that has none.
+    /// Claims an empty bin for a pair that has none.
     #[cold]
     fn settle(&mut self, key: u64) -> Option<usize> {
         let place = self.place(key);
@@ -173,10 +172,10 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         Some(free)
     }
 
-    /// Keeps an item of `size` granules for its owner. Gives it back when a cap or the storage is full.
+    /// Caches an item of `size` granules for its owner.
     ///
     /// # Errors
-    /// The item itself.
+    /// The item itself, when a cap is reached or no bin or entry is free.
     #[inline]
     pub fn put(&mut self, owner: Owner, size: u32, item: T) -> Result<(), T> {
         if self.held + u64::from(size) > self.cap || self.per_bin == 0 {
@@ -197,7 +196,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         Ok(())
     }
 
-    /// An item of exactly this size that the owner put, the last one first.
+    /// Takes the item of exactly this size that the owner put last.
     #[inline]
     pub fn get(&mut self, owner: Owner, size: u32) -> Option<T> {
         let at = self.find(Bin::key_of(owner, size))?;
@@ -234,7 +233,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         Some(fresh)
     }
 
-    /// Takes items out until none is left that `which` names (by owner and size), handing each to `to`.
+    /// Removes all items whose owner and size `which` selects, and passes each to `to`.
     ///
     /// O(bins + items taken).
     pub fn drain(&mut self, mut which: impl FnMut(Owner, u32) -> bool, mut to: impl FnMut(Owner, u32, T)) {

@@ -1,12 +1,12 @@
 //! Counters that many threads write and any thread reads, without a lock.
 //!
 //! Promises upward: each event costs two to four atomic additions; [`snapshot`](Counters::snapshot) is a [`Stats`]
-//! whose equations hold even while others count. Peaks are exact: an addition returns the old value, so every level
-//! that was ever reached is offered to `fetch_max` by the thread that reached it.
+//! whose equations hold even while other threads count. Peaks are exact: an addition returns the old value, so the thread
+//! that reaches a level passes it to `fetch_max`.
 //! Asks from below: `sync`.
 //!
-//! Widths: counters are `usize`. On 32-bit targets they count modulo 2^32: levels (bytes in use, say) come out right
-//! as long as the level itself is below 4 GiB, totals (hits, say) start again at 0 after 2^32.
+//! Counters are `usize`. On 32-bit targets they count modulo 2^32: levels (bytes in use, for example) are right as long as
+//! the level itself is below 4 GiB; totals (hits, for example) wrap.
 //!
 //! Invariants at rest (no thread is inside a counting call), checked by [`check`](Counters::check):
 //! - `in_use <= peak_in_use`, `reserved <= peak_reserved`, `live <= peak_live`
@@ -33,7 +33,7 @@ use crate::sync::{AtomicUsize, Ordering};
 /// ```
 #[derive(Debug)]
 pub struct Counters {
-    /// Bytes taken from the source now ("allocated" in the words of device pools).
+    /// Bytes taken from the source and not returned ("allocated" in the terms of device pools).
     reserved: AtomicUsize,
     /// The largest value `reserved` ever had.
     peak_reserved: AtomicUsize,
@@ -43,19 +43,19 @@ pub struct Counters {
     peak_in_use: AtomicUsize,
     /// Bytes in caches.
     pooled: AtomicUsize,
-    /// Blocks handed out now.
+    /// Live blocks.
     live: AtomicUsize,
     /// The largest value `live` ever had.
     peak_live: AtomicUsize,
-    /// Allocations served without asking the source.
+    /// Allocations without a call to the source.
     hits: AtomicUsize,
-    /// Allocations that asked the source.
+    /// Allocations with a call to the source.
     misses: AtomicUsize,
     /// Allocations that failed.
     failed: AtomicUsize,
-    /// Allocations that went to a second choice.
+    /// Allocations from a fallback.
     fallbacks: AtomicUsize,
-    /// Regions given back to the source.
+    /// Calls that returned memory to the source.
     returns: AtomicUsize,
 }
 
@@ -65,7 +65,7 @@ impl Default for Counters {
     }
 }
 
-/// Relaxed is enough: counters order nothing but themselves.
+/// Relaxed suffices: no other memory is published by the counters.
 const RELAXED: Ordering = Ordering::Relaxed;
 
 impl Counters {
@@ -113,21 +113,21 @@ impl Counters {
         }
     }
 
-    /// A block of `bytes` bytes was handed out; `hit` when the source was not asked.
+    /// Counts an allocation of `bytes` bytes; `hit` if the source was not called.
     pub fn allocated(&self, bytes: u64, hit: bool) {
-        // Served first, live second: a reader that sees the block live also sees it served (see `snapshot`).
+        // The hit or miss before the live block: a reader that sees the live block then sees its hit or miss too.
         if hit { &self.hits } else { &self.misses }.fetch_add(1, RELAXED);
         raise(&self.live, &self.peak_live, 1);
         raise(&self.in_use, &self.peak_in_use, bytes as usize);
     }
 
-    /// A block of `bytes` bytes came back.
+    /// Counts a free of `bytes` bytes.
     pub fn freed(&self, bytes: u64) {
         self.in_use.fetch_sub(bytes as usize, RELAXED);
         self.live.fetch_sub(1, RELAXED);
     }
 
-    /// A live block changed its length in place, from `old` to `new` bytes.
+    /// Counts a resize in place, from `old` to `new` bytes.
     pub fn resized(&self, old: u64, new: u64) {
         // Modulo 2^N: adding the (possibly negative) difference shrinks as well as it grows.
         let change = (new as usize).wrapping_sub(old as usize);
@@ -135,47 +135,47 @@ impl Counters {
         self.peak_in_use.fetch_max(now, RELAXED);
     }
 
-    /// An allocation failed.
+    /// Counts a failed allocation.
     pub fn failed(&self) {
         self.failed.fetch_add(1, RELAXED);
     }
 
-    /// An allocation went to a second choice (it is counted as allocated besides).
+    /// Counts a fallback (in addition to [`allocated`](Self::allocated)).
     pub fn fell_back(&self) {
         self.fallbacks.fetch_add(1, RELAXED);
     }
 
-    /// The source gave `bytes` bytes.
+    /// Counts `bytes` bytes taken from the source.
     pub fn reserved(&self, bytes: u64) {
         raise(&self.reserved, &self.peak_reserved, bytes as usize);
     }
 
-    /// What was reserved as `old` bytes is `new` bytes now (a buffer that grew in its user's hands).
+    /// Counts a change of reserved memory from `old` to `new` bytes (a buffer that its user has resized).
     pub fn resized_reserve(&self, old: u64, new: u64) {
         let change = (new as usize).wrapping_sub(old as usize);
         let now = self.reserved.fetch_add(change, RELAXED).wrapping_add(change);
         self.peak_reserved.fetch_max(now, RELAXED);
     }
 
-    /// `bytes` bytes went back to the source, in one call.
+    /// Counts `bytes` bytes returned to the source, in one call.
     pub fn returned(&self, bytes: u64) {
         self.reserved.fetch_sub(bytes as usize, RELAXED);
         self.returns.fetch_add(1, RELAXED);
     }
 
-    /// `bytes` bytes went into a cache.
+    /// Counts `bytes` bytes put into a cache.
     pub fn pooled(&self, bytes: u64) {
         self.pooled.fetch_add(bytes as usize, RELAXED);
     }
 
-    /// `bytes` bytes left a cache.
+    /// Counts `bytes` bytes removed from a cache.
     pub fn unpooled(&self, bytes: u64) {
         self.pooled.fetch_sub(bytes as usize, RELAXED);
     }
 
-    /// The counters now.
+    /// Reads all counters.
     ///
-    /// Each number was true during the call; between numbers, `in_use <= peak_in_use`, `allocations - frees =
+    /// Each value was current at some moment of the call; between numbers, `in_use <= peak_in_use`, `allocations - frees =
     /// live_blocks <= peak_live_blocks` and `hits + misses = allocations` always hold; `in_use <= reserved` holds at
     /// rest.
     pub fn snapshot(&self) -> Stats {
@@ -221,10 +221,10 @@ impl Counters {
     }
 }
 
-/// Adds to a level and offers the level reached to its peak. Release pairs with the Acquire of `snapshot`.
+/// Adds to a level and raises its peak to the level reached. Release pairs with the Acquire of `snapshot`.
 fn raise(level: &AtomicUsize, peak: &AtomicUsize, by: usize) {
     let now = level.fetch_add(by, Ordering::Release).wrapping_add(by);
-    // Peaks only rise: one load settles the common case without an exchange.
+    // Peaks only rise: in the common case a load suffices.
     if peak.load(RELAXED) < now {
         peak.fetch_max(now, RELAXED);
     }

@@ -1,6 +1,6 @@
-//! What goes wrong, and what to do about it.
+//! Errors of allocators, with what to do about them.
 //!
-//! Promises upward: every failure says what was asked and what stood in the way; nothing here allocates.
+//! Promises upward: every error has the request and the obstacle; nothing here allocates.
 //! Asks from below: nothing.
 
 use core::fmt;
@@ -10,25 +10,25 @@ use core::fmt;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Cause {
-    /// No free block is large enough, and the source gives no more.
+    /// No free block is large enough, and the source has no more memory.
     OutOfMemory,
-    /// Memory may be there, but no record to describe it: lend more slots.
+    /// No record is left to describe a block, though memory may be free: lend more slots.
     OutOfSlots,
     /// The request can never be met: larger than the whole capacity or than offsets can express.
     TooLarge,
     /// Zero bytes, or an alignment that is not a power of two.
     BadRequest,
-    /// The neighbour that would be needed for an in-place resize is not free, or too small.
+    /// The block cannot grow in place: the memory after it is not free, or not enough.
     NoRoom,
-    /// The block named is not live (freed before, or from another allocator).
+    /// The block is not live: it was freed before, or is from another allocator.
     NotLive,
-    /// A cap set by the user (a limit, a tenant's share) would be passed.
+    /// The request would exceed a cap (a limit, a tenant's share).
     OverLimit,
     /// The source failed for a reason of its own (a driver error, an injected fault).
     SourceFailed,
 }
 
-/// A failed allocation or resize: what was asked, and the largest request that would have worked.
+/// Why an allocation or resize failed: the cause, the request, and the largest free block.
 ///
 /// # Example
 /// ```
@@ -42,9 +42,9 @@ pub enum Cause {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocError {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub asked: u64,
     /// Bytes of the largest free block at that moment (0 when nothing is free or it is not known).
     pub largest_free: u64,
@@ -90,15 +90,15 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// A refused free. Nothing was changed.
+/// Why a free was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeError {
-    /// The block is not live: freed before, or its record now describes another block.
+    /// The block is not live: it was freed before, and its record may describe another block now.
     Stale {
         /// Address the handle names.
         address: u64,
     },
-    /// The handle was never given by this allocator.
+    /// This allocator never issued the handle.
     Foreign {
         /// Address the handle names.
         address: u64,
@@ -116,12 +116,12 @@ impl fmt::Display for FreeError {
 
 impl core::error::Error for FreeError {}
 
-/// An invariant that does not hold: the sentence that stands beside the field, and where.
+/// An invariant that does not hold, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The invariant, as written beside the field it speaks of.
+    /// The invariant, as documented at the fields that it is about.
     pub clause: &'static str,
-    /// Slot, bin or address at which it was seen.
+    /// The slot, bin or address at which it is violated.
     pub at: u64,
 }
 
@@ -133,7 +133,7 @@ impl fmt::Display for Violation {
 
 impl core::error::Error for Violation {}
 
-/// `Ok` when `holds`; the violation otherwise. For `check()` of every structure.
+/// `Ok` if `holds`, else the violation of `clause`. For `check()` of every structure.
 pub(crate) fn ensure(holds: bool, clause: &'static str, at: impl TryInto<u64>) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation { clause, at: at.try_into().unwrap_or(u64::MAX) }) }
 }

@@ -1,8 +1,8 @@
-//! One record of what happened to a piece of memory, and its bytes in a recording.
+//! Events of a recording (allocations, frees, transfers), and their encoding in bytes.
 //!
-//! Promises upward: one [`Event`] for replay, tracing, transfers and tiers; [`Encoder`] and [`Decoder`] turn it
-//! into 2 to [`EVENT_MAX`] bytes and back without loss. Any bytes whatever give a record or a typed error.
-//! Asks from below: nothing; no memory of its own beyond about 1 KiB of "what came before".
+//! Promises upward: one [`Event`] for replay, tracing, transfers and tiers; [`Encoder`] and [`Decoder`] turn it into 2 to
+//! [`EVENT_MAX`] bytes and back without loss. Decoding any bytes yields a record or a typed error.
+//! Asks from below: nothing. Each side keeps about 1 KiB of state.
 //!
 //! A record in bytes (numbers are LEB128 varints, signed ones zigzag; [`VERSION`] 1):
 //!
@@ -17,8 +17,7 @@
 //! present TIME, ID, ADDRESS: difference             ALIGN: log2 + 1, 0 unknown    others: the value
 //! ```
 //!
-//! Invariant: encoder and decoder hold the same state after the same records, and a refused call leaves it as
-//! it was.
+//! Invariant: encoder and decoder have the same state after the same records; a refused call does not change it.
 
 mod bytes;
 mod codec;
@@ -27,39 +26,39 @@ use crate::allocator::Owner;
 pub use bytes::{DecodeError, EncodeError};
 pub use codec::{Decoder, Encoder};
 
-/// Version of the bytes described above; a reader refuses others.
+/// Version of this encoding; a reader refuses all others.
 pub const VERSION: u8 = 1;
 /// Bytes of the longest event.
 ///
 /// The sum: head, mask, four 64-bit varints (10 bytes each), three 32-bit (5), two 8-bit (2), the log2 (1).
 pub const EVENT_MAX: usize = 2 + 4 * 10 + 3 * 5 + 2 * 2 + 1;
-/// Longest text in bytes; a tag or a call site with its path.
+/// Most bytes of a text: a tag, or a call site with its path.
 pub const TEXT_MAX: usize = 4096;
 /// Longest record: a text with its head and two varints of at most 5 bytes.
 pub const RECORD_MAX: usize = 1 + 2 * 5 + TEXT_MAX;
 
-/// What happened. The number is the code in a recording.
+/// The kind of an event. The number is its code in a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// A block was handed out; block ids count up from 0.
+    /// A block was allocated; block ids count up from 0.
     #[default]
     Allocate = 0,
     /// A live block got a new size (and perhaps address); it keeps its id.
     Reallocate = 1,
-    /// A block was given back.
+    /// A block was freed.
     Free = 2,
-    /// Bytes of a block went from tier `from_tier` to `tier`.
+    /// Bytes of a block were copied from tier `from_tier` to `tier`.
     Transfer = 3,
     /// A segment (`id`) was taken from the source.
     Take = 4,
-    /// A segment was given back to the source.
+    /// A segment was returned to the source.
     GiveBack = 5,
-    /// Pages were put under an address range of a segment.
+    /// Pages were mapped in an address range of a segment.
     Map = 6,
-    /// Pages were taken away.
+    /// Pages of an address range of a segment were unmapped.
     Unmap = 7,
-    /// Something worth a line in a picture; `tag` says what ("step 3").
+    /// A moment to mark in a timeline; `tag` says which ("step 3").
     Mark = 8,
 }
 
@@ -80,26 +79,26 @@ impl Kind {
     ];
 }
 
-/// One thing that happened. Numbers that do not apply are 0.
+/// One event. Fields that do not apply to its kind are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Microseconds since the first event.
     pub time_us: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: Kind,
     /// Block id (segment id for `Take` to `Unmap`).
     pub id: u64,
     /// Address, where known.
     pub address: Option<u64>,
-    /// Bytes asked for, moved or mapped.
+    /// Bytes requested, copied or mapped.
     pub bytes: u64,
     /// Alignment in bytes: a power of two, or 0 where not known.
     pub align: u64,
     /// The owner that did it: thread, core, stream.
     pub owner: Owner,
-    /// Tier the block is in afterwards.
+    /// The block's tier after the event.
     pub tier: u8,
-    /// Tier a transfer came from.
+    /// The source tier of a transfer.
     pub from_tier: u8,
     /// Text id of the tag, 0 for none.
     pub tag: u32,
@@ -107,16 +106,16 @@ pub struct Event {
     pub site: u32,
 }
 
-/// What a recording is a sequence of.
+/// One element of a recording: an event, or a text that events refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// Something happened.
+    /// An event.
     Event(Event),
-    /// From here on `id` stands for `text`.
+    /// Defines `id` as `text` for the events that follow.
     Text {
-        /// The number events use, from 1.
+        /// The id that events refer to, from 1.
         id: u32,
-        /// What it stands for, at most [`TEXT_MAX`] bytes.
+        /// The text, at most [`TEXT_MAX`] bytes.
         text: &'a str,
     },
 }

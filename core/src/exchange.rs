@@ -1,8 +1,8 @@
-//! Batches handed from thread to thread without a lock: places, each of which holds one batch or none.
+//! A lock-free array of places through which threads pass batches of words; a place holds one batch or none.
 //!
-//! Promises upward: a batch is taken whole, once, by one thread; what its giver did before is visible to its taker
-//! after. No call waits for another: a place that another thread is filling or emptying is passed over. A call costs at
-//! most one compare-and-swap a place and one copy of the batch.
+//! Promises upward: exactly one thread takes a batch, and sees what the thread that gave it did before. No call waits for
+//! another: a thread skips a place that another thread is filling or emptying. A call costs at most one compare-and-swap
+//! for each place and one copy of the batch.
 //! Asks from below: `sync`; the caller lends one `u32` for each place and `batch` words for its items.
 //!
 //! ```text
@@ -11,27 +11,27 @@
 //! ```
 //!
 //! Why there is no ABA problem: a thread owns a place from the compare-and-swap that made it BUSY until its own store.
-//! What it copies was written by the last owner; which batch it is does not matter.
+//! It copies what the previous owner wrote; which batch that is does not matter.
 //!
 //! Invariants:
 //! - a place is 0, BUSY, CLOSED, or at most `batch`
-//! - the items of a place are written and read by the thread that made it BUSY alone
+//! - only the thread that made a place BUSY reads or writes the items of that place
 
 use crate::error::{Violation, ensure};
 use crate::sync::{AtomicU32, AtomicUsize, Ordering, spin_hint};
 
-/// A thread copies items into the place or out of it.
+/// A thread is copying items into the place or out of it.
 const BUSY: u32 = u32::MAX;
-/// Out of use: before a fork.
+/// The place is out of use, for a fork.
 const CLOSED: u32 = u32::MAX - 1;
 
-/// What taking asks: to see everything the giver did.
+/// Acquire: the thread that takes a batch sees what the giving thread did before.
 #[cfg(not(terrace_seeded_bug = "exchange_take_relaxed"))]
 const TAKE: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "exchange_take_relaxed")]
 const TAKE: Ordering = Ordering::Relaxed;
 
-/// What giving gives: the items, and everything done before, to the thread that takes them.
+/// Release: publishes the items, and all writes before, to the thread that takes them.
 #[cfg(not(terrace_seeded_bug = "exchange_give_relaxed"))]
 const GIVE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "exchange_give_relaxed")]
@@ -54,7 +54,7 @@ const GIVE: Ordering = Ordering::Relaxed;
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
     places: &'a [AtomicU32],
-    /// `batch` for each place, in the order of the places.
+    /// Room for `batch` items of each place, in the order of the places.
     items: &'a [AtomicUsize],
 }
 
@@ -66,14 +66,14 @@ impl<'a> Exchange<'a> {
         Self { places, items }
     }
 
-    /// The most items of a batch; 0 without places.
+    /// The maximum items of a batch; 0 without places.
     pub const fn batch(&self) -> usize {
         if self.places.is_empty() { 0 } else { self.items.len() / self.places.len() }
     }
 
     /// Puts a batch into an empty place.
     ///
-    /// `false`, and nothing done: no place was empty, or the batch is empty or too long.
+    /// Returns false, without effect, when no place is empty, or the batch is empty or too long.
     pub fn give(&self, batch: &[usize]) -> bool {
         if batch.is_empty() || batch.len() > self.batch() {
             return false;
@@ -91,10 +91,9 @@ impl<'a> Exchange<'a> {
         false
     }
 
-    /// Takes a batch into `out`: how many items it had.
+    /// Moves the items of a batch to `out`; returns how many.
     ///
-    /// `None`: every place was seen without one, or BUSY. Items that `out` has no room for stay where
-    /// they are.
+    /// `None` when every place is empty or BUSY. Items for which `out` has no room stay in their place.
     pub fn take(&self, out: &mut [usize]) -> Option<usize> {
         (0..self.places.len()).find_map(|at| self.take_at(at, out))
     }
@@ -105,7 +104,7 @@ impl<'a> Exchange<'a> {
         if held == 0 || held >= CLOSED || out.is_empty() || self.claim(place, held).is_err() {
             return None;
         }
-        // From the end, so that what stays still starts at the first item.
+        // From the end, so that the items that stay start at the first word of the place.
         let kept = (held as usize).saturating_sub(out.len());
         let from = at * self.batch();
         for (value, item) in out.iter_mut().zip(&self.items[from + kept..from + held as usize]) {
@@ -115,15 +114,15 @@ impl<'a> Exchange<'a> {
         Some(held as usize - kept)
     }
 
-    /// Makes a place that holds `held` items ours.
+    /// Makes a place that holds `held` items BUSY, for this thread.
     fn claim(&self, place: &AtomicU32, held: u32) -> Result<u32, u32> {
         place.compare_exchange(held, BUSY, TAKE, Ordering::Relaxed)
     }
 
-    /// Puts every place out of use and passes all items to `to`.
+    /// Closes every place and passes all items to `to`.
     ///
-    /// Later calls see an exchange without places. Waits for threads that are inside a copy. For the moment before a
-    /// fork, whose child must find nothing half done.
+    /// Later calls find no place. Waits for threads that are copying. For use before a fork: the child must not find a
+    /// place BUSY whose thread does not exist there.
     pub fn close(&self, mut to: impl FnMut(usize)) {
         for (at, place) in self.places.iter().enumerate() {
             let held = loop {
@@ -140,15 +139,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Takes the places into use again, in the process that closed them or in its child.
+    /// Opens the places again, in the process that closed them or in its child.
     pub fn open(&self) {
         for place in self.places {
-            // No other thread changes a closed place; one that is not closed is in use already.
+            // No other thread changes a CLOSED place; a place that is not CLOSED is open already.
             let _ = place.compare_exchange(CLOSED, 0, TAKE, Ordering::Relaxed);
         }
     }
 
-    /// Items that wait. O(places); exact at rest.
+    /// Number of items in all places. O(places); exact while no call is under way.
     pub fn held(&self) -> usize {
         let count = |place: &AtomicU32| Some(place.load(Ordering::Relaxed)).filter(|&held| held < CLOSED);
         self.places.iter().filter_map(count).map(|held| held as usize).sum()
@@ -157,7 +156,7 @@ impl<'a> Exchange<'a> {
     /// Checks the first invariant. O(places).
     ///
     /// # Errors
-    /// A place holds more items than it has room for.
+    /// A place claims more items than a batch has.
     pub fn check(&self) -> Result<(), Violation> {
         for (at, place) in self.places.iter().enumerate() {
             let held = place.load(Ordering::Relaxed);

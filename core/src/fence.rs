@@ -1,52 +1,55 @@
-//! When memory freed by one owner may be used by all.
+//! Fences: they tell when memory that one owner freed may be reused by other owners.
 //!
-//! Promises upward: a block goes back *with* a fence; its owner may take it again at once, others only once
-//! the fence is [`FenceState::Ready`].
-//! Asks from below: tickets of one owner, as long as they are not ready, never decrease, and become ready in the order
-//! they were given.
+//! Promises upward: a block is freed with a ticket of its owner's fence; the owner may reuse it at once, other owners when
+//! the ticket is [`FenceState::Ready`].
+//! Asks from below: the tickets of one owner that are not ready never decrease, and become ready in the order in which
+//! they were issued.
 
 use crate::allocator::Owner;
 
-/// How far an owner has come.
+/// The state of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceState {
-    /// Everything the ticket covers is done: the memory is free for all.
+    /// All work that the ticket covers is done: every owner may reuse the memory.
     Ready,
-    /// Not yet.
+    /// Some of the work is still in flight.
     Pending,
-    /// It never will be (a lost device): what waits behind it must not be used again.
+    /// The work will never be done (a lost device): memory behind this ticket must not be reused.
     Failed,
 }
 
-/// Work in flight of every owner: a CUDA event, a durable write, a simulated delay.
+/// Tracks the work in flight of each owner: by CUDA events, durable writes, a simulated delay.
 ///
-/// Wakers live in adapters; core only polls.
+/// The core only polls; wakers are the adapters' business.
 pub trait Fence {
-    /// A ticket that covers everything `owner` did so far. Called for each free that is not cached: a fence that costs
-    /// something is made when the ticket is first polled, and may cover more.
+    /// Issues a ticket that covers all work of `owner` so far.
+    ///
+    /// Called for each free that is not cached, so it should be cheap: an implementation may create the event when the
+    /// ticket is first polled, which then may cover later work too.
     fn record(&mut self, owner: Owner) -> u64;
 
-    /// Whether a ticket can ever be pending: if so, an arena needs room for frees that wait.
+    /// Whether a ticket can ever be pending; if so, an arena needs records for pending frees.
     fn may_pend(&self) -> bool {
         true
     }
 
-    /// Whether all that `ticket` covers is done.
+    /// Queries the state of `ticket`.
     fn poll(&mut self, owner: Owner, ticket: u64) -> FenceState;
 
-    /// What is known of `ticket` without asking a driver. Called for each free; the default polls.
+    /// The state of `ticket` as far as known without a driver call. Called for each free; the default polls.
     fn peek(&mut self, owner: Owner, ticket: u64) -> FenceState {
         self.poll(owner, ticket)
     }
 
-    /// Waits until `ticket` is no longer pending. The default polls once and does not wait, for fences that
-    /// only time can open (a replay's event clock).
+    /// Waits until `ticket` is no longer pending.
+    ///
+    /// The default polls once and does not wait: for fences whose clock the caller advances (a replay, for example).
     fn wait(&mut self, owner: Owner, ticket: u64) -> FenceState {
         self.poll(owner, ticket)
     }
 }
 
-/// No work is ever in flight: what is freed is free for all at once.
+/// A fence without work in flight: every owner may reuse freed memory at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoFence;
 

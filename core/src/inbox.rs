@@ -1,20 +1,20 @@
 //! A lock-free list of remote frees: any thread pushes an index, the owner drains all of them at once.
 //!
-//! Promises upward: every index pushed is drained exactly once; what its pusher wrote before is visible to the owner
-//! after; pushing an index that is still queued is refused exactly. Push is lock-free (a lost race means that another
-//! push won), drain is one exchange and then a walk over what it took, and never retries.
+//! Promises upward: every index pushed is drained exactly once, and the owner then sees the writes of the thread that
+//! pushed it; pushing an index that is still queued is always refused. Push is lock-free (a failed exchange means that
+//! another push succeeded); drain is one exchange and a walk over the list that it took, and never retries.
 //! Asks from below: `sync`; the caller lends one `u32` link for each index, and two more.
 //!
-//! Why there is no ABA problem, though links are indices used again and again: the only compare-and-swap is a push's,
-//! and it puts *its own* node on top of head `h`, whose link it wrote as `h`. If the head went away from `h` and came
-//! back meanwhile, that link is still right: the node lies on whatever list now starts at `h`. Taking never compares:
-//! one exchange takes the whole list.
+//! There is no ABA problem, although links are indices that are reused: the only compare-and-swap of the head is that of a
+//! push, which replaces head `h` by its own node, whose link is `h`. If the head changed from `h` and back meanwhile, that
+//! link is still right: it leads to the list that starts at `h` now. A drain compares nothing: one exchange takes the
+//! whole list.
 //!
 //! Invariants (zeroed links are an empty inbox):
 //! - `links[i]` is 0 iff `i` is not queued; otherwise the next index + 1, or LAST
-//! - the link behind the indices is the head: 0 when empty, otherwise the newest index + 1
-//! - the link behind that counts what is queued, in bounded inboxes: never above the bound; it is raised before a push
-//!   and lowered after its index is drained, so it is never below the length of the list
+//! - the link after those of the indices is the head: 0 when empty, otherwise the newest index + 1
+//! - the last link is the number of queued indices, in bounded inboxes: never above the bound; incremented before a push
+//!   and decremented after the index is drained, so never below the length of the list
 
 use crate::allocator::Owner;
 use crate::error::{Violation, ensure};
@@ -24,13 +24,13 @@ use core::fmt;
 /// Link of the oldest entry. No index + 1 reaches it: there are at most `u32::MAX - 1` indices.
 const LAST: u32 = u32::MAX;
 
-/// What a push gives: everything its thread did before, to the owner that drains it.
+/// Release: publishes all writes of the pushing thread to the owner that drains the index.
 #[cfg(not(terrace_seeded_bug = "inbox_push_relaxed"))]
 const PUSH: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "inbox_push_relaxed")]
 const PUSH: Ordering = Ordering::Relaxed;
 
-/// What a drain asks: to see everything the pushers did.
+/// Acquire: the owner sees all writes of the pushing threads.
 #[cfg(not(terrace_seeded_bug = "inbox_drain_relaxed"))]
 const DRAIN: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "inbox_drain_relaxed")]
@@ -41,7 +41,7 @@ const DRAIN: Ordering = Ordering::Relaxed;
 pub enum PushError {
     /// The index is queued already: a double free.
     Queued(u32),
-    /// The inbox has no such index.
+    /// The inbox has no link for the index.
     Foreign(u32),
     /// A bounded inbox is full: drain it first.
     Full,
@@ -75,7 +75,7 @@ impl core::error::Error for PushError {}
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Inbox<'a> {
-    /// One for each index, then the head, then the count.
+    /// The link of each index, then the head, then the count.
     links: &'a [AtomicU32],
     /// Most indices queued at once.
     bound: u32,
@@ -84,7 +84,7 @@ pub struct Inbox<'a> {
 }
 
 impl<'a> Inbox<'a> {
-    /// Links to lend for indices below `indices`.
+    /// Number of links to lend for indices below `indices`.
     pub const fn links(indices: u32) -> usize {
         indices as usize + 2
     }
@@ -111,12 +111,12 @@ impl<'a> Inbox<'a> {
         self.links.len().saturating_sub(2).min(LAST as usize - 1) as u32
     }
 
-    /// The head, where there is one: it never stands without the count behind it.
+    /// The head; `None` with fewer than two links.
     fn head(&self) -> Option<&'a AtomicU32> {
         if self.links.len() < 2 { None } else { self.links.get(self.indices() as usize) }
     }
 
-    /// Queues an index for the owner. Any thread, also in interrupt handlers: it never waits.
+    /// Queues an index for the owner. Never waits: any thread and any interrupt handler may call it.
     ///
     /// # Errors
     /// [`PushError`]; nothing is queued then.
@@ -124,8 +124,8 @@ impl<'a> Inbox<'a> {
     pub fn push(&self, index: u32) -> Result<(), PushError> {
         let link = self.links.get(index as usize).filter(|_| index < self.indices());
         let (Some(link), Some(head)) = (link, self.head()) else { return Err(PushError::Foreign(index)) };
-        // The claim: of several pushes of one index, one turns 0 into LAST. Acquire, so that what the owner did before
-        // it cleared the link comes before what this push stands for.
+        // The claim: of concurrent pushes of one index, exactly one replaces 0 by LAST. Acquire pairs with the Release by
+        // which the owner cleared the link: the owner's earlier writes happen before this push.
         let claim = link.compare_exchange(0, LAST, Ordering::Acquire, Ordering::Relaxed);
         if claim.is_err() {
             return Err(PushError::Queued(index));
@@ -138,7 +138,7 @@ impl<'a> Inbox<'a> {
         Ok(())
     }
 
-    /// Puts a claimed index on top.
+    /// Makes a claimed index the head of the list.
     #[inline]
     fn put(&self, head: &AtomicU32, link: &AtomicU32, index: u32) {
         let mut top = head.load(Ordering::Relaxed);
@@ -151,28 +151,28 @@ impl<'a> Inbox<'a> {
         }
     }
 
-    /// Raises the count unless it is at the bound.
+    /// Increments the count unless it is at the bound; returns whether it did.
     fn count_up(&self) -> bool {
         let raise = |count| (count < self.bound).then_some(count + 1);
         self.count().fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise).is_ok()
     }
 
-    /// The count. Only called when there is a head.
+    /// The count. Caller must have a head: then there are two links.
     fn count(&self) -> &'a AtomicU32 {
         &self.links[self.indices() as usize + 1]
     }
 
     /// Takes everything queued, newest first.
     ///
-    /// For the owner; were two threads to drain at once, each index would still go to one of them. What is left when
-    /// the iterator is dropped goes back into the inbox.
+    /// For the owner, but safe for concurrent calls: each index goes to one of them. Indices that are left when the
+    /// iterator is dropped are queued again.
     #[inline]
     pub fn drain(&self) -> Drain<'a> {
         let next = self.head().map_or(0, |head| head.swap(0, DRAIN));
         Drain { inbox: *self, next }
     }
 
-    /// Whether nothing is queued now. One load, no exchange: for owners that look at each allocation.
+    /// Whether no index is queued. One load: cheap enough for each allocation.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head().is_none_or(|head| head.load(Ordering::Relaxed) == 0)
@@ -199,7 +199,7 @@ impl<'a> Inbox<'a> {
     }
 }
 
-/// What one drain took. See [`Inbox::drain`].
+/// Iterator over the indices that one drain took; see [`Inbox::drain`].
 #[derive(Debug)]
 pub struct Drain<'a> {
     inbox: Inbox<'a>,
@@ -218,7 +218,7 @@ impl Iterator for Drain<'_> {
         let index = self.next - 1;
         let link = &self.inbox.links[index as usize];
         self.next = link.load(Ordering::Relaxed);
-        // From here on the index may be pushed again: Release pairs with the claim of that push.
+        // Other threads can push the index again from here on: Release pairs with the claim of that push.
         link.store(0, Ordering::Release);
         if self.inbox.bound != u32::MAX {
             self.inbox.count().fetch_sub(1, Ordering::Relaxed);
@@ -228,7 +228,7 @@ impl Iterator for Drain<'_> {
 }
 
 impl Drop for Drain<'_> {
-    /// Puts the rest back, one by one, still claimed and counted. O(rest).
+    /// Queues the remaining indices again, one by one: they are still claimed and counted. O(remaining).
     fn drop(&mut self) {
         let Some(head) = self.inbox.head() else { return };
         while self.next != 0 && self.next != LAST {

@@ -1,25 +1,23 @@
-//! One word beside a buffer: while a lease is held, the mover does not move the buffer's bytes.
+//! An atomic word for each buffer: a lease keeps the mover away from the buffer's bytes.
 //!
-//! Promises upward: while a lease is held the mover does not get the bytes, and while the mover has them no caller gets
-//! a lease; what a holder did is seen by the mover, and by the next exclusive holder; what the mover did is seen by
-//! every later holder. A lease of a buffer that is here costs one read-modify-write to take and one to give back. No
-//! call waits.
-//! Asks from below: `sync`, 32 bits that can be compared and swapped.
+//! Promises upward: leases and the mover exclude each other. The mover and the next exclusive holder see the writes of
+//! earlier holders; every later holder sees the writes of the mover. Acquiring or releasing a lease of a resident buffer
+//! costs one read-modify-write. No call waits.
+//! Asks from below: `sync`, a compare-and-swap of 32 bits.
 //!
 //! ```text
 //!   31       30         29       28      27 26    25 ........ 0
 //! [CLOSED][EXCLUSIVE][COUNTED][WANTED][ visits ][ shared leases ]
 //! ```
 //!
-//! - CLOSED: the mover has the bytes, or they are not here.
-//! - COUNTED: the bytes are counted in the pinned total that the ledger caps. The first lease of a buffer is refused as
-//!   [`LeaseError::Uncounted`]; its taker counts the bytes under the owner's lock, says [`LeaseWord::set_counted`], and
-//!   tries again. The mark stays when the last lease goes, so that the next lease is fast; the owner takes it off again
-//!   by [`LeaseWord::clear_counted`] when the cap is reached, or by closing.
-//! - WANTED: the mover came while a lease was held. The release that makes the word free says so, once.
-//! - visits: leases taken since they were last asked for, up to 3. They stand in the same word because there they cost the
-//!   lease path nothing: the exchange that counts the lease sets them too. Eviction policies read them when they look for
-//!   a victim.
+//! - CLOSED: the mover has the bytes, or the buffer is not resident.
+//! - COUNTED: the bytes are included in the pinned total, which has a cap. The first lease of a buffer fails with
+//!   [`LeaseError::Uncounted`]; the caller then adds the bytes to the total under the owner's lock, calls
+//!   [`LeaseWord::set_counted`], and tries again. The bit stays set after the last release, so that the next lease is
+//!   fast; the owner clears it by [`LeaseWord::clear_counted`] when the cap is reached, or by closing.
+//! - WANTED: the mover waits for the leases to end. The release of the last lease returns true.
+//! - visits: leases since the count was last taken, up to 3, for eviction policies. They are bits of this word because
+//!   the compare-and-swap that acquires a lease then updates them at no cost.
 //!
 //! Invariants: CLOSED excludes EXCLUSIVE, COUNTED and shared leases; EXCLUSIVE excludes shared leases; a lease is held
 //! only while COUNTED.
@@ -32,42 +30,42 @@ const CLOSED: u32 = 1 << 31;
 const EXCLUSIVE: u32 = 1 << 30;
 const COUNTED: u32 = 1 << 29;
 const WANTED: u32 = 1 << 28;
-/// One visit; two bits of them, as many as S3-FIFO tells apart.
+/// One visit. The counter has two bits, as S3-FIFO needs.
 const VISIT: u32 = 1 << 26;
 const VISITS: u32 = 3 * VISIT;
-/// The most shared leases at a time: 2^26 - 1, which is 67 million.
+/// Mask of the shared leases, and their maximum: 2^26 - 1, which is 67 million.
 const SHARED: u32 = VISIT - 1;
 
-/// What taking a lease asks: to see what the mover, or the holder before, left there.
+/// Acquire: a new holder sees the writes of the mover and of the holder before.
 #[cfg(not(terrace_seeded_bug = "lease_acquire_relaxed"))]
 const ACQUIRE: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "lease_acquire_relaxed")]
 const ACQUIRE: Ordering = Ordering::Relaxed;
 
-/// What giving one back gives: everything its holder did.
+/// Release: publishes the writes of the holder.
 #[cfg(not(terrace_seeded_bug = "lease_release_relaxed"))]
 const RELEASE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "lease_release_relaxed")]
 const RELEASE: Ordering = Ordering::Relaxed;
 
-/// What closing asks: to see what the last holders did.
+/// Acquire: the mover sees the writes of the last holders.
 #[cfg(not(terrace_seeded_bug = "lease_close_relaxed"))]
 const CLOSE: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "lease_close_relaxed")]
 const CLOSE: Ordering = Ordering::Relaxed;
 
-/// What opening gives: the bytes as they were moved.
+/// Release: publishes the bytes at their new location.
 #[cfg(not(terrace_seeded_bug = "lease_open_relaxed"))]
 const OPEN: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "lease_open_relaxed")]
 const OPEN: Ordering = Ordering::Relaxed;
 
-/// Why a call was refused. The word is as it was (but for WANTED, see [`LeaseWord::close`]).
+/// Why a call failed. The word is unchanged (but for WANTED, see [`LeaseWord::close`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeaseError {
-    /// The bytes are being moved, or are not here.
+    /// The bytes are being moved, or the buffer is not resident.
     Closed,
-    /// Another lease is held that excludes this one.
+    /// Another holder has a lease that excludes the call.
     Busy,
     /// The bytes are not counted as pinned yet: count them, then try again.
     Uncounted,
@@ -88,7 +86,7 @@ impl fmt::Display for LeaseError {
 
 impl core::error::Error for LeaseError {}
 
-/// The word. See the top of this file.
+/// The lease word of a buffer: its state, its leases and its visits.
 ///
 /// # Example
 /// ```
@@ -109,17 +107,17 @@ pub struct LeaseWord {
 }
 
 impl LeaseWord {
-    /// The word of a buffer whose bytes are here, with no lease.
+    /// The word of a resident buffer, with no lease.
     pub fn open() -> Self {
         Self { word: AtomicU32::new(0) }
     }
 
-    /// The word of a buffer whose bytes are not here yet.
+    /// The word of a buffer that is not resident.
     pub fn closed() -> Self {
         Self { word: AtomicU32::new(CLOSED) }
     }
 
-    /// Takes a shared lease, and leaves a visit.
+    /// Acquires a shared lease and records a visit.
     ///
     /// # Errors
     /// [`LeaseError::Closed`], [`LeaseError::Busy`] while an exclusive lease is held, [`LeaseError::Uncounted`],
@@ -127,7 +125,7 @@ impl LeaseWord {
     #[inline]
     pub fn acquire_shared(&self) -> Result<(), LeaseError> {
         self.change(ACQUIRE, |word| {
-            // One comparison where all is well: counted, nothing else, and room for one more.
+            // The common case, in one comparison of the state bits: COUNTED alone, and fewer leases than the maximum.
             if word & (CLOSED | EXCLUSIVE | COUNTED) == COUNTED && word & SHARED != SHARED {
                 return Ok(visited(word) + 1);
             }
@@ -136,10 +134,9 @@ impl LeaseWord {
         Ok(())
     }
 
-    /// Gives a shared lease back.
+    /// Releases a shared lease. Caller must hold one: otherwise the count underflows and corrupts the word.
     ///
-    /// `true`: it was the last, and the mover wants the bytes. The caller holds one: a word without shared leases would
-    /// be spoiled by this.
+    /// Returns true if it was the last and WANTED is set: the caller must notify the mover.
     #[inline]
     #[must_use = "`true` asks to tell the mover"]
     pub fn release_shared(&self) -> bool {
@@ -148,7 +145,7 @@ impl LeaseWord {
         before & (SHARED | WANTED) == 1 | WANTED
     }
 
-    /// Takes the exclusive lease, and leaves a visit.
+    /// Acquires the exclusive lease and records a visit.
     ///
     /// # Errors
     /// [`LeaseError::Closed`], [`LeaseError::Busy`] while any lease is held, [`LeaseError::Uncounted`].
@@ -161,7 +158,9 @@ impl LeaseWord {
         Ok(())
     }
 
-    /// Gives the exclusive lease back. `true`: the mover wants the bytes. The caller holds it.
+    /// Releases the exclusive lease. Caller must hold it.
+    ///
+    /// Returns true if WANTED is set: the caller must notify the mover.
     #[inline]
     #[must_use = "`true` asks to tell the mover"]
     pub fn release_exclusive(&self) -> bool {
@@ -170,9 +169,7 @@ impl LeaseWord {
         before & WANTED != 0
     }
 
-    /// Says that the bytes are counted as pinned now.
-    ///
-    /// `false`: another thread counted them before. Caller must hold the owner's lock.
+    /// Sets COUNTED; returns false if another thread had set it. Caller must hold the owner's lock.
     ///
     /// # Errors
     /// [`LeaseError::Closed`].
@@ -183,9 +180,9 @@ impl LeaseWord {
         Ok(before & COUNTED == 0)
     }
 
-    /// Takes the mark of counted bytes off where no lease is held.
+    /// Clears COUNTED if no lease is held.
     ///
-    /// `true`: there was one, take them off the pinned total.
+    /// Returns true if it was set: the caller must subtract the bytes from the pinned total.
     ///
     /// # Errors
     /// [`LeaseError::Busy`] while a lease is held.
@@ -194,11 +191,13 @@ impl LeaseWord {
         Ok(before & COUNTED != 0)
     }
 
-    /// Takes the bytes for the mover. `true`: they were counted as pinned, and are not any more.
+    /// Closes the word for the mover, which may then move the bytes.
+    ///
+    /// Returns true if COUNTED was set: the caller must subtract the bytes from the pinned total.
     ///
     /// # Errors
-    /// [`LeaseError::Busy`] while a lease is held: its last release will say that the mover wants the bytes.
-    /// [`LeaseError::Closed`]: they are taken already.
+    /// [`LeaseError::Busy`] while a lease is held: sets WANTED, so that the release of the last lease returns true.
+    /// [`LeaseError::Closed`] if the word is closed already.
     pub fn close(&self) -> Result<bool, LeaseError> {
         let before = self.change(CLOSE, |word| {
             if word & CLOSED != 0 {
@@ -217,19 +216,17 @@ impl LeaseWord {
         if free(before).is_err() { Err(LeaseError::Busy) } else { Ok(before & COUNTED != 0) }
     }
 
-    /// Lets leases in again, after [`LeaseWord::close`] or [`LeaseWord::closed`]. For the mover.
+    /// Permits leases again. Caller must have closed the word ([`LeaseWord::close`], [`LeaseWord::closed`]).
     pub fn reopen(&self) {
         self.word.fetch_and(!CLOSED, OPEN);
     }
 
-    /// The mover does not want the bytes any more: releases need not tell it.
+    /// Clears WANTED: the mover does not wait any more.
     pub fn clear_wanted(&self) {
         self.word.fetch_and(!WANTED, Ordering::Relaxed);
     }
 
-    /// Asks that the mover be told when the last lease is given back.
-    ///
-    /// `false`: none is held, nothing was asked.
+    /// Sets WANTED if a lease is held, so that the release of the last one returns true; else returns false.
     pub fn set_wanted(&self) -> bool {
         let want = |word| if free(word).is_ok() { Err(LeaseError::Closed) } else { Ok(word | WANTED) };
         self.change(Ordering::Relaxed, want).is_ok()
@@ -250,7 +247,7 @@ impl LeaseWord {
         free(self.word.load(Ordering::Relaxed)).is_err()
     }
 
-    /// Visits since this was called last, up to 3.
+    /// Takes the visits since the last call, up to 3, and resets them.
     pub fn take_visits(&self) -> u8 {
         if self.word.load(Ordering::Relaxed) & VISITS == 0 {
             return 0;
@@ -259,8 +256,8 @@ impl LeaseWord {
         ((before & VISITS) / VISIT) as u8
     }
 
-    /// Exchanges the word for what `next` makes of it, or leaves it. Returns the word before. A lost exchange is
-    /// another's gained one: some thread always gets on.
+    /// Replaces the word by `next` of it, unless that is an error; returns the old word. Lock-free: an exchange fails
+    /// only because that of another thread succeeded.
     #[inline]
     fn change(&self, order: Ordering, next: impl Fn(u32) -> Result<u32, LeaseError>) -> Result<u32, LeaseError> {
         let mut word = self.word.load(Ordering::Relaxed);
@@ -286,13 +283,13 @@ impl LeaseWord {
     }
 }
 
-/// The word with a visit more, up to 3.
+/// The word with one more visit, up to 3.
 #[inline]
 fn visited(word: u32) -> u32 {
     if word & VISITS == VISITS { word } else { word + VISIT }
 }
 
-/// Why no lease can be had that is excluded by any of `others`.
+/// Why a lease that excludes `others` cannot be acquired; `None` if it can.
 #[inline]
 fn reason(word: u32, others: u32) -> Option<LeaseError> {
     match word {
@@ -303,7 +300,7 @@ fn reason(word: u32, others: u32) -> Option<LeaseError> {
     }
 }
 
-/// LeaseError while a lease is held.
+/// [`LeaseError::Busy`] while a lease is held.
 fn free(word: u32) -> Result<(), LeaseError> {
     if word & (EXCLUSIVE | SHARED) == 0 { Ok(()) } else { Err(LeaseError::Busy) }
 }

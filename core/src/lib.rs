@@ -14,7 +14,7 @@
 //!        +----------+                                        |
 //!             | miss                                         |
 //!        +----------+  a gap                                 |
-//!        |  range   |----------------------------------------+      split, merge, resize; stale names recognised
+//!        |  range   |----------------------------------------+      split, merge, resize; stale handles detected
 //!        |  index   |  good O(1), best, first, worst fit     |      which gap: bins and tries
 //!        +----------+                                        |
 //!             | none: poll fences, empty caches, search again|
@@ -25,14 +25,14 @@
 //!
 //! | word | means |
 //! | --- | --- |
-//! | [`Region`] | bytes somewhere, taken from a [`Source`] |
-//! | [`Block`] | bytes handed out: an address, a size, and a name that is never given twice |
-//! | gap, hole | free memory; address space without memory under it |
-//! | [`Slot`] | the record of a block and of the gap behind it, in storage that the caller lends |
+//! | [`Region`] | a contiguous range of bytes, taken from a [`Source`] |
+//! | [`Block`] | an allocated block: address, size, and a handle that is never issued twice |
+//! | gap, hole | a free range; a range of address space that no memory backs |
+//! | [`Slot`] | the record of a block and of the gap after it, in storage that the caller lends |
 //! | [`Owner`] | the party that allocates and frees: a thread, a core, a stream |
-//! | [`Fence`] | freed is not yet free for all: the owner may have it again at once, others after the fence |
+//! | [`Fence`] | until it is ready, only the owner that freed a block may reuse it |
 //!
-//! Where a structure has invariants they stand beside its fields, and its `check()` proves them.
+//! The invariants of a structure stand beside its fields, and its `check()` verifies them.
 #![no_std]
 
 pub mod allocator;

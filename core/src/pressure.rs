@@ -1,16 +1,16 @@
-//! How full memory is: levels with hysteresis, and what caches should do about it.
+//! Memory pressure: levels with hysteresis, and advice for the caps of caches.
 //!
-//! Promises upward: levels at 60, 80 and 95 % that do not flutter; a change is told once; pure functions, exact at
-//! every boundary (no rounding: fractions are compared by cross-multiplication in 128 bits).
+//! Promises upward: levels at 60, 80 and 95 %, with hysteresis; each change is reported once; pure functions, exact at every
+//! boundary (fractions are compared by cross-multiplication in 128 bits).
 //! Asks from below: nothing.
 
-/// How full, in words. Ordered: a higher level is greater.
+/// Level of memory pressure. Ordered: a higher level is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Below 60 %.
     #[default]
     Normal,
-    /// From 60 %: begin to give unused memory back.
+    /// From 60 %: begin to return unused memory.
     Elevated,
     /// From 80 %: empty caches, evict ahead of need.
     High,
@@ -18,20 +18,20 @@ pub enum Level {
     Critical,
 }
 
-/// The levels above normal, each with the permille at which it begins.
+/// The levels above normal, each with its threshold in permille.
 const LEVELS: [(Level, u64); 3] = [(Level::Elevated, 600), (Level::High, 800), (Level::Critical, 950)];
 
-/// Hysteresis, in permille of capacity, before a level is left.
+/// How far below its threshold a level ends, in permille of capacity.
 ///
 /// 50 permille of an 80 GB device are 4 GB, more than a training step moves back and forth.
 pub const HYSTERESIS: u64 = 50;
 
-/// Whether `used / capacity` is at least a permille. Exact; true for 0 of 0.
+/// Whether `used / capacity` is at least `permille`. Exact; true for 0 of 0.
 fn at_least(used: u64, capacity: u64, permille: u64) -> bool {
     u128::from(used) * 1000 >= u128::from(capacity) * u128::from(permille)
 }
 
-/// The level at a fill, without history. A capacity of 0 means not limited: always normal.
+/// The level of `used / capacity` without hysteresis. A capacity of 0 means not limited: always normal.
 ///
 /// # Example
 /// ```
@@ -42,7 +42,7 @@ pub fn level(used: u64, capacity: u64) -> Level {
     reached(used, capacity, 0)
 }
 
-/// Levels that begin at the permille given: moderate, high and critical, rising.
+/// Like [`level`], with thresholds in permille for elevated, high and critical, rising.
 ///
 /// # Example
 /// ```
@@ -55,14 +55,14 @@ pub fn level_from(used: u64, capacity: u64, begins: [u64; 3]) -> Level {
     reached.next().map_or(Level::Normal, |((level, _), _)| *level)
 }
 
-/// The level at a fill if each level began `early` permille earlier.
+/// The level if each threshold were `early` permille lower.
 fn reached(used: u64, capacity: u64, early: u64) -> Level {
     let mut from_top = LEVELS.iter().rev();
     let reached = from_top.find(|(_, begins)| capacity != 0 && at_least(used, capacity, begins - early));
     reached.map_or(Level::Normal, |(level, _)| *level)
 }
 
-/// A pressure level with hysteresis: up at once, down only [`HYSTERESIS`] below its beginning.
+/// A pressure level with hysteresis: rises at once, falls only [`HYSTERESIS`] below its threshold.
 ///
 /// # Example
 /// ```
@@ -78,7 +78,7 @@ fn reached(used: u64, capacity: u64, early: u64) -> Level {
 pub struct Pressure {
     /// Bytes that are 100 %; 0 for not limited.
     capacity: u64,
-    /// The level told last.
+    /// The level reported last.
     level: Level,
 }
 
@@ -93,12 +93,10 @@ impl Pressure {
         self.level
     }
 
-    /// Takes note of the bytes in use now; calls `changed` with the new level when it is another.
-    ///
-    /// Returns the level.
+    /// Updates the bytes in use; returns the level, and passes it to `changed` if it has changed.
     pub fn update(&mut self, used: u64, changed: impl FnOnce(Level)) -> Level {
         let rising = level(used, self.capacity);
-        // A level reached before is kept while its beginning less HYSTERESIS is.
+        // The level stays while pressure is at or above its threshold less HYSTERESIS.
         let falling = reached(used, self.capacity, HYSTERESIS);
         let next = rising.max(falling.min(self.level));
         if next != self.level {
@@ -109,14 +107,14 @@ impl Pressure {
     }
 }
 
-/// What a cache should do with its cap.
+/// What a cache should do about its cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapAdvice {
-    /// Nothing.
+    /// Keep the cap.
     Keep,
-    /// Raise the cap to this much.
+    /// Raise the cap to this.
     Grow(u64),
-    /// Lower the cap to this much, and give back what is above it.
+    /// Lower the cap to this, and free the items above it.
     Shrink(u64),
 }
 
@@ -136,11 +134,11 @@ pub enum CapAdvice {
 pub struct CachePolicy {
     /// Permille of capacity in use above which caches shrink.
     pub shrink_above: u64,
-    /// Permille below which they grow.
+    /// Permille of capacity in use below which caches grow.
     pub grow_below: u64,
-    /// The cap never falls below this by advice, in the cap's unit: bytes, or a cache's granules.
+    /// The least cap that is advised, in the cap's unit: bytes, or a cache's granules.
     pub least: u64,
-    /// The cap never rises above this by advice, in the cap's unit.
+    /// The greatest cap that is advised, in the cap's unit.
     pub most: u64,
 }
 
@@ -154,7 +152,7 @@ impl Default for CachePolicy {
 impl CachePolicy {
     /// The advice for a cap of `cap` bytes while `used` of `capacity` bytes are in use.
     ///
-    /// A cap of 0 is unlimited: the advice is to grow.
+    /// A capacity of 0 means not limited: caches grow.
     pub fn advise(&self, used: u64, capacity: u64, cap: u64) -> CapAdvice {
         let above = capacity != 0 && u128::from(used) * 1000 > u128::from(capacity) * u128::from(self.shrink_above);
         let below = capacity == 0 || !at_least(used, capacity, self.grow_below);

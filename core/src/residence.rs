@@ -1,10 +1,10 @@
-//! Which tiers hold memory for a buffer, and in which of them the bytes are the newest.
+//! In which tiers a buffer has memory, and in which of them the contents are current.
 //!
-//! Promises upward: a transition either keeps the newest bytes somewhere or is refused with what to do first; one table
-//! for a buffer on host and device and for one on five tiers. Pure and `Copy`: nothing is moved here, it is only known.
+//! Promises upward: no transition loses the current contents; a refused one says what to do first. The same rules for a
+//! buffer on host and device and for one on five tiers. Pure and `Copy`: it records transitions, and moves no bytes.
 //! Asks from below: nothing.
 //!
-//! Two sets say it all: `present` (memory is there) and `valid` (the bytes there are the newest). With two tiers:
+//! The state is two sets of tiers: `present` (they have memory) and `valid` (their copy is current). With two tiers:
 //!
 //! ```text
 //! host only     present {host}          valid {host}           read host -> same     write host -> same
@@ -21,51 +21,51 @@
 use crate::error::{Violation, ensure};
 use core::fmt;
 
-/// A tier by number, below [`TIERS`]; 0 is by convention the fastest, or the host where there are two.
+/// Number of a tier, below [`TIERS`]. By convention 0 is the fastest, or the host where there are two.
 pub type Tier = u8;
 
-/// Tiers a residence can tell apart: the bits of its sets.
+/// Maximum number of tiers: the bits of a set.
 pub const TIERS: u8 = u8::BITS as u8;
 
-/// What is about to happen to a buffer.
+/// A transition of a buffer's residence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// Memory was taken for it in a tier; the bytes there mean nothing yet.
+    /// Memory is allocated in a tier; its contents are undefined.
     Reserve(Tier),
-    /// Its bytes will be read in a tier.
+    /// The contents will be read in a tier.
     Read(Tier),
-    /// Some of its bytes will be written in a tier.
+    /// A part of the contents will be written in a tier.
     Update(Tier),
-    /// All of its bytes will be written in a tier.
+    /// All of the contents will be overwritten in a tier.
     Overwrite(Tier),
-    /// Its bytes are copied; memory is taken in the target where there is none.
+    /// The contents are copied to a tier, where memory is allocated if there is none.
     Copy {
-        /// A tier where they are valid.
+        /// A tier whose copy is current.
         from: Tier,
-        /// Another tier.
+        /// Another tier, whose copy becomes current.
         to: Tier,
     },
-    /// Its memory in a tier is given back.
+    /// The memory in a tier is freed.
     Evict(Tier),
 }
 
-/// Why a change is refused. The residence is as it was.
+/// Why a transition is refused. The residence is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResidenceError {
-    /// The bytes there are old: copy from `from` first (the lowest-numbered valid tier).
+    /// The copy in that tier is stale: copy from `from` first (the lowest-numbered valid tier).
     CopyFirst {
-        /// A tier that holds the newest bytes.
+        /// A tier whose copy is current.
         from: Tier,
     },
-    /// There is no memory in that tier: reserve it or copy to it first.
+    /// The buffer has no memory in that tier: reserve it or copy to it first.
     NotPresent,
-    /// There is memory in that tier already.
+    /// The buffer has memory in that tier already.
     AlreadyPresent,
-    /// The newest bytes are there and nowhere else: copy them away first.
+    /// That tier has the only current copy: copy it to another tier first.
     LastCopy,
     /// A copy from a tier to itself.
     SameTier,
-    /// No tier has that number.
+    /// The number is not below [`TIERS`].
     NoSuchTier,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for ResidenceError {
 
 impl core::error::Error for ResidenceError {}
 
-/// Where the copies of one buffer are. One bit a tier.
+/// The residence of one buffer: two sets with one bit for each tier.
 ///
 /// # Example
 /// ```
@@ -102,19 +102,19 @@ impl core::error::Error for ResidenceError {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Residence {
-    /// Tiers that hold memory for the buffer.
+    /// Tiers in which the buffer has memory.
     present: u8,
-    /// Tiers whose bytes are the newest: not empty, a subset of `present`.
+    /// Tiers whose copy is current: not empty, a subset of `present`.
     valid: u8,
 }
 
-/// The set of one tier.
+/// The set of one tier only.
 fn bit(tier: Tier) -> Result<u8, ResidenceError> {
     if tier < TIERS { Ok(1 << tier) } else { Err(ResidenceError::NoSuchTier) }
 }
 
 impl Residence {
-    /// A new buffer, in one tier only.
+    /// A new buffer with memory in one tier.
     ///
     /// # Errors
     /// [`ResidenceError::NoSuchTier`].
@@ -122,31 +122,31 @@ impl Residence {
         bit(tier).map(|set| Self { present: set, valid: set })
     }
 
-    /// Whether there is memory for the buffer in a tier.
+    /// Whether the buffer has memory in a tier.
     pub fn present(&self, tier: Tier) -> bool {
         bit(tier).is_ok_and(|set| self.present & set != 0)
     }
 
-    /// Whether the bytes in a tier are the newest.
+    /// Whether the copy in a tier is current.
     pub fn valid(&self, tier: Tier) -> bool {
         bit(tier).is_ok_and(|set| self.valid & set != 0)
     }
 
-    /// The tier that alone holds the newest bytes while others hold older ones.
+    /// The tier with the only current copy, while other tiers have stale ones.
     pub fn dirty(&self) -> Option<Tier> {
         let alone = self.valid.is_power_of_two() && self.valid != self.present;
         alone.then(|| self.best())
     }
 
-    /// The lowest-numbered tier that holds the newest bytes: where to copy from.
+    /// The lowest-numbered tier whose copy is current: the source for copies.
     pub fn best(&self) -> Tier {
         self.valid.trailing_zeros() as Tier
     }
 
-    /// Makes a change, or refuses it and stays as it was. O(1).
+    /// Applies a transition. O(1).
     ///
     /// # Errors
-    /// What stands in the way; see [`ResidenceError`].
+    /// [`ResidenceError`]: why the transition is refused; nothing is changed then.
     pub fn apply(&mut self, change: Transition) -> Result<(), ResidenceError> {
         *self = match change {
             Transition::Reserve(tier) => self.reserve(bit(tier)?),
@@ -159,12 +159,12 @@ impl Residence {
         Ok(())
     }
 
-    /// As it is, if there is memory in the tier.
+    /// Returns `self` if the tier has memory.
     fn held(self, set: u8) -> Result<Self, ResidenceError> {
         if self.present & set == 0 { Err(ResidenceError::NotPresent) } else { Ok(self) }
     }
 
-    /// As it is, if the tier's bytes are the newest.
+    /// Returns `self` if the tier's copy is current.
     fn fresh(self, set: u8) -> Result<Self, ResidenceError> {
         self.held(set)?;
         if self.valid & set == 0 { Err(ResidenceError::CopyFirst { from: self.best() }) } else { Ok(self) }

@@ -1,18 +1,18 @@
-//! Where regions come from and go back to.
+//! Sources of memory for allocators.
 //!
 //! Promises upward: one trait for a static array, `mmap`, a driver, a file, another allocator.
-//! Asks from below: nothing. An allocator is itself a source, so allocators nest without glue.
+//! Asks from below: nothing.
 //!
-//! Two kinds of source: *fixed* ones give whole regions ([`take`](Source::take)); *growing* ones also lend
-//! address space ([`reserve`](Source::reserve)) under which pages are mapped, unmapped and moved.
+//! There are two kinds. A *fixed* source has whole regions ([`take`](Source::take)); a *growing* source also reserves
+//! address space ([`reserve`](Source::reserve)), in which the caller maps, unmaps and moves pages.
 
 use core::fmt;
 
-/// One region of a source: `bytes` bytes at `base`. `id` is the source's own name for it.
+/// A region of a source: `bytes` bytes at `base`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct Region {
-    /// The source's name for the region; never used twice while the region lives.
+    /// The source's number of the region, unique among the regions that are taken.
     pub id: u64,
     /// First address.
     pub base: u64,
@@ -20,22 +20,22 @@ pub struct Region {
     pub bytes: u64,
 }
 
-/// Why a source refused.
+/// Why a call of a source failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceError {
-    /// Its capacity is spent; `available` bytes are left.
+    /// The capacity of the source is exhausted; `available` bytes are left.
     OutOfMemory {
-        /// Bytes that could still be had.
+        /// Bytes that the source can still provide.
         available: u64,
     },
-    /// This source cannot do that (a fixed one asked for pages).
+    /// The source does not support the call (pages of a fixed source, for example).
     Unsupported,
     /// The system or driver failed with this code.
     Failed {
         /// The system's own code, 0 when it has none.
         code: i32,
     },
-    /// The caller broke the source's rules; the text says which.
+    /// The caller broke a rule of the source; the text says which.
     Misuse(&'static str),
 }
 
@@ -52,33 +52,33 @@ impl fmt::Display for SourceError {
 
 impl core::error::Error for SourceError {}
 
-/// What a source has given so far.
+/// The counters of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceUsage {
-    /// The most it gives, 0 when not limited.
+    /// The most bytes the source provides at once, 0 when not limited.
     pub capacity: u64,
-    /// Bytes given and not returned.
+    /// Bytes taken from the source and not returned.
     pub reserved: u64,
-    /// The most ever given at once.
+    /// The maximum of `reserved` so far.
     pub peak_reserved: u64,
-    /// Calls: one take, give-back, map, unmap or move of a contiguous range. Reserving address space is none.
+    /// Calls that took or returned a region, or mapped, unmapped or moved a range. Reserving is not counted.
     pub calls: u64,
-    /// Handles made: one a region, one a page.
+    /// Handles created: one for each region, one for each page.
     pub handles: u64,
 }
 
-/// Where regions come from.
+/// A source of memory: whole regions, or pages in reserved address space.
 pub trait Source {
-    /// Takes a region of at least `bytes` bytes, all of it usable. One call.
+    /// Takes a region of at least `bytes` usable bytes. One call.
     ///
     /// # Errors
     /// [`SourceError`]; nothing is taken then.
     fn take(&mut self, bytes: u64) -> Result<Region, SourceError>;
 
-    /// Gives a region back, whole. One call (for a growing region: one for each mapped range in it).
+    /// Returns a whole region. One call (for reserved address space, one for each mapped range in it).
     ///
     /// # Errors
-    /// [`SourceError::Misuse`] when the region is not out.
+    /// [`SourceError::Misuse`] when the region is not taken.
     fn give_back(&mut self, region: Region) -> Result<(), SourceError>;
 
     /// Bytes of a page of a growing source, a power of two; 0 for a fixed source.
@@ -86,7 +86,7 @@ pub trait Source {
         0
     }
 
-    /// Lends address space without memory under it. No call is counted.
+    /// Reserves address space that no memory backs. Not counted as a call.
     ///
     /// # Errors
     /// [`SourceError::Unsupported`] for fixed sources.
@@ -95,7 +95,7 @@ pub trait Source {
         Err(SourceError::Unsupported)
     }
 
-    /// Puts fresh pages under `[offset, offset + bytes)` of a reserved region; all of it must be unmapped. One call.
+    /// Maps fresh pages at `[offset, offset + bytes)` of a reserved region, all of which must be unmapped. One call.
     ///
     /// # Errors
     /// [`SourceError`]; nothing is mapped then.
@@ -104,7 +104,7 @@ pub trait Source {
         Err(SourceError::Unsupported)
     }
 
-    /// Takes the pages under `[offset, offset + bytes)` away; all of it must be mapped. One call.
+    /// Unmaps the pages at `[offset, offset + bytes)`, all of which must be mapped. One call.
     ///
     /// # Errors
     /// [`SourceError`]; nothing is unmapped then.
@@ -113,8 +113,9 @@ pub trait Source {
         Err(SourceError::Unsupported)
     }
 
-    /// Moves the pages under `[from, from + bytes)` to `[to, to + bytes)` (contents undefined afterwards):
-    /// the first range must be mapped, the second not. One call.
+    /// Moves the pages of `[from, from + bytes)` to `[to, to + bytes)`. One call.
+    ///
+    /// The first range must be mapped, the second must not. The contents are undefined afterwards.
     ///
     /// # Errors
     /// [`SourceError`]; nothing is moved then.
@@ -123,7 +124,7 @@ pub trait Source {
         Err(SourceError::Unsupported)
     }
 
-    /// Fills memory of this source with zeros. `address` and `bytes` name usable memory.
+    /// Zeroes memory of this source. The range from `address` on must be usable memory.
     ///
     /// # Errors
     /// [`SourceError::Unsupported`] where the source cannot write to its memory.
@@ -132,13 +133,14 @@ pub trait Source {
         Err(SourceError::Unsupported)
     }
 
-    /// Counters.
+    /// The counters of the source.
     fn usage(&self) -> SourceUsage;
 }
 
-/// A source of one region: a static array, or any memory the caller has.
+/// A source over lent memory: a static array, for example.
 ///
-/// Gives the whole of it once, in pieces of any size from the low end; what is given back last is given out first.
+/// Regions are cut from the low end. The space of the region taken last is free as soon as it is returned; the space of
+/// any other, when all regions have been returned.
 ///
 /// # Example
 /// ```
@@ -153,20 +155,20 @@ pub trait Source {
 #[derive(Debug)]
 pub struct FixedSource<'a> {
     memory: &'a mut [u64],
-    /// The first whole line.
+    /// The first address that is a multiple of a cache line.
     base: u64,
-    /// Bytes given; regions form a stack.
+    /// Bytes of the stack of regions.
     used: u64,
-    /// Regions out, whatever their order; when none is, everything can be given again.
+    /// Regions taken and not returned; at 0 the stack is empty.
     out: u64,
     usage: SourceUsage,
 }
 
-/// Regions of a [`FixedSource`] source start at, and are multiples of, a cache line.
+/// Start and size of a region of a [`FixedSource`] are multiples of this, a cache line.
 const LINE: u64 = 64;
 
 impl<'a> FixedSource<'a> {
-    /// A source over memory: what lies in it at whole lines of 64 bytes.
+    /// A source over the whole cache lines of 64 bytes in `memory`.
     pub fn new(memory: &'a mut [u64]) -> Self {
         let first = memory.as_ptr().addr() as u64;
         let base = first.next_multiple_of(LINE);
@@ -190,7 +192,7 @@ impl Source for FixedSource<'_> {
         Ok(region)
     }
 
-    /// The last region given becomes free at once; others when all are back.
+    /// Frees the region at once if it was taken last; else when all regions have been returned.
     fn give_back(&mut self, region: Region) -> Result<(), SourceError> {
         let inside = region.base == self.base + region.id && region.id + region.bytes <= self.used;
         if self.out == 0 || !inside || region.bytes > self.usage.reserved {

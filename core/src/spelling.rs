@@ -1,16 +1,14 @@
-//! Names of settings that were misspelt.
+//! Suggestions for misspelt names of settings.
 //!
-//! Promises upward: the known name that was probably meant; no allocation, so that an allocator may ask while it
-//! starts.
+//! Promises upward: the known name that was probably meant, without allocating: allocators call it while they start.
 //! Asks from below: nothing.
 
-/// Longest name that is compared, in bytes, and one more.
+/// Names must be shorter than this to be compared, in bytes.
 const MAX_LENGTH: usize = 48;
 
-/// The name of `known` that differs from `name` by one or two letters.
+/// Returns the first name in `known` at an edit distance of 1 or 2 from `name`.
 ///
-/// Letters inserted, removed or replaced; `None` for a name that is known itself. Time: the product of the two lengths,
-/// for each known name.
+/// `None` if `name` itself is known, or no name is that near. Time: the product of the two lengths, for each known name.
 ///
 /// # Example
 /// ```
@@ -32,12 +30,12 @@ pub fn nearest<'a>(name: &[u8], known: impl IntoIterator<Item = &'a str>) -> Opt
     near
 }
 
-/// Letters to insert, remove or replace until one name is the other; [`MAX_LENGTH`] where one is as long as that.
+/// The edit distance (Levenshtein) of two names; [`MAX_LENGTH`] if one of them has that many bytes.
 fn distance(from: &[u8], to: &[u8]) -> usize {
     if from.len() >= MAX_LENGTH || to.len() >= MAX_LENGTH {
         return MAX_LENGTH;
     }
-    // The distances of what is read of `from` to each beginning of `to` (Wagner and Fischer, 1974).
+    // `row[n]`: the distance of the letters read of `from` to the first `n` of `to` (Wagner and Fischer, 1974).
     let mut row: [usize; MAX_LENGTH] = core::array::from_fn(|at| at);
     for (read, letter) in from.iter().enumerate() {
         let mut diagonal = core::mem::replace(&mut row[0], read + 1);

@@ -1,12 +1,12 @@
-//! Counters: one record for every allocator, read without a lock.
+//! The statistics of an allocator: a snapshot of its counters.
 //!
-//! Promises upward: one [`Stats`] with stable keys, the same for a heap on a board and a pool on a GPU; ratios
-//! are derived, never stored.
+//! Promises upward: one [`Stats`] with stable keys, the same for a firmware heap and a device pool; ratios are computed
+//! from the counters, never stored.
 //! Asks from below: nothing.
 
-/// What an allocator did and holds. A snapshot: plain numbers, all bytes unless named otherwise.
+/// A snapshot of an allocator's counters: plain numbers, in bytes unless stated otherwise.
 ///
-/// The names are the JSON keys (feature `serde`) and are stable: new ones are added, none is renamed.
+/// The field names are the JSON keys (feature `serde`) and are stable: fields are added, none is renamed.
 ///
 /// Equations, checked by the contract suite:
 /// - `in_use <= reserved <= peak_reserved`
@@ -16,53 +16,53 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct Stats {
-    /// The most it may hold, 0 when not limited.
+    /// The most memory the allocator may take from its source, 0 when not limited.
     pub capacity: u64,
-    /// Taken from the source now.
+    /// Memory taken from the source and not returned.
     pub reserved: u64,
-    /// The most ever taken from the source at once.
+    /// The maximum of `reserved` so far.
     pub peak_reserved: u64,
-    /// In live blocks, rounding included.
+    /// Memory in live blocks, rounding included.
     pub in_use: u64,
-    /// The most ever in live blocks.
+    /// The maximum of `in_use` so far.
     pub peak_in_use: u64,
-    /// In live blocks, as asked for (equal to `in_use` where the request is not kept).
+    /// Memory in live blocks as requested (equal to `in_use` where an allocator does not record the request).
     pub requested: u64,
-    /// In caches and pending fences: free for some owner, not yet for all.
+    /// Memory in caches and behind pending fences: reusable by one owner, not yet by all.
     pub pooled: u64,
-    /// The largest block that could be handed out without asking the source.
+    /// The largest block that can be allocated without a call to the source.
     pub largest_free: u64,
-    /// Records of the allocator itself: those that were ever used, of what was lent to it.
+    /// Records of the allocator itself: those of the lent records that were ever used.
     pub metadata: u64,
-    /// Blocks handed out now.
+    /// Live blocks, a count.
     pub live_blocks: u64,
-    /// The most blocks ever handed out at once.
+    /// The maximum of `live_blocks` so far.
     pub peak_live_blocks: u64,
-    /// Calls that handed out a block.
+    /// Calls that allocated a block.
     pub allocations: u64,
-    /// Calls that took one back.
+    /// Calls that freed a block.
     pub frees: u64,
-    /// Allocations served without asking the source.
+    /// Allocations without a call to the source.
     pub hits: u64,
-    /// Allocations that had to ask the source.
+    /// Allocations that needed a call to the source.
     pub misses: u64,
     /// Allocations that failed.
     pub failed: u64,
-    /// Allocations that went to a second choice (the host instead of the device, say).
+    /// Allocations from a fallback (pinned host memory instead of device memory, for example).
     pub fallbacks: u64,
-    /// Regions or pages given back to the source, counted in calls.
+    /// Calls that returned regions or pages to the source.
     pub returns: u64,
-    /// Calls made to the source: one map, unmap or move of a contiguous range, one take or give-back.
+    /// Calls to the source: each map, unmap or move of a contiguous range, each region taken or returned.
     pub source_calls: u64,
-    /// Handles (pages or regions) the source made for those calls.
+    /// Handles (pages or regions) that the source created in those calls.
     pub handles: u64,
 }
 
 impl Stats {
-    /// The counters of two allocators as those of one.
+    /// Adds the counters of two allocators.
     ///
-    /// `capacity` is the sum if both are limited, else 0: none. Peaks are sums too, an upper bound of what both had at
-    /// once; `largest_free` is the larger one.
+    /// `capacity` is the sum if both are limited, else 0. Peaks are summed too: an upper bound of the peak of the sum.
+    /// `largest_free` is the larger of the two.
     ///
     /// # Example
     /// ```
@@ -97,12 +97,12 @@ impl Stats {
         }
     }
 
-    /// Share of allocations served without asking the source, 0 to 1 (1 when there were none).
+    /// Fraction of allocations without a call to the source, 0 to 1 (1 when there were no allocations).
     pub fn hit_rate(&self) -> f64 {
         ratio(self.hits, self.allocations)
     }
 
-    /// Share of free memory that the largest free block does not cover, 0 to 1 (0 when nothing is free).
+    /// Fraction of free memory outside the largest free block, 0 to 1 (0 when nothing is free).
     pub fn fragmentation(&self) -> f64 {
         let free = self.reserved.saturating_sub(self.in_use);
         if free == 0 { 0.0 } else { 1.0 - ratio(self.largest_free.min(free), free) }
@@ -142,7 +142,7 @@ mod tests {
         };
         assert_eq!((stats.hit_rate(), stats.fragmentation()), (0.75, 0.75));
         assert_eq!((stats.efficiency(), stats.metadata_share()), (0.25, 0.005));
-        // A source may give more than it says: what is free bounds what one block covers.
+        // `largest_free` above the free bytes (100) counts as 100.
         assert_eq!(Stats { largest_free: 900, ..stats }.fragmentation(), 0.0);
         let none = Stats::default();
         assert_eq!(

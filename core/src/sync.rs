@@ -1,7 +1,7 @@
-//! Atomics, or loom's models of them: the only place where the two meet.
+//! Atomics, or loom's models of them under `cfg(loom)`.
 //!
-//! Promises upward: the same names either way, so that every lock-free path of the core is model-checked as it is
-//! written. Lent memory ([`Pool`](crate::pool::Pool), [`Inbox`](crate::inbox::Inbox)) is made of these types.
+//! Promises upward: the same names in both cases, so that loom checks every lock-free path of the core as it is written.
+//! Callers lend memory of these types (to [`Pool`](crate::pool::Pool) or [`Inbox`](crate::inbox::Inbox), for example).
 //! Asks from below: compare-and-swap. Targets without it (Cortex-M0) enable feature `critical-section`, which makes
 //! each operation a short critical section; without the feature they fail to compile, with a message that says so.
 //!

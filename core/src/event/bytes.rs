@@ -1,23 +1,23 @@
-//! Bytes of a recording: varints, zigzag, bounds; and what can be wrong with them.
+//! Bounded reads and writes of varints and texts, and the errors of encoding and decoding.
 //!
 //! Promises upward: no read or write outside the slice; every failure typed.
 //! Asks from below: nothing.
 
 use core::fmt;
 
-/// A record that could not be written. Nothing changed.
+/// Why a record cannot be encoded. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
     /// The record needs more room than `out` has; give [`RECORD_MAX`](super::RECORD_MAX) bytes.
     NoSpace,
     /// The alignment is neither 0 nor a power of two.
     BadAlign {
-        /// As given.
+        /// The alignment given.
         align: u64,
     },
     /// The text is longer than [`TEXT_MAX`](super::TEXT_MAX).
     TextTooLong {
-        /// Its length.
+        /// The length of the text.
         bytes: usize,
     },
 }
@@ -36,14 +36,14 @@ impl fmt::Display for EncodeError {
 
 impl core::error::Error for EncodeError {}
 
-/// Bytes that are no record. Nothing changed.
+/// Why bytes cannot be decoded as a record. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The bytes end inside a record: give more, or the recording was cut short.
+    /// The input ends inside a record: pass more bytes, or the recording was cut short.
     Short,
     /// The first byte names no kind of record of this version.
     BadKind(u8),
-    /// A number is too large for the field named here.
+    /// A number is too large for this field.
     BadField(&'static str),
     /// A number takes more than 64 bits.
     LongNumber,
@@ -73,7 +73,7 @@ pub(super) fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64 >> 63) as u64)
 }
 
-/// The other way.
+/// The inverse of [`zigzag`].
 pub(super) fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
@@ -105,7 +105,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// LEB128: 7 bits a byte, low bits first, the high bit says that more follow.
+    /// Writes a LEB128 number: 7 bits a byte, low bits first; the high bit is set in all bytes but the last.
     pub(super) fn varint(&mut self, mut number: u64) -> Result<(), EncodeError> {
         while number >= 0x80 {
             self.byte(number as u8 | 0x80)?;
@@ -153,7 +153,7 @@ impl<'a> Input<'a> {
         Err(DecodeError::LongNumber)
     }
 
-    /// A length of at most `max`, then so many bytes of UTF-8.
+    /// Reads a length of at most `max`, then that many bytes of UTF-8.
     pub(super) fn text(&mut self, max: usize) -> Result<&'a str, DecodeError> {
         let len = usize::try_from(self.varint()?).ok().filter(|&len| len <= max).ok_or(DecodeError::LongText)?;
         let bytes = self.input.get(self.used..self.used + len).ok_or(DecodeError::Short)?;

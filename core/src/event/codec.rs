@@ -1,33 +1,33 @@
-//! Records to bytes and back, as the [parent module](super) describes them.
+//! Encodes and decodes records in the format of the [parent module](super).
 //!
-//! Promises upward: what was encoded decodes to the same; a refused call changes nothing.
+//! Promises upward: decoding yields the record that was encoded; a refused call changes nothing.
 //! Asks from below: varints and bounds from `bytes`.
 
 use super::bytes::{DecodeError, EncodeError, Input, Output, unzigzag, zigzag};
 use super::{Event, KINDS, Kind, Record, TEXT_MAX};
 use crate::allocator::Owner;
 
-/// Head of a text record, the last code of 4 bits.
+/// The code of a text record: the last of 4 bits.
 const TEXT: u8 = 15;
-/// Fields that are absent when they repeat: bytes, align code, owner, tag, site, tier, from.
+/// Fields that are omitted when equal to those of the last event: bytes, align code, owner, tag, site, tier, from.
 type Repeating = [u64; 7];
 /// Largest value of each repeating field; the align code is log2 + 1 of at most 2^63.
 const LIMITS: Repeating =
     [u64::MAX, 64, u32::MAX as u64, u32::MAX as u64, u32::MAX as u64, u8::MAX as u64, u8::MAX as u64];
 /// Names of the repeating fields, for errors.
 const NAMES: [&str; 7] = ["bytes", "align", "owner", "tag", "site", "tier", "from_tier"];
-/// Mask bits of the three fields kept as differences; the repeating ones follow.
+/// Mask bits of the three fields encoded as differences; the repeating fields follow.
 const TIME: usize = 0;
 const ID: usize = 1;
 const ADDRESS: usize = 2;
 const REPEATING: usize = 3;
 const FIELDS: usize = REPEATING + LIMITS.len();
 
-/// What came before: the same on both sides after the same records.
+/// The values that the next record is encoded against: equal on both sides after the same records.
 #[derive(Clone, Debug)]
 struct DeltaState {
     time_us: u64,
-    /// Id of the newest block; starts one below 0, so that the first is 0.
+    /// Id of the newest block; `u64::MAX` at first, so that the first block is 0.
     newest: u64,
     address: u64,
     last: [Repeating; KINDS],
@@ -40,7 +40,7 @@ impl Default for DeltaState {
 }
 
 impl DeltaState {
-    /// The id an event of this kind has when none is written.
+    /// The id of an event of this kind whose record omits the id.
     fn expected_id(&self, kind: Kind) -> u64 {
         if kind == Kind::Allocate { self.newest.wrapping_add(1) } else { self.newest }
     }
@@ -74,10 +74,10 @@ pub struct Encoder(DeltaState);
 impl Encoder {
     /// Writes a record to the front of `out` and returns its length in bytes.
     ///
-    /// O(1) (a text: O(its length)). With [`RECORD_MAX`](super::RECORD_MAX) bytes of room it never lacks space.
+    /// O(1) (a text: O(its length)). [`RECORD_MAX`](super::RECORD_MAX) bytes are always enough.
     ///
     /// # Errors
-    /// [`EncodeError`]; the encoder is as it was, `out` may hold half a record.
+    /// [`EncodeError`]; the encoder is unchanged, `out` may contain a part of a record.
     pub fn encode(&mut self, record: &Record<'_>, out: &mut [u8]) -> Result<usize, EncodeError> {
         let mut out = Output::new(out);
         match record {
@@ -131,7 +131,7 @@ fn repeating(event: &Event) -> Result<Repeating, EncodeError> {
     Ok([event.bytes, align, owner, event.tag.into(), event.site.into(), event.tier.into(), event.from_tier.into()])
 }
 
-/// Turns bytes into records: the other side of [`Encoder`].
+/// Turns bytes into records: the counterpart of [`Encoder`].
 #[derive(Clone, Debug, Default)]
 pub struct Decoder(DeltaState);
 
@@ -142,7 +142,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`DecodeError::Short`] when `input` ends inside the record (never with [`RECORD_MAX`](super::RECORD_MAX) bytes);
-    /// other variants for bytes that are no record. The decoder is as it was.
+    /// other variants for bytes that are no record. The decoder is unchanged.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<(Record<'a>, usize), DecodeError> {
         let mut input = Input::new(input);
         let head = input.byte()?;
