@@ -1,4 +1,4 @@
-//! A strategy chosen when the program runs.
+//! A fit strategy that is chosen at run time.
 
 use core::ops::DerefMut;
 
@@ -7,7 +7,7 @@ use super::trie::Branch;
 use super::{BestFit, FirstFit, GoodFit, Index, MAX_SLOTS, WorstFit};
 use crate::error::Violation;
 
-/// The names of the strategies.
+/// A fit strategy, for [`AnyFit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fit {
     /// [`GoodFit`]: O(1).
@@ -21,9 +21,9 @@ pub enum Fit {
     Worst,
 }
 
-/// Any strategy, one branch on each call.
+/// An index of any strategy, with a branch on each call.
 ///
-/// For programs that know theirs, the strategies themselves are faster.
+/// Where the strategy is known at compile time, its own type is faster.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "one index an allocator: the space is not worth an indirection")]
 pub enum AnyFit<B> {
@@ -38,7 +38,7 @@ pub enum AnyFit<B> {
 }
 
 impl<B: DerefMut<Target = [Branch]>> AnyFit<B> {
-    /// An empty index of a strategy; `branches`, one for each slot, are not used by good fit.
+    /// An empty index of a strategy. It needs one of `branches` for each slot, except for good fit.
     pub fn new(fit: Fit, branches: B) -> Self {
         match fit {
             Fit::Good => Self::Good(GoodFit::new()),
@@ -49,7 +49,7 @@ impl<B: DerefMut<Target = [Branch]>> AnyFit<B> {
     }
 }
 
-/// Calls the same method of whichever strategy it is.
+/// Calls the method of the variant's strategy.
 macro_rules! each {
     ($self:expr, $index:ident => $call:expr) => {
         match $self {

@@ -1,4 +1,4 @@
-//! First fit: one trie by address, which also knows the largest gap on each side of a node.
+//! First fit: one trie by address, whose nodes have the largest gap of their subtree.
 
 use core::ops::DerefMut;
 
@@ -9,12 +9,12 @@ use crate::error::Violation;
 
 /// First fit: the lowest address that fits.
 ///
-/// (A [`Range`](crate::Range) with holes looks for one that touches no hole first: its documentation says why.)
+/// (A [`Range`](crate::Range) with holes first searches for a gap that touches no hole.)
 #[derive(Clone, Debug)]
 pub struct FirstFit<B> {
     branches: B,
     root: u32,
-    /// As wide as the highest address that ever was in it.
+    /// As wide as the highest address that was ever added.
     order: ByAddress,
 }
 
@@ -30,8 +30,8 @@ impl<B: DerefMut<Target = [Branch]>> FirstFit<B> {
         (Trie { slots, branches: &mut self.branches, order: self.order }, &mut self.root)
     }
 
-    /// Makes room for addresses up to `2^width`: every gap is put in anew. O(n), but only when a region is added that
-    /// ends higher than all before it by a power of two, at most 32 times.
+    /// Rebuilds the trie for addresses up to `2^width`. O(n), at most 32 times: only when a region ends above the next
+    /// power of two of all regions before it.
     #[cold]
     fn widen<S: Slots>(&mut self, slots: &mut S, width: u32) {
         let narrow = core::mem::replace(&mut self.order, ByAddress { width });
@@ -75,7 +75,7 @@ impl<B: DerefMut<Target = [Branch]>> Index for FirstFit<B> {
         }
     }
 
-    /// A gap that ends where it ended keeps its place.
+    /// A gap whose end does not change keeps its node.
     fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
         let record = slots.slot_mut(i);
         let stays = record.gap != 0 && gap != 0 && record.gap_end() == end + gap;
@@ -91,7 +91,7 @@ impl<B: DerefMut<Target = [Branch]>> Index for FirstFit<B> {
         }
     }
 
-    /// The gap keeps its place under its new record.
+    /// The record `to` takes over the node of the gap.
     fn hand_over<S: Slots>(&mut self, slots: &mut S, from: u32, to: u32, end: u32, gap: u32) {
         if slots.slot(from).gap == 0 {
             return self.update(slots, to, end, gap);

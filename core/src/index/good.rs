@@ -1,7 +1,7 @@
-//! Good fit: bins of lists, everything in constant time.
+//! Good fit: a list for each bin, and constant time for all operations.
 //!
-//! The two-level segregated fit of Masmano, Ripoll, Crespo and Real (2004), over records. Lists are last in, first
-//! out: what was freed last is still in the processor's cache.
+//! This is the two-level segregated fit of Masmano, Ripoll, Crespo and Real (2004), over boundary records. Lists are last
+//! in, first out: memory that was freed last is still in the processor's cache.
 
 use core::hint::select_unpredictable;
 
@@ -14,27 +14,27 @@ use crate::error::{Violation, ensure};
 ///
 /// O(1), and 1 KiB of heads.
 ///
-/// May pass over an older gap that fits in the request's own bin, which is at most 12.5 % wide; never wastes memory:
-/// gaps are cut to the granule.
+/// May miss an older gap that fits in the request's own bin, which is at most 12.5 % wide. Blocks are cut to the granule,
+/// so the bins waste no memory.
 #[derive(Clone, Debug)]
 pub struct GoodFit {
     /// Bit `b` is set iff `heads[b]` is not [`NONE`].
     map: Bitmap,
-    /// The first gap of each bin; [`NONE`] for bin 0, where a gap of 0 would be. A head's `link[0]` is stale: no call
-    /// is before it. The last one's `link[1]` is [`NONE`].
+    /// The first gap of each bin; always [`NONE`] for bin 0, the bin of size 0. `link[0]` of a first gap is stale: no gap
+    /// precedes it. `link[1]` of a last gap is [`NONE`].
     heads: [u32; ROOM],
 }
 
-// Whether the neighbours of a freed block have gaps cannot be predicted, and a wrong guess costs more than the work it
-// would save: so a gap of 0 is taken out of "list" 0 and put into it without a branch. Its record links to itself (see
-// `Slot::link`), and what would be written to its neighbours is written to itself.
+// The processor cannot predict whether the neighbours of a freed block have gaps, and a misprediction costs more than the
+// work that a branch would save. So gaps of 0 are added to and removed from "list" 0 without a branch: such a record links
+// to itself (see `Slot::link`), so that the writes to its neighbours go to itself.
 impl GoodFit {
     /// An empty index.
     pub const fn new() -> Self {
         Self { map: Bitmap::new(), heads: [NONE; ROOM] }
     }
 
-    /// Puts gap `i` at the head of the list of `bin`.
+    /// Adds gap `i` at the head of the list of `bin`.
     #[inline]
     fn push<S: Slots>(&mut self, slots: &mut S, bin: u32, i: u32) {
         let head = &mut self.heads[place(bin)];
@@ -48,7 +48,7 @@ impl GoodFit {
         }
     }
 
-    /// Takes gap `i` out of the list of `bin`. A head leaves without a look at the gap behind it: one cache line less.
+    /// Removes gap `i` from the list of `bin`. For a head the next gap is not read, which saves a cache line.
     #[inline]
     fn unlink<S: Slots>(&mut self, slots: &mut S, bin: u32, i: u32) {
         let [before, after] = slots.slot(i).link;
@@ -97,7 +97,7 @@ impl Index for GoodFit {
         slots.slot_mut(i).link = [i; 2];
     }
 
-    /// Lists have no order within a bin: a gap that stays in its bin is not moved.
+    /// A gap that stays in its bin is not moved: lists are not ordered by size.
     #[inline]
     fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
         let record = slots.slot_mut(i);
@@ -109,8 +109,8 @@ impl Index for GoodFit {
         }
     }
 
-    /// The head of the request's own bin, if it fits, else of the first bin that surely does. One look at the own bin
-    /// fills memory 3 to 4 % further before the first failure; both are looked up, since which it is cannot be guessed.
+    /// The head of the request's own bin, if it fits, else the head of the first bin whose gaps all fit. Trying the own bin
+    /// fills memory 3 to 4 % further before the first failure; both are looked up, because a branch would mispredict.
     #[inline]
     fn find<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
         let own = floor_bin(size);
@@ -123,7 +123,7 @@ impl Index for GoodFit {
         (found != NONE).then_some(found)
     }
 
-    /// O(gaps in the bins that `size` to `size + slack` spans), and only when [`Index::find`] fails.
+    /// Searches the bins from that of `size` to that of `size + slack`, gap by gap, if [`Index::find`] fails.
     fn find_exact<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
         let good = |&i: &u32| Some(slots.slot(i)).is_some_and(|record| record.gap >= size && fits(record));
         self.find(slots, size, slack, &fits).or_else(|| {
@@ -138,7 +138,7 @@ impl Index for GoodFit {
         self.bin(slots, self.map.last()?).max_by_key(key)
     }
 
-    /// The start of the last bin: O(1).
+    /// The smallest size of the last bin that is not empty. O(1).
     fn largest_sure<S: Slots>(&self, _: &S) -> u32 {
         self.map.last().map_or(0, bin_start)
     }

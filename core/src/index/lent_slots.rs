@@ -2,13 +2,13 @@
 
 use super::slot::{Slot, Slots};
 
-/// Most slices: with a first one of 2^7 slots the last doubling reaches 2^30.
+/// Most slices: from a first one of 2^7 slots, 23 doublings reach 2^30.
 const SLICES: usize = 24;
 
-/// Slots lent in several slices: more can be lent later, and none moves.
+/// Slots in several lent slices: the caller can lend more later, and no slot moves.
 ///
-/// The first slice has a power of two of slots, each later one as many as all before it together, so that
-/// slot `i` is found by one count of leading zeros.
+/// The length of the first slice is a power of two, that of each later slice the sum of all before it, so that counting
+/// the leading zeros of `i` finds slot `i`.
 ///
 /// # Example
 /// ```
@@ -21,7 +21,7 @@ const SLICES: usize = 24;
 /// ```
 #[derive(Debug)]
 pub struct LentSlots<'a> {
-    /// Slice 0 has `1 << shift` slots; slice k > 0 has `1 << (shift + k - 1)`; those not in use are empty.
+    /// Slice 0 has `1 << shift` slots, slice k > 0 has `1 << (shift + k - 1)`; slices not in use are empty.
     slices: [&'a mut [Slot]; SLICES],
     /// log2 of the first slice's length.
     shift: u32,
@@ -29,10 +29,10 @@ pub struct LentSlots<'a> {
     used: u32,
 }
 
-/// A slice of the wrong length was lent; `expected` slots would be right (0: no more can be lent).
+/// A lent slice has the wrong length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LendError {
-    /// The length that would have been taken.
+    /// The expected length; 0 if no more slices can be lent.
     pub expected: usize,
 }
 
@@ -76,7 +76,7 @@ impl<'a> LentSlots<'a> {
         Ok(())
     }
 
-    /// Slice and place in it of slot `i`.
+    /// The slice of slot `i`, and its index there.
     #[inline]
     fn place(&self, i: u32) -> (usize, usize) {
         let high = i >> self.shift;

@@ -1,8 +1,8 @@
-//! Which memory is free: the engine that allocators of terrace search with, one for each strategy.
+//! Indexes of free memory: one for each fit strategy.
 //!
-//! Promises upward: `update` and `find` in the time that the strategy states; `check` proves the rest.
-//! Asks from below: the records ([`Slots`]) of records and their gaps (see [`Slot`]), and that a record's end and
-//! gap change only while the gap is 0 or through [`Index::update`].
+//! Promises upward: `update` and `find` in the time that the strategy states.
+//! Asks from below: the records of blocks and their gaps ([`Slots`]); a record's end and gap must change only through
+//! [`Index::update`], or while its gap is 0.
 //!
 //! ```text
 //!            size 24 granules            GoodFit   bins of lists    O(1)      a gap of the first bin whose gaps all fit
@@ -14,8 +14,8 @@
 //!           list or trie of gaps, linked through their own records
 //! ```
 //!
-//! O(log n) is what a trie of n gaps has when their sizes or addresses are not chosen to hurt; it never has more levels
-//! than the keys have bits: 60 for best and worst fit, 32 for first fit.
+//! O(log n) holds for n gaps whose sizes or addresses no adversary chose; a trie never has more levels than its keys have
+//! bits: 60 for best and worst fit, 32 for first fit.
 
 mod any;
 mod first;
@@ -37,30 +37,32 @@ pub use trie::Branch;
 
 use crate::error::Violation;
 
-/// A strategy: how free gaps are kept, and which one a request gets.
+/// A fit strategy: an index of the gaps, which chooses one for each request.
 ///
-/// Every strategy is exact at alignments up to a granule (it fails only when no gap is large enough), except
-/// [`GoodFit`], which is exact when asked by [`Index::find_exact`].
+/// At alignments up to a granule every strategy is exact (it fails only if no gap is large enough), except [`GoodFit`],
+/// for which only [`Index::find_exact`] is.
 pub trait Index {
-    /// Whether blocks are cut from the low end of a gap. Best and first fit keep what is left in one piece with what
-    /// may grow behind it; good and worst fit cut from the high end, which leaves the gap's place in the index alone.
+    /// Whether blocks are cut from the low end of a gap.
+    ///
+    /// Best and first fit do, so that the rest of the gap can merge with what is freed after it. Good and worst fit cut
+    /// from the high end, so that the gap stays with its record.
     fn cut_low(&self) -> bool;
 
-    /// How many slots it can serve: tries need a branch for each.
+    /// The number of slots that it supports: a trie needs a branch for each.
     fn room(&self) -> u32 {
         MAX_SLOTS
     }
 
-    /// Bytes of the index itself, and of what it keeps for each slot.
+    /// Bytes of the index itself, and bytes for each slot.
     fn bytes(&self) -> (u64, u64);
 
-    /// Adds the gap of record `i`, which is not 0.
+    /// Adds the gap of record `i`, which must not be 0.
     fn insert<S: Slots>(&mut self, slots: &mut S, i: u32);
 
-    /// Takes the gap of record `i` out, if it has one; end and gap must be what they were when it went in.
+    /// Removes the gap of record `i`, if it has one; end and gap must be those with which it was added.
     fn remove<S: Slots>(&mut self, slots: &mut S, i: u32);
 
-    /// Gives a record a new end and gap, and with that its place in the index: none when the gap is 0.
+    /// Sets a record's end and gap, and moves the gap in the index accordingly (removes it at 0).
     #[inline]
     fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
         self.remove(slots, i);
@@ -71,8 +73,9 @@ pub trait Index {
         }
     }
 
-    /// The gap of record `from`, if it has one, becomes part of the gap of record `to`, whose end and gap then are
-    /// these: what ended with the gap of `from` still ends there. `from` has no gap any more.
+    /// Transfers the gap of record `from`, if it has one, to record `to`, whose end and gap become these.
+    ///
+    /// The new gap must end where that of `from` ended. `from` has no gap afterwards.
     #[inline]
     fn hand_over<S: Slots>(&mut self, slots: &mut S, from: u32, to: u32, end: u32, gap: u32) {
         self.remove(slots, from);
@@ -80,24 +83,25 @@ pub trait Index {
         self.update(slots, to, end, gap);
     }
 
-    /// The record of a gap of at least `size` granules that `fits` accepts (alignment), as the strategy chooses.
-    /// `slack`: how many granules more than `size` a gap needs so that `fits` surely accepts it (0 without alignment).
+    /// Finds a gap of at least `size` granules that `fits` accepts (for alignment), by the strategy; returns its record.
+    ///
+    /// `fits` must accept every gap of `size + slack` granules; `slack` is 0 without alignment.
     fn find<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32>;
 
-    /// Like [`Index::find`], but fails only when no gap fits.
+    /// Like [`Index::find`], but fails only if no gap fits.
     fn find_exact<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
         self.find(slots, size, slack, fits)
     }
 
-    /// The record of the largest gap, the lowest of equals.
+    /// The record of the largest gap (of equal ones, that at the lowest address).
     fn largest<S: Slots>(&self, slots: &S) -> Option<u32>;
 
-    /// Granules that a request may surely have now, in constant or logarithmic time: the largest gap, or a bound below.
+    /// A lower bound of the largest gap in granules, in constant or logarithmic time.
     fn largest_sure<S: Slots>(&self, slots: &S) -> u32 {
         self.largest(slots).map_or(0, |i| slots.slot(i).gap)
     }
 
-    /// Checks every list or trie; returns how many gaps there are. O(n).
+    /// Checks every list or trie; returns the number of gaps. O(n).
     ///
     /// # Errors
     /// The first clause that does not hold.

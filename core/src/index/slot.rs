@@ -3,9 +3,9 @@
 //! Promises upward: 32 bytes a block, two blocks to a cache line; a slot never moves.
 //! Asks from below: storage, through [`Slots`]: a slice, a `Vec`, or several slices lent one after another.
 //!
-//! A slot is a *record*: it stands for something that is not free (a live block, a hole, the start of a region), and
-//! it records the free *gap* behind that. Free memory has no slots of its own, so freeing never needs one, a block
-//! needs exactly one, and two neighbouring gaps cannot exist: taking a record out merges what was on both sides.
+//! A slot is the *boundary record* of a live block, of a hole or of the start of a region, and has the size of the free
+//! *gap* after it. Free memory has no slots of its own: freeing never needs a slot, a block needs exactly one, and gaps
+//! are never adjacent, because removing a record merges the gaps on both sides of it.
 //!
 //! ```text
 //!          | live     |  gap   | live | live   |     gap      |
@@ -16,50 +16,50 @@
 use core::ops::Deref;
 use core::ops::DerefMut;
 
-/// "No slot". Real slots are below [`MAX_SLOTS`].
+/// The index of no slot. Slots have indices below [`MAX_SLOTS`].
 pub const NONE: u32 = u32::MAX;
 
-/// A hole keeps two slot numbers in 62 bits: 31 bits each, less one value for "none".
+/// The most slots: a hole has two slot indices in 62 bits, 31 bits each, of which one value is for none.
 pub const MAX_SLOTS: u32 = (1 << 31) - 1;
 
-/// What a slot stands for.
+/// What a slot is the record of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
-    /// Nothing: it waits on the list of spare slots.
+    /// Nothing: the slot is on the list of spare slots.
     Spare,
-    /// A block that was handed out.
+    /// A live block.
     Live,
-    /// Address space with no memory under it.
+    /// Address space that no memory backs.
     Hole,
-    /// The start of a region; no bytes.
+    /// The start of a region, 0 bytes.
     Region,
 }
 
-/// The record of one block and of the free gap behind it, 32 bytes.
+/// The record of one block and of the free gap after it, 32 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C, align(32))]
 pub struct Slot {
-    /// Granule after the last of what stands here: the gap starts there. Where it starts itself is where the gap
-    /// of the record before it ends.
+    /// End of the block or hole, in granules: the gap starts here. The block itself starts where the gap of the previous
+    /// record ends.
     pub(crate) end: u32,
-    /// Granules of the gap: the record is in the index iff this is not 0.
+    /// Size of the gap in granules: the record is in the index iff this is not 0.
     pub(crate) gap: u32,
-    /// The record before this one; of a region's record: its last one.
+    /// The previous record by address; of a region's record: the last one of the region.
     pub(crate) prev: u32,
-    /// The record behind this one; of a region's last record: the region's. Of a spare slot: the next spare one.
+    /// The next record by address; of a region's last record: the region's record. Of a spare slot: the next spare slot.
     pub(crate) next: u32,
-    /// In the index: previous and next in a list, or left and right in a trie. Without a gap: itself, twice.
+    /// Links of the index: previous and next in a list, or left and right in a trie. Without a gap: itself, twice.
     pub(crate) link: [u32; 2],
-    /// SlotState in the low 2 bits. Above them: of a live block the ticket, never given twice (2^62 outlast any
-    /// machine); of a hole the previous and the next hole, 31 bits each; of a region the next region.
+    /// The state in the low 2 bits. Above them: the ticket of a live block, never issued twice (2^62 do not run out);
+    /// the previous and the next hole of a hole, 31 bits each; the next region of a region.
     pub(crate) name: u64,
 }
 
 const _: () = assert!(size_of::<Slot>() == 32, "two slots share a cache line of 64 bytes");
 
 impl Slot {
-    /// A slot that stands for nothing.
+    /// A spare slot.
     pub const EMPTY: Self = Self { end: 0, gap: 0, prev: 0, next: 0, link: [0; 2], name: 0 };
 
     #[inline]
@@ -72,13 +72,13 @@ impl Slot {
         }
     }
 
-    /// Start of the next record, if there is one in the region: end of the gap.
+    /// End of the gap, in granules: start of the next block or hole, if there is one in the region.
     #[inline]
     pub(crate) fn gap_end(&self) -> u32 {
         self.end + self.gap
     }
 
-    /// What is above the state: a ticket, or a region's next.
+    /// The bits above the state: a ticket, or the next region.
     #[inline]
     pub(crate) fn value(&self) -> u64 {
         self.name >> 2
@@ -95,7 +95,7 @@ impl Slot {
         value << 2 | low
     }
 
-    /// The previous and the next hole.
+    /// The previous and the next hole of a hole.
     pub(crate) fn hole_links(&self) -> [u32; 2] {
         let wide = |half: u64| if half == u64::from(MAX_SLOTS) { NONE } else { half as u32 };
         let value = self.value();
@@ -110,22 +110,23 @@ impl Slot {
 
 /// Slots that the caller lends: the only memory that core's range allocator writes to.
 ///
-/// Implementors promise: `slot(i)` and `slot_mut(i)` name the same slot for every `i < count()`, always, and
-/// `count()` never shrinks.
+/// For every `i < count()`, `slot(i)` and `slot_mut(i)` must always refer to the same slot; `count()` must never shrink.
 pub trait Slots {
     /// See [`Slots::view`].
     type View<'a>: Slots
     where
         Self: 'a;
 
-    /// The same slots for one operation. A slice where there is one: it stays in registers, while the address in a
-    /// `Vec` would be read again after each slot written.
+    /// A view of the slots for one operation.
+    ///
+    /// A slice where possible: its address stays in a register, while that in a `Vec` is loaded again after each write
+    /// to a slot.
     fn view(&mut self) -> Self::View<'_>;
-    /// How many there are.
+    /// Number of slots.
     fn count(&self) -> u32;
-    /// One slot. Panics when `i` is out of bounds, which the range allocator never asks.
+    /// The slot `i`; panics if it is out of bounds, which it never is for the range allocator.
     fn slot(&self, i: u32) -> &Slot;
-    /// One slot, to change.
+    /// The slot `i`, mutably.
     fn slot_mut(&mut self, i: u32) -> &mut Slot;
 }
 
@@ -176,13 +177,13 @@ pub struct SlotBytes<B>(B);
 
 #[cfg(feature = "bytemuck")]
 impl<B: DerefMut<Target = [u8]>> SlotBytes<B> {
-    /// Bytes that hold exactly so many slots, whatever their alignment.
+    /// Number of bytes that are enough for `slots` slots at any alignment of the bytes.
     #[must_use]
     pub const fn bytes(slots: usize) -> usize {
         slots.saturating_add(1).saturating_mul(size_of::<Slot>()) - 1
     }
 
-    /// As many slots as the bytes hold.
+    /// As many slots as fit into the bytes.
     #[must_use]
     pub fn new(zeros: B) -> Self {
         Self(zeros)

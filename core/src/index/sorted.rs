@@ -1,7 +1,7 @@
-//! Best and worst fit: a trie for each bin, so that most searches start a few levels from the answer.
+//! Best and worst fit: a trie by size for each bin, so that most searches need a few levels.
 //!
-//! With alignments above a granule a search may pass over gaps that are long enough but
-//! badly placed: only gaps shorter than size + alignment can be, and each costs another walk down.
+//! With alignments above a granule a search skips gaps that are large enough but misaligned: only gaps smaller than the
+//! sum of size and alignment, at the cost of another descent for each.
 
 use core::ops::DerefMut;
 
@@ -11,7 +11,7 @@ use super::{Index, MAX_SLOTS};
 use crate::bins::{Bitmap, ROOM, floor_bin, place, shared_bits};
 use crate::error::{Violation, ensure};
 
-/// Gaps by size: a trie for each bin.
+/// The gaps by size: a trie for each bin.
 #[derive(Clone, Debug)]
 struct Sizes<B> {
     branches: B,
@@ -20,7 +20,7 @@ struct Sizes<B> {
     roots: [u32; ROOM],
 }
 
-/// The order in a bin: its sizes have their first bits in common.
+/// The key order in a bin, whose sizes share their first bits.
 #[inline]
 fn order(bin: u32) -> BySize {
     BySize { shared: shared_bits(bin) }
@@ -51,7 +51,7 @@ impl<B: DerefMut<Target = [Branch]>> Sizes<B> {
         slots.slot_mut(i).link = [i; 2];
     }
 
-    /// The first gap at or after a place in the order of sizes.
+    /// The first gap whose key is at or after `from`.
     #[inline]
     fn at_or_after<S: Slots>(&self, slots: &S, from: Key) -> Option<u32> {
         let bin = floor_bin((from >> 32) as u32);
@@ -149,7 +149,7 @@ impl<B: DerefMut<Target = [Branch]>> Index for BestFit<B> {
 
 /// Worst fit: the largest gap, the lowest of equals.
 ///
-/// When alignment rules that one out, the smallest that fits.
+/// If that is misaligned for the request, the smallest gap that fits.
 #[derive(Clone, Debug)]
 pub struct WorstFit<B>(Sizes<B>);
 

@@ -1,12 +1,12 @@
-//! Buckets that grow: each segment taken from a source holds blocks of one size class, and goes back when empty.
+//! Buckets that grow: a segment is a region of the source, divided into blocks of one size class.
 //!
 //! Promises upward: the contract of [`Allocator`]; O(1) allocate and free when a segment of the class has room; stale
-//! names always recognised (tickets count up, 64 bits). An allocation fails only after every empty segment went back
-//! and the source still refused, and no larger class has a block for it.
-//! Asks from below: a [`Source`] that gives whole regions; slices for records, lent by the caller (a `Vec` on hosts).
+//! handles are always detected (64-bit tickets count up). An allocation fails only when the source has no memory even
+//! after all empty segments have been returned, and no larger class has a suitable block.
+//! Asks from below: a [`Source`] of whole regions; slices for records, which the caller lends (a `Vec` on hosts).
 //!
-//! Sizes: a class wastes at most 1/(s+1) of a block with `s` steps an octave; a segment is as large as asked for at
-//! construction, or one block where a block is larger.
+//! Sizes: a class wastes at most 1/(s+1) of a block with `s` steps an octave. A segment has `segment_bytes`, or one block
+//! where a block is larger.
 //!
 //! Invariants, beside those of the records:
 //! - bit `c` of `room` is set iff the list of class `c` is not empty
@@ -24,13 +24,13 @@ mod allocator;
 mod grow;
 mod records;
 
-/// Class lists: the most classes any [`SizeClasses`] makes up to [`LARGEST`]. Eight steps need sizes from 2^3 on:
-/// (40 - 3) octaves * 8 + 1 = 297, rounded up to whole 64-bit words.
+/// Number of class lists: at least the classes of any [`SizeClasses`] up to [`LARGEST`]. Eight steps an octave start at
+/// 2^3: (40 - 3) octaves * 8 + 1 = 297, rounded up to whole 64-bit words.
 const CLASSES: usize = 320;
-/// Largest request, 1 TiB: above every device of today, and it keeps the class table at 1.3 KiB.
+/// Largest request, 1 TiB: more than any device has today; the class table then has 1.3 KiB.
 const LARGEST: u64 = 1 << 40;
-/// Blocks start at multiples of this, or of their size's power of two where that is smaller: what device allocators
-/// promise (CUDA: 256 bytes, PyTorch: 512). Larger alignments are met by padding inside a larger block.
+/// Blocks start at multiples of this, or of the largest power of two in their size where that is smaller. Device
+/// allocators promise as much (CUDA: 256 bytes, PyTorch: 512). Larger alignments need padding inside a larger block.
 const START_ALIGN: u64 = 512;
 
 /// Power-of-two (or finer) buckets over a growing set of segments.
@@ -66,7 +66,7 @@ const START_ALIGN: u64 = 512;
 pub struct BucketArena<S, T, G> {
     source: S,
     steps: SizeClasses,
-    /// Bytes asked from the source for classes of smaller blocks.
+    /// Bytes of a segment, for classes of smaller blocks.
     segment_bytes: u64,
     blocks: T,
     segments: G,
@@ -76,7 +76,7 @@ pub struct BucketArena<S, T, G> {
     heads: [u32; CLASSES],
     /// Classes whose list is not empty.
     room: [u64; CLASSES / 64],
-    /// The last ticket given; 0 is never one.
+    /// The last ticket issued; tickets start at 1.
     ticket: u64,
     /// Calls made to the source.
     calls: u64,
@@ -89,7 +89,7 @@ where
     T: AsRef<[BlockRecord]> + AsMut<[BlockRecord]>,
     G: AsRef<[SegmentRecord]> + AsMut<[SegmentRecord]>,
 {
-    /// An empty arena. Nothing is taken from the source yet.
+    /// An empty arena; takes nothing from the source yet.
     pub fn new(source: S, steps: SizeClasses, segment_bytes: u64, blocks: T, segments: G) -> Self {
         Self {
             source,
@@ -107,7 +107,7 @@ where
         }
     }
 
-    /// The source, to look at.
+    /// The source.
     pub fn source(&self) -> &S {
         &self.source
     }
@@ -119,13 +119,13 @@ where
         (&mut self.blocks, &mut self.segments)
     }
 
-    /// A block of the request's class, or of a larger one, or why not.
+    /// Allocates a block of the request's class, or of a larger one.
     fn find(&mut self, request: Request) -> Result<Block, AllocError> {
-        // Where the start of a block promises less than asked, room to move the address up is asked for besides.
+        // Above the alignment of block starts, the block needs room for padding in front.
         let padding = if request.align > START_ALIGN { request.align } else { 0 };
         let bytes = request.bytes.checked_add(padding).filter(|bytes| *bytes <= LARGEST);
         let class = bytes.and_then(|bytes| self.steps.aligned(bytes, request.align.min(START_ALIGN)));
-        // A pad is kept in 32 bits.
+        // The record has 32 bits for the padding.
         let class = class.filter(|class| (*class as usize) < CLASSES && request.align <= 1 << 31);
         let class = class.ok_or(AllocError::new(Cause::TooLarge, request.bytes))?;
         let calls = self.calls;
@@ -142,7 +142,7 @@ where
         AllocError { cause, asked: request.bytes, largest_free: self.largest_free() }
     }
 
-    /// Bytes of the largest block some segment can hand out.
+    /// Bytes of the largest block that a segment has room for.
     fn largest_free(&self) -> u64 {
         let words = self.room.iter().enumerate().rev();
         let top = words.filter(|(_, word)| **word != 0).map(|(at, word)| at as u32 * 64 + word.ilog2()).next();
@@ -157,7 +157,7 @@ where
         Some(found as u32 * 64 + word(found).trailing_zeros())
     }
 
-    /// Hands out a block of the first segment of a class, which has room.
+    /// Allocates a block in the first segment of a class, which must have room.
     fn serve(&mut self, class: u32, request: Request) -> Result<Block, AllocError> {
         let segment = self.heads[class as usize];
         let size = self.size(class);
@@ -188,7 +188,7 @@ where
         Ok(Block { address, bytes: size - u64::from(block.pad), slot, region: segment, ticket: self.ticket })
     }
 
-    /// The live record a name stands for.
+    /// The record of a live block.
     fn live(&self, block: Block) -> Result<BlockRecord, FreeError> {
         let address = block.address;
         let record = self.blocks.as_ref().get(block.slot as usize).copied().unwrap_or_default();

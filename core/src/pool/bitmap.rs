@@ -1,17 +1,17 @@
-//! Equal blocks behind a bitmap of atomic words: any number of threads acquire and release, none ever waits.
+//! Blocks of one size behind a bitmap of atomic words: any number of threads acquire and release them, wait-free.
 //!
-//! Promises upward: no block is out twice; what one holder wrote before releasing is visible to the next holder; a
-//! release of a block that is not out is refused exactly; every call ends within `words * (bits + 1)` steps, whatever
-//! the other threads do (wait-free), and within one step when the hinted word has room.
+//! Promises upward: no block has two holders; the next holder sees the writes of the previous one; the release of a block
+//! that is not acquired is always refused; every call ends within `words * (bits + 1)` steps whatever the other threads do,
+//! and in one step if the hinted word has a free block and no other thread races.
 //! Asks from below: `sync`; the caller lends the words.
 //!
 //! Invariants:
-//! - bit `i % BITS` of word `i / BITS` is set iff block `i` is out (so zeroed words are a pool with every block free)
+//! - bit `i % BITS` of word `i / BITS` is set iff block `i` is acquired (zeroed words are a pool with every block free)
 //! - bits at and past the block count are never set
-//! - the last word lent is no bitmap: it is the hint, the word where the latest release or acquire happened. It only
-//!   says where to look first; any value is correct.
+//! - the last word is no part of the bitmap: it is the hint, the word of the latest release or acquire, at which the next
+//!   search starts; any value is correct
 //!
-//! The pool itself is a view (two references' worth of data, `Copy`): pools made over the same words are one pool.
+//! A `Pool` is a view (`Copy`): pools over the same words are one pool.
 
 use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
 use crate::sync::{AtomicUsize, Ordering};
@@ -19,19 +19,19 @@ use crate::sync::{AtomicUsize, Ordering};
 /// Blocks in one word.
 const BITS: usize = usize::BITS as usize;
 
-/// What an acquire asks of memory: to see everything the previous holder of the block did.
+/// Acquire: the new holder of a block sees the writes of the previous one.
 #[cfg(not(terrace_seeded_bug = "pool_acquire_relaxed"))]
 const ACQUIRE: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "pool_acquire_relaxed")]
 const ACQUIRE: Ordering = Ordering::Relaxed;
 
-/// What a release gives: everything its holder did, to the thread that acquires the block next.
+/// Release: publishes the holder's writes to the next holder of the block.
 #[cfg(not(terrace_seeded_bug = "pool_release_relaxed"))]
 const RELEASE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "pool_release_relaxed")]
 const RELEASE: Ordering = Ordering::Relaxed;
 
-/// A pool of `len` equal blocks, named by index.
+/// A pool of blocks of one size, by index.
 ///
 /// # Example
 /// ```
@@ -49,17 +49,17 @@ const RELEASE: Ordering = Ordering::Relaxed;
 pub struct Pool<'a> {
     /// The bitmap, and after it the hint.
     words: &'a [AtomicUsize],
-    /// Blocks; at most `(words.len() - 1) * BITS`, and below `u32::MAX`.
+    /// Number of blocks; at most `(words.len() - 1) * BITS`, and below `u32::MAX`.
     len: u32,
 }
 
 impl<'a> Pool<'a> {
-    /// Words to lend for `blocks` blocks: one bit each, and one word for the hint.
+    /// Number of words to lend for `blocks` blocks: a bit for each, and a word for the hint.
     pub const fn words(blocks: u32) -> usize {
         (blocks as usize).div_ceil(BITS) + 1
     }
 
-    /// A pool of `blocks` blocks over zeroed words (or over words another pool of the same length uses).
+    /// A pool of `blocks` blocks over zeroed words, or over the words of another pool of the same length.
     ///
     /// # Errors
     /// [`Cause::OutOfSlots`] with fewer than [`Pool::words`] words; [`Cause::BadRequest`] without blocks.
@@ -74,13 +74,13 @@ impl<'a> Pool<'a> {
         Ok(Self { words, len: blocks })
     }
 
-    /// Blocks in the pool, free or out.
+    /// Number of blocks in the pool, free or acquired.
     #[allow(clippy::len_without_is_empty, reason = "a pool always has blocks")]
     pub const fn len(&self) -> u32 {
         self.len
     }
 
-    /// Takes a free block. `None` means: each word was seen full at some moment of the call.
+    /// Acquires a free block; `None` if each word was full at some moment of the call.
     #[inline]
     pub fn acquire(&self) -> Option<u32> {
         let count = self.words.len() - 1;
@@ -89,7 +89,7 @@ impl<'a> Pool<'a> {
         word.into_iter().find_map(|word| self.acquire_in(word).map(|bit| self.taken(hint, word, bit)))
     }
 
-    /// Moves the hint to where a block was found, and names the block.
+    /// Sets the hint to `word` if it differs; returns the block of the bit.
     #[inline]
     fn taken(&self, hint: usize, word: usize, bit: usize) -> u32 {
         if word != hint {
@@ -98,8 +98,8 @@ impl<'a> Pool<'a> {
         (word * BITS + bit) as u32
     }
 
-    /// Sets the lowest clear bit of a word. Each lost race costs a bit that another thread took, so a word is tried at
-    /// most BITS times; bits freed meanwhile below the one lost are not looked at again, which bounds the loop.
+    /// Sets the lowest clear bit of a word. After a lost race, tries only bits above the one that another thread set: at
+    /// most BITS tries, even if lower bits are cleared meanwhile.
     #[inline]
     fn acquire_in(&self, word: usize) -> Option<usize> {
         let mut taken = self.words[word].load(Ordering::Relaxed) | !self.usable(word);
@@ -114,19 +114,19 @@ impl<'a> Pool<'a> {
         None
     }
 
-    /// The bits of a word that stand for blocks: all, but for the last word.
+    /// Mask of the bits of a word that belong to blocks: all, except perhaps in the last word.
     #[inline]
     const fn usable(&self, word: usize) -> usize {
         let here = self.len as usize - word * BITS;
         if here >= BITS { usize::MAX } else { (1 << here) - 1 }
     }
 
-    /// Gives a block back.
+    /// Releases a block.
     ///
     /// # Errors
-    /// [`FreeError::Foreign`] past the last block, [`FreeError::Stale`] when it is not out. A name kept from before
-    /// the block was handed out again cannot be told from the new one by a bit: [`acquire_guard`](Self::acquire_guard)
-    /// makes such names impossible, [`Buckets`](crate::pool::Buckets) detects them.
+    /// [`FreeError::Foreign`] past the last block, [`FreeError::Stale`] if it is not acquired. A bit cannot distinguish
+    /// the index of an earlier holder from that of the present one: [`acquire_guard`](Self::acquire_guard) excludes that
+    /// mistake, [`Buckets`](crate::pool::Buckets) detect it.
     #[inline]
     pub fn release(&self, block: u32) -> Result<(), FreeError> {
         let address = u64::from(block);
@@ -142,24 +142,24 @@ impl<'a> Pool<'a> {
         Ok(())
     }
 
-    /// Takes a free block that is released when the guard is dropped.
+    /// Acquires a free block; dropping the guard releases it.
     pub fn acquire_guard(&self) -> Option<PoolGuard<'a>> {
         self.acquire().map(|block| PoolGuard { pool: *self, block })
     }
 
-    /// Whether a block is out now.
+    /// Whether a block is acquired at this moment.
     pub fn is_out(&self, block: u32) -> bool {
         let word = self.words[block as usize / BITS % self.words.len()].load(Ordering::Relaxed);
         block < self.len && word & (1 << (block as usize % BITS)) != 0
     }
 
-    /// Blocks out now. O(words); exact at rest.
+    /// Number of acquired blocks. O(words); exact while no call is under way.
     pub fn in_use(&self) -> u32 {
         let bitmap = &self.words[..self.words.len() - 1];
         bitmap.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
     }
 
-    /// Checks the invariant a bitmap can break. O(words).
+    /// Checks that no bit past the last block is set. O(words).
     ///
     /// # Errors
     /// A bit past the last block is set.
@@ -170,11 +170,11 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// A block that goes back when dropped.
+/// An acquired block of a [`Pool`], released on drop.
 #[derive(Debug)]
 pub struct PoolGuard<'a> {
     pool: Pool<'a>,
-    /// Acquired, and released by this guard alone (unless its index was copied out and released by hand).
+    /// Acquired; only this guard releases it (unless the caller releases its index by hand).
     block: u32,
 }
 
@@ -187,7 +187,7 @@ impl PoolGuard<'_> {
 
 impl Drop for PoolGuard<'_> {
     fn drop(&mut self) {
-        // Refused only if the caller released the index by hand; the block is then free already.
+        // Refused only if the caller has released the index by hand: the block is free already.
         let _ = self.pool.release(self.block);
     }
 }

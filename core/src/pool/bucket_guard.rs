@@ -1,13 +1,13 @@
-//! A block of [`Buckets`] that frees itself.
+//! A guard that releases a block of [`Buckets`].
 //!
-//! Promises upward: the block goes back exactly once, when the guard is dropped; drop never panics.
-//! Asks from below: [`Buckets::release`] refuses what is not live.
+//! Promises upward: releases the block exactly once, on drop; drop never panics.
+//! Asks from below: [`Buckets::release`] refuses a block that is not live.
 
 use super::buckets::Buckets;
 use crate::allocator::{Block, Request};
 use crate::error::AllocError;
 
-/// A block that goes back when dropped.
+/// A block of [`Buckets`], released on drop.
 #[derive(Debug)]
 pub struct BucketGuard<'g, 'a, const N: usize> {
     buckets: &'g Buckets<'a, N>,
@@ -15,7 +15,7 @@ pub struct BucketGuard<'g, 'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Buckets<'a, N> {
-    /// Takes a block of at least `bytes` bytes that goes back when the guard is dropped.
+    /// Acquires a block of at least `bytes` bytes; dropping the guard releases it.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -25,7 +25,7 @@ impl<'a, const N: usize> Buckets<'a, N> {
 }
 
 impl<const N: usize> BucketGuard<'_, '_, N> {
-    /// Where the block lies and how large it is.
+    /// The handle of the block.
     pub fn block(&self) -> &Block {
         &self.block
     }
@@ -33,7 +33,7 @@ impl<const N: usize> BucketGuard<'_, '_, N> {
 
 impl<const N: usize> Drop for BucketGuard<'_, '_, N> {
     fn drop(&mut self) {
-        // Refused only if the caller released a copy of the handle; the block is free then.
+        // Refused only if the caller has released a copy of the handle: the block is free already.
         let _ = self.buckets.release(self.block);
     }
 }

@@ -1,16 +1,16 @@
-//! Pools of rising block size over one range of addresses: size to bucket in O(1), no lock, stale names detected.
+//! Pools of rising block size in one range of addresses: lock-free, with stale handles detected.
 //!
-//! Promises upward: the contract of [`Allocator`], and the same calls by `&self` from any number of threads. A refused
-//! acquire is true: no block of the request's bucket (with spill: of any larger bucket either) was free.
+//! Promises upward: the contract of [`Allocator`], and the same calls by `&self` from any number of threads. An acquire
+//! fails only if no block of the request's bucket (with spill: nor of any larger one) was free.
 //! Asks from below: [`Pool`] for the bits, [`SizeClasses`] for the sizes; the caller lends one slice of words.
 //!
 //! Invariants:
-//! - buckets lie one behind the other: `base + size * blocks <= base` of the next, each base a multiple of the largest
-//!   power of two in its block size (so a block is aligned to that power)
-//! - stamp `s` of a block is odd iff the block is out; each hand-out and each return adds 1, so a ticket made of the
-//!   stamp and the block's slot never comes twice (on 32-bit targets: not within 2^31 uses of one block)
-//! - a block that is out has its bit set in the pool (the bit is set before the stamp turns odd and cleared after it
-//!   turned even, so at rest the two agree)
+//! - buckets do not overlap, in ascending order: `base + size * blocks <= base` of the next; each base is a multiple of
+//!   the largest power of two in its block size, so each block is aligned to that power
+//! - the stamp of a block is odd iff the block is live; each acquire and each release adds 1, so a ticket (stamp and slot)
+//!   is never issued twice (on 32-bit targets: not within 2^31 uses of one block)
+//! - the pool's bit of a live block is set (it is set before the stamp turns odd, and cleared after the stamp turns even,
+//!   so the two agree while no call is under way)
 
 use super::bitmap::Pool;
 use super::size_classes::SizeClasses;
@@ -20,15 +20,15 @@ use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
 use crate::stats::Stats;
 use crate::sync::{AtomicUsize, Ordering};
 
-/// One block size.
+/// The pool of one block size.
 #[derive(Clone, Copy, Debug)]
 struct Bucket<'a> {
     pool: Pool<'a>,
     /// Address of block 0.
     base: u64,
-    /// Bytes of a block: `steps.size` of the bucket's number.
+    /// Bytes of a block: the size of class number `c` for bucket `c`.
     size: u64,
-    /// Slot of block 0; slots count through all buckets.
+    /// Slot of block 0; slots are numbered through all buckets.
     first_slot: u32,
 }
 
@@ -48,18 +48,18 @@ struct Bucket<'a> {
 #[derive(Debug)]
 pub struct Buckets<'a, const N: usize> {
     buckets: [Bucket<'a>; N],
-    /// One per block, by slot.
+    /// The stamp of each block, by slot.
     stamps: &'a [AtomicUsize],
     steps: SizeClasses,
-    /// Low bits of a ticket: the slot. The stamp's generation stands above.
+    /// Number of low bits of a ticket that are the slot; the generation of the stamp is above them.
     slot_bits: u32,
-    /// Whether a full bucket passes a request on to larger ones.
+    /// Whether larger buckets serve the requests of a full one.
     spill: bool,
     counters: Counters,
 }
 
 impl<'a, const N: usize> Buckets<'a, N> {
-    /// Words to lend: the bitmap of each bucket, and one stamp for each block.
+    /// Number of words to lend: the bitmap of each bucket, and a stamp for each block.
     pub const fn words(counts: &[u32; N]) -> usize {
         let (mut words, mut bucket) = (0, 0);
         while bucket < N {
@@ -71,7 +71,7 @@ impl<'a, const N: usize> Buckets<'a, N> {
 
     /// Buckets of `counts[c]` blocks of `steps.size(c)` bytes each, over zeroed words.
     ///
-    /// The blocks lie from address `base` on.
+    /// Addresses start at `base`.
     ///
     /// # Errors
     /// [`Cause::OutOfSlots`] with too few words; [`Cause::TooLarge`] when sizes or addresses pass 64 bits or slots
@@ -99,7 +99,7 @@ impl<'a, const N: usize> Buckets<'a, N> {
         Ok(Self { buckets, stamps, steps, slot_bits, spill: false, counters })
     }
 
-    /// Lets a full bucket pass requests on to the next larger one that has room.
+    /// Serves the requests of a full bucket from the next larger one with a free block.
     pub fn with_spill(self) -> Self {
         Self { spill: true, ..self }
     }
@@ -109,11 +109,11 @@ impl<'a, const N: usize> Buckets<'a, N> {
         self.buckets.last().map_or(0, |last| last.base + last.size * u64::from(last.pool.len()))
     }
 
-    /// Takes a block. O(1) when the hint of the bucket is good; bounded by its words.
+    /// Acquires a block. O(1) if the hinted word of the bucket has a free block, else O(words).
     ///
     /// # Errors
-    /// [`Cause::OutOfMemory`] when all that may serve it are out; [`Cause::TooLarge`] when no bucket's blocks are large
-    /// or aligned enough; [`Cause::BadRequest`].
+    /// [`Cause::OutOfMemory`] when no suitable block is free; [`Cause::TooLarge`] when no bucket has blocks of that size
+    /// and alignment; [`Cause::BadRequest`].
     pub fn acquire(&self, request: Request) -> Result<Block, AllocError> {
         let found = request.validate().and_then(|request| self.find(request));
         match found {
@@ -136,8 +136,8 @@ impl<'a, const N: usize> Buckets<'a, N> {
         Ok(self.name(class, index))
     }
 
-    /// Turns the stamp of a block just taken odd, and names it. The bit is ours, so no other thread changes the stamp;
-    /// what the last holder wrote to it came before its release of the bit.
+    /// Makes the stamp of a block odd, and returns its handle. Caller must have set the block's bit: then no other thread
+    /// changes the stamp, and the last holder's write to it happened before this thread acquired the bit.
     fn name(&self, class: usize, index: u32) -> Block {
         let bucket = &self.buckets[class];
         let slot = bucket.first_slot + index;
@@ -146,23 +146,23 @@ impl<'a, const N: usize> Buckets<'a, N> {
         Block { address, bytes: bucket.size, slot, region: class as u32, ticket: self.ticket(stamp, slot) }
     }
 
-    /// Stamps of live blocks are odd: half of one is the generation.
+    /// The ticket of a live block: its slot, and half of its (odd) stamp as the generation.
     fn ticket(&self, stamp: usize, slot: u32) -> u64 {
         (stamp as u64 >> 1) << self.slot_bits | u64::from(slot)
     }
 
-    /// Gives a block back.
+    /// Releases a block.
     ///
     /// # Errors
-    /// [`FreeError::Stale`] when the block is not live, however often it was handed out since;
-    /// [`FreeError::Foreign`] for a name these buckets never gave.
+    /// [`FreeError::Stale`] for a handle of an earlier use of the block; [`FreeError::Foreign`] for a handle that these
+    /// buckets never issued.
     pub fn release(&self, block: Block) -> Result<(), FreeError> {
         let index = self.advance_stamp(block, 1)?;
         self.counters.freed(block.bytes);
         self.buckets[block.region as usize].pool.release(index)
     }
 
-    /// Adds to the stamp of a live block, once: of two threads with the same name one succeeds. Returns its index.
+    /// Adds to the stamp of a live block; returns its index. Of two threads with the same handle one succeeds.
     fn advance_stamp(&self, block: Block, add: usize) -> Result<u32, FreeError> {
         let foreign = FreeError::Foreign { address: block.address };
         let bucket = self.buckets.get(block.region as usize).ok_or(foreign)?;
@@ -193,7 +193,7 @@ impl<const N: usize> Allocator for Buckets<'_, N> {
         self.release(block)
     }
 
-    /// Succeeds within the block's own size: the block stays whole, under a new ticket.
+    /// Succeeds up to the block's own size: the block keeps its size and gets a new ticket.
     fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
         if bytes == 0 {
             return Err(AllocError::new(Cause::BadRequest, bytes));
@@ -205,7 +205,7 @@ impl<const N: usize> Allocator for Buckets<'_, N> {
         Ok(self.name(block.region as usize, index))
     }
 
-    /// O(words): `largest_free` looks at the bitmaps.
+    /// O(words): `largest_free` reads the bitmaps.
     fn stats(&self) -> Stats {
         let counted = self.counters.snapshot();
         let metadata = (Self::words(&self.buckets.map(|bucket| bucket.pool.len())) * size_of::<AtomicUsize>()) as u64;

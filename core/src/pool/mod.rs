@@ -1,13 +1,13 @@
-//! Fixed blocks: bitmaps of them, power-of-two (and finer) buckets of them, and buckets that grow from a source.
+//! Pools of fixed-size blocks: bitmaps, buckets of rising block size, and buckets that grow from a source.
 //!
 //! Promises upward:
-//! - [`Pool`]: equal blocks named by index, acquired and released without a lock by any number of threads.
-//! - [`Slab`]: the same for one thread at a time, many blocks at once.
-//! - [`Buckets`]: several pools of rising block size over one range of addresses; thread-safe, stale names detected.
-//! - [`BucketArena`]: the same sizes, but segments come from a [`Source`](crate::source::Source) and go back to it.
-//! - [`SizeClasses`]: the arithmetic between sizes and classes, O(1) both ways.
+//! - [`Pool`]: blocks of one size, by index, which any number of threads acquire and release without a lock.
+//! - [`Slab`]: blocks of one size, by index, which one thread at a time takes in batches.
+//! - [`Buckets`]: several pools of rising block size in one range of addresses; thread-safe; detects stale handles.
+//! - [`BucketArena`]: the same size classes, in segments from a [`Source`](crate::source::Source).
+//! - [`SizeClasses`]: from sizes to classes and back in O(1).
 //!
-//! Asks from below: `sync` for the first two; memory for records is always lent by the caller.
+//! Asks from below: `sync` for [`Pool`] and [`Buckets`]; the caller lends the memory of all records.
 
 mod arena;
 mod bitmap;

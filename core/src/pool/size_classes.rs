@@ -1,14 +1,14 @@
-//! Between sizes and classes: powers of two, each octave in 1, 2, 4 or 8 equal steps.
+//! Size classes: powers of two, with 1, 2, 4 or 8 equal steps an octave.
 //!
-//! Promises upward: `size(ceil(n)) >= n`, `size(floor(n)) <= n`, both the tightest of the table; O(1), no division by a
-//! variable. With `s` steps no block wastes more than 1/(s+1) of itself: 1/2 for powers of two, 1/9 for eight steps.
+//! Promises upward: `size(ceil(n)) >= n` and `size(floor(n)) <= n` with the nearest such class; O(1), no division by a
+//! variable. With `s` steps an octave no block wastes more than 1/(s+1) of itself: 1/2 for powers of two, 1/9 for eight.
 //! Asks from below: nothing.
 //!
 //! Class `c` is step `j = c mod s` of octave `k = c div s`; its size is `(s + j) * 2^(min_bits + k) / s`.
 
 use crate::error::{AllocError, Cause};
 
-/// The size table: smallest size, and steps an octave.
+/// A table of size classes: the smallest size, and the steps an octave.
 ///
 /// # Example
 /// ```
@@ -24,7 +24,7 @@ use crate::error::{AllocError, Cause};
 pub struct SizeClasses {
     /// log2 of the smallest size; at least `step_bits`, so that every step is a whole number of bytes.
     min_bits: u32,
-    /// log2 of the steps an octave: 0 to 3.
+    /// log2 of the steps in an octave: 0 to 3.
     step_bits: u32,
 }
 
@@ -49,7 +49,7 @@ impl SizeClasses {
         let bytes = if bytes < 1 << self.min_bits { 1 << self.min_bits } else { bytes };
         let octave = bytes.ilog2();
         let unit_bits = octave - self.step_bits;
-        // Whole steps above the power of two; the remainder, if any, needs one more.
+        // Steps above the power of two, rounded up.
         let above = bytes - (1 << octave);
         let step = (above >> unit_bits) + (above & ((1 << unit_bits) - 1) != 0) as u64;
         let class = ((octave - self.min_bits) << self.step_bits) + step as u32;

@@ -1,10 +1,10 @@
-//! Which blocks of one span are free: a bit each, for one thread at a time, taken many at once.
+//! A bitmap of the free blocks of one span, for one thread at a time, which takes blocks in batches.
 //!
-//! Promises upward: no block is out twice; giving back a block that is not out is refused exactly; taking `n` blocks
-//! costs O(words looked at + n) and writes nothing but the bits: free memory is never touched.
-//! Asks from below: the caller lends the words, and holds a lock where several threads share them.
+//! Promises upward: no block is taken twice; the release of a block that is not taken is always refused; taking `n` blocks
+//! costs O(words searched + n), and writes only the bitmap, never the blocks.
+//! Asks from below: the caller lends the words, and must hold a lock where threads share them.
 //!
-//! [`Pool`](super::Pool) is the same for any number of threads at once, one atomic operation for each block.
+//! [`Pool`](super::Pool) is for threads that share without a lock: an atomic operation for each block.
 //!
 //! Invariant: bit `i % 64` of word `i / 64` is set iff block `i` is free; bits at and past the block count are clear.
 
@@ -35,14 +35,14 @@ pub struct Slab<'a> {
 }
 
 impl<'a> Slab<'a> {
-    /// Words to lend for `blocks` blocks.
+    /// Number of words to lend for `blocks` blocks.
     pub const fn words(blocks: u32) -> usize {
         blocks.div_ceil(BITS) as usize
     }
 
-    /// The slab over its words: zeroed words are a slab with every block out.
+    /// A view of a slab's words: zeroed words are a slab whose blocks are all taken.
     ///
-    /// Words too few for `blocks` blocks make a slab of as many as they have bits.
+    /// With too few words for `blocks` blocks, the slab has as many blocks as they have bits.
     pub fn new(words: &'a mut [u64], blocks: u32) -> Self {
         let used = Self::words(blocks).min(words.len());
         let bits = used as u64 * u64::from(BITS);
@@ -58,9 +58,9 @@ impl<'a> Slab<'a> {
         }
     }
 
-    /// Takes at most `most` blocks, the lowest first, from word `from` on; each goes to `each`.
+    /// Takes at most `most` free blocks, the lowest first, from word `from` on, and passes each to `each`.
     ///
-    /// How many there were, and the word to go on from: below it nothing is free.
+    /// Returns how many it took, and the word to continue from: no block from `from` up to there is free.
     #[inline]
     pub fn take(&mut self, from: u32, most: u32, mut each: impl FnMut(u32)) -> (u32, u32) {
         let mut left = most;
@@ -79,10 +79,10 @@ impl<'a> Slab<'a> {
         (most - left, at as u32)
     }
 
-    /// Gives a block back.
+    /// Releases a block.
     ///
     /// # Errors
-    /// [`FreeError::Foreign`] past the last block, [`FreeError::Stale`] when it is not out.
+    /// [`FreeError::Foreign`] past the last block, [`FreeError::Stale`] if it is free.
     #[inline]
     pub fn release(&mut self, block: u32) -> Result<(), FreeError> {
         let address = u64::from(block);
@@ -104,7 +104,7 @@ impl<'a> Slab<'a> {
         let end = end.min(self.len);
         let mut at = first;
         while at < end {
-            // The bits of this word from `at` to the word's end or `end`.
+            // The bits of this word from `at` up to the end of the word or to `end`.
             let next = end.min((at / BITS + 1) * BITS);
             let mask = (u64::MAX >> (BITS - (next - at))) << (at % BITS);
             if self.words[(at / BITS) as usize] & mask != mask {
@@ -115,12 +115,12 @@ impl<'a> Slab<'a> {
         true
     }
 
-    /// Free blocks. O(words).
+    /// Number of free blocks. O(words).
     pub fn free(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Checks the part of the invariant that bits can break. O(1).
+    /// Checks that no bit past the last block is set. O(1).
     ///
     /// # Errors
     /// A bit past the last block is set.

@@ -1,7 +1,7 @@
-//! Handing out, taking back and resizing: where gaps are cut and joined.
+//! Allocating, freeing and resizing blocks: gaps are cut and merged here.
 //!
-//! Promises upward: all or nothing; a failed call changes nothing but the count of failures.
-//! Asks from below: [`Index`](crate::index::Index) for the choice.
+//! Promises upward: a failed call changes nothing but the count of failures.
+//! Asks from below: an [`Index`](crate::index::Index), which chooses the gap.
 
 use super::Range;
 use crate::allocator::{Block, Request};
@@ -9,9 +9,9 @@ use crate::error::{AllocError, Cause, FreeError};
 use crate::index::{Index, NONE, Slot, SlotState, Slots};
 
 impl<S: Slots, I: Index> Range<S, I> {
-    /// Allocates; fails only when no free block fits, whatever the strategy.
+    /// Allocates a block; fails only if no gap fits, with every strategy.
     ///
-    /// Good fit: O(gaps in the bins that the request's size, with its alignment, spans).
+    /// Good fit: O(gaps in the bins from the request's size to its size plus alignment).
     ///
     /// # Errors
     /// As for `allocate`.
@@ -54,8 +54,8 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
     }
 
-    /// Best and first fit, where there are holes: a gap that touches none. A gap beside a hole can still grow, and is
-    /// worth more than its size; at most two gaps a hole are passed over.
+    /// With holes, and for best and first fit: finds a gap that touches no hole. A gap beside a hole can grow, so it is
+    /// kept for larger requests. Skips at most two gaps for each hole.
     #[inline]
     fn find_away_from_holes(&self, size: u32) -> Option<u32> {
         if self.holes == NONE || !self.index.cut_low() {
@@ -66,7 +66,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.index.find(&self.slots, size, u32::MAX, apart)
     }
 
-    /// A gap in which `size` granules fit at `align` bytes (more than a granule), and how far into it they start.
+    /// Finds a gap in which `size` granules fit at an alignment above a granule; returns its record and their offset in it.
     fn find_aligned(&self, size: u32, align: u64, exact: bool) -> Option<(u32, u32)> {
         let slack = u32::try_from((align >> self.granule) - 1).unwrap_or(u32::MAX);
         let i = self.find(size, slack, exact, |record| self.lowest_fit(record, size, align).is_some())?;
@@ -75,26 +75,26 @@ impl<S: Slots, I: Index> Range<S, I> {
         if self.cuts_low(record) {
             return Some((i, low));
         }
-        // The highest aligned place: down from where the block would end with the gap. Not below the lowest.
+        // The highest aligned start: rounded down from that of a block that ends with the gap; at or above `low`.
         let high = self.address(record.gap_end() - size) & !(align - 1);
         Some((i, (((high - self.base) >> self.granule) as u32) - record.end))
     }
 
-    /// Which end of the gap behind a record is cut. Behind a hole the high end, whatever the strategy: what is left
-    /// stays in one piece with what the hole may become.
+    /// Whether blocks are cut from the low end of a record's gap. After a hole, from the high end with every strategy: the
+    /// rest can merge with pages that are mapped in the hole.
     #[inline]
     fn cuts_low(&self, record: &Slot) -> bool {
         self.index.cut_low() && record.state() != SlotState::Hole
     }
 
-    /// Granules into a gap of the lowest place at `align` bytes where `size` granules fit.
+    /// Offset in a record's gap, in granules, of the lowest start at `align` where `size` granules fit.
     pub(super) fn lowest_fit(&self, record: &Slot, size: u32, align: u64) -> Option<u32> {
         let address = self.address(record.end);
         let front = (address.checked_next_multiple_of(align)? - address) >> self.granule;
         (front + u64::from(size) <= u64::from(record.gap)).then_some(front as u32)
     }
 
-    /// Makes `size` granules, `front` into the gap of record `i`, a live block in slot `new`.
+    /// Makes `size` granules of the gap of record `i`, from offset `front` on, a live block in slot `new`.
     #[inline]
     pub(super) fn cut(&mut self, i: u32, new: u32, front: u32, size: u32) -> Block {
         let place = self.slots.slot(i).end + front;
@@ -105,7 +105,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         Block { address: self.address(place), bytes: self.bytes(size), slot: new, region: 0, ticket }
     }
 
-    /// Puts record `new` of `size` granules into the gap of record `i`, `front` granules behind its start.
+    /// Inserts record `new` of `size` granules into the gap of record `i`, at offset `front`.
     #[inline]
     pub(super) fn insert_record(&mut self, i: u32, new: u32, front: u32, size: u32, name: u64) {
         let slots = &mut self.slots.view();
@@ -124,7 +124,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
     }
 
-    /// Takes record `i` out: its bytes and its gap join the gap of the record before it. Needs no slot. Returns its
+    /// Removes record `i`: its bytes and its gap merge into the gap of the previous record. Needs no slot. Returns its
     /// size.
     #[inline]
     pub(super) fn remove_record(&mut self, i: u32) -> u32 {
@@ -142,14 +142,14 @@ impl<S: Slots, I: Index> Range<S, I> {
         end - start - old
     }
 
-    /// Granules of what stands at record `i`.
+    /// Size of the block or hole of record `i`, in granules.
     #[inline]
     pub(super) fn size(&self, i: u32) -> u32 {
         let record = self.slots.slot(i);
         record.end - self.slots.slot(record.prev).gap_end()
     }
 
-    /// Takes live block `i` back.
+    /// Frees the live block of record `i`.
     #[inline]
     pub(crate) fn release(&mut self, i: u32) {
         let size = u64::from(self.remove_record(i));
@@ -166,7 +166,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         t.peak_live_blocks = t.peak_live_blocks.max(t.live_blocks);
     }
 
-    /// Resizes a live block in place: down always, up when the gap behind it is large enough. Needs no slot.
+    /// Resizes a live block in place: shrinks always, grows if the gap after it is large enough. Needs no slot.
     pub(super) fn resize_in_place(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
         let i = self.live(&block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
         let bad = AllocError::new(Cause::BadRequest, bytes);
@@ -186,7 +186,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         Ok(Block { bytes: self.bytes(size), ticket: self.ticket, ..block })
     }
 
-    /// Gives a live block a new name (a new ticket); the old one is dead. O(1).
+    /// Issues a new handle (a new ticket) for a live block; the old handle is stale. O(1).
     ///
     /// # Errors
     /// [`FreeError`] when the block is not live.
@@ -200,7 +200,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         Ok(Block { ticket: self.ticket, bytes: self.bytes(size), ..block })
     }
 
-    /// A slot for a new record.
+    /// Takes a spare slot, or the first that was never used.
     #[inline]
     pub(super) fn take_slot(&mut self) -> Option<u32> {
         let i = self.spare;
@@ -221,7 +221,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         })
     }
 
-    /// Puts a slot on the list of spare ones.
+    /// Adds a slot to the list of spare slots.
     pub(super) fn give_slot(&mut self, i: u32) {
         let slot = self.slots.slot_mut(i);
         slot.name = 0;

@@ -1,10 +1,10 @@
-//! Every invariant of a range, checked. For tests and fuzzing: O(slots).
+//! Checks all invariants of a range. O(slots); for tests and fuzzing.
 
 use super::{Range, RegionId};
 use crate::error::{Violation, ensure};
 use crate::index::{Index, NONE, Slot, SlotState, Slots};
 
-/// What a walk over all regions sums up.
+/// Sums over all regions.
 #[derive(Default)]
 struct Sums {
     live: u64,
@@ -51,7 +51,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         ensure(seen == records, "every hole is in the list of holes", seen)
     }
 
-    /// Used and spare slots together are all that were ever used.
+    /// Checks that used and spare slots together are all slots below `fresh`.
     fn check_slots(&self, used: u32) -> Result<(), Violation> {
         ensure(used == self.used_slots(), "every used slot is a record in a ring", used)?;
         let (mut at, mut spare) = (self.spare, 0);

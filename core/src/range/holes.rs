@@ -1,54 +1,53 @@
-//! Holes: address space that gets memory under it, and loses it again.
+//! Holes, which are address space without memory: committing and decommitting parts of a region.
 //!
-//! Promises upward: any stretch inside a hole can become free, any stretch inside a gap a hole; holes that touch
-//! become one.
-//! Asks from below: the caller (an arena) does the mapping with its source.
+//! Promises upward: any part of a hole can become free memory, any part of a gap a hole; adjacent holes merge.
+//! Asks from below: the caller (an arena) maps and unmaps the pages.
 
 use super::{Range, RegionId};
 use crate::allocator::Block;
 use crate::error::{AllocError, Cause};
 use crate::index::{Index, NONE, Slot, SlotState, Slots};
 
-/// What a stretch of a region is.
+/// The state of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
-    /// Memory that could be handed out.
+    /// Free memory.
     Free,
-    /// A block that was handed out.
+    /// A live block.
     Live,
-    /// No memory under it.
+    /// A hole: no memory backs it.
     Hole,
 }
 
-/// A stretch of a region as it is now; valid until the range changes. Addresses and sizes in bytes.
+/// A block, gap or hole of a region, in bytes; valid until the range changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeExtent {
     /// First address.
     pub start: u64,
     /// Bytes.
     pub bytes: u64,
-    /// What it is.
+    /// Its state.
     pub kind: ExtentKind,
-    /// The record that stands here; of free memory, the record in front.
+    /// Its record; for free memory, the record before it.
     pub(crate) record: u32,
 }
 
 impl RangeExtent {
-    /// The address after the last.
+    /// The first address after the extent.
     pub const fn end(&self) -> u64 {
         self.start + self.bytes
     }
 }
 
 impl<S: Slots, I: Index> Range<S, I> {
-    /// The gap behind a record.
+    /// The gap of a record, if it is not 0.
     pub(crate) fn gap(&self, i: u32) -> Option<RangeExtent> {
         let record = self.slots.slot(i);
         let (start, bytes) = (self.address(record.end), self.bytes(record.gap));
         (record.gap > 0).then_some(RangeExtent { start, bytes, kind: ExtentKind::Free, record: i })
     }
 
-    /// What stands at record `i`; `None` for a region's own.
+    /// The block or hole of record `i`; `None` for the record of a region.
     pub(crate) fn extent_of(&self, i: u32) -> Option<RangeExtent> {
         let record = self.slots.slot(i);
         let kind = match record.state() {
@@ -60,7 +59,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         Some(RangeExtent { start: self.address(record.end - size), bytes: self.bytes(size), kind, record: i })
     }
 
-    /// All holes, the youngest first.
+    /// All holes, the newest first.
     pub fn holes(&self) -> impl Iterator<Item = RangeExtent> {
         let mut at = self.holes;
         core::iter::from_fn(move || {
@@ -70,13 +69,13 @@ impl<S: Slots, I: Index> Range<S, I> {
         })
     }
 
-    /// All regions, the youngest first.
+    /// All regions, the newest first.
     pub fn regions(&self) -> impl Iterator<Item = RegionId> {
         let known = |i: u32| (i != NONE).then_some(RegionId(i));
         core::iter::successors(known(self.regions), move |region| known(self.slots.slot(region.0).value() as u32))
     }
 
-    /// Everything in a region by address: blocks, gaps and holes.
+    /// All blocks, gaps and holes of a region by address.
     pub fn extents(&self, region: RegionId) -> impl Iterator<Item = RangeExtent> {
         let mut at = Some(region.0);
         core::iter::from_fn(move || {
@@ -89,13 +88,13 @@ impl<S: Slots, I: Index> Range<S, I> {
         .flatten()
     }
 
-    /// What comes behind an extent in its region.
+    /// The next extent in the region.
     pub fn behind(&self, extent: &RangeExtent) -> Option<RangeExtent> {
         let gap = if extent.kind == ExtentKind::Free { None } else { self.gap(extent.record) };
         gap.or_else(|| self.extent_of(self.slots.slot(extent.record).next))
     }
 
-    /// What comes before an extent in its region.
+    /// The previous extent in the region.
     pub fn before(&self, extent: &RangeExtent) -> Option<RangeExtent> {
         if extent.kind == ExtentKind::Free {
             return self.extent_of(extent.record);
@@ -104,55 +103,54 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.gap(prev).or_else(|| self.extent_of(prev))
     }
 
-    /// The records before and behind record `i`.
+    /// The previous and the next record of record `i`.
     pub(crate) fn neighbours(&self, i: u32) -> [u32; 2] {
         let record = self.slots.slot(i);
         [record.prev, record.next]
     }
 
-    /// The largest free stretch. O(log n); good fit: O(gaps in the last bin).
+    /// The largest gap. O(log n); good fit: O(gaps in the last bin).
     pub fn largest_free(&self) -> Option<RangeExtent> {
         self.index.largest(&self.slots).and_then(|i| self.gap(i))
     }
 
-    /// A free stretch of at least `bytes` bytes, as the strategy chooses, without taking it.
+    /// Finds a gap of at least `bytes` bytes by the strategy, without allocating.
     pub fn find_free(&self, bytes: u64) -> Option<RangeExtent> {
         let size = self.granules(bytes)?.max(1);
         self.index.find_exact(&self.slots, size, 0, |_| true).and_then(|i| self.gap(i))
     }
 
-    /// The lowest fit outside `[avoid.0, avoid.1)`, without allocating it.
+    /// Finds a gap outside `[avoid.0, avoid.1)` for `bytes` bytes at an alignment, without allocating.
     ///
-    /// For `bytes` bytes at an alignment, in a free extent that the strategy chooses. Exact: `None` only when there is
-    /// no such place.
+    /// Returns the gap, which the strategy chooses, and the lowest fitting address in it; `None` only if there is none.
     pub fn find_outside(&self, bytes: u64, align: u64, avoid: (u64, u64)) -> Option<(RangeExtent, u64)> {
         let size = self.granules(bytes)?.max(1);
         let outside = |record: &Slot| self.address(record.gap_end()) <= avoid.0 || self.address(record.end) >= avoid.1;
         let fits = |record: &Slot| outside(record) && self.lowest_fit(record, size, align).is_some();
-        // Unbounded slack: no gap is sure to be outside, whatever its size.
+        // Unbounded slack: no size guarantees that a gap is outside.
         let i = self.index.find_exact(&self.slots, size, u32::MAX, fits)?;
         let record = self.slots.slot(i);
         let front = self.lowest_fit(record, size, align)?;
         Some((self.gap(i)?, self.address(record.end + front)))
     }
 
-    /// Gaps and holes behind a record, up to the next live block or the region's end.
+    /// The gaps and holes after a record, up to the next live block or the end of the region: a vacancy.
     pub(crate) fn vacant_extents(&self, record: u32) -> impl Iterator<Item = RangeExtent> {
         let first = self.gap(record).or_else(|| self.extent_of(self.slots.slot(record).next));
         let unused = |extent: &RangeExtent| extent.kind != ExtentKind::Live;
         core::iter::successors(first.filter(unused), move |extent| self.behind(extent).filter(unused))
     }
 
-    /// The records in front of every vacancy that has a hole in it.
+    /// The record before each vacancy that contains a hole.
     pub(crate) fn vacancy_starts(&self) -> impl Iterator<Item = u32> {
         let prev = |hole: RangeExtent| self.slots.slot(hole.record).prev;
         self.holes().map(prev).filter(|&i| self.slots.slot(i).state() != SlotState::Hole)
     }
 
-    /// Says that `bytes` bytes at `start` in a hole have memory now: they become free.
+    /// Makes `bytes` bytes at `start` in a hole free memory. Caller must have mapped pages there.
     ///
     /// # Errors
-    /// [`Cause::BadRequest`] when the stretch is not inside the hole; [`Cause::OutOfSlots`].
+    /// [`Cause::BadRequest`] when they are not inside the hole; [`Cause::OutOfSlots`].
     pub fn commit(&mut self, hole: &RangeExtent, start: u64, bytes: u64) -> Result<(), AllocError> {
         let (front, size) = self.offset_in(hole, start, bytes, ExtentKind::Hole)?;
         let i = hole.record;
@@ -166,13 +164,13 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.count_backed(size);
         match (front, rest) {
             (0, 0) => self.remove_hole(i),
-            // The hole starts later: the gap before it grows.
+            // The front of the hole: the gap before it grows.
             (0, _) => {
                 let prev = self.slots.slot(i).prev;
                 let Slot { end, gap, .. } = *self.slots.slot(prev);
                 self.index.update(&mut self.slots, prev, end, gap + size);
             }
-            // It ends earlier: its own gap grows; the rest, if any, becomes a hole behind that.
+            // The middle or the end of the hole: its own gap grows; the rest, if any, becomes a hole after that gap.
             (_, _) => {
                 self.index.update(&mut self.slots, i, end - size - rest, gap + size + rest);
                 self.insert_hole(i, size, rest);
@@ -181,10 +179,10 @@ impl<S: Slots, I: Index> Range<S, I> {
         Ok(())
     }
 
-    /// Says that `bytes` bytes at `start` in a gap have lost their memory: they become a hole.
+    /// Makes `bytes` bytes at `start` in a gap a hole. Caller must have unmapped the pages there.
     ///
     /// # Errors
-    /// [`Cause::BadRequest`] when the stretch is not inside the gap; [`Cause::OutOfSlots`].
+    /// [`Cause::BadRequest`] when they are not inside the gap; [`Cause::OutOfSlots`].
     pub fn decommit(&mut self, free: &RangeExtent, start: u64, bytes: u64) -> Result<(), AllocError> {
         let (front, size) = self.offset_in(free, start, bytes, ExtentKind::Free)?;
         let i = free.record;
@@ -198,10 +196,10 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.totals.backed -= u64::from(size);
         self.totals.holes += u64::from(size);
         if joins_rest {
-            // The hole behind starts earlier.
+            // The next hole grows at its front.
             self.index.update(&mut self.slots, i, end, front);
             if joins_front {
-                // Nothing is left between two holes: the one in front goes, and the one behind covers both.
+                // Nothing is left between two holes: the first is removed, and the second covers both.
                 self.unlink_hole(i);
                 self.unlink(i);
             }
@@ -213,17 +211,17 @@ impl<S: Slots, I: Index> Range<S, I> {
         Ok(())
     }
 
-    /// Hands out `bytes` bytes at `start` in a free stretch, and nowhere else.
+    /// Allocates the block of `bytes` bytes at `start` in a gap.
     ///
     /// # Errors
-    /// [`Cause::BadRequest`] when the stretch is not inside the gap; [`Cause::OutOfSlots`].
+    /// [`Cause::BadRequest`] when it is not inside the gap; [`Cause::OutOfSlots`].
     pub fn claim(&mut self, free: &RangeExtent, start: u64, bytes: u64) -> Result<Block, AllocError> {
         let (front, size) = self.offset_in(free, start, bytes, ExtentKind::Free)?;
         let new = self.take_slot().ok_or(AllocError::new(Cause::OutOfSlots, bytes))?;
         Ok(self.cut(free.record, new, front, size))
     }
 
-    /// Granules into `of`, and granules, of a stretch that must lie inside it.
+    /// Converts a part of extent `of` to its offset there and its size, in granules; checks that it is inside.
     fn offset_in(&self, of: &RangeExtent, start: u64, bytes: u64, kind: ExtentKind) -> Result<(u32, u32), AllocError> {
         let bad = AllocError::new(Cause::BadRequest, bytes);
         let now = match kind {
@@ -240,7 +238,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         Ok((((start - now.start) >> self.granule) as u32, (bytes >> self.granule) as u32))
     }
 
-    /// Makes `size` granules of the gap of record `i`, `front` into it, a hole. Nothing when `size` is 0.
+    /// Makes `size` granules of the gap of record `i`, from offset `front` on, a hole; does nothing for size 0.
     fn insert_hole(&mut self, i: u32, front: u32, size: u32) {
         if size == 0 {
             return;
@@ -256,13 +254,13 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.holes = new;
     }
 
-    /// A hole becomes free memory.
+    /// Makes a whole hole free memory.
     fn remove_hole(&mut self, i: u32) {
         self.unlink_hole(i);
         self.remove_record(i);
     }
 
-    /// A hole of a region that goes: it becomes free memory, uncounted.
+    /// Removes a hole of a region that is being removed: counts it as free memory, without raising the peak.
     pub(super) fn drop_hole(&mut self, i: u32) {
         let size = u64::from(self.size(i));
         self.totals.holes -= size;
@@ -270,7 +268,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.remove_hole(i);
     }
 
-    /// Takes record `i`, whose gap is 0, out of its ring; what stood there belongs to the record behind.
+    /// Removes record `i`, whose gap must be 0, from its ring: its extent becomes part of the next record's.
     fn unlink(&mut self, i: u32) {
         let Slot { prev, next, .. } = *self.slots.slot(i);
         self.slots.slot_mut(prev).next = next;
@@ -278,7 +276,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.give_slot(i);
     }
 
-    /// Takes a hole out of the list of holes.
+    /// Removes a hole from the list of holes.
     fn unlink_hole(&mut self, i: u32) {
         let [before, after] = self.slots.slot(i).hole_links();
         if before == NONE {

@@ -1,17 +1,17 @@
-//! The range allocator: extents of memory that the CPU may not be able to touch.
+//! The range allocator: it allocates ranges of addresses, of memory that the CPU need not be able to access.
 //!
-//! Promises upward: blocks of any size at any power-of-two alignment out of any number of regions; neighbours merge
-//! at once; a stale or foreign name is always recognised; freeing never needs a slot; every call takes the time
-//! its strategy states, and nothing is written outside the lent slots.
+//! Promises upward: blocks of any size at any power-of-two alignment from any number of regions; adjacent gaps merge at
+//! once; stale and foreign handles are always detected; freeing never needs a slot; every call takes the time that its
+//! strategy states, and writes only to the lent slots.
 //! Asks from below: slots ([`Slots`]), and an [`Index`] over them.
 //!
 //! ```text
-//! region      +--------+-----------+------+------+--------------+---------+     every record owns the gap behind it,
-//!             | live   | gap       | live | live | hole         | gap     |     so gaps never stand side by side
+//! region      +--------+-----------+------+------+--------------+---------+     every record has the gap after it,
+//!             | live   | gap       | live | live | hole         | gap     |     so gaps are never adjacent
 //! records   R   s4                   s7     s2     s9                           a ring: R <-> s4 <-> s7 <-> s2 <-> s9 <-> R
 //! ```
 //!
-//! A *hole* is address space without memory under it: only growing sources have them. Two holes never touch.
+//! A *hole* is address space that no memory backs; only regions of growing sources have holes. Holes are never adjacent.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ use crate::error::{AllocError, Cause, FreeError, Violation};
 use crate::index::{GoodFit, Index, NONE, Slot, SlotState, Slots};
 use crate::stats::Stats;
 
-/// An allocator of extents over lent slots. Addresses lie in a window of 2^32 granules from a base.
+/// An allocator of address ranges, over lent slots, in a window of 2^32 granules from a base.
 ///
 /// # Example
 /// ```
@@ -46,32 +46,33 @@ pub struct Range<S, I = GoodFit> {
     index: I,
     /// Address of granule 0.
     base: u64,
-    /// log2 of the granule in bytes. Every other size and place below is in granules.
+    /// log2 of the granule in bytes. All other sizes and addresses below are in granules.
     granule: u32,
     /// Head of the list of holes.
     holes: u32,
     /// Head of the list of spare slots, linked by `next`.
     spare: u32,
-    /// How many there are in it.
+    /// Number of spare slots in that list.
     spares: u32,
     /// Slots at and above this one were never used.
     fresh: u32,
     /// Head of the list of regions, linked by their `value`.
     regions: u32,
-    /// The last ticket given.
+    /// The last ticket issued.
     ticket: u64,
-    /// From one ticket to the next.
+    /// Difference of one ticket to the next.
     step: u64,
     totals: Totals,
 }
 
-/// Sums over everything, in granules. What can be derived is not kept: `backed - live` is free, and each ticket stands
-/// for an allocation or a resize.
+/// Sums over all regions, in granules. The rest is computed: `backed - live` is free; `stats` counts each ticket that is
+/// not of a resize as an allocation, which is right at steps of 1 and without [`Range::rename`] (the arena uses both, and
+/// has counters of its own).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     live: u64,
     peak_live: u64,
-    /// With memory under it: the sum of live blocks and gaps.
+    /// Backed by memory: the sum of live blocks and gaps.
     backed: u64,
     peak_backed: u64,
     holes: u64,
@@ -81,20 +82,20 @@ struct Totals {
     failed: u64,
 }
 
-/// The name of a region inside a [`Range`].
+/// The id of a region in a [`Range`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct RegionId(u32);
 
 impl RegionId {
-    /// All zeros; whether a region has that name is another matter.
+    /// All zeros: an id for unused records, which a region may have too.
     pub(crate) const FIRST: Self = Self(0);
 }
 
 impl<S: Slots, I: Index> Range<S, I> {
     /// An allocator without regions, for addresses from 0 to 2^32 granules.
     ///
-    /// `granule`: bytes, a power of two; every block is a multiple of it. `index`: the strategy.
+    /// `granule` is in bytes, a power of two: the sizes of blocks are multiples of it. `index` is the strategy.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when the granule is not a power of two; [`Cause::OutOfSlots`] when the strategy has not
@@ -129,7 +130,7 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     /// A range that numbers its blocks with every `step`-th ticket after `last`.
     ///
-    /// Ranges that serve one allocator give no ticket twice between them. A step of 0 counts as 1.
+    /// So several ranges of one allocator never issue the same ticket. A step of 0 counts as 1.
     pub fn with_tickets(self, last: u64, step: u64) -> Self {
         Self { ticket: last, step: step.max(1), ..self }
     }
@@ -140,8 +141,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when address or size are not multiples of the granule, or nothing;
-    /// [`Cause::TooLarge`] outside the window; [`Cause::OutOfSlots`]. That it overlaps no other region is the caller's
-    /// promise.
+    /// [`Cause::TooLarge`] outside the window; [`Cause::OutOfSlots`]. Caller must ensure that it overlaps no other region.
     pub fn add_region(&mut self, address: u64, bytes: u64) -> Result<RegionId, AllocError> {
         let mask = (1u64 << self.granule) - 1;
         let from = address.checked_sub(self.base).ok_or(AllocError::new(Cause::TooLarge, bytes))?;
@@ -160,7 +160,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         Ok(RegionId(i))
     }
 
-    /// Adds a region of address space with no memory under it yet: one hole.
+    /// Adds a region of address space that no memory backs yet: one hole.
     ///
     /// # Errors
     /// As [`Range::add_region`].
@@ -176,10 +176,10 @@ impl<S: Slots, I: Index> Range<S, I> {
         Ok(region)
     }
 
-    /// Takes out a region in which nothing is live.
+    /// Removes a region without live blocks.
     ///
     /// # Errors
-    /// [`FreeError::Stale`] when something in it is live; [`FreeError::Foreign`] when it is no region of this range.
+    /// [`FreeError::Stale`] when it has a live block; [`FreeError::Foreign`] when it is no region of this range.
     pub fn remove_region(&mut self, region: RegionId) -> Result<(), FreeError> {
         let i = region.0;
         if !self.is_region(region) {
@@ -212,12 +212,12 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.give_slot(region);
     }
 
-    /// Whether a name is a region's.
+    /// Whether this is the id of a region.
     pub(crate) fn is_region(&self, region: RegionId) -> bool {
         region.0 < self.fresh && self.slots.slot(region.0).state() == SlotState::Region
     }
 
-    /// Whether nothing in the region is live.
+    /// Whether a region has no live block.
     ///
     /// O(1) without holes; with them, O(holes before the first live block).
     pub fn is_vacant(&self, region: RegionId) -> bool {
@@ -237,27 +237,27 @@ impl<S: Slots, I: Index> Range<S, I> {
         1 << self.granule
     }
 
-    /// Slots that could still be used.
+    /// Number of slots that are still available.
     pub fn slots_left(&self) -> u32 {
         self.slots.count().min(self.index.room()) - self.used_slots()
     }
 
-    /// Posts: blocks, holes and regions.
+    /// Number of records: blocks, holes and regions.
     fn used_slots(&self) -> u32 {
         self.fresh - self.spares
     }
 
-    /// The storage, to lend more slots. What was lent before must stay as it is.
+    /// The slots, so that the caller can lend more. Caller must not change those lent before.
     pub fn slots_mut(&mut self) -> &mut S {
         &mut self.slots
     }
 
-    /// Gives the storage back.
+    /// Returns the slots to the caller.
     pub fn into_slots(self) -> S {
         self.slots
     }
 
-    /// Bytes with memory under them, live or free.
+    /// Bytes backed by memory, live or free.
     pub fn backed(&self) -> u64 {
         self.totals.backed << self.granule
     }
@@ -268,12 +268,12 @@ impl<S: Slots, I: Index> Range<S, I> {
         t.peak_backed = t.peak_backed.max(t.backed);
     }
 
-    /// Whether a block is live: its name is the last one its slot was given.
+    /// Whether a block is live: its handle has the current ticket of its slot.
     pub fn is_live(&self, block: &Block) -> bool {
         self.live(block).is_ok()
     }
 
-    /// The live block in a slot, as it is named now.
+    /// The current handle of the live block in a slot.
     pub(crate) fn block_at(&self, slot: u32) -> Option<Block> {
         let record =
             (slot < self.fresh).then(|| self.slots.slot(slot)).filter(|record| record.state() == SlotState::Live)?;
@@ -282,7 +282,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         Some(Block { address, bytes, slot, region: 0, ticket: record.value() })
     }
 
-    /// Bytes of a live block, as recorded.
+    /// The recorded size of a live block, in bytes.
     ///
     /// # Errors
     /// [`FreeError`] when the block is not live.
@@ -290,9 +290,9 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.live(block).map(|i| self.bytes(self.size(i)))
     }
 
-    /// The record of a live block, found by its slot and ticket.
+    /// The recorded handle of a live block, found by its slot and ticket.
     ///
-    /// What else the handle says may have been altered.
+    /// The caller may have altered the other fields of `block`.
     ///
     /// # Errors
     /// [`FreeError`] when the block is not live.
@@ -301,7 +301,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.block_at(slot).ok_or_else(|| self.not_live(block))
     }
 
-    /// Granules of a request, when they can be expressed.
+    /// Size in granules, rounded up, if it fits into 32 bits.
     #[inline]
     fn granules(&self, bytes: u64) -> Option<u32> {
         let mask = (1u64 << self.granule) - 1;
@@ -318,10 +318,10 @@ impl<S: Slots, I: Index> Range<S, I> {
         u64::from(granules) << self.granule
     }
 
-    /// The slot of a live block, when the name is right.
+    /// The slot of a live block, if its handle is current.
     #[inline]
     fn live(&self, block: &Block) -> Result<u32, FreeError> {
-        // No live block has ticket 0, and slots from `fresh` on may hold anything.
+        // Live blocks have tickets above 0; slots from `fresh` on have arbitrary contents.
         if block.slot < self.fresh {
             let slot = self.slots.slot(block.slot);
             if slot.state() == SlotState::Live && slot.value() == block.ticket {

@@ -1,14 +1,13 @@
 //! A binary trie of gaps, linked through their own slots.
 //!
-//! Promises upward: insert, remove and search walk down at most as many levels as the keys have bits: 32 by address, 60
-//! by size in a bin; about log2 of the number of gaps when their places are not chosen to hurt. Nothing is balanced:
-//! a gap comes and goes with one write each to its parent.
-//! Asks from below: slots with room for branches; `link` and branch belong to the trie while a gap is in it.
+//! Promises upward: insert, remove and search descend at most as many levels as the keys have bits: 32 by address, 60 by
+//! size in a bin; about log2 of the number of gaps if no adversary chose them. There is no balancing: adding
+//! a gap writes one link of its parent, removing one moves at most a leaf.
+//! Asks from below: a branch for each slot; while a gap is in the trie, only the trie writes its `link` and branch.
 //!
-//! Every node holds a gap, as in the tree bins of Doug Lea's malloc: a gap hangs anywhere on the way that the bits of
-//! its key spell from the root, 0 to the left and 1 to the right, and the first free place on that way is its own.
-//! So all keys on a left side are below all keys on the right side beside it; the key of the node above both
-//! may be anywhere.
+//! Every node is a gap, as in the tree bins of Doug Lea's malloc. The bits of its key are a path from the root, 0 to the
+//! left and 1 to the right; a gap is inserted at the first free link on its path. So all keys in a left subtree are below
+//! all keys in the right subtree beside it; the key of the node above both may be anything.
 //!
 //! ```text
 //!              0110            insert 0001: left of the root, left of 0011, and there is its place
@@ -27,22 +26,22 @@ pub(crate) use walk::{at_or_after, check, first_fit, last};
 
 use super::slot::{NONE, Slot, Slots};
 
-/// A place in the order: granules, the size above the address.
+/// A key: an address in granules, or a size in granules above an address.
 pub(crate) type Key = u64;
 
-/// What a trie is ordered by.
+/// The key order of a trie.
 pub(crate) trait Order: Copy {
-    /// Whether branches keep the largest gap at and below them.
+    /// Whether branches have the largest gap of their subtree.
     const LARGEST: bool;
 
-    /// Where a gap is in the order.
+    /// The key of a gap.
     fn key(slot: &Slot) -> Key;
 
-    /// The bits that spell the way to a key, the first one on top.
-    fn way(self, key: Key) -> u64;
+    /// The path to a key: its bits, the first one as the top bit.
+    fn path(self, key: Key) -> u64;
 }
 
-/// Where the gap ends: that stays when a block is cut from its low end. All addresses are below `2^width`.
+/// By the end of the gap, which stays when a block is cut from its low end. All addresses are below `2^width`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByAddress {
     pub width: u32,
@@ -57,12 +56,12 @@ impl Order for ByAddress {
     }
 
     #[inline]
-    fn way(self, key: Key) -> u64 {
+    fn path(self, key: Key) -> u64 {
         key << (64 - self.width)
     }
 }
 
-/// Size of the gap, then where it starts. All keys have their first `shared` bits in common.
+/// By the size of the gap, then by its start. All keys share their first `shared` bits.
 #[derive(Clone, Copy)]
 pub(crate) struct BySize {
     pub shared: u32,
@@ -77,27 +76,27 @@ impl Order for BySize {
     }
 
     #[inline]
-    fn way(self, key: Key) -> u64 {
+    fn path(self, key: Key) -> u64 {
         key << self.shared
     }
 }
 
-/// What a trie keeps of a gap beside its record, in storage that the caller lends. 8 bytes.
+/// The trie's own record of a gap, 8 bytes in storage that the caller lends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct Branch {
-    /// The largest gap at and below the node (kept in address order only).
+    /// The largest gap of the node's subtree (in address order only).
     largest: u32,
-    /// The node above; [`NONE`] for the root.
+    /// The parent; [`NONE`] for the root.
     parent: u32,
 }
 
 impl Branch {
-    /// A branch of nothing.
+    /// An unused branch.
     pub const EMPTY: Self = Self { largest: 0, parent: 0 };
 }
 
-/// A trie over some slots. It is its root, [`NONE`] when empty.
+/// A trie over some slots. The caller has its root, which is [`NONE`] for an empty trie.
 pub(crate) struct Trie<'a, S, O> {
     pub slots: &'a mut S,
     pub branches: &'a mut [Branch],
@@ -111,15 +110,15 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
         let record = self.slots.slot_mut(i);
         record.link = [NONE; 2];
         let gap = record.gap;
-        let mut way = self.order.way(O::key(record));
+        let mut path = self.order.path(O::key(record));
         let (mut parent, mut at, mut side) = (NONE, *root, 0);
         while at != NONE {
             if O::LARGEST {
                 let largest = &mut self.branches[at as usize].largest;
                 *largest = (*largest).max(gap);
             }
-            side = (way >> 63) as usize;
-            way <<= 1;
+            side = (path >> 63) as usize;
+            path <<= 1;
             (parent, at) = (at, self.slots.slot(at).link[side]);
         }
         self.branches[i as usize] = Branch { largest: gap, parent };
@@ -130,7 +129,7 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
         }
     }
 
-    /// Takes a gap out: a leaf below it, if there is one, takes its place.
+    /// Removes a gap: a leaf of its subtree, if there is one, takes its place.
     #[inline]
     pub fn remove(&mut self, root: &mut u32, i: u32) {
         let leaf = self.leaf(i);
@@ -144,7 +143,7 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
         }
     }
 
-    /// A node below `i` with none below it; `i` itself when it has none.
+    /// A leaf of the subtree of `i`; `i` itself if it is one.
     #[inline]
     pub fn leaf(&self, i: u32) -> u32 {
         let mut leaf = i;
@@ -158,9 +157,9 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
         }
     }
 
-    /// Replaces `from` by `to`, which must be in no trie.
+    /// Replaces node `from` by `to`, which must be in no trie.
     ///
-    /// `to` takes over the gap of `from`, or becomes the leaf that `from` was.
+    /// `to` takes over the gap of `from`, or is the leaf that takes its place.
     #[inline]
     pub fn hand_over(&mut self, root: &mut u32, from: u32, to: u32) {
         let link = self.slots.slot(from).link;
@@ -173,7 +172,7 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
         }
     }
 
-    /// Puts `new` where `old` hangs below `parent`, which is [`NONE`] for the root.
+    /// Replaces the link of `parent` to `old` by one to `new`; the root if `parent` is [`NONE`].
     #[inline]
     fn replace(&mut self, root: &mut u32, parent: u32, old: u32, new: u32) {
         if parent == NONE {
@@ -184,7 +183,7 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
         }
     }
 
-    /// Recomputes the largest gaps from `at` up to the root: to `least`, and on while they change.
+    /// Recomputes the largest gaps from `at` up to `least`, and further up while they change.
     pub fn refresh(&mut self, mut at: u32, least: u32) {
         let mut passed = false;
         while at != NONE {
@@ -200,7 +199,7 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
     }
 }
 
-/// The largest gap at and below a node, 0 when there is none (in order of address).
+/// The largest gap of a subtree in address order; 0 for no node.
 pub(crate) fn largest(branches: &[Branch], i: u32) -> u32 {
     if i == NONE { 0 } else { branches[i as usize].largest }
 }

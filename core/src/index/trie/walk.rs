@@ -1,31 +1,31 @@
-//! Searches in a trie, and its check. A node's own key may be anywhere among those below it, so each walk keeps the
-//! best key it met.
+//! Searches in a trie, and its check. A node's key may be anywhere among those of its subtree, so each search keeps the
+//! best key that it has visited.
 
 use super::{Branch, ByAddress, Key, Order, largest};
 use crate::error::{Violation, ensure};
 use crate::index::slot::{NONE, Slots};
 
-/// The first node at or after `from`, or [`NONE`]. In order of size; `from` shares the first bits of the keys.
+/// The node with the first key at or after `from`, or [`NONE`]. By size; `from` must share the first bits of the keys.
 #[inline]
 pub(crate) fn at_or_after<S: Slots, O: Order>(slots: &S, order: O, root: u32, from: Key) -> u32 {
-    let mut way = order.way(from);
+    let mut path = order.path(from);
     let (mut at, mut later) = (root, NONE);
     let (mut found, mut least) = (NONE, Key::MAX);
-    // Down the way of `from`: a node on it may be the answer, and so may those right of the last turn to the left.
+    // Down the path of `from`: the answer is a node on it, or in the subtree right of its last turn to the left.
     while at != NONE {
         let slot = slots.slot(at);
         let key = O::key(slot);
         if key >= from && key < least {
             (found, least) = (at, key);
         }
-        let side = (way >> 63) as usize;
-        way <<= 1;
+        let side = (path >> 63) as usize;
+        path <<= 1;
         if side == 0 && slot.link[1] != NONE {
             later = slot.link[1];
         }
         at = slot.link[side];
     }
-    // Everything there is after `from`: the first is on its left edge.
+    // All keys in that subtree are after `from`: the first is on its left edge.
     while later != NONE {
         let slot = slots.slot(later);
         let key = O::key(slot);
@@ -37,7 +37,7 @@ pub(crate) fn at_or_after<S: Slots, O: Order>(slots: &S, order: O, root: u32, fr
     found
 }
 
-/// The last node in order, or [`NONE`].
+/// The node with the last key, or [`NONE`].
 pub(crate) fn last<S: Slots, O: Order>(slots: &S, _: O, root: u32) -> u32 {
     let (mut at, mut found, mut most) = (root, NONE, 0);
     while at != NONE {
@@ -50,7 +50,7 @@ pub(crate) fn last<S: Slots, O: Order>(slots: &S, _: O, root: u32) -> u32 {
     found
 }
 
-/// Address order: the lowest gap of at least `size` granules at or after `from`, or [`NONE`].
+/// By address: the lowest gap of at least `size` granules at or after `from`, or [`NONE`].
 pub(crate) fn first_fit<S: Slots>(
     (slots, branches): (&S, &[Branch]),
     order: ByAddress,
@@ -62,23 +62,23 @@ pub(crate) fn first_fit<S: Slots>(
     if from >> order.width != 0 {
         return NONE;
     }
-    // Down the way of `from`, as in order of size; only sides that hold a fit count. Every place is after 0.
+    // Down the path of `from`, as by size, but only into subtrees with a gap that fits. All keys are at or after 0.
     let (mut at, mut later) = if from == 0 { (NONE, root) } else { (root, NONE) };
-    let mut way = order.way(from);
+    let mut path = order.path(from);
     while at != NONE {
         let slot = slots.slot(at);
         let key = ByAddress::key(slot);
         if slot.gap >= size && key >= from && key < lowest {
             (found, lowest) = (at, key);
         }
-        let side = (way >> 63) as usize;
-        way <<= 1;
+        let side = (path >> 63) as usize;
+        path <<= 1;
         if side == 0 && largest(branches, slot.link[1]) >= size {
             later = slot.link[1];
         }
         at = slot.link[side];
     }
-    // The lowest fit of what lies after `from`: always into the lower side that holds one.
+    // The lowest fit after `from`: always into the lower subtree that has one.
     while later != NONE {
         let slot = slots.slot(later);
         let key = ByAddress::key(slot);
@@ -97,14 +97,14 @@ pub(crate) fn first_fit<S: Slots>(
     found
 }
 
-/// Counts the nodes below `i` and checks their places (`way`: the bits that led here, and how many), parents and
-/// largest gaps. O(n).
+/// Counts the nodes of the subtree of `i`, and checks their positions (`path`: the bits of the path, and their number),
+/// parents and largest gaps. O(n).
 pub(crate) fn check<S: Slots, O: Order>(
     slots: &S,
     branches: &[Branch],
     order: O,
     (i, parent): (u32, u32),
-    (way, bits): (u64, u32),
+    (path, bits): (u64, u32),
 ) -> Result<u32, Violation> {
     if i == NONE {
         return Ok(0);
@@ -113,11 +113,11 @@ pub(crate) fn check<S: Slots, O: Order>(
     let [left, right] = slot.link;
     ensure(slot.gap > 0, "only records with a gap are in the index", i)?;
     ensure(bits < 64 && branch.parent == parent, "a trie's links go both ways", i)?;
-    let here = order.way(O::key(slot));
-    ensure(bits == 0 || (here ^ way) >> (64 - bits) == 0, "the bits of a gap's key spell the way to it", i)?;
+    let here = order.path(O::key(slot));
+    ensure(bits == 0 || (here ^ path) >> (64 - bits) == 0, "the bits of a gap's key spell the path to it", i)?;
     let below = largest(branches, left).max(largest(branches, right)).max(slot.gap);
     ensure(!O::LARGEST || branch.largest == below, "a node keeps the largest gap below it", i)?;
     let turn = 1 << (63 - bits);
-    let below = check(slots, branches, order, (left, i), (way, bits + 1))?;
-    Ok(1 + below + check(slots, branches, order, (right, i), (way | turn, bits + 1))?)
+    let below = check(slots, branches, order, (left, i), (path, bits + 1))?;
+    Ok(1 + below + check(slots, branches, order, (right, i), (path | turn, bits + 1))?)
 }

@@ -1,4 +1,4 @@
-//! The [`Allocator`] face of a [`BucketArena`](super::super::BucketArena), its statistics and its self-check.
+//! [`Allocator`] for a [`BucketArena`](super::super::BucketArena): statistics and checks too.
 //!
 //! Promises upward: the allocator contract; `check` verifies every invariant stated in the arena and its records.
 //! Asks from below: the arena's own parts.
@@ -31,7 +31,7 @@ where
         Ok(())
     }
 
-    /// Succeeds within the block's own size: the block stays whole, under a new ticket.
+    /// Succeeds up to the block's own size: the block keeps its size and gets a new ticket.
     fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
         let refuse = |cause| Err(AllocError::new(cause, bytes));
         if bytes == 0 {

@@ -1,7 +1,7 @@
-//! Segments of a [`BucketArena`](super::super::BucketArena): taken from the source, given back to it.
+//! Takes and returns the segments of a [`BucketArena`](super::super::BucketArena).
 //!
-//! Promises upward: the source is asked only when the class has no room; before a refusal is passed on, everything
-//! empty went back. A region that cannot be used is given back at once.
+//! Promises upward: calls the source only when the class has no room, and fails only after it has returned all empty
+//! segments and tried again. Returns an unusable region at once.
 //! Asks from below: a [`Source`]; records.
 
 use super::records::{NONE, link, unlink};
@@ -15,7 +15,7 @@ where
     T: AsRef<[BlockRecord]> + AsMut<[BlockRecord]>,
     G: AsRef<[SegmentRecord]> + AsMut<[SegmentRecord]>,
 {
-    /// Sees to it that a class has a segment with room, and a record for the block where one is needed.
+    /// Ensures that a class has a segment with room, and a record for the next block if it needs one.
     pub(super) fn prepare(&mut self, class: u32) -> Result<(), Cause> {
         if !self.has_record(class) {
             self.release_empty();
@@ -26,20 +26,20 @@ where
         if self.heads[class as usize] == NONE { self.grow(class) } else { Ok(()) }
     }
 
-    /// Whether the next block of a class has a record: one on its segment's free list, or a spare one.
+    /// Whether there is a record for the next block of a class: on its segment's free list, or an unused one.
     fn has_record(&self, class: u32) -> bool {
         let head = self.segments.as_ref().get(self.heads[class as usize] as usize);
         head.is_some_and(|segment| segment.free != NONE) || self.spare_blocks.has(self.blocks.as_ref().len())
     }
 
-    /// Takes a segment for a class: of the usual size; after giving empty ones back; of one block.
+    /// Takes a segment for a class: of the usual size, again after returning all empty segments, then of one block.
     fn grow(&mut self, class: u32) -> Result<(), Cause> {
         let records = |arena: &Self| arena.spare_segments.has(arena.segments.as_ref().len());
         if !records(self) && self.release_empty() == 0 {
             return Err(Cause::OutOfSlots);
         }
         let size = self.size(class);
-        // Whole blocks only. An unaligned base costs up to START_ALIGN bytes: asked for once it was seen.
+        // Whole blocks only; the last try adds room to align the base.
         let usual = (self.segment_bytes / size * size).max(size);
         for (bytes, reclaim) in [(usual, true), (usual, false), (size, false), (size + START_ALIGN, false)] {
             self.calls += 1;
@@ -57,12 +57,12 @@ where
         Err(Cause::OutOfMemory)
     }
 
-    /// Makes a region a segment. False when no block fits behind its aligned start.
+    /// Makes a region a segment; returns false if no block fits after its aligned start.
     fn adopt(&mut self, region: Region, class: u32) -> bool {
         let size = self.size(class);
         let align = START_ALIGN.min(1 << size.trailing_zeros());
         let Some(start) = region.base.checked_next_multiple_of(align) else { return false };
-        // NONE is no count: a segment has at most 2^32 - 2 blocks.
+        // At most 2^32 - 2 blocks, so that no count equals NONE.
         let capacity = (region.bytes.saturating_sub(start - region.base) / size).min(u64::from(NONE - 1)) as u32;
         let segments = self.segments.as_mut();
         let len = if capacity == 0 { 0 } else { segments.len() };
@@ -77,7 +77,7 @@ where
         true
     }
 
-    /// Gives every segment without live blocks back. O(segments + their blocks). Returns the bytes given back.
+    /// Returns all segments without live blocks to the source; returns their bytes. O(segments + their blocks).
     pub(super) fn release_empty(&mut self) -> u64 {
         let mut given = 0;
         for segment in 0..self.spare_segments.fresh {
@@ -86,7 +86,7 @@ where
                 continue;
             }
             self.calls += 1;
-            // When the source refuses, the segment stays with us, still usable.
+            // A segment that the source does not take back stays usable.
             if self.source.give_back(record.region).is_ok() {
                 self.forget(segment, record);
                 given += record.region.bytes;
@@ -95,7 +95,7 @@ where
         given
     }
 
-    /// Takes the records of a segment that went back out of every list.
+    /// Frees the records of a segment that has been returned, and removes it from its list.
     fn forget(&mut self, segment: u32, record: SegmentRecord) {
         let (segments, blocks) = (self.segments.as_mut(), self.blocks.as_mut());
         let mut free = record.free;

@@ -1,12 +1,12 @@
-//! Records of [`BucketArena`](super::super::BucketArena): blocks and segments in lent slices, linked by index.
+//! Records of the blocks and segments of a [`BucketArena`](super::super::BucketArena), in lent slices, linked by index.
 //!
-//! Promises upward: taking a record from a list and putting it back is O(1) (but for a segment's whole list of free
-//! blocks, which is O(blocks)); records are never moved.
+//! Promises upward: removing a record from a list or adding one is O(1) (freeing the whole free list of a segment is
+//! O(blocks)); a record never moves.
 //! Asks from below: nothing.
 //!
 //! Invariants:
-//! - a block record is in exactly one of: use (`ticket != 0`), the free list of its segment, the spare list, the tail
-//!   never used (from `fresh` on)
+//! - a block record is exactly one of: live (`ticket != 0`), on the free list of its segment, on the stack of unused
+//!   records, never used (from `fresh` on)
 //! - a segment record is in use iff `capacity != 0`; in the list of its class iff it has room (`live < capacity`)
 
 use crate::source::Region;
@@ -14,39 +14,39 @@ use crate::source::Region;
 /// End of a list.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// One block: live, or free for reuse by its segment. 32 bytes.
+/// The record of one block: live, or on the free list of its segment. 32 bytes.
 ///
 /// Opaque to callers, which only lend room for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockRecord {
     /// First address of the block's place in its segment.
     pub(super) place: u64,
-    /// The ticket it was handed out with; 0 iff it is not live.
+    /// The ticket of its handle; 0 iff the block is not live.
     pub(super) ticket: u64,
-    /// Bytes skipped at the front of the place for the alignment asked.
+    /// Padding at the front of the place, for the alignment of the request, in bytes.
     pub(super) pad: u32,
-    /// Segment the place lies in.
+    /// The segment that contains the place.
     pub(super) segment: u32,
-    /// Next in the list it is in.
+    /// The next record of its list.
     pub(super) next: u32,
 }
 
-/// One segment: a region of the source cut into blocks of one class.
+/// The record of one segment: a region of the source, divided into blocks of one class.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentRecord {
-    /// As the source gave it.
+    /// The region, as the source returned it.
     pub(super) region: Region,
     /// First address of block 0: the region's base, aligned.
     pub(super) start: u64,
     /// Size class of all its blocks.
     pub(super) class: u32,
-    /// Blocks that fit; 0 iff the record is not in use.
+    /// Number of blocks that fit; 0 iff the record is unused.
     pub(super) capacity: u32,
-    /// Blocks cut so far: `carved <= capacity`.
+    /// Number of blocks carved so far: `carved <= capacity`.
     pub(super) carved: u32,
-    /// Blocks handed out: `live <= carved`.
+    /// Number of live blocks: `live <= carved`.
     pub(super) live: u32,
-    /// Free list: the `carved - live` blocks cut and not handed out.
+    /// Head of the free list: the `carved - live` blocks that were carved and are not live.
     pub(super) free: u32,
     /// Neighbours in the list of segments of this class with room (`next` also in the list of unused records).
     pub(super) prev: u32,
@@ -60,10 +60,10 @@ impl Default for SegmentRecord {
     }
 }
 
-/// A stack of unused records, and behind it the part of the slice that was never used.
+/// Unused records of a slice: a stack of freed ones, and the tail that was never used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreeRecords {
-    /// Top of the stack of records given back.
+    /// Top of the stack of freed records.
     head: u32,
     /// Records from here on were never used.
     pub(super) fresh: u32,
@@ -72,13 +72,13 @@ pub(super) struct FreeRecords {
 impl FreeRecords {
     pub(super) const EMPTY: Self = Self { head: NONE, fresh: 0 };
 
-    /// Whether a slice of `len` records has one to take.
+    /// Whether a slice of `len` records has an unused one.
     pub(super) fn has(&self, len: usize) -> bool {
-        // NONE is no index, so a slice longer than 2^32 - 1 is used up to there.
+        // NONE is no index: of a longer slice only the first 2^32 - 1 records are used.
         self.head != NONE || ((self.fresh as usize) < len && self.fresh != NONE)
     }
 
-    /// Takes a record out of a slice of `len`; `next_of` reads a record's link.
+    /// Takes an unused record of a slice of `len`; `next_of` reads a record's link.
     pub(super) fn take(&mut self, len: usize, next_of: impl FnOnce(u32) -> u32) -> Option<u32> {
         if self.head != NONE {
             let taken = self.head;
@@ -90,13 +90,13 @@ impl FreeRecords {
         Some(taken)
     }
 
-    /// Puts a record back; returns what its link must become.
+    /// Pushes a freed record; returns the link that the caller must store in it.
     pub(super) fn put(&mut self, record: u32) -> u32 {
         core::mem::replace(&mut self.head, record)
     }
 }
 
-/// Puts a segment at the front of its class's list.
+/// Adds a segment at the front of its class's list.
 pub(super) fn link(segments: &mut [SegmentRecord], head: &mut u32, segment: u32) {
     if *head != NONE {
         segments[*head as usize].prev = segment;
@@ -106,7 +106,7 @@ pub(super) fn link(segments: &mut [SegmentRecord], head: &mut u32, segment: u32)
     *head = segment;
 }
 
-/// Takes a segment out of its class's list.
+/// Removes a segment from its class's list.
 pub(super) fn unlink(segments: &mut [SegmentRecord], head: &mut u32, segment: u32) {
     let SegmentRecord { prev, next, .. } = segments[segment as usize];
     if prev == NONE {
