@@ -1,8 +1,8 @@
-//! The arena: range, cache and source joined. It grows, gives memory back, and walks the out-of-memory chain.
+//! The arena: an allocator that joins a range, a cache and a source, grows, and returns memory.
 //!
-//! Promises upward: an allocation fails only when no reclaimable memory fits and the source gives no more; a block
-//! freed by one owner is that owner's again at once and every owner's after the fence; after everything is freed and
-//! trimmed, the source has everything back.
+//! Promises upward: an allocation fails only if no reclaimable memory fits and the source has no more; an owner can reuse
+//! a block that it freed at once, other owners after the fence; after all blocks are freed and the arena is trimmed, all
+//! memory has been returned to the source.
 //! Asks from below: a [`Source`], a [`Fence`], and storage ([`ArenaStorage`]).
 //!
 //! ```text
@@ -68,17 +68,17 @@ use pending::PendingQueue;
 pub struct Arena<S, F, M: ArenaStorage> {
     source: S,
     fence: F,
-    /// [`SMALL`] and [`LARGE`]: small blocks that stay must not hold whole pages between large ones that go. A fixed
-    /// source's segments are all in [`LARGE`].
+    /// The ranges [`SMALL`] and [`LARGE`], apart, so that small blocks with a long life do not keep pages between large
+    /// blocks from being unmapped. The segments of a fixed source are all in [`LARGE`].
     ranges: [Range<M::Slots, M::Index>; 2],
-    /// Blocks given back and not merged: live for the range, under a handle that no caller has.
+    /// Freed blocks, not merged: live in the range, under handles that no caller has.
     cache: Cache<M::Bins, M::Entries>,
-    /// The first `segment_count` are the segments of a fixed source, by `start`.
+    /// The first `segment_count` are in use, sorted by `start` (fixed sources only).
     segments: M::Segments,
     segment_count: usize,
-    /// The most there ever were.
+    /// The maximum of `segment_count` so far.
     peak_segments: usize,
-    /// Blocks that wait for their fence: live for the range, like those in the cache.
+    /// Freed blocks behind a pending fence: live in the range, like those in the cache.
     pending: [PendingQueue<M::Pending>; 2],
     /// The address space of a growing source: its low half is the small area, its high half the large one.
     space: Option<(Region, [RegionId; 2])>,
@@ -86,21 +86,21 @@ pub struct Arena<S, F, M: ArenaStorage> {
     counters: ArenaCounters,
 }
 
-/// The area of blocks up to the small threshold, of growing sources.
+/// Index of the range for blocks up to the small threshold (growing sources).
 const SMALL: usize = 0;
-/// The area of all others.
+/// Index of the range for all other blocks.
 const LARGE: usize = 1;
-/// Where slack grows, what is small grows with the memory in use: below a 2^13th of the peak, 1 MiB of 8 GiB. Blocks so
-/// much smaller than the rest leave gaps between large ones that are filled only by moving pages.
+/// If the slack grows, so does the small threshold: to 2^-13 of the peak in use, 1 MiB of 8 GiB. Between large blocks,
+/// blocks so much smaller leave gaps that can be used only by moving pages.
 const SMALL_LOG2: u32 = 13;
 
-/// What the arena counts itself. Bytes.
+/// The arena's own counters, in bytes where not stated otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 struct ArenaCounters {
-    /// In blocks that users hold: the range's live bytes less what is cached or waiting.
+    /// Bytes of live blocks: those of the ranges, less cached, pending and quarantined ones.
     in_use: u64,
     peak_in_use: u64,
-    /// Bytes in blocks whose fence failed: lost for good.
+    /// Bytes of blocks whose fence failed, which are never reused.
     quarantined: u64,
     live_blocks: u64,
     peak_live_blocks: u64,
@@ -114,12 +114,12 @@ struct ArenaCounters {
 pub type PlainArena<S, M> = Arena<S, NoFence, M>;
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// An arena over a source. A growing source lends its address space now; nothing is mapped.
+    /// An arena over a source. Reserves the address space of a growing source; maps and takes nothing.
     ///
     /// # Errors
-    /// [`Cause::BadRequest`] when a setting is not a power of two; [`Cause::SourceFailed`] when the source lends no
-    /// address space; [`Cause::OutOfSlots`] when a fence may pend and not every slot has a record to wait with; what
-    /// [`Range::new`] says.
+    /// [`Cause::BadRequest`] when a setting is not a power of two; [`Cause::SourceFailed`] when the source cannot
+    /// reserve address space; [`Cause::OutOfSlots`] when tickets can be pending and there are fewer records of pending
+    /// frees than slots; the errors of [`Range::new`].
     pub fn new(mut source: S, fence: F, parts: ArenaParts<M>, settings: ArenaSettings) -> Result<Self, AllocError> {
         let settings = settings.validate(source.page_bytes())?;
         let ([small_slots, large_slots], [small_index, large_index]) = (parts.slots, parts.index);
@@ -128,7 +128,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if fence.may_pend() && !(enough(&pending[SMALL], &small_slots) && enough(&pending[LARGE], &large_slots)) {
             return Err(AllocError::new(Cause::OutOfSlots, 0));
         }
-        // Even tickets and odd ones: a ticket is never used twice by the arena either.
+        // Even and odd tickets, so that the arena never issues a ticket twice.
         let mut small = Range::new(small_slots, settings.granule, small_index)?.with_tickets(0, 2);
         let mut large = Range::new(large_slots, settings.granule, large_index)?.with_tickets(1, 2);
         let mut space = None;
@@ -166,7 +166,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         &self.source
     }
 
-    /// The source, to set limits or faults.
+    /// The source, mutably: to set limits or faults.
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
@@ -181,12 +181,12 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         &self.settings
     }
 
-    /// The cache's caps, to change them or adapt them to pressure.
+    /// The cache, mutably: to set its caps or adapt them to pressure.
     pub fn cache_mut(&mut self) -> &mut Cache<M::Bins, M::Entries> {
         &mut self.cache
     }
 
-    /// Granules of a size, when the cache may hold it: by size, and small enough.
+    /// Size in granules, rounded up, if blocks of that size are cached.
     #[inline]
     fn cached_size(&self, bytes: u64) -> Option<u32> {
         let granule = self.settings.granule;
@@ -197,7 +197,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     #[inline]
     fn find_block(&mut self, request: Request) -> Result<Block, AllocError> {
         let request = request.validate()?;
-        // A segment's place in the window agrees with its address only up to the grain.
+        // A segment's start in the window is congruent to its address modulo the grain only.
         if request.align > self.settings.grain && self.space.is_none() {
             return Err(AllocError::new(Cause::BadRequest, request.bytes));
         }
@@ -218,12 +218,12 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if block.address & (request.align - 1) == 0 {
             return Some(block);
         }
-        // Badly placed for this request: back it goes, to the place it just left.
+        // Misaligned for this request: back into the cache, whose entry it has just left.
         let _ = self.cache.put(request.owner, size, block);
         None
     }
 
-    /// The area that a request is served from.
+    /// The range for a request: [`SMALL`] or [`LARGE`].
     #[inline]
     fn area(&self, bytes: u64) -> usize {
         let grown = if self.settings.slack_grows() { self.counters.peak_in_use >> SMALL_LOG2 } else { 0 };
@@ -231,7 +231,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if self.space.is_some() && bytes <= small { SMALL } else { LARGE }
     }
 
-    /// The area that a block says it is from. Whether it is, its ticket shows.
+    /// The range that a handle claims; the range then verifies its ticket.
     #[inline]
     fn area_of(&self, block: &Block) -> usize {
         if self.space.is_some() && block.region == SMALL as u32 { SMALL } else { LARGE }
@@ -248,7 +248,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         block
     }
 
-    /// Every byte the source gave and has not got back.
+    /// Bytes taken from the source and not returned.
     pub fn reserved(&self) -> u64 {
         self.source.usage().reserved
     }
@@ -268,7 +268,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
 
     #[inline]
     fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
-        // A new ticket: an old handle of the block is recognised as stale, also while the block is cached.
+        // A new ticket, so that old handles are stale also while the block is cached.
         let area = self.area_of(&block);
         let renamed = self.ranges[area].rename(block)?;
         self.counters.in_use -= renamed.bytes;
@@ -285,7 +285,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
 
     fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
         let area = self.area_of(&block);
-        // The range's word for the size, not the name's.
+        // The size as recorded: the caller may have altered that of the handle.
         let old = self.ranges[area].size_of(&block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
         let resized = self.ranges[area].resize(block, bytes)?;
         self.counters.in_use = self.counters.in_use + resized.bytes - old;
@@ -293,7 +293,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
         Ok(resized)
     }
 
-    /// Waits for fences, merges everything, and gives every vacant segment or unused page back.
+    /// Waits for all fences, merges all free blocks, and returns all vacant segments or unused pages.
     fn trim(&mut self) -> u64 {
         let before = self.reserved();
         self.wait_for_fences();

@@ -1,7 +1,7 @@
-//! Growing sources: pages are mapped under a block that does not fit, or moved there from gaps elsewhere.
+//! Growing with a growing source: maps pages in holes for a block, or moves them there from gaps elsewhere.
 //!
-//! Promises upward: the fewest pages are touched that let the request fit; the reserved bytes stay within the slack
-//! of the peak in use as long as whole free pages can be found elsewhere.
+//! Promises upward: the request needs as few pages as possible; reserved bytes stay within the slack of the peak in use as
+//! long as there are free whole pages elsewhere.
 //! Asks from below: [`Source::map`], [`Source::unmap`], [`Source::shift`] of contiguous ranges.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //!  after   |====|[BBBBBBBBBBBBBBBBBBBBBBB]             |====|    3 pages in gaps, 3 mapped or moved there
 //! ```
 //!
-//! A *vacancy* is what lies between two live blocks: gaps and holes in turn. A block goes to its low end, to stand
-//! close to what is there.
+//! A *vacancy* is all between two live blocks: gaps and holes in turn. A block is placed at its low or its high end, next
+//! to a live block.
 
 use super::storage::ArenaStorage;
 use super::{Arena, LARGE, SMALL};
@@ -22,24 +22,24 @@ use crate::index::{Index, Slots};
 use crate::range::{ExtentKind, Range, RangeExtent};
 use crate::source::{Source, SourceError};
 
-/// A call takes 10 us where memory is cheap; 16 of them for a thousandth of the memory.
+/// Calls to the source for which the slack grows by a permille of the peak: at 10 us a call, 160 us.
 const CALLS_A_PERMILLE: u64 = 16;
 
-/// The fourth part of what may still be reserved is mapped with what is asked for.
+/// One part in so many of the growth budget is mapped ahead, in the same call as the pages of the request.
 const AHEAD: u64 = 4;
 
-/// Where a block will go: into one vacancy, over some of its holes.
+/// Where to place a block: in one vacancy, over some of its holes. Plans are compared by their fields in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct GrowthPlan {
-    /// Bytes of whole pages that are missing there. Of two plans the one with fewer is better,
+    /// Bytes of the pages that the block needs and the vacancy lacks: fewer are better,
     missing: u64,
-    /// then the one with less room: bytes of the vacancy,
+    /// then a smaller vacancy, in bytes,
     room: u64,
-    /// then the lower one: where the block will start.
+    /// then a lower start of the block.
     start: u64,
-    /// Where the vacancy starts.
+    /// Start of the vacancy.
     from: u64,
-    /// The record in front of the vacancy. It stays while the plan is carried out.
+    /// The record before the vacancy, which stays valid while the plan is executed.
     anchor: u32,
 }
 
@@ -57,22 +57,22 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(self.locate(block, area))
     }
 
-    /// Puts pages under the plan's holes: moved ones as far as fresh ones would pass the slack, then fresh ones, and
-    /// fresh ones again when no more can be moved.
+    /// Backs the plan's holes with pages: moves as many as would exceed the growth budget, and maps the rest (or all, if
+    /// no more can be moved).
     fn back_plan(&mut self, area: usize, plan: &GrowthPlan, size: u64, page: u64) -> Result<(), SourceError> {
         let fresh = self.growth_budget(self.counters.in_use + size).min(plan.missing) & !(page - 1);
         let mut to_move = plan.missing - fresh;
         let end = plan.start + size;
         while let Some((hole, from, bytes)) = next_missing(&self.ranges[area], plan, end, page) {
-            // A source that cannot move pages now (work in flight on a stream that may not be waited for) may map fresh
-            // ones.
+            // An error means none moved: a source that cannot move pages now (because of work in flight on a stream that
+            // it may not wait for) may still map fresh ones.
             let moved = self.move_pages(area, plan, &hole, from, bytes.min(to_move), page).unwrap_or(0);
             to_move -= moved;
             if moved > 0 {
                 continue;
             }
             to_move = 0;
-            // A part of what may be reserved anyway comes in the same call, where the hole goes on.
+            // Map ahead: a part of the growth budget in the same call, as far as the hole extends.
             let spare = if self.settings.slack_grows() { self.growth_budget(self.counters.in_use + size) } else { 0 };
             let ahead = (spare / AHEAD).min(hole.end() - from) & !(page - 1);
             let mapped = match self.map_pages(area, &hole, from, bytes.max(ahead)) {
@@ -80,7 +80,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
                 mapped => mapped,
             };
             if let Err(error) = mapped {
-                // Over the source's capacity: what can still be moved may do.
+                // The source is at its capacity: pages that can still be moved may suffice.
                 if self.move_pages(area, plan, &hole, from, bytes, page)? == 0 {
                     return Err(error);
                 }
@@ -89,8 +89,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(())
     }
 
-    /// Bytes that may still be taken from the source: what the slack allows beyond the peak, `wanted` counted in. The
-    /// slack grows with the calls made, a permille for every [`CALLS_A_PERMILLE`].
+    /// Bytes that may still be taken from the source: up to the peak (at least `wanted`) plus slack. The slack grows with
+    /// the calls to the source, by a permille for every [`CALLS_A_PERMILLE`].
     fn growth_budget(&self, wanted: u64) -> u64 {
         let wanted = self.counters.peak_in_use.max(wanted);
         let earned = self.source.usage().calls / CALLS_A_PERMILLE;
@@ -100,7 +100,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         wanted.saturating_add(beyond).saturating_sub(self.reserved())
     }
 
-    /// Maps pages under part of a hole. One call.
+    /// Maps pages in a part of a hole. One call.
     fn map_pages(&mut self, area: usize, hole: &RangeExtent, from: u64, bytes: u64) -> Result<(), SourceError> {
         let Some((region, ids)) = self.space else { return Err(SourceError::Unsupported) };
         if self.ranges[area].slots_left() < 2 {
@@ -115,8 +115,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         zeroed.inspect_err(|_| self.abandon(area, ids[area], from, bytes))
     }
 
-    /// Moves at most `most` bytes of whole pages from one gap to the start of part of a hole. One call. Returns how
-    /// many, 0 when there are none to move.
+    /// Moves at most `most` bytes of whole pages from one gap to address `to` in a hole; returns the bytes moved, 0 if
+    /// there are none to move. One call.
     fn move_pages(
         &mut self,
         area: usize,
@@ -137,8 +137,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(bytes)
     }
 
-    /// The most whole pages, up to `most` bytes, that one gap outside the plan's vacancy has: the tightest such gap.
-    /// O(log pages) searches.
+    /// Finds the gap outside the plan's vacancy with the most whole pages, up to `most` bytes; of two, the smaller gap.
+    /// Returns its range, the gap, the first page and the bytes. O(log pages) searches.
     fn find_pages(&self, plan: &GrowthPlan, most: u64, page: u64) -> Option<(usize, RangeExtent, u64, u64)> {
         let avoid = (plan.from, plan.from + plan.room);
         let place = |pages: u64| {
@@ -148,7 +148,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             });
             places.min_by_key(|(_, gap, ..)| gap.bytes)
         };
-        // Where so many pages are, fewer are as well: the last count for which there is a place.
+        // A binary search: a gap with so many whole pages has fewer too. `some` pages were found, `none` were not.
         let (mut some, mut none) = (0, most / page + 1);
         let mut found = None;
         let mut pages = most / page;
@@ -162,14 +162,14 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         found
     }
 
-    /// Unmaps every whole page inside a gap: one call for each gap that has any.
+    /// Unmaps all whole pages inside gaps. One call for each gap that has any.
     pub(super) fn trim_pages(&mut self) {
         let Some((region, ids)) = self.space else { return };
         let page = self.source.page_bytes();
         for (range, id) in self.ranges.iter_mut().zip(ids) {
             let mut at = range.extents(id).next();
             while let Some(extent) = at {
-                // The record behind outlives the gap, also when two holes become one.
+                // The next record stays valid, also when two holes merge.
                 at = range.behind(&extent);
                 let (start, end) = (extent.start.next_multiple_of(page), extent.end() & !(page - 1));
                 if extent.kind == ExtentKind::Free && start < end && range.slots_left() > 0 {
@@ -198,10 +198,10 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     }
 }
 
-/// What it means to this module that no record is left for a hole or a segment.
+/// The error for: no record is left for a hole or a segment.
 pub(super) const NO_SLOT: SourceError = SourceError::Misuse("no record left for a hole or a segment");
 
-/// The cheapest place. O(holes and gaps between them): holes are made only by calls to the source.
+/// The best plan for a block. O(holes and gaps between them); only calls to the source create holes.
 fn plan<L: Slots, I: Index>(range: &Range<L, I>, size: u64, align: u64, page: u64) -> Option<GrowthPlan> {
     let plans = range.vacancy_starts().flat_map(|anchor| {
         let ends = range
@@ -220,14 +220,14 @@ fn plan<L: Slots, I: Index>(range: &Range<L, I>, size: u64, align: u64, page: u6
     plans.flatten().min()
 }
 
-/// The whole pages of a hole that a block from `start` to `end` touches: first address and bytes.
+/// The pages of a hole that a block from `start` to `end` touches: first address and bytes.
 fn missing_pages(extent: &RangeExtent, start: u64, end: u64, page: u64) -> Option<(u64, u64)> {
     let from = (start & !(page - 1)).max(extent.start);
     let to = end.next_multiple_of(page).min(extent.end());
     (extent.kind == ExtentKind::Hole && from < to).then(|| (from, to - from))
 }
 
-/// The lowest pages that the plan's block still misses, and the hole they are in.
+/// The lowest pages that the plan's block still lacks, and their hole.
 fn next_missing<L: Slots, I: Index>(
     range: &Range<L, I>,
     plan: &GrowthPlan,

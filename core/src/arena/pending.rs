@@ -1,7 +1,7 @@
-//! Freed blocks that wait for their fence: a list through records that stand beside the slots.
+//! A queue of freed blocks whose fence is pending: a list through records, one for each slot.
 //!
-//! Promises upward: a block is added, found and taken out in O(1); there is always room, since a block that waits has a
-//! slot; the list runs from the oldest to the youngest.
+//! Promises upward: adding, finding and removing a block in O(1); there is always room, because each pending block has a
+//! slot; the list is ordered from the oldest to the newest.
 //! Asks from below: one record for each slot of the range, unless no fence is ever pending.
 
 use core::ops::DerefMut;
@@ -10,32 +10,32 @@ use crate::allocator::Owner;
 use crate::error::{Violation, ensure};
 use crate::index::NONE;
 
-/// What a slot's block waits for.
+/// The record of a pending free, by slot.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct PendingFree {
-    /// Covers all that the owner did with the block.
+    /// The ticket of the owner's fence.
     ticket: u64,
     /// The owner that freed it.
     owner: u32,
-    /// Whether anything waits here. All zeros: nothing.
+    /// Whether the slot's block is pending. All zeros is a record that is not.
     waits: bool,
-    /// The older and the younger neighbour; [`NONE`] at the ends. Meaningless when nothing waits here.
+    /// The next older and the next newer block; [`NONE`] at the ends. Meaningless if the block is not pending.
     links: [u32; 2],
 }
 
 impl PendingFree {
-    /// Nothing waits here.
+    /// A record of no pending free.
     pub const EMPTY: Self = Self { ticket: 0, owner: 0, waits: false, links: [0; 2] };
 }
 
-/// The blocks of one area that wait, by slot.
+/// The pending blocks of one range, by slot.
 #[derive(Clone, Debug)]
 pub(super) struct PendingQueue<W> {
     records: W,
-    /// The oldest and the youngest; [`NONE`] when nothing waits.
+    /// The oldest and the newest block; [`NONE`] when the queue is empty.
     ends: [u32; 2],
-    /// Records below this one were used.
+    /// Records from this one on were never used.
     touched: usize,
 }
 
@@ -44,12 +44,12 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         Self { records, ends: [NONE; 2], touched: 0 }
     }
 
-    /// How many slots have a record.
+    /// Number of slots that have a record.
     pub(super) fn room(&self) -> usize {
         self.records.len()
     }
 
-    /// Bytes of records up to the last that was ever used: storage that is zeros until then has no memory beyond.
+    /// Bytes of records up to the last one that was ever used: the rest of zeroed storage is not resident.
     pub(super) fn bytes(&self) -> u64 {
         (self.touched * size_of::<PendingFree>()) as u64
     }
@@ -58,13 +58,13 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         self.ends[0] == NONE
     }
 
-    /// The owner that freed the block in this slot, and the ticket that the block waits for.
+    /// The owner that freed the block in this slot, and its ticket, if the block is pending.
     pub(super) fn get(&self, slot: u32) -> Option<(Owner, u64)> {
         let record = self.records.get(slot as usize)?;
         record.waits.then_some((Owner(record.owner), record.ticket))
     }
 
-    /// Adds the block in `slot`, which does not wait yet, as the youngest.
+    /// Adds the block in `slot`, which must not be pending, as the newest.
     pub(super) fn push(&mut self, slot: u32, owner: Owner, ticket: u64) {
         let [_, last] = self.ends;
         self.touched = self.touched.max(slot as usize + 1);
@@ -73,14 +73,14 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         self.ends[1] = slot;
     }
 
-    /// Takes the block in `slot` out.
+    /// Removes the block in `slot`.
     pub(super) fn take(&mut self, slot: u32) {
         let [older, younger] = core::mem::replace(&mut self.records[slot as usize], PendingFree::EMPTY).links;
         self.link(older, 1, younger);
         self.link(younger, 0, older);
     }
 
-    /// Sets the link of `from` to `to`; from [`NONE`], the list's own end.
+    /// Sets the link of `from` in one direction to `to`; for [`NONE`], the end of the list.
     fn link(&mut self, from: u32, way: usize, to: u32) {
         if from == NONE {
             self.ends[1 - way] = to;
@@ -94,17 +94,17 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         known(self.ends[0])
     }
 
-    /// The next younger one.
+    /// The slot of the next newer block.
     pub(super) fn after(&self, slot: u32) -> Option<u32> {
         known(self.records[slot as usize].links[1])
     }
 
-    /// All slots whose blocks wait, the oldest first.
+    /// The slots of all pending blocks, the oldest first.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
         core::iter::successors(self.first(), |&slot| self.after(slot))
     }
 
-    /// O(records).
+    /// Checks the list. O(records).
     pub(super) fn check(&self) -> Result<(), Violation> {
         let all = self.records.iter().filter(|record| record.waits).count();
         let mut older = NONE;

@@ -1,7 +1,7 @@
-//! What happens when the range has no gap: the out-of-memory chain, and frees that wait for fences.
+//! Reclaiming memory when the range has no gap: the out-of-memory chain, and pending frees.
 //!
-//! Promises upward: each step is tried before the next, dearer one; after every step that freed something, the range is
-//! searched again, exactly (PyTorch's allocator does not search again after it released memory, and fails spuriously).
+//! Promises upward: tries the cheaper steps first; after each step that freed memory, searches the range again, exactly
+//! (PyTorch's allocator does not search again after releasing memory, and fails spuriously).
 //! Asks from below: [`Fence`] tickets of one owner that become ready in order.
 
 use super::storage::ArenaStorage;
@@ -12,10 +12,10 @@ use crate::fence::{Fence, FenceState};
 use crate::source::Source;
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// Allocates, and calls `hook` when all else failed.
+    /// Allocates; calls `hook` when all else has failed.
     ///
-    /// `hook` is called with the arena and the bytes asked for, and may free or trim; while it returns true the search
-    /// is repeated.
+    /// `hook` gets the arena and the bytes requested, and may free or trim; while it returns true, the allocation is
+    /// tried again.
     ///
     /// # Errors
     /// As for `allocate`, once the hook returns false.
@@ -36,7 +36,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// The chain behind a search that found nothing.
+    /// Reclaims memory step by step, after a search has failed, until the request fits.
     #[cold]
     pub(super) fn reclaim_and_search(&mut self, request: Request) -> Result<Block, AllocError> {
         let mut error = match self.search_own(request) {
@@ -44,7 +44,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             Err(error) => error,
         };
         for step in [Self::poll_fences, Self::merge_cached] {
-            // What is cached or waits holds slots as well as memory.
+            // Cached and pending blocks occupy slots as well as memory.
             if !matches!(error.cause, Cause::OutOfMemory | Cause::OutOfSlots) {
                 return Err(error);
             }
@@ -61,25 +61,25 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         self.grow_or_wait(request)
     }
 
-    /// The range, exactly; then what waits for the owner's own fence.
+    /// Searches the range, exactly; then the pending blocks of the request's own owner.
     fn search_own(&mut self, request: Request) -> Result<Block, AllocError> {
         self.search(request).or_else(|error| self.reuse(request).ok_or(error))
     }
 
-    /// Empties the cache. True when something that was in it may serve now.
+    /// Empties the cache; returns whether it had any block.
     fn merge_cached(&mut self) -> bool {
         let cached = self.cache.count() > 0;
         self.coalesce();
         cached
     }
 
-    /// The range, exactly.
+    /// Searches the range, exactly.
     pub(super) fn search(&mut self, request: Request) -> Result<Block, AllocError> {
         let area = self.area(request.bytes);
         self.ranges[area].allocate_exact(request).map(|block| self.locate(block, area))
     }
 
-    /// Grows; when the source gives no more, waits for fences and searches and grows once more.
+    /// Grows; if the source has no more memory, waits for fences, searches, and grows again.
     fn grow_or_wait(&mut self, request: Request) -> Result<Block, AllocError> {
         let calls = self.source.usage().calls;
         let mut grown = self.grow(request);
@@ -98,8 +98,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
         let grown = self.grow_pages(request);
         let Err(error @ AllocError { cause: Cause::OutOfMemory, .. }) = grown else { return grown };
-        // Free pages between holes of the very vacancy it would go to cannot be moved there; given back, they can be
-        // had.
+        // Free pages in the plan's own vacancy cannot be moved to its holes; once unmapped, they can be mapped there.
         let live: u64 = self.ranges.iter().map(|range| range.stats().in_use).sum();
         let (capacity, reserved) = (self.source.usage().capacity, self.reserved());
         if capacity == 0 || capacity.saturating_sub(live) >= request.bytes {
@@ -108,15 +107,15 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if self.reserved() < reserved { self.grow_pages(request).map_err(|_| error) } else { Err(error) }
     }
 
-    /// Merges everything that is cached, as far as fences allow: what they do not allow waits.
+    /// Frees all cached blocks to the range; those whose fence is not ready become pending.
     ///
-    /// True when something became free. O(bins + blocks in the cache).
+    /// Returns whether a block became free. O(bins + blocks in the cache).
     pub fn coalesce(&mut self) -> bool {
         let (mut from, mut freed) = (0, false);
         let mut known = None;
         while let Some((at, owner, _, block)) = self.cache.take_any(from) {
             from = at;
-            // One ticket covers all that an owner did: bins of one owner often follow each other.
+            // One ticket covers all work of an owner, and the bins of one owner often follow each other.
             let ticket = match known {
                 Some((of, ticket)) if of == owner => ticket,
                 _ => self.fence.record(owner),
@@ -127,18 +126,18 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         freed
     }
 
-    /// Gives a block that the cache does not take back to the range, behind its fence.
+    /// Frees a block that the cache has refused, with a ticket of its owner's fence.
     #[cold]
     pub(super) fn free_uncached(&mut self, block: Block, owner: Owner) {
         let ticket = self.fence.record(owner);
         self.free_when_ready(self.area_of(&block), block, owner, ticket);
     }
 
-    /// Frees a block for all when its fence is ready (true), lets it wait when not. A failed fence quarantines it: it
-    /// stays with the range under a handle that no caller has.
+    /// Frees a block to the range if its fence is ready (returns true), else adds it to the pending queue. A failed fence
+    /// quarantines the block: it stays live in the range, under a handle that no caller has.
     fn free_when_ready(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
         match self.fence.peek(owner, ticket) {
-            // Never refused: it is live under a handle that no caller has.
+            // Never refused: the block is live, and no caller has its handle.
             FenceState::Ready => self.ranges[area].free(block, owner).is_ok(),
             FenceState::Failed => {
                 self.counters.quarantined += block.bytes;
@@ -151,12 +150,12 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// Frees everything whose fence is ready. True when something became free. O(waiting).
+    /// Frees all pending blocks whose fence is ready; returns whether there was one. O(pending).
     pub fn poll_fences(&mut self) -> bool {
         self.sweep(F::poll)
     }
 
-    /// Waits for every fence and merges everything. True when something became free.
+    /// Empties the cache and waits for all fences; returns whether a block became free.
     pub(super) fn wait_for_fences(&mut self) -> bool {
         self.coalesce() | self.sweep(F::wait)
     }
@@ -164,7 +163,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     fn sweep(&mut self, state: impl Fn(&mut F, Owner, u64) -> FenceState) -> bool {
         let mut freed = false;
         for area in [SMALL, LARGE] {
-            // Tickets of one owner become ready in order: behind one that is pending all are.
+            // The tickets of one owner become ready in order: after a pending one, all others are pending.
             let mut pending = None;
             let mut next = self.pending[area].first();
             while let Some(slot) = next {
@@ -183,7 +182,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         freed
     }
 
-    /// Bytes that wait. O(slots).
+    /// Checks the pending queues; returns the bytes of their blocks. O(slots).
     pub(super) fn check_pending(&self) -> Result<u64, Violation> {
         let mut bytes = 0;
         for (queue, range) in self.pending.iter().zip(&self.ranges) {

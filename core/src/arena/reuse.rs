@@ -1,6 +1,6 @@
-//! What an owner freed is its own again before the fence: also in other sizes.
+//! Reuse of pending blocks by the owner that freed them, in other sizes too.
 //!
-//! Promises upward: nothing that another owner's fence covers is given out; what is left of a stretch waits on.
+//! Promises upward: never allocates memory that is pending for another owner; the rest of a run stays pending.
 //! Asks from below: tickets of one owner that never decrease (see [`Fence`]).
 //!
 //! ```text
@@ -15,26 +15,26 @@ use crate::fence::Fence;
 use crate::range::{ExtentKind, RangeExtent};
 use crate::source::Source;
 
-/// A stretch that its owner may have at once.
+/// A run of an owner: its adjacent pending blocks and the gaps between and beside them.
 #[derive(Clone, Copy, Debug)]
 struct OwnedRun {
-    /// First address, and the one after the last.
+    /// First address, and the first address after the run.
     start: u64,
     end: u64,
-    /// The same of what waits in it.
+    /// The same of its pending part, from the first to the last pending block.
     waits: (u64, u64),
-    /// The record in front.
+    /// The record before the run.
     anchor: u32,
-    /// Covers all of it.
+    /// The highest ticket of its blocks, which covers all of them.
     ticket: u64,
 }
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// A block from what its owner freed and what is free beside that: the smallest such stretch. O(waiting).
+    /// Allocates a block in the smallest run of the request's owner that fits. O(pending).
     #[cold]
     pub(super) fn reuse(&mut self, request: Request) -> Option<Block> {
         let area = self.area(request.bytes);
-        // A block, and what is left on both sides of it; at least one slot comes free.
+        // Slots for the block and the rests on both sides of it; the run frees at least one.
         if self.pending[area].is_empty() || self.ranges[area].slots_left() < 2 {
             return None;
         }
@@ -54,7 +54,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Some(self.locate(block, area))
     }
 
-    /// The run that starts with the waiting block in `slot`, when it is this owner's and the first of its run.
+    /// The run whose first pending block is in `slot`; `None` if the block is another owner's or not the first.
     fn run(&self, area: usize, slot: u32, owner: Owner) -> Option<OwnedRun> {
         let range = &self.ranges[area];
         let ticket = |extent: &RangeExtent| self.ticket_of(area, extent, owner);
@@ -83,13 +83,13 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Some(run)
     }
 
-    /// The ticket that a block waits for, when this owner freed it.
+    /// The ticket of a block that is pending for this owner.
     fn ticket_of(&self, area: usize, extent: &RangeExtent, owner: Owner) -> Option<u64> {
         let waits = self.pending[area].get(extent.record).filter(|_| extent.kind == ExtentKind::Live);
         waits.filter(|(by, _)| *by == owner).map(|(_, ticket)| ticket)
     }
 
-    /// Makes a run one gap.
+    /// Frees the blocks of a run to the range, which makes the run one gap.
     fn release_run(&mut self, area: usize, run: &OwnedRun, owner: Owner) {
         loop {
             let [_, slot] = self.ranges[area].neighbours(run.anchor);
@@ -102,7 +102,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// A part of a run that was not handed out, in the gap behind `record`, waits on.
+    /// Makes a part of a run that was not allocated, in the gap of `record`, pending again.
     fn keep_pending(&mut self, area: usize, record: u32, (from, to): (u64, u64), owner: Owner, ticket: u64) {
         let range = &mut self.ranges[area];
         let Some(gap) = range.gap(record).filter(|_| from < to) else { return };

@@ -1,10 +1,10 @@
-//! Fixed sources: whole segments are taken, and given back when nothing in them is live.
+//! Growing with a fixed source: takes whole segments, and returns vacant ones.
 //!
-//! Promises upward: segments are kept within the slack of the peak in use, by giving vacant ones back first.
+//! Promises upward: reserved bytes stay within the slack of the peak in use, as far as vacant segments can be returned.
 //! Asks from below: [`Source::take`] and [`Source::give_back`].
 //!
-//! A source's addresses may lie anywhere in 64 bits, the range's in a window of 2^32 granules: a segment has a place of
-//! its own there (`start`), congruent to its real base modulo the grain, so that alignments up to the grain agree.
+//! A source's addresses have 64 bits, those of a range are in a window of 2^32 granules. So each segment has a `start` in
+//! the window, congruent to its base modulo the grain: alignments up to the grain agree.
 
 use super::pages::NO_SLOT;
 use super::storage::{ArenaStorage, Segment};
@@ -16,7 +16,7 @@ use crate::range::{ExtentKind, RangeExtent, RegionId};
 use crate::source::{Region, Source, SourceError};
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// Gives a block of the range its address in the source.
+    /// Converts a block of the range to one with its address and region in the source.
     #[inline]
     pub(super) fn locate(&self, block: Block, area: usize) -> Block {
         if self.space.is_some() {
@@ -45,7 +45,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
         taken.map_err(|error| self.source_error(error, request))?;
         match self.search(request) {
-            // The segment starts where the source likes: an alignment may need more room than the size.
+            // The base of a segment may be misaligned for the request, which then needs more than its size.
             Err(error) if error.cause == Cause::OutOfMemory && request.align > self.settings.granule => {
                 let more = least.checked_add(request.align).and_then(|bytes| bytes.checked_next_multiple_of(grain));
                 let more = more.ok_or(self.out_of_memory(request))?;
@@ -56,8 +56,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// Gives vacant segments back until `usual` more bytes are within the slack of the peak; what is still over is
-    /// taken off the new segment, down to `least`.
+    /// Returns vacant segments until `usual` more bytes are within the slack of the peak; reduces the new segment by the
+    /// bytes that are still above it, down to `least`.
     fn fit_budget(&mut self, least: u64, usual: u64) -> u64 {
         let wanted = self.counters.peak_in_use.max(self.counters.in_use + least);
         let slack = (u128::from(wanted) * u128::from(self.settings.slack) / 1000) as u64;
@@ -112,12 +112,12 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// Zeroes memory that the source just gave, if it is to be.
+    /// Zeroes memory fresh from the source, if the settings say so.
     pub(super) fn zero_fresh(&mut self, address: u64, bytes: u64) -> Result<(), SourceError> {
         if self.settings.zero_fresh { self.source.zero(address, bytes) } else { Ok(()) }
     }
 
-    /// Fresh memory that is not zero and that the source does not take back is lost.
+    /// Quarantines fresh memory that could neither be zeroed nor returned.
     #[cold]
     pub(super) fn abandon(&mut self, area: usize, region: RegionId, start: u64, bytes: u64) {
         let range = &mut self.ranges[area];
@@ -129,7 +129,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// The lowest place in the window for a region: its index among the segments, and its start. O(segments).
+    /// The lowest start in the window for a region, and its index among the segments. O(segments).
     fn window_for(&self, region: Region, bytes: u64) -> (usize, u64) {
         let grain = self.settings.grain;
         let congruent = |from: u64| from + (region.base.wrapping_sub(from) & (grain - 1));
@@ -143,18 +143,18 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         (self.segment_count, start)
     }
 
-    /// Bytes of segments that end inside a granule.
+    /// Bytes at the ends of segments that are less than a granule.
     pub(super) fn unused_tails(&self) -> u64 {
         self.segments[..self.segment_count].iter().map(|segment| segment.region.bytes - segment.bytes).sum()
     }
 
     fn give_segment(&mut self, at: usize) -> bool {
         let segment = self.segments[at];
-        // The source first: if it refuses, the segment stays what it is.
+        // The source first: if it refuses, the segment stays in use.
         if !self.is_vacant(at) || self.source.give_back(segment.region).is_err() {
             return false;
         }
-        // A vacant region is never refused.
+        // Never refused: the region is vacant.
         let removed = self.ranges[LARGE].remove_region(segment.id).is_ok();
         self.segments[at..self.segment_count].rotate_left(1);
         self.segment_count -= 1;
@@ -163,7 +163,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         removed
     }
 
-    /// Gives every vacant segment back. True when there was one.
+    /// Returns all vacant segments to the source; returns whether there was one.
     pub(super) fn trim_segments(&mut self) -> bool {
         let mut given = false;
         for at in (0..self.segment_count).rev() {

@@ -1,51 +1,50 @@
-//! What an arena can be told.
+//! Settings of an arena.
 
 use crate::error::{AllocError, Cause};
 
-/// When freed neighbours become one gap again.
+/// When freed blocks merge with adjacent gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coalesce {
-    /// With every free: nothing is cached.
+    /// On each free: nothing is cached.
     AtOnce,
-    /// When memory is needed that is not there.
+    /// When a request finds no gap.
     #[default]
     Lazy,
-    /// Lazily, but at most this many bytes stay unmerged.
+    /// As [`Lazy`](Self::Lazy), but at most this many bytes are cached.
     Threshold(u64),
 }
 
-/// ArenaSettings of an [`Arena`](super::Arena). All sizes in bytes.
+/// Settings of an [`Arena`](super::Arena). All sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaSettings {
-    /// Smallest step of size, a power of two. 64: the alignment that kernels and caches want.
+    /// Granule of sizes and addresses, a power of two. The default 64 suits kernels and cache lines.
     pub granule: u64,
-    /// Requests up to this size go through the cache, and (growing sources) to an area of their own; larger ones go
-    /// straight to the range.
+    /// Requests up to this size use the cache, and (with growing sources) a range of their own; larger ones bypass the
+    /// cache.
     pub small: u64,
     /// Most cached blocks of one owner and size.
     pub per_bin: u32,
-    /// When freed neighbours are merged.
+    /// When freed blocks are merged.
     pub coalesce: Coalesce,
-    /// Permille of the peak in use that may be reserved beyond it before memory is taken from elsewhere in the arena
-    /// (pages moved, vacant segments returned) instead of from the source.
+    /// Permille of the peak in use that may be reserved above it; beyond that, pages are moved, or vacant segments
+    /// returned, before more memory is taken from the source.
     pub slack: u32,
-    /// Growing sources: up to how many permille the slack grows, one for every 16 calls to the source; not above
-    /// `slack`: it stays. Where moves are rare every page counts; where they go on, a little more memory saves most of
-    /// them.
+    /// Growing sources: the slack grows by a permille for every 16 calls to the source, up to this (not at all if it is
+    /// not above `slack`). With few moves memory stays tight; with many, a little more memory saves most of them.
     pub max_slack: u32,
-    /// Fixed sources: the segment taken for requests that are smaller.
+    /// Fixed sources: the least size of a segment, where the budget permits.
     pub segment_bytes: u64,
-    /// Fixed sources: how many of what it is taken for a segment holds, at least 1. More of them: fewer calls, as what
-    /// comes next is often alike; and more reserved where it is not.
+    /// Fixed sources: a segment has room for so many blocks of the request's size, at least 1. More mean fewer calls if
+    /// the next requests are alike, and more reserved memory if they are not.
     pub segment_multiple: u32,
-    /// Fixed sources: how many of what is asked for may be reserved beyond the peak, should that be more than `slack`
-    /// is. A pool of a few large blocks otherwise gives a segment back and takes another with every one.
+    /// Fixed sources: so many times the request may be reserved above the peak, if that is more than `slack` permits.
+    /// Otherwise a pool of a few large blocks would return a segment and take another for each of them.
     pub spare_multiple: u32,
-    /// Fixed sources: segments are multiples of this, a power of two.
+    /// Fixed sources: the sizes of segments are multiples of this, a power of two.
     pub grain: u64,
-    /// Growing sources: address space for each area, 0 for all that the granule can express (2^32 - 1 granules).
+    /// Growing sources: address space of each range; 0 for the maximum, 2^32 - 1 granules.
     pub space: u64,
-    /// Whether fresh memory is filled with zeros by the source.
+    /// Whether the source zeroes fresh memory.
     pub zero_fresh: bool,
 }
 
@@ -56,7 +55,7 @@ impl Default for ArenaSettings {
 }
 
 impl ArenaSettings {
-    /// For sources that map pages: half a percent beyond the peak, then pages are moved.
+    /// For sources that map pages: a slack of half a percent, then pages are moved.
     pub const fn growing() -> Self {
         Self {
             granule: 64,
@@ -74,17 +73,17 @@ impl ArenaSettings {
         }
     }
 
-    /// For sources that give segments: 10 % beyond the peak, then vacant segments are returned.
+    /// For sources of whole segments: a slack of 10 %, then vacant segments are returned.
     pub const fn segments() -> Self {
         Self { slack: 100, ..Self::growing() }
     }
 
-    /// Whether the slack grows with calls: then fewer calls are worth some memory.
+    /// Whether the slack grows with the calls to the source.
     pub(super) fn slack_grows(&self) -> bool {
         self.max_slack > self.slack
     }
 
-    /// Refuses what no arena can work with. `page`: bytes of the source's page, 0 for fixed sources.
+    /// Checks the settings against the source's page size (0 for fixed sources).
     pub(super) fn validate(self, page: u64) -> Result<Self, AllocError> {
         let powers = self.granule.is_power_of_two() && self.grain.is_power_of_two();
         let fits = self.grain >= self.granule && (page == 0 || (page.is_power_of_two() && page >= self.granule));
@@ -95,7 +94,7 @@ impl ArenaSettings {
         }
     }
 
-    /// Address space for each area, in whole pages.
+    /// Address space of each range, in bytes: whole pages.
     pub(super) fn space_bytes(&self, page: u64) -> u64 {
         let most = (u64::from(u32::MAX) * self.granule) & !(page - 1);
         if self.space == 0 { most } else { self.space.next_multiple_of(page).min(most) }

@@ -1,4 +1,4 @@
-//! The storage an arena works in, all of it lent by the caller.
+//! The storage of an arena, all of which the caller lends.
 
 use core::marker::PhantomData;
 use core::ops::DerefMut;
@@ -10,20 +10,20 @@ use crate::index::{Index, Slot, Slots};
 use crate::range::RegionId;
 use crate::source::Region;
 
-/// One region of a fixed source.
+/// The record of a segment: a region of a fixed source.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct Segment {
     pub(super) region: Region,
-    /// Its first address in the range's window.
+    /// Its first address in the window of the range.
     pub(super) start: u64,
-    /// Bytes of it that the range uses: whole granules.
+    /// Bytes that the range uses: whole granules.
     pub(super) bytes: u64,
     pub(super) id: RegionId,
 }
 
 impl Segment {
-    /// No segment: all zeros.
+    /// An unused record: all zeros.
     pub const EMPTY: Self =
         Self { region: Region { id: 0, base: 0, bytes: 0 }, start: 0, bytes: 0, id: RegionId::FIRST };
 
@@ -32,27 +32,27 @@ impl Segment {
     }
 }
 
-/// The kinds of storage of an arena: slices, vectors, whatever dereferences to slices.
+/// The types of an arena's storage: slices, vectors, or anything that dereferences to slices.
 pub trait ArenaStorage {
     /// Records of blocks: one for each block, cached block, hole and segment.
     type Slots: Slots;
-    /// The strategy.
+    /// The index of gaps: a fit strategy.
     type Index: Index;
-    /// Bins of the cache, in fours.
+    /// Bins of the cache, in sets of four.
     type Bins: DerefMut<Target = [Bin]>;
-    /// Entries of the cache: the most blocks it can hold.
+    /// Entries of the cache: as many as blocks it can have.
     type Entries: DerefMut<Target = [Entry<Block>]>;
-    /// Segments of a fixed source: the most it can take. May be empty for growing sources.
+    /// Records of segments: as many as it can take from a fixed source. May be empty for growing sources.
     type Segments: DerefMut<Target = [Segment]>;
-    /// Frees that wait for a fence: one record for each slot. May be empty where no fence is ever pending.
+    /// Records of pending frees: one for each slot. May be empty if no ticket is ever pending.
     type Pending: DerefMut<Target = [PendingFree]>;
 }
 
-/// The storage itself.
+/// The storage of an arena.
 pub struct ArenaParts<M: ArenaStorage> {
-    /// See [`ArenaStorage::Slots`]: for the small area (unused with fixed sources) and the large one.
+    /// See [`ArenaStorage::Slots`]: for the small range (unused with fixed sources) and the large one.
     pub slots: [M::Slots; 2],
-    /// See [`ArenaStorage::Index`]: likewise.
+    /// See [`ArenaStorage::Index`]: for the small range and the large one.
     pub index: [M::Index; 2],
     /// See [`ArenaStorage::Bins`].
     pub bins: M::Bins,
@@ -60,11 +60,11 @@ pub struct ArenaParts<M: ArenaStorage> {
     pub entries: M::Entries,
     /// See [`ArenaStorage::Segments`].
     pub segments: M::Segments,
-    /// See [`ArenaStorage::Pending`]: likewise.
+    /// See [`ArenaStorage::Pending`]: for the small range and the large one.
     pub pending: [M::Pending; 2],
 }
 
-/// Slices for everything: for targets without an allocator.
+/// Storage in lent slices, for targets without an allocator.
 pub struct LentStorage<'a, I>(PhantomData<(&'a mut (), I)>);
 
 impl<'a, I: Index> ArenaStorage for LentStorage<'a, I> {

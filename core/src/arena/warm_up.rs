@@ -1,4 +1,4 @@
-//! Warm-up: fill the cache before the first step needs it.
+//! Warm-up: takes memory from the source and fills the cache before the first step.
 
 use super::Arena;
 use super::storage::ArenaStorage;
@@ -8,20 +8,20 @@ use crate::fence::Fence;
 use crate::source::Source;
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// Makes `count` blocks of each size ready for an owner; returns the bytes made ready.
+    /// Allocates and frees `count` blocks of each size for an owner; returns their bytes.
     ///
-    /// The memory is taken from the source now, and blocks up to the small threshold wait in the cache. `scratch` holds
-    /// the blocks meanwhile; its length bounds a pair's count.
+    /// The memory is then taken from the source, and blocks up to the small threshold are in the cache. `scratch` has the
+    /// handles meanwhile; its length bounds the number of all blocks.
     ///
     /// # Errors
-    /// The first allocation that failed; what was made ready before stays so.
+    /// That of the first allocation that failed; the memory of those before it stays reserved.
     pub fn warm_up(
         &mut self,
         owner: Owner,
         pairs: impl IntoIterator<Item = (u64, u32)>,
         scratch: &mut [Option<Block>],
     ) -> Result<u64, AllocError> {
-        // All of them are live at once, or the second pair would be cut from the first.
+        // All are live at once: otherwise the blocks of one pair would reuse the memory of another.
         let (mut used, mut bytes, mut failed) = (0, 0, None);
         'pairs: for (size, count) in pairs {
             for _ in 0..count {
@@ -36,7 +36,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             }
         }
         for block in scratch[..used].iter_mut().filter_map(Option::take) {
-            // Given out a moment ago by this arena: it cannot be refused.
+            // Never refused: this call has allocated the block.
             let _ = self.free(block, owner);
         }
         failed.map_or(Ok(bytes), Err)
@@ -45,7 +45,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
 /// The shape of a transformer, for [`Transformer::pairs`].
 ///
-/// Says what one layer's forward pass allocates again and again.
+/// They are the blocks that each layer's forward pass allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transformer {
     /// Sequences at once.

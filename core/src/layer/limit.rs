@@ -1,18 +1,18 @@
 //! A cap in bytes on any allocator.
 //!
-//! Promises upward: live blocks never hold more than the cap, rounding included; what would pass it is refused with
-//! [`Cause::OverLimit`] before (and, where only the rounding passes it, after) the inner allocator was asked.
-//! Asks from below: `Block::bytes` is what the block holds.
+//! Promises upward: live blocks never exceed the cap, rounding included; a request that would is refused with
+//! [`Cause::OverLimit`] before the call of the inner allocator (or after it, if only the rounding exceeds the cap).
+//! Asks from below: `Block::bytes` is the size of the block, rounding included.
 //!
 //! Invariants: `used` = sum of the live blocks' bytes = the inner `in_use`; `used <= cap`, but for one case: a resize
-//! in place that the inner allocator rounded past the cap cannot be undone (the old name is dead), so it is kept and
-//! every later request refused until `used` is below the cap again.
+//! in place that the inner allocator rounded past the cap cannot be undone (the old handle is stale), so it stands, and
+//! every later request is refused until `used` is below the cap again.
 
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
 use crate::stats::Stats;
 
-/// At most `cap` bytes of an allocator that is otherwise not in use.
+/// An allocator with a cap on the bytes of its live blocks; nothing else may use the inner allocator.
 #[derive(Debug)]
 pub struct Limit<A> {
     inner: A,
@@ -45,17 +45,17 @@ impl<A: Allocator> Limit<A> {
         Self { inner, cap, used, refused: 0 }
     }
 
-    /// The allocator inside, to look at.
+    /// The inner allocator.
     pub fn inner(&self) -> &A {
         &self.inner
     }
 
-    /// Changes the cap. What is live stays; below it, requests are refused until enough was freed.
+    /// Sets the cap. Live blocks stay; requests above a lower cap are refused until enough has been freed.
     pub fn set_cap(&mut self, cap: u64) {
         self.cap = cap;
     }
 
-    /// Counts and makes the refusal; `largest_free` is what the cap leaves.
+    /// Counts a refusal; returns its error, whose `largest_free` is what the cap leaves.
     fn refuse(&mut self, asked: u64) -> AllocError {
         self.refused += 1;
         AllocError { cause: Cause::OverLimit, asked, largest_free: self.cap.saturating_sub(self.used) }
@@ -73,7 +73,7 @@ impl<A: Allocator> Allocator for Limit<A> {
             return Err(self.refuse(request.bytes));
         }
         let block = self.inner.allocate(request)?;
-        // The request fits, its rounding does not: back it goes. A free of a block just given is never refused.
+        // The rounding exceeds the cap: the block, which is live, is freed again.
         if !self.fits(block.bytes) && self.inner.free(block, request.owner).is_ok() {
             return Err(self.refuse(request.bytes));
         }
@@ -100,7 +100,7 @@ impl<A: Allocator> Allocator for Limit<A> {
         self.inner.trim()
     }
 
-    /// The inner counters; `capacity` is the cap where that is lower, `failed` includes what was refused here.
+    /// The inner statistics; `capacity` is the cap if that is lower, `failed` includes the requests refused here.
     fn stats(&self) -> Stats {
         let inner = self.inner.stats();
         let capacity = if inner.capacity == 0 { self.cap } else { inner.capacity.min(self.cap) };

@@ -1,17 +1,17 @@
-//! Two levels: what one owner freed stays with it; everything else goes through the shared level.
+//! A two-level allocator: a cache of one owner's freed blocks, over a shared allocator.
 //!
-//! Promises upward: a hit takes no lock and waits for no thread; each level keeps its own caps; a stale name is
-//! recognised, also while its block is cached here or below; dropping a [`Local`] gives back what it cached.
-//! Asks from below: a [`Locked`] allocator that takes a block back from any owner; lent bins, entries and records.
+//! Promises upward: a hit takes no lock and waits for no thread; each level has its own caps; stale handles are detected,
+//! also while their block is cached here or in the shared level; dropping a [`Local`] frees the blocks it has cached.
+//! Asks from below: a [`Locked`] allocator in which any owner may free a block; lent bins, entries and records.
 //!
 //! ```text
 //! thread 1: Local [cache | records] --+            local hit: no lock
 //! thread 2: Local [cache | records] --+--> Locked<Arena>   miss, overflow, trim: one lock a call
 //! ```
 //!
-//! The names handed out are the level's own: `slot` is a record here, and tickets are counted here. A block is freed
-//! through the `Local` it came from; [`Local::hand_over`] turns it into a block of the shared level, which any thread
-//! can free there. What other `Local`s cached cannot be reached from here: they trim themselves.
+//! The handles are the level's own: `slot` is the index of a record here, and tickets are counted here. A block must be
+//! freed through the `Local` that allocated it; [`Local::hand_over`] converts it to a block of the shared level, which any
+//! thread can free there. A `Local` cannot free the blocks that other `Local`s have cached.
 
 use core::ops::DerefMut;
 
@@ -23,24 +23,24 @@ use crate::index::NONE;
 use crate::stats::Stats;
 use lock_api::RawMutex;
 
-/// LocalCaps of the local level.
+/// The caps of a [`Local`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalCaps {
     /// Sizes are rounded up to this many bytes, a power of two: the granule of the shared level.
     pub granule: u64,
     /// Most cached blocks of one owner and size.
     pub per_bin: u32,
-    /// Most bytes cached; what would pass them goes to the shared level.
+    /// Most bytes cached; blocks that would exceed them are freed in the shared level.
     pub bytes: u64,
 }
 
-/// One live block: its name below.
+/// The record of a live block: its handle in the shared level.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalRecord {
     inner: Block,
-    /// The ticket it was handed out under; 0: the record is unused.
+    /// The ticket of its handle; 0 if the record is unused.
     ticket: u64,
-    /// Granules asked for; `None`: too many for the cache.
+    /// Granules requested; `None` if too many for the cache.
     size: Option<u32>,
     /// The next unused record; meaningless while the record is used.
     next: u32,
@@ -56,7 +56,7 @@ impl LocalRecord {
     };
 }
 
-/// What the level counts. Bytes.
+/// The level's own counters, in bytes where not stated otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 struct LocalCounters {
     in_use: u64,
@@ -70,7 +70,7 @@ struct LocalCounters {
     failed: u64,
 }
 
-/// One owner's level over a shared one. What it promises stands at the top of its file.
+/// One owner's cache over a shared allocator; a hit takes no lock.
 ///
 /// # Example
 /// ```
@@ -108,14 +108,14 @@ where
     T: DerefMut<Target = [LocalRecord]>,
 {
     shared: &'a Locked<R, A>,
-    /// Blocks of the shared level, live there, under handles that no caller has.
+    /// Free blocks, which are live in the shared level under handles that no caller has.
     cache: Cache<B, E>,
     records: T,
     /// Records at and above this one were never used.
     fresh: u32,
     /// Head of the list of unused records below `fresh`.
     spare: u32,
-    /// The last ticket given; each is given once.
+    /// The last ticket issued; each is issued once.
     ticket: u64,
     caps: LocalCaps,
     counters: LocalCounters,
@@ -129,9 +129,9 @@ where
     E: DerefMut<Target = [Entry<Block>]>,
     T: DerefMut<Target = [LocalRecord]>,
 {
-    /// An empty level.
+    /// A local level with an empty cache.
     ///
-    /// `bins` are used in fours; `entries`: the most cached blocks; `records`: the most live ones.
+    /// `bins` are used in sets of four; `entries` is the maximum of cached blocks, `records` that of live ones.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when the granule is not a power of two.
@@ -148,25 +148,25 @@ where
         self.counters.pooled
     }
 
-    /// Sets the most blocks of one owner and size, and the most bytes.
+    /// Sets the caps on blocks of one owner and size, and on bytes.
     ///
-    /// What is over stays until taken or trimmed.
+    /// Blocks above them stay until they are taken or trimmed.
     pub fn set_caps(&mut self, per_bin: u32, bytes: u64) {
         self.caps = LocalCaps { per_bin, bytes, ..self.caps };
         self.cache.set_per_bin(per_bin);
     }
 
-    /// Gives every cached block to the shared level, one lock each. O(bins + blocks).
+    /// Frees every cached block in the shared level, with one lock each. O(bins + blocks).
     pub fn drain(&mut self) {
         let shared = self.shared;
-        // No caller has these handles, so the shared level cannot have had them back already.
+        // Never refused: the blocks are live in the shared level, and no caller has these handles.
         self.cache.drain(|_, _| true, |owner, _, block| _ = shared.with(|inner| inner.free(block, owner)));
         self.counters.pooled = 0;
     }
 
-    /// Makes a live block one of the shared level: the name returned is freed there, by any thread.
+    /// Converts a live block to one of the shared level, without a lock.
     ///
-    /// No lock.
+    /// Any thread can free the handle returned, there.
     ///
     /// # Errors
     /// [`FreeError`] when the block is not live here.
@@ -177,13 +177,13 @@ where
         Ok(inner)
     }
 
-    /// Granules of a size, when a bin can express it.
+    /// Size in granules, rounded up, if it fits into 32 bits.
     #[inline]
     fn size(&self, bytes: u64) -> Option<u32> {
         u32::try_from(bytes.div_ceil(self.caps.granule)).ok()
     }
 
-    /// A size as the shared level is asked for it, so that blocks of one bin are all as large as the bin says.
+    /// The size to request from the shared level: rounded up, so that all blocks of a bin are as large as its size.
     #[inline]
     fn rounded(&self, bytes: u64) -> u64 {
         self.size(bytes).map_or(bytes, |size| u64::from(size) * self.caps.granule)
@@ -197,7 +197,7 @@ where
             self.counters.pooled -= block.bytes;
             return Some(block);
         }
-        // Badly placed for this request: back it goes, to the place it just left.
+        // Misaligned for this request: back into the cache, whose entry it has just left.
         if self.cache.put(request.owner, size, block).is_err() {
             self.counters.pooled -= block.bytes;
             let _ = self.shared.with(|inner| inner.free(block, request.owner));
@@ -205,7 +205,7 @@ where
         None
     }
 
-    /// Asks the shared level; when it has nothing, once more with what is cached here.
+    /// Allocates in the shared level; if that fails, drains the cache and tries again.
     #[cold]
     fn take_shared(&mut self, request: Request) -> Result<Block, AllocError> {
         let rounded = Request { bytes: self.rounded(request.bytes), ..request };
@@ -221,7 +221,7 @@ where
         self.spare != NONE || (self.fresh as usize) < self.records.len()
     }
 
-    /// Hands a block out under a name of its own. There must be a record.
+    /// Counts an allocation, and issues a handle for the block. Caller must ensure that there is a record.
     #[inline]
     fn enter(&mut self, inner: Block, bytes: u64) -> Block {
         let slot = if self.spare != NONE { self.spare } else { self.fresh };
@@ -239,7 +239,7 @@ where
         self.name(slot, inner, bytes)
     }
 
-    /// A new name for the block of a record.
+    /// Issues a new handle for the block of a record.
     fn name(&mut self, slot: u32, inner: Block, bytes: u64) -> Block {
         self.ticket += 1;
         let ticket = self.ticket;
@@ -247,7 +247,7 @@ where
         Block { slot, ticket, ..inner }
     }
 
-    /// The record of a live block. The address is compared too: another `Local`'s live block lies elsewhere.
+    /// The record of a live block. Compares the address too, to detect a live block of another `Local`.
     #[inline]
     fn live(&self, block: &Block) -> Result<u32, FreeError> {
         let record = self.records.get(block.slot as usize);
@@ -259,7 +259,7 @@ where
         Err(if given { FreeError::Stale { address } } else { FreeError::Foreign { address } })
     }
 
-    /// The block of a record is no longer handed out.
+    /// Counts a free, and makes the record unused.
     #[inline]
     fn forget(&mut self, slot: u32) {
         let record = &mut self.records[slot as usize];
@@ -269,7 +269,7 @@ where
         self.spare = slot;
     }
 
-    /// Whether the cache took a block.
+    /// Caches a block if the caps permit; returns whether it did.
     #[inline]
     fn keep(&mut self, block: Block, size: Option<u32>, owner: Owner) -> bool {
         let Some(size) = size.filter(|_| block.bytes <= self.caps.bytes.saturating_sub(self.counters.pooled)) else {
@@ -297,10 +297,9 @@ where
     }
 }
 
-/// Statistics: `in_use`, the peaks of it, `allocations`, `frees`, `hits`, `misses` and `failed` are this level's own, a
-/// hit being an allocation that took no lock and a miss one that asked the shared level (which may still have found it
-/// without its source). `pooled` and `metadata` are this level's and the shared one's together; the rest is the shared
-/// level's.
+/// Statistics: `in_use` and its peak, `allocations`, `frees`, `hits`, `misses` and `failed` are this level's own. A hit is
+/// an allocation without a lock, a miss one by the shared level (perhaps without a call to its source). `pooled` and
+/// `metadata` are sums of both levels; the rest is the shared level's.
 impl<R, A, B, E, T> Allocator for Local<'_, R, A, B, E, T>
 where
     R: RawMutex,
@@ -309,7 +308,7 @@ where
     E: DerefMut<Target = [Entry<Block>]>,
     T: DerefMut<Target = [LocalRecord]>,
 {
-    /// Besides the shared level's causes: [`Cause::OutOfSlots`] when every record names a live block.
+    /// In addition to the causes of the shared level: [`Cause::OutOfSlots`] when all records are those of live blocks.
     #[inline]
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         let request = request.validate().inspect_err(|_| self.counters.failed += 1)?;
@@ -390,7 +389,7 @@ where
     E: DerefMut<Target = [Entry<Block>]>,
     T: DerefMut<Target = [LocalRecord]>,
 {
-    /// Gives cached blocks back. Live ones stay live in the shared level: hand them over first.
+    /// Frees the cached blocks. Live blocks stay live in the shared level: caller should hand them over first.
     fn drop(&mut self) {
         self.drain();
     }

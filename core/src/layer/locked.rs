@@ -1,9 +1,9 @@
-//! One allocator, many threads: a lock around each call, and blocks that free themselves.
+//! An allocator behind a lock, for threads to share, and guards that free their block.
 //!
-//! Promises upward: every call by `&self`; a [`Guard`] frees its block when dropped, once, and never panics (unless the
-//! raw mutex itself does).
+//! Promises upward: every call by `&self`; a [`Guard`] frees its block once, on drop, and never panics (unless the raw
+//! mutex does).
 //! Asks from below: any [`lock_api::RawMutex`]: parking_lot's on hosts, a spin lock between cores, a critical section
-//! in firmware. The lock is held for one call of the inner allocator and nothing else.
+//! in firmware. The lock is held for one call of the inner allocator only.
 
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::error::{AllocError, FreeError, Violation};
@@ -22,19 +22,19 @@ impl<R: RawMutex, A> core::fmt::Debug for Locked<R, A> {
 }
 
 impl<R: RawMutex, A> Locked<R, A> {
-    /// Puts an allocator behind a lock.
+    /// Wraps an allocator in a lock.
     pub const fn new(inner: A) -> Self {
         Self { inner: Mutex::new(inner) }
     }
 
-    /// Takes the allocator out.
+    /// Returns the inner allocator.
     pub fn into_inner(self) -> A {
         self.inner.into_inner()
     }
 }
 
 impl<R: RawMutex, A: Allocator> Locked<R, A> {
-    /// Calls something with the allocator, under the lock: several operations as one.
+    /// Calls `call` with the allocator while holding the lock, for several operations as one.
     pub fn with<T>(&self, call: impl FnOnce(&mut A) -> T) -> T {
         call(&mut self.inner.lock())
     }
@@ -49,7 +49,7 @@ impl<R: RawMutex, A: Allocator> Locked<R, A> {
     }
 }
 
-/// A shared reference is an allocator too: threads each hold one.
+/// For a reference in each thread: every call takes the lock.
 impl<R: RawMutex, A: Allocator> Allocator for &Locked<R, A> {
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         self.with(|inner| inner.allocate(request))
@@ -76,7 +76,7 @@ impl<R: RawMutex, A: Allocator> Allocator for &Locked<R, A> {
     }
 }
 
-/// With the lock to itself it is the inner allocator: nothing is locked.
+/// For the exclusive owner: calls by `&mut self` take no lock.
 impl<R: RawMutex, A: Allocator> Allocator for Locked<R, A> {
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         self.inner.get_mut().allocate(request)
@@ -112,15 +112,15 @@ pub struct Guard<'l, R: RawMutex, A: Allocator> {
 }
 
 impl<R: RawMutex, A: Allocator> Guard<'_, R, A> {
-    /// Where the block lies and how large it is.
+    /// The handle of the block.
     pub fn block(&self) -> &Block {
         &self.block
     }
 
-    /// Makes the block `bytes` long without moving it.
+    /// Resizes the block to `bytes` bytes in place.
     ///
     /// # Errors
-    /// As the inner [`Allocator::resize`]; the block stays as it was.
+    /// As the inner [`Allocator::resize`]; the block is unchanged.
     pub fn resize(&mut self, bytes: u64) -> Result<(), AllocError> {
         self.block = self.home.with(|inner| inner.resize(self.block, bytes))?;
         Ok(())
@@ -129,7 +129,7 @@ impl<R: RawMutex, A: Allocator> Guard<'_, R, A> {
 
 impl<R: RawMutex, A: Allocator> Drop for Guard<'_, R, A> {
     fn drop(&mut self) {
-        // Refused only if a copy of the name was freed by hand; the block is free then, and drop must not panic.
+        // Refused only if the caller has freed a copy of the handle: the block is free already, and drop must not panic.
         let _ = self.home.with(|inner| inner.free(self.block, self.owner));
     }
 }

@@ -1,13 +1,13 @@
-//! Layers: the same face as what they wrap, with one thing added.
+//! Layers: allocators around another allocator, each with one function added.
 //!
 //! Promises upward: each layer is an [`Allocator`](crate::allocator::Allocator) over an `Allocator`, so they stack in
 //! any order, at compile time; a layer adds O(1) to a call (but for `Tenants`, which may zero a block).
-//! Asks from below: the contract of `Allocator`; where a layer needs room, the caller lends it.
+//! Asks from below: the contract of `Allocator`; the caller lends the storage of a layer.
 //!
 //! - [`Limit`]: a cap in bytes.
-//! - [`Locked`]: a handle for many threads, over any raw mutex; blocks that free themselves.
+//! - [`Locked`]: an allocator that threads share, behind any raw mutex; guards that free their block.
 //! - [`Local`]: one owner's cache in front of a `Locked` allocator; a hit takes no lock.
-//! - [`Tenants`]: caps and guaranteed shares for owners that do not trust each other, zeroed hand-over between them.
+//! - [`Tenants`]: caps and guaranteed shares for owners that do not trust each other; memory is zeroed between tenants.
 
 mod limit;
 mod local;

@@ -1,18 +1,18 @@
-//! Several tenants on one allocator: none sees what another wrote, none takes what another was promised.
+//! One allocator for several tenants, with caps, guarantees and isolation.
 //!
 //! Promises upward:
-//! - a tenant never holds more than its cap; bytes guaranteed to the others are never given to it
-//! - memory that passes from one tenant to another is zeroed first, and if that fails it is not handed over
+//! - a tenant never has more than its cap, nor bytes that are guaranteed to others
+//! - memory that passes from one tenant to another is zeroed first; if that fails, the allocation fails
 //! - a tenant cannot free or resize another's block
 //!
-//! Asks from below: [`ZeroFill`] writes zeroes; the inner allocator has no other user and its regions are numbered
-//! below 2^24; the caller lends the table of shares and the page table of [`PageOwners`].
+//! Asks from below: [`ZeroFill`] writes zeroes; the inner allocator has no other user, and region numbers below 2^24; the
+//! caller lends the table of shares and the table of [`PageOwners`].
 //!
-//! Tenants are owners: `Request::owner` names the tenant that asks, the owner given to `free` the tenant that frees.
-//! The place in the table stands in the low 8 bits of a block's region. A name is not a capability: this keeps honest
-//! programs apart, not a program that forges names inside its own process.
+//! Tenants are owners: `Request::owner` is the tenant that allocates, the owner passed to `free` the tenant that frees. The
+//! tenant's index in the table is in the low 8 bits of a block's region. A handle is not a capability: this isolates
+//! honest programs, not a program that forges handles in its own process.
 //!
-//! The guarantee is about bytes. Whether they lie in one piece is the inner allocator's affair.
+//! Guarantees are in bytes; the inner allocator may have them in several pieces only.
 //!
 //! Invariants: `used <= cap` for each share; sum of `used` = the inner `in_use`; `unmet` = sum over shares of
 //! `guaranteed - used` where positive; sum of `guaranteed <= capacity`.
@@ -25,7 +25,7 @@ pub use page_owners::PageOwners;
 
 mod page_owners;
 
-/// Tenants a block's name can tell apart: 8 bits of its region.
+/// Maximum number of tenants: 8 bits of a block's region.
 const MOST: usize = 1 << 8;
 
 /// Writes zeroes: `memset` on a host, a driver call on a device.
@@ -43,21 +43,21 @@ impl<F: FnMut(u64, u64) -> Result<(), SourceError>> ZeroFill for F {
     }
 }
 
-/// What one tenant may have and has.
+/// The share of one tenant: its cap, its guarantee, and its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantShare {
     /// The tenant.
     pub owner: Owner,
-    /// The most bytes it may hold.
+    /// Most bytes of its live blocks.
     pub cap: u64,
-    /// Bytes it can always have: kept free for it while it holds less.
+    /// Bytes guaranteed: reserved for the tenant while it has less.
     pub guaranteed: u64,
     /// Bytes it holds.
     used: u64,
 }
 
 impl TenantShare {
-    /// A tenant's share, nothing used yet.
+    /// A tenant's share, with no live blocks.
     pub const fn new(owner: Owner, cap: u64, guaranteed: u64) -> Self {
         Self { owner, cap, guaranteed, used: 0 }
     }
@@ -67,31 +67,31 @@ impl TenantShare {
         self.used
     }
 
-    /// Bytes of its guarantee it does not hold.
+    /// Bytes of its guarantee that the tenant does not have yet.
     const fn unmet(&self) -> u64 {
         self.guaranteed.saturating_sub(self.used)
     }
 }
 
-/// One allocator for several tenants. What it promises stands at the top of its file.
+/// One allocator for several tenants, isolated from each other.
 #[derive(Debug)]
 pub struct Tenants<'a, A, Z> {
     inner: A,
     zero: Z,
     shares: &'a mut [TenantShare],
     pages: PageOwners<'a>,
-    /// Bytes to share out.
+    /// Bytes for all tenants together.
     capacity: u64,
-    /// Bytes all hold.
+    /// Bytes of the live blocks of all tenants.
     used: u64,
-    /// Bytes guaranteed and not held.
+    /// Bytes that are guaranteed and not yet used: the sum over the shares.
     unmet: u64,
     /// Requests refused here (the inner allocator counts its own).
     refused: u64,
 }
 
 impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
-    /// Shares `capacity` bytes of an allocator nothing was taken from yet.
+    /// Divides `capacity` bytes of an allocator without live blocks among tenants.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when two shares have one owner, there are more than 256, or a guarantee is above its cap;
@@ -118,12 +118,12 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
         Ok(Self { inner, zero, shares, pages, capacity, used: 0, unmet, refused: 0 })
     }
 
-    /// The shares, to look at.
+    /// The shares of all tenants.
     pub fn shares(&self) -> &[TenantShare] {
         self.shares
     }
 
-    /// The allocator inside, to look at.
+    /// The inner allocator.
     pub fn inner(&self) -> &A {
         &self.inner
     }
@@ -132,7 +132,7 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
         self.shares.iter().position(|share| share.owner == owner)
     }
 
-    /// Bytes a tenant may still take: within its cap, and without what is promised to others.
+    /// Bytes that a tenant may still allocate: within its cap, less what is guaranteed to others.
     fn room(&self, tenant: usize) -> u64 {
         let share = &self.shares[tenant];
         let others = self.unmet - share.unmet();
@@ -140,7 +140,7 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
         free.min(share.cap.saturating_sub(share.used))
     }
 
-    /// Changes what a tenant holds from `old` to `new` bytes more.
+    /// Replaces `old` bytes of a tenant's use by `new` bytes.
     fn charge(&mut self, tenant: usize, old: u64, new: u64) {
         let share = &mut self.shares[tenant];
         self.unmet -= share.unmet();
@@ -167,7 +167,7 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
                 Ok(Block { region, ..block })
             }
             Err(error) => {
-                // A free of a block just given is never refused; its bytes were not handed over.
+                // Never refused: the block is live, and the tenant does not have its handle.
                 let _ = self.inner.free(block, request.owner);
                 self.refused += 1;
                 Err(error)
@@ -185,7 +185,7 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
         Ok(())
     }
 
-    /// The block under its name inside, and whose it is.
+    /// The block's handle in the inner allocator, and its tenant.
     fn inside(&self, block: Block) -> Result<(Block, usize), FreeError> {
         let tenant = block.region as usize % MOST;
         if tenant >= self.shares.len() {
@@ -196,8 +196,8 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
 }
 
 impl<A: Allocator, Z: ZeroFill> Allocator for Tenants<'_, A, Z> {
-    /// Besides the inner causes: [`Cause::OverLimit`] past the cap, into another's guarantee, or for an owner without a
-    /// share; [`Cause::SourceFailed`] when the block could not be zeroed.
+    /// In addition to the inner causes: [`Cause::OverLimit`] above the cap, at the cost of another's guarantee, or for an
+    /// owner without a share; [`Cause::SourceFailed`] when zeroing fails.
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         let stranger = AllocError::new(Cause::OverLimit, request.bytes);
         let tenant = request.validate().and_then(|_| self.tenant(request.owner).ok_or(stranger));
@@ -215,7 +215,8 @@ impl<A: Allocator, Z: ZeroFill> Allocator for Tenants<'_, A, Z> {
         Ok(())
     }
 
-    /// Never grows: the new bytes might be another tenant's, and when zeroing failed the growth could not be undone.
+    /// Never grows a block: its new bytes may have another tenant's data, and a growth could not be undone if zeroing
+    /// failed.
     fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
         let (inside, tenant) = self.inside(block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
         if bytes > block.bytes {

@@ -1,21 +1,21 @@
-//! The last tenant that may have written each page: 16 bits a page of the address range, in lent memory.
+//! A table of the tenant that has used each page: 16 bits for each page of the address range, in lent memory.
 //!
-//! Promises upward: [`foreign`](PageOwners::foreign) is true whenever a byte of the range may hold another tenant's
-//! data, and false on memory that only the asking tenant used since it was last zeroed.
-//! Asks from below: nothing. Addresses outside the table count as foreign: always zeroed.
+//! Promises upward: [`foreign`](PageOwners::foreign) is true whenever a byte of the range may have another tenant's data,
+//! and false for memory that only this tenant has used since it was last zeroed.
+//! Asks from below: nothing. Addresses outside the table count as foreign, so they are always zeroed.
 //!
-//! Invariant: a page noted for tenant `t` was, since its bytes were last zero or fresh from the source, in no block but
-//! `t`'s. A page where blocks of several tenants lay is mixed, until one block covers it whole.
+//! Invariant: since the bytes of a page of tenant `t` were last zeroed or fresh from the source, no block but those of `t`
+//! contained any. A page with blocks of several tenants is MIXED until one block covers it entirely.
 
-/// Nothing was handed out here yet: the bytes are as the source gave them.
+/// No block has contained bytes of the page: they are fresh from the source.
 const FRESH: u16 = u16::MAX;
-/// Several tenants had bytes here.
+/// Blocks of several tenants have contained bytes of the page.
 const MIXED: u16 = u16::MAX - 1;
 
-/// The table: notes for `notes.len()` pages of `2^page_bits` bytes from `base` on.
+/// The table: one note for each of `notes.len()` pages of `2^page_bits` bytes from `base` on.
 ///
-/// Large pages make a small table and zero a little more often: where two tenants meet in a page, every later block in
-/// it is zeroed. Two MiB pages over 80 GB are 40960 notes, 80 KB.
+/// Larger pages need a smaller table and more zeroing: after two tenants have used a page, every later block in it is
+/// zeroed. For pages of 2 MiB in 80 GB the table has 40960 notes, 80 KB.
 #[derive(Debug)]
 pub struct PageOwners<'a> {
     base: u64,
@@ -33,7 +33,7 @@ impl<'a> PageOwners<'a> {
         Self { base, page_bits, notes }
     }
 
-    /// PageOwners of a range: first, and one past the last; may lie outside the table.
+    /// The index of the first page of a range and that after its last page; both may be outside the table.
     fn span(&self, address: u64, bytes: u64) -> Option<(usize, usize)> {
         let first = address.checked_sub(self.base)?;
         let last = first.checked_add(bytes.checked_sub(1)?)?;
@@ -41,18 +41,18 @@ impl<'a> PageOwners<'a> {
         Some((page(first)?, page(last)?.checked_add(1)?))
     }
 
-    /// Whether a byte of the range may be another tenant's, or is not in the table. O(pages of the range).
+    /// Whether a byte of the range may have another tenant's data, or is outside the table. O(pages of the range).
     pub(super) fn foreign(&self, tenant: u8, address: u64, bytes: u64) -> bool {
         let notes = self.span(address, bytes).and_then(|(first, end)| self.notes.get(first..end));
         notes.is_none_or(|notes| notes.iter().any(|note| *note != FRESH && *note != u16::from(tenant)))
     }
 
-    /// Notes a range handed out to a tenant; where it was foreign it has been zeroed before.
+    /// Records that a tenant has a block in the range. Caller must have zeroed the range if it was foreign.
     pub(super) fn claim(&mut self, tenant: u8, address: u64, bytes: u64) {
         let Some((first, end)) = self.span(address, bytes) else { return };
         let (base, bits) = (self.base, self.page_bits);
         let (from, to) = (address - base, address - base + bytes);
-        // The block covers the page from its first byte to its last.
+        // Whether the block covers the page entirely.
         let whole = |page: usize| {
             let start = (page as u64) << bits;
             from <= start && to - start >= 1 << bits
