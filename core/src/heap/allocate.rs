@@ -1,12 +1,12 @@
-//! Handing out.
+//! Allocating blocks in a region.
 //!
-//! Promises upward: fails only when no free block is as large as the first size of the request's [`ceil_bin`] (for an
-//! alignment above the granule: of the request and the alignment together); every path is bounded.
+//! Promises upward: fails only if no free block is as large as the first size of the request's [`ceil_bin`] (for an
+//! alignment above the granule: of size plus alignment); the number of steps is bounded.
 //! Asks from below: [`HeapRegion`].
 //!
-//! A request takes, in this order: a block of exactly its size; the front of the victim; the front of the block freed
-//! last; the first that fits of a few in its own list; the first of a list of larger blocks. What is left of a
-//! block becomes the victim if it is the larger of the two; the other goes into a list.
+//! A request is served, in this order, by: a block of exactly its size; the front of the victim; the front of the block
+//! freed last; the first that fits of a few in its own list; the first block of a list of larger ones. The rest of a block
+//! becomes the victim if it is larger than the present victim, which then is added to a list; else the rest is added.
 
 use core::ptr::NonNull;
 
@@ -15,19 +15,19 @@ use super::config::HeapConfig;
 use super::records::Records;
 use super::region::HeapRegion;
 
-/// A new victim for small requests has, if it can be had, room for this many: the next ones need no search. With 4 the
-/// mean falls by 5 % and memory fills as far as with 1; with 8 neither gets better.
+/// A new victim for small requests should have room for this many, so that the next requests need no search. With 4 the
+/// mean of instructions falls by 5 %, and memory fills as far as with 1; with 8 neither improves.
 const SEVERAL: usize = 4;
 
 impl<C: HeapConfig> HeapRegion<C> {
-    /// `size` granules at `align` bytes, marked when checked.
+    /// Allocates `size` granules at `align` bytes; marks the block if checked.
     #[inline(always)]
     pub fn allocate_block(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
         let block = self.allocate(size, align)?;
         Some(self.mark(block))
     }
 
-    /// `size` granules at `align` bytes.
+    /// Allocates `size` granules at `align` bytes.
     #[inline(always)]
     fn allocate(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
         if !C::VICTIM || align > Self::GRANULE {
@@ -49,7 +49,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.replace_victim(size)
     }
 
-    /// The victim is too small: another one.
+    /// Allocates from another free block, because the victim is too small; the rest may become the victim.
     #[inline(never)]
     fn replace_victim(&mut self, size: usize) -> Option<NonNull<u8>> {
         if size > self.granules {
@@ -66,7 +66,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         Some(self.memory.pointer(Self::offset(from)))
     }
 
-    /// A block of at least this size, out of its list and with its edges still set.
+    /// Removes a free block of at least this size from its list; its edges stay set.
     #[inline(always)]
     fn find_victim(&mut self, size: usize) -> Option<[usize; 2]> {
         let [from, to] = self.last;
@@ -78,7 +78,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         let mut sure = size;
         if size >= EXACT {
             let list = bin(size);
-            // Were `size` the first of its list, any block of it would do, and the first probe finds it.
+            // If `size` is the first of its bin, every block of the list fits, and the first probe finds one.
             sure = if C::PROBES > 0 { list + 1 } else { ceil_bin(size) };
             let mut at = self.head(list);
             for _ in 0..C::PROBES {
@@ -98,7 +98,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         (list != 0).then(|| self.take_first(list))
     }
 
-    /// Takes the first block of a list that has one.
+    /// Removes the first block of a list, which must not be empty; returns its start and end.
     #[inline(always)]
     pub fn take_first(&mut self, list: usize) -> [usize; 2] {
         let at = self.head(list);
@@ -106,21 +106,21 @@ impl<C: HeapConfig> HeapRegion<C> {
         if C::VICTIM {
             self.pop(list, at);
         } else {
-            // The same, in code that is there anyway.
+            // `unlink` does the same and is needed anyway: less code.
             self.unlink(at);
         }
         [at, at + size]
     }
 
-    /// The same at an alignment above the granule (without a victim: at any): what is cut off in front becomes a free
-    /// block. Lists come first here: the victim and the block freed last serve more requests without an alignment.
+    /// Allocates at an alignment above the granule (without a victim: at any alignment); the part in front becomes a free
+    /// block. Searches the lists first, to keep the victim and the block freed last for requests without an alignment.
     #[inline(never)]
     fn allocate_aligned(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        // No sum below can overflow: both are at most the region.
+        // So the sums below cannot overflow: both are at most the size of the region.
         if size > self.granules || align > Self::offset(self.granules) {
             return None;
         }
-        // In so many granules more than the size there is always a place.
+        // A block with so many granules more than the size always contains an aligned start.
         let slack = (align >> C::Records::GRANULE) - 1;
         let list = self.next_list(ceil_bin(size + slack));
         let [from, to] = if list != 0 {

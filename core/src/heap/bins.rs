@@ -1,6 +1,6 @@
-//! Sizes to lists: one list for each small size, then eight for each power of two.
+//! Size bins of a heap: one for each small size, then eight for each power of two.
 //!
-//! Promises upward: size to bin, and the next bin that is not empty, in constant time.
+//! Promises upward: the bin of a size, and the next bin that is not empty, in constant time.
 //! Asks from below: nothing.
 //!
 //! ```text
@@ -8,17 +8,17 @@
 //! bin   1 2 3 ... 63 |   64     65   ...    71    |    72    ... | ...
 //! ```
 
-/// Number of bins that hold one size each; bin 0 stays empty.
+/// Number of bins of one size each; bin 0 stays empty.
 ///
 /// 64 bins reach 512 bytes in granules of 8: with 32 bins, workloads of up to 512 bytes take a sixth more instructions
 /// on Cortex-M4.
 pub const EXACT: usize = 64;
-/// log2 of the bins for each power of two above: 2^3, a bin is at most 12.5 % wide. With 2^2 memory fills 2 % less.
+/// log2 of the bins for each power of two above. With 2^3 a bin is at most 12.5 % wide; with 2^2 memory fills 2 % less.
 const SUB_BITS: u32 = 3;
 /// Bits of a word of the map.
 const WORD: usize = usize::BITS as usize;
 
-/// Bits of the largest size: 32, or what granules of 16 bytes leave of an address of 32 bits.
+/// Bits of the largest size: 32, or 28 for addresses of 32 bits and granules of 16 bytes.
 const BITS: u32 = if usize::BITS < 64 { usize::BITS - 4 } else { u32::BITS };
 /// Words of the map: a power of two, so that no bin needs a bounds check.
 const WORDS: usize = words(BITS).next_power_of_two();
@@ -33,7 +33,7 @@ pub const fn words(bits: u32) -> usize {
     (EXACT + (((bits - EXACT.ilog2()) as usize) << SUB_BITS)).div_ceil(WORD)
 }
 
-/// The bin of a size, which is not 0.
+/// The bin of a size, which must not be 0.
 #[inline(always)]
 pub const fn bin(size: usize) -> usize {
     if size < EXACT {
@@ -44,16 +44,16 @@ pub const fn bin(size: usize) -> usize {
     (exponent << SUB_BITS) + (size >> exponent) + EXACT - (((EXACT.ilog2() - SUB_BITS + 1) as usize) << SUB_BITS)
 }
 
-/// The first bin in which every block has at least this size, which is not 0.
+/// The first bin in which every block has at least this size, which must not be 0.
 #[inline(always)]
 pub const fn ceil_bin(size: usize) -> usize {
     bin(size - 1) + 1
 }
 
-/// Which bins hold something. Bin 0 never does.
+/// A bitmap of the bins that are not empty. Bin 0 always is.
 #[derive(Clone, Copy, Debug)]
 pub struct BinMap {
-    /// Bit `b % WORD` of word `b / WORD` is set iff bin b holds something.
+    /// Bit `b % WORD` of word `b / WORD` is set iff bin `b` is not empty.
     words: [usize; WORDS],
 }
 
@@ -79,9 +79,9 @@ impl BinMap {
         self.words[Self::place(bin)] &= !(1 << (bin % WORD));
     }
 
-    /// The first bin at or above `from`, below LISTS, that holds something; 0 for none.
+    /// The first bin at or above `from` that is not empty; 0 if there is none.
     ///
-    /// Only so many words hold any.
+    /// Reads only the first `words` words. `from` must be below LISTS.
     #[inline(always)]
     pub fn next(&self, from: usize, words: usize) -> usize {
         let mut word = Self::place(from);

@@ -1,4 +1,4 @@
-//! What a heap holds, and whether its invariants do.
+//! The usage of a heap, and the check of its invariants.
 
 use super::bins::{LISTS, bin};
 use super::config::HeapConfig;
@@ -8,7 +8,7 @@ use super::{HeapUsage, RegionHeap};
 use crate::error::{Violation, ensure};
 
 impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
-    /// What the heap holds. O(free blocks): nothing is counted while it works.
+    /// The memory of the heap by use. O(free blocks): the heap has no counters.
     pub fn usage(&self) -> HeapUsage {
         let mut usage = HeapUsage::default();
         for region in self.regions.iter().filter(|region| region.granules > 0) {
@@ -55,7 +55,7 @@ impl<C: HeapConfig> HeapRegion<C> {
             while LISTS <= at && at < self.end() {
                 let (next, prev) = C::Records::links(self.memory, at);
                 let size = C::Records::size(self.memory, at);
-                // Links that go both ways make no circle.
+                // A list whose links agree in both directions has no circle.
                 if prev != before || size > self.end() - at {
                     break;
                 }
@@ -84,12 +84,12 @@ impl<C: HeapConfig> HeapRegion<C> {
         ensure(last, "the block freed last has its edges", self.last[0])
     }
 
-    /// Returns how many blocks there are in a list.
+    /// Checks a list; returns the number of its blocks.
     fn check_list(&self, list: usize) -> Result<usize, Violation> {
         let (mut at, mut before, mut count) = (self.head(list), Self::name(list), 0);
         ensure(self.map.has(list) == (at != 0), "a list's bit is set iff it holds something", list)?;
         while at != 0 {
-            // Nothing is read that a broken record names, but what lies in the region.
+            // A record may be corrupt: checked before any read, so that all reads are in the region.
             ensure(LISTS <= at && at < self.end(), "a free block starts in the region", at)?;
             let size = C::Records::size(self.memory, at);
             let (next, prev) = C::Records::links(self.memory, at);

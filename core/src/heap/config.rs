@@ -1,4 +1,4 @@
-//! What a heap can be told at compile time.
+//! The compile-time configuration of a heap.
 
 use core::marker::PhantomData;
 
@@ -10,19 +10,18 @@ use super::records::Records;
 
 /// A configuration of a [`RegionHeap`](super::RegionHeap).
 pub trait HeapConfig {
-    /// How free blocks are recorded: the granule, and the largest region.
+    /// The format of the records of free blocks: determines the granule and the largest region.
     type Records: Records;
-    /// Whether small requests are cut from the front of one free block, the victim, that is in no list. Speed for size
-    /// of code.
+    /// Whether small requests are cut from the front of one free block, the victim, that is in no list. Faster; more code.
     const VICTIM: bool;
-    /// Whether the block freed last stays out of the lists, so that its neighbours join it and a request that it fits
-    /// takes it without a search. Speed for size of code.
+    /// Whether the block freed last stays out of the lists, so that it merges with its neighbours and serves requests
+    /// without a search. Faster; more code.
     const LAST: bool;
-    /// Blocks of a request's own bin that are looked at before the next bin is taken: each costs time in the worst
-    /// case, and lets memory be filled further.
+    /// Number of blocks in a request's own bin that are tried before the next bin. More of them fill memory further, and
+    /// cost time in the worst case.
     const PROBES: u32;
-    /// Whether a second bit for each granule marks where live blocks start: double frees, foreign addresses and wrong
-    /// sizes are then refused, until the memory is handed out again.
+    /// Whether a second bit for each granule marks the starts of live blocks: double frees, foreign addresses and wrong
+    /// sizes are then refused, as long as the memory is not allocated again.
     const CHECKED: bool;
 }
 
@@ -37,7 +36,7 @@ pub type Native = Packed;
 #[cfg(not(target_pointer_width = "64"))]
 pub type Native = Narrow;
 
-/// Fewest instructions.
+/// The configuration with the fewest instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct Fast<R = Native>(PhantomData<R>);
 
@@ -49,9 +48,9 @@ impl<R: Records> HeapConfig for Fast<R> {
     const CHECKED: bool = false;
 }
 
-/// Least code: every request is served from the lists, in one way whatever its alignment.
+/// The configuration with the least code: one path, through the lists, for all requests.
 ///
-/// One of more than 63 granules looks only at lists whose blocks are all large enough, so that one just below the
+/// A request of more than 63 granules searches only lists whose blocks are all large enough, so a request just below the
 /// largest free block may fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Small<R = Native>(PhantomData<R>);
@@ -64,7 +63,7 @@ impl<R: Records> HeapConfig for Small<R> {
     const CHECKED: bool = false;
 }
 
-/// Another configuration, with every free checked.
+/// Another configuration, plus a check of every free.
 #[derive(Clone, Copy, Debug)]
 pub struct Checked<C = Fast>(PhantomData<C>);
 

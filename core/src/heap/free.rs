@@ -1,6 +1,6 @@
-//! Taking back.
+//! Freeing blocks in a region.
 //!
-//! Promises upward: a freed block is one with its free neighbours at once; every path is bounded.
+//! Promises upward: a freed block merges with its free neighbours at once; the number of steps is bounded.
 //! Asks from below: [`HeapRegion`].
 
 use super::config::HeapConfig;
@@ -8,7 +8,7 @@ use super::records::Records;
 use super::region::HeapRegion;
 
 impl<C: HeapConfig> HeapRegion<C> {
-    /// Takes `size` granules at `at` back.
+    /// Frees `size` granules at `at`.
     #[inline(always)]
     pub fn free(&mut self, at: usize, size: usize) {
         let end = at + size;
@@ -27,7 +27,8 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// A free block whose edges are set, and which no other touches.
+    /// Adds a free block whose edges are set and which no other free block touches: to its list, or as the block freed
+    /// last, in which case the previous one is added to its list.
     #[inline(always)]
     pub fn add(&mut self, [from, to]: [usize; 2]) {
         if !C::LAST {
@@ -39,8 +40,8 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// A freed block with a free neighbour: the edge between them is gone, and the neighbour's far edge is that of
-    /// both.
+    /// Merges a freed block with its free neighbours. Flipping its edges has cleared the edge between it and a neighbour;
+    /// the neighbour's other edge becomes that of the merged block.
     #[inline(never)]
     fn merge(&mut self, mut from: usize, mut to: usize, [before, behind]: [usize; 2]) {
         if before != 0 {
@@ -52,7 +53,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.add([from, to]);
     }
 
-    /// Takes the free block that ends here out of its list; returns its start.
+    /// Removes the free block that ends here from its list; returns its start.
     #[inline(always)]
     pub fn detach_before(&mut self, end: usize) -> usize {
         if C::LAST && end == self.last[1] {
@@ -63,7 +64,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         end - size
     }
 
-    /// Takes the free block that starts here out of its list; returns its end.
+    /// Removes the free block that starts here from its list; returns its end.
     #[inline(always)]
     pub fn detach_behind(&mut self, at: usize) -> usize {
         if C::LAST && at == self.last[0] {
@@ -74,7 +75,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         at + size
     }
 
-    /// A freed block beside the victim becomes part of it, with the free block on its other side.
+    /// Merges a freed block into the victim beside it, with the free block on its other side, if any.
     #[inline(never)]
     fn join_victim(&mut self, at: usize, end: usize) {
         if end == self.victim[0] {

@@ -1,7 +1,7 @@
-//! Blocks with a header, for callers that free without a size: C's `malloc` and `free`.
+//! A heap whose blocks have headers, for callers that free without a size: C's `malloc` and `free`.
 //!
-//! Promises upward: `free` needs the address alone; every block is aligned for any C type.
-//! Asks from below: a [`RegionHeap`]. Its blocks and these never mix: the types are different.
+//! Promises upward: `free` needs only the address; every block is aligned for any C type.
+//! Asks from below: a [`RegionHeap`] of its own.
 //!
 //! ```text
 //! | pad up to the alignment | bytes, lead | what the caller gets ...... |
@@ -15,7 +15,7 @@ use super::config::{Fast, HeapConfig};
 use super::{HeapUsage, RegionError, RegionHeap};
 use crate::error::{FreeError, Violation};
 
-/// A heap whose blocks remember their size: two words in front of each.
+/// A heap whose blocks have a header of two words: their size and their offset.
 ///
 /// # Example
 /// ```
@@ -36,11 +36,11 @@ pub struct HeaderHeap<C = Fast, const REGIONS: usize = 1> {
     heap: RegionHeap<C, REGIONS>,
 }
 
-/// What stands in front of a block.
+/// The header in front of a block.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct HeapHeader {
-    /// Bytes that the caller asked for.
+    /// Bytes that the caller requested.
     bytes: usize,
     /// Bytes from the start of the heap's block to the caller's: a power of two.
     lead: usize,
@@ -63,13 +63,13 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// # Safety
     /// As [`RegionHeap::add_region`].
     pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promised the same.
         unsafe { self.heap.add_region(start, bytes) }
     }
 
-    /// Hands out `bytes` bytes, which may be 0, at `align`, a power of two.
+    /// Allocates `bytes` bytes, which may be 0, at `align`.
     ///
-    /// `None`: nothing free is large enough, or the alignment is no power of two.
+    /// `None` if no free block is large enough, or the alignment is not a power of two.
     #[inline]
     pub fn allocate(&mut self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         if !align.is_power_of_two() {
@@ -78,54 +78,54 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         let lead = align.max(HEADER);
         let layout = layout(HeapHeader { bytes, lead })?;
         let start = self.heap.allocate(layout)?;
-        // SAFETY: `lead` is less than the block's size, or its end.
+        // SAFETY: the heap's block has `lead + bytes` bytes, so `lead` is in it or at its end.
         let block = unsafe { start.add(lead) };
-        // SAFETY: at least a header's bytes lie between the block's start and this, aligned as a header is.
+        // SAFETY: `lead` is at least the size of a header, and a multiple of its alignment.
         unsafe { header_of(block).write(HeapHeader { bytes, lead }) };
         #[cfg(terrace_seeded_bug = "heap_block_from_its_header")]
-        // SAFETY: it is not: what comes of a reference to the header may reach the header only.
+        // SAFETY: this is the bug: a pointer from a reference to the header may access only the header.
         let header = NonNull::from(unsafe { &mut *header_of(block) });
         #[cfg(terrace_seeded_bug = "heap_block_from_its_header")]
-        // SAFETY: the header is at least one long, and the block lies behind it.
+        // SAFETY: the block follows the header, in the same allocation.
         let block = unsafe { header.add(1) }.cast();
         Some(block)
     }
 
-    /// Takes a block back.
+    /// Frees a block.
     ///
     /// # Errors
     /// As [`RegionHeap::free`].
     ///
     /// # Safety
-    /// The block was given by this heap, is live, and is not used any more.
+    /// This heap must have allocated the block; it must be live, and not be used any more.
     #[inline]
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
         // SAFETY: the caller's promise: a header stands in front.
         let header = unsafe { header_of(block).read() };
         let (start, layout) = whole(block, header)?;
-        // SAFETY: the block starts so far in front, and this layout was asked for.
+        // SAFETY: the header has the offset and the layout with which the heap allocated its block.
         unsafe { self.heap.free(start, layout) }.map_err(|error| at(error, block))
     }
 
-    /// Bytes that were asked for.
+    /// The bytes requested for a block.
     ///
     /// # Safety
-    /// The block was given by this heap and is live.
+    /// This heap must have allocated the block, which must be live.
     #[inline]
     pub unsafe fn size_of(&self, block: NonNull<u8>) -> usize {
         // SAFETY: the caller's promise: a header stands in front.
         unsafe { header_of(block).read() }.bytes
     }
 
-    /// Makes a block larger or smaller, where it is or elsewhere.
+    /// Resizes a block in place, or moves it with its contents, at its alignment.
     ///
-    /// `None`: nothing free is large enough, and the block is as it was. Its alignment stays.
+    /// `None`, without effect, if no free block is large enough.
     ///
     /// # Errors
     /// As [`RegionHeap::free`].
     ///
     /// # Safety
-    /// The block was given by this heap and is live. Only the pointer returned may be used afterwards.
+    /// This heap must have allocated the block, which must be live. Afterwards only the pointer returned may be used.
     pub unsafe fn reallocate(&mut self, block: NonNull<u8>, bytes: usize) -> Result<Option<NonNull<u8>>, FreeError> {
         // SAFETY: the caller's promise: a header stands in front.
         let header = unsafe { header_of(block).read() };
@@ -133,13 +133,13 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
             return Ok(None);
         };
         let (start, layout) = whole(block, header)?;
-        // SAFETY: the block starts so far in front, and this layout was asked for; the new size is one too, as was
-        // looked at.
+        // SAFETY: the header has the offset and the layout with which the heap allocated its block; `total` is at most
+        // `isize::MAX` and not 0.
         let new = unsafe { self.heap.reallocate(start, layout, total) }.map_err(|error| at(error, block))?;
         let Some(new) = new else { return Ok(None) };
-        // SAFETY: the header went along, and what it stands in front of.
+        // SAFETY: the new block has `total` bytes, of which `lead` are in front of the caller's.
         let new = unsafe { new.add(header.lead) };
-        // SAFETY: as when it was written first.
+        // SAFETY: `lead` is at least the size of a header, and a multiple of its alignment.
         unsafe { header_of(new).write(HeapHeader { bytes, ..header }) };
         Ok(Some(new))
     }
@@ -169,14 +169,14 @@ impl<C: HeapConfig, const REGIONS: usize> Default for HeaderHeap<C, REGIONS> {
     }
 }
 
-/// The heap's block, which starts in front of the header; an error when the header cannot be one.
+/// Start and layout of the heap's block; an error if the header is corrupt.
 #[inline(always)]
 fn whole(block: NonNull<u8>, header: HeapHeader) -> Result<(NonNull<u8>, Layout), FreeError> {
     let start = NonNull::new(block.as_ptr().wrapping_sub(header.lead));
     start.zip(layout(header)).ok_or(FreeError::Foreign { address: block.addr().get() as u64 })
 }
 
-/// What the heap said of its block, about the caller's.
+/// Converts an error about the heap's block to one about the caller's.
 #[cold]
 fn at(error: FreeError, block: NonNull<u8>) -> FreeError {
     let address = block.addr().get() as u64;
@@ -192,7 +192,7 @@ fn layout(header: HeapHeader) -> Option<Layout> {
     Layout::from_size_align(header.lead.checked_add(header.bytes)?, header.lead).ok()
 }
 
-/// Where a block's header is.
+/// Pointer to the header of a block.
 #[inline(always)]
 fn header_of(block: NonNull<u8>) -> *mut HeapHeader {
     block.as_ptr().wrapping_sub(HEADER).cast()

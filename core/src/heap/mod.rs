@@ -1,23 +1,23 @@
-//! The heap: blocks without headers, records of free memory inside the free memory itself.
+//! The heap for firmware: blocks without headers, and records of free blocks inside the free memory.
 //!
-//! Promises upward: every call takes a bounded number of instructions (see `docs/benchmarks.md`); a block costs nothing
-//! but the granule's rounding and one bit a granule; neighbours merge at once; a request fails only when no free block
-//! is as large as the first size of the next list.
-//! Asks from below: memory that no other code touches, and that each free names a live block and its layout.
+//! Promises upward: every call takes a bounded number of instructions (see `docs/benchmarks.md`); the overhead of a block is
+//! its rounding to granules and one bit a granule; adjacent free blocks merge at once; a request fails only if no free
+//! block is as large as the first size of the next list.
+//! Asks from below: memory that no other code accesses; each free must be of a live block, with its layout.
 //!
 //! ```text
-//! Rust says the size when it frees, so nothing needs to be written in front of a block:
+//! Rust passes the layout when it frees, so a block needs no header:
 //!
 //!   lists |tables | live   | free   | live | live   | free       | live | victim .........................|
 //!     |                    | size                   | size
 //!     |                    | next, prev             | next, prev            small requests are cut from
 //!     |                    |    size|               |        size|          its front: no list, no search
 //!     +--------------------^------------------------^
-//!   one bit for each granule is set where a free block starts or ends: handing out and taking back flip two bits
+//!   one bit for each granule is set where a free block starts or ends: allocating and freeing flip two bits
 //! ```
 //!
-//! Lists by size are those of Lea's and of TLSF (Masmano et al. 2004): one for each small size, eight for each power of
-//! two above. The *designated victim* is Lea's.
+//! The lists by size are those of Lea's malloc and of TLSF (Masmano et al. 2004): one for each small size, eight for each
+//! power of two above. The *designated victim* is Lea's.
 
 mod allocate;
 mod bins;
@@ -64,26 +64,26 @@ use region::HeapRegion;
 /// ```
 #[derive(Debug)]
 pub struct RegionHeap<C = Fast, const REGIONS: usize = 1> {
-    /// Those in use come first; the others are [`HeapRegion::NONE`]. They do not overlap.
+    /// The regions in use come first and do not overlap; the others are [`HeapRegion::NONE`].
     regions: [HeapRegion<C>; REGIONS],
 }
 
-// SAFETY: a heap owns its memory alone, as promised to `add_region`.
+// SAFETY: the heap alone accesses its memory, as callers of `add_region` promised, so any thread may own the heap.
 unsafe impl<C: HeapConfig, const REGIONS: usize> Send for RegionHeap<C, REGIONS> {}
 
 /// Why memory cannot become a region. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionError {
-    /// Not even one granule would be left beside the tables.
+    /// The tables leave no granule.
     TooSmall,
-    /// More granules than the records can express; the bytes that they can.
+    /// The region has more granules than the records can address.
     TooLarge {
-        /// The most bytes a region of this heap may have.
+        /// The maximum bytes of a region of this heap.
         most: usize,
     },
-    /// It overlaps a region that the heap has, or was added before.
+    /// The region overlaps one that was added before.
     Overlaps,
-    /// The heap has as many regions as it has room for.
+    /// The heap already has `REGIONS` regions.
     TooMany,
 }
 
@@ -105,20 +105,20 @@ impl fmt::Display for RegionError {
 
 impl core::error::Error for RegionError {}
 
-/// What a heap holds, in bytes.
+/// The memory of a heap by use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUsage {
-    /// Of all regions, but for what alignment cost at their ends.
+    /// HeapMemory of all regions, less what alignment cost at their ends.
     pub total: usize,
-    /// In live blocks, in whole granules.
+    /// HeapMemory in live blocks, in whole granules.
     pub live: usize,
-    /// In free blocks.
+    /// HeapMemory in free blocks.
     pub free: usize,
     /// The largest free block.
     pub largest_free: usize,
-    /// Free blocks.
+    /// Number of free blocks.
     pub free_blocks: usize,
-    /// In the regions' tables.
+    /// HeapMemory in the tables of the regions.
     pub tables: usize,
 }
 
@@ -129,14 +129,14 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         Self { regions: [const { HeapRegion::NONE }; REGIONS] }
     }
 
-    /// Adds a region: all of it becomes free, but for its tables. Its ends may lie anywhere.
+    /// Adds a region, at any alignment: all of it but its tables becomes free.
     ///
     /// # Errors
-    /// [`RegionError`]: what is wrong with it.
+    /// [`RegionError`]: why the memory cannot be a region.
     ///
     /// # Safety
-    /// Until the heap is dropped for good: the bytes are readable and writable, and no code but the heap and the users
-    /// of its blocks touches them.
+    /// Until the last use of the heap, the bytes must be readable and writable, and only the heap and the users of its
+    /// blocks may access them.
     pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
         let from = start.addr().get();
         let last = bytes.checked_sub(1).and_then(|more| from.checked_add(more)).ok_or(RegionError::TooSmall)?;
@@ -149,7 +149,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         }
         for region in &mut self.regions {
             if region.granules == 0 {
-                // SAFETY: the caller's promise; the region names no granule at or above `granules`.
+                // SAFETY: the caller promised exclusive access; the region accesses no granule from `granules` on.
                 let memory = unsafe { HeapMemory::new(start) }.moved(skip);
                 return if region.initialize(memory, granules) { Ok(()) } else { Err(RegionError::TooSmall) };
             }
@@ -160,7 +160,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         Err(RegionError::TooMany)
     }
 
-    /// Hands out a block. `None`: nothing free is large enough, or the layout has no bytes.
+    /// Allocates a block; `None` if no free block is large enough, or the layout has size 0.
     #[inline]
     pub fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         let size = HeapRegion::<C>::granules(layout.size());
@@ -170,11 +170,11 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         self.regions.iter_mut().find_map(|region| region.allocate_block(size, layout.align()))
     }
 
-    /// Takes a block back.
+    /// Frees a block.
     ///
     /// # Errors
-    /// [`FreeError::Foreign`] when it lies in no region (several regions, or checked); [`FreeError::Stale`] when it is
-    /// not live, or has another size (checked).
+    /// [`FreeError::Foreign`] when no region contains it (with several regions, or checked); [`FreeError::Stale`] when it
+    /// is not live, or has another size (checked).
     ///
     /// # Safety
     /// The block was given by this heap for this layout (of the last resize, if any), is live, and is not used any
@@ -188,9 +188,9 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         Ok(())
     }
 
-    /// Makes a block larger or smaller where it is; its alignment stays.
+    /// Resizes a block in place, at its alignment.
     ///
-    /// False: it cannot, and nothing was changed.
+    /// Returns false, without effect, if there is no room.
     ///
     /// # Errors
     /// As for [`RegionHeap::free`].
@@ -205,9 +205,9 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         Ok(region.resize(at, size, HeapRegion::<C>::granules(bytes)))
     }
 
-    /// Makes a block larger or smaller, where it is or elsewhere: what it holds goes along.
+    /// Resizes a block in place, or moves it with its contents.
     ///
-    /// `None`: nothing free is large enough, and the block is as it was.
+    /// `None`, without effect, if no free block is large enough.
     ///
     /// # Errors
     /// As for [`RegionHeap::free`].
@@ -230,16 +230,16 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
             // SAFETY: the caller's promise; it was live when `resize` looked.
             return Ok(unsafe { self.slide_down(block, layout, bytes) });
         };
-        // SAFETY: two live blocks, and the new one is the larger: a block that shrinks does so in place.
+        // SAFETY: two live blocks do not overlap, and the new one is larger: `resize` shrinks in place.
         unsafe { new.copy_from_nonoverlapping(block, layout.size()) };
         // SAFETY: the caller's promise; it was live when `resize` looked, and its bytes are used no more.
         unsafe { self.free(block, layout)? };
         Ok(Some(new))
     }
 
-    /// Allocates a block that replaces one that had to grow, with room to grow again.
+    /// Allocates a block to replace one that had no room to grow.
     ///
-    /// Chooses a place where the block can double once more, if there is one.
+    /// If possible, where the block can double in place.
     pub fn allocate_with_room(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         let size = HeapRegion::<C>::granules(layout.size());
         if layout.align() <= HeapRegion::<C>::GRANULE {
@@ -252,7 +252,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         self.allocate(layout)
     }
 
-    /// Moves a block down into the free block before it, where that and what is behind it suffice.
+    /// Moves a block down into the free block before it, if that and the free memory after the block suffice.
     ///
     /// # Safety
     /// The block was given by this heap for this layout and is live.
@@ -266,12 +266,12 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         let new = region.slide_down(at, size, HeapRegion::<C>::granules(bytes))?;
         region.unmark(at);
         let new = region.mark(region.memory.pointer(HeapRegion::<C>::offset(new)));
-        // SAFETY: both are stretches of the region's memory, of at least so many bytes; they may overlap.
+        // SAFETY: both ranges are in the region and have at least `layout.size()` bytes; `copy_from` permits overlap.
         unsafe { new.copy_from(block, layout.size()) };
         Some(new)
     }
 
-    /// The region that a block is of, and its place there.
+    /// The region of a block, and its place there; checks the block if the heap is checked.
     #[inline(always)]
     fn find(&mut self, block: NonNull<u8>, size: usize) -> Result<(&mut HeapRegion<C>, usize), FreeError> {
         let address = block.addr().get() as u64;
@@ -295,7 +295,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         Ok((region, at))
     }
 
-    /// Whether an address lies in memory that one of the regions hands out: not in its tables.
+    /// Whether a region contains an address, outside its tables.
     pub fn contains(&self, address: NonNull<u8>) -> bool {
         self.regions.iter().any(|region| region.contains(address))
     }

@@ -1,7 +1,7 @@
-//! Records of free blocks, inside the free memory itself.
+//! Formats of the records of free blocks, inside the free memory.
 //!
-//! Promises upward: a free block says its size at both ends and links into a list, in one granule.
-//! Asks from below: [`HeapMemory`], and that every place named is a free block's.
+//! Promises upward: a free block of one granule has room for its size at both ends and for two links.
+//! Asks from below: [`HeapMemory`]; every place passed must be that of a free block.
 //!
 //! ```text
 //! Narrow   8 bytes   | size  next  prev  size |             16 bits each: 2^16 granules, 512 KiB
@@ -9,61 +9,61 @@
 //! Wide    16 bytes   | size  next  prev  size |             32 bits each: 2^32 - 1 granules, 64 GiB
 //! ```
 //!
-//! Places and sizes are granules. Places start at [`LISTS`](super::bins::LISTS): 0 is no block, and the block that is
-//! first in list `i` has `i` for the one before it where records are [`NAMED`](Records::NAMED), else 0.
+//! Places and sizes are in granules. Places start at [`LISTS`](super::bins::LISTS), so 0 means no block. The first block of
+//! list `i` has `i` as its previous block if the format is [`NAMED`](Records::NAMED), else 0.
 
 use core::marker::PhantomData;
 
 use super::memory::{HeapMemory, Plain};
 
-/// How free blocks are recorded.
+/// A format of the records of free blocks.
 pub trait Records {
     /// log2 of the granule in bytes.
     const GRANULE: u32;
-    /// Most granules of a region: free blocks start below this, and are smaller, since tables come first.
+    /// Maximum granules of a region. Starts and sizes of free blocks are below it, because the tables come first.
     const MAX_GRANULES: usize;
     /// Bits of a size.
     const SIZE_BITS: u32;
-    /// Bytes of the head of a list.
+    /// Bytes of a list head.
     const HEAD_BYTES: usize;
-    /// Whether the first block of a list has the list for the one before it, or 0. Its list need not be computed then
-    /// when it leaves, which the longest call does twice; but one more number is written.
+    /// Whether the previous block of a list's first block is the number of the list, else 0. If so, removing the block
+    /// need not compute its list (twice in the longest call); adding a block writes one more number.
     const NAMED: bool;
 
-    /// Records a free block with its links.
+    /// Writes the record of a free block.
     fn write(memory: HeapMemory, at: usize, size: usize, next: usize, prev: usize);
-    /// The size of the free block that starts here.
+    /// Reads the size of the free block that starts at `at`.
     fn size(memory: HeapMemory, at: usize) -> usize;
-    /// The size of the free block that ends here.
+    /// Reads the size of the free block that ends at `end`.
     fn size_before(memory: HeapMemory, end: usize) -> usize;
-    /// The next and the previous block of the list.
+    /// Reads the next and the previous block of the list.
     fn links(memory: HeapMemory, at: usize) -> (usize, usize);
-    /// Changes the link to the next block, which is `old`.
+    /// Replaces the link to the next block, which must be `old`.
     fn set_next(memory: HeapMemory, at: usize, old: usize, new: usize);
-    /// Changes the link to the previous block, which is `old`.
+    /// Replaces the link to the previous block, which must be `old`.
     fn set_prev(memory: HeapMemory, at: usize, old: usize, new: usize);
-    /// The first block of list `i`.
+    /// Reads the first block of list `i`.
     fn head(heads: HeapMemory, i: usize) -> usize;
-    /// Sets it.
+    /// Writes the first block of list `i`.
     fn set_head(heads: HeapMemory, i: usize, at: usize);
 }
 
-/// FourFields numbers of one width, in a granule of four times that.
+/// Records of four numbers of one width, in granules of four times that width.
 #[derive(Clone, Copy, Debug)]
 pub struct FourFields<T>(PhantomData<T>);
 
-/// FourFields numbers of 16 bits in a granule of 8 bytes.
+/// Records of four 16-bit numbers, in granules of 8 bytes.
 pub type Narrow = FourFields<u16>;
-/// FourFields numbers of 32 bits in a granule of 16 bytes.
+/// Records of four 32-bit numbers, in granules of 16 bytes.
 pub type Wide = FourFields<u32>;
 
-/// A number of a [`FourFields`].
+/// The number type of [`FourFields`].
 pub trait Field: Plain {
-    /// How many values it has, or as many of them as fit.
+    /// Number of values of the type; for `u32` one less, which fits into 32 bits.
     const VALUES: usize;
-    /// Cuts off what it cannot say; the engine never names more.
+    /// Truncates a number, which must be in range.
     fn cut(value: usize) -> Self;
-    /// What it says.
+    /// Converts to `usize`.
     fn wide(self) -> usize;
 }
 
@@ -96,7 +96,7 @@ impl Field for u32 {
 }
 
 impl<T: Field> FourFields<T> {
-    /// Field `i`, counted from the start of granule `at`; -1 is the last one of the granule before.
+    /// Offset of field `i` from the start of granule `at`; field -1 is the last one of the granule before.
     #[inline(always)]
     fn field(at: usize, i: isize) -> usize {
         (at * (4 * size_of::<T>())).wrapping_add_signed(i * size_of::<T>() as isize)
@@ -154,13 +154,13 @@ impl<T: Field> Records for FourFields<T> {
     }
 }
 
-/// Three numbers in one word of 64 bits, the granule.
+/// Records of three numbers in one 64-bit word, which is the granule.
 ///
-/// The last granule of a larger block holds its size alone; of a block of one granule both are the same word.
+/// The last granule of a larger block has only the size; in a block of one granule both are the same word.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed;
 
-/// The size's bits, the lowest; next and previous follow.
+/// Bits of the size, the lowest of the word; then the links to the next and the previous block.
 const SIZE_BITS: u32 = 22;
 const LINK_BITS: u32 = 21;
 const _: () = assert!(SIZE_BITS + 2 * LINK_BITS == u64::BITS);
@@ -182,13 +182,13 @@ impl Records for Packed {
     const MAX_GRANULES: usize = 1 << LINK_BITS;
     const SIZE_BITS: u32 = LINK_BITS;
     const HEAD_BYTES: usize = 4;
-    /// Packing the number costs 3 instructions of 58 in the mean, and spares 18 of 164 in the longest free.
+    /// `true` would cost 3 instructions of 58 in the mean, and save 18 of 164 in the longest free.
     const NAMED: bool = false;
 
     #[inline(always)]
     fn write(memory: HeapMemory, at: usize, size: usize, next: usize, prev: usize) {
         memory.store((at + size) * 8 - 8, size as u64);
-        // A block of one granule: this overwrites the word above, with the same size.
+        // In a block of one granule this overwrites the word that the line above wrote, with the same size.
         memory.store(at * 8, size as u64 | (next as u64) << SIZE_BITS | (prev as u64) << (SIZE_BITS + LINK_BITS));
     }
 

@@ -1,7 +1,7 @@
-//! One region: its tables, and the bits that say where free blocks begin and end.
+//! A region of a heap: its tables, and a bitmap of the edges of free blocks.
 //!
-//! Promises upward: a block's two ends are flipped in a dozen instructions, and what they were is told.
-//! Asks from below: [`Memory`], [`Records`], the bins.
+//! Promises upward: flips the two edges of a block, and returns their old values, in a dozen instructions.
+//! Asks from below: [`HeapMemory`], [`Records`], the bins.
 //!
 //! ```text
 //! region  | edges | (starts) | heads | granules LISTS, LISTS + 1 ... ...................... |
@@ -9,9 +9,9 @@
 //! edges                                 0 0 0 0 1 0 0 0 1 0 0 0 1 0 0 0 0 0 0 1 0 0
 //! ```
 //!
-//! Free blocks never touch, so a set bit is the start of one free block or the end of one, never both. Handing out or
-//! taking back the stretch `p..q` flips bits `p` and `q`, whatever is beside it; that they were set tells a free that
-//! it has free neighbours.
+//! Free blocks never touch, so a set bit is either the start or the end of a free block, never both. Allocating or freeing
+//! `p..q` flips bits `p` and `q`, whatever its neighbours are; when freeing, a bit that was set means that the neighbour on
+//! that side is free.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -24,26 +24,26 @@ use super::records::Records;
 /// Bits of a word of the tables.
 const WORD: usize = usize::BITS as usize;
 
-/// A region of a heap. Places and sizes are granules; the lowest place is [`LISTS`].
+/// A region of a heap. Places and sizes are in granules; the lowest place is [`LISTS`].
 #[derive(Debug)]
 pub struct HeapRegion<C> {
-    /// Place 0: in front of the region, or in its tables.
+    /// The memory with its base at place 0: before the region, or in its tables.
     pub memory: HeapMemory,
-    /// The heads of the lists; nothing is ever in list 0.
+    /// The heads of the lists; list 0 is always empty.
     heads: HeapMemory,
-    /// Bit p is set iff a free block other than the victim starts or ends at p. The bits of places are at the region's
-    /// start; bit 0 would be in front of it.
+    /// Bit `p` is set iff a free block other than the victim starts or ends at place `p`. The base is where bit 0 would be,
+    /// before the region: the table starts with the bit of the lowest place.
     edges: HeapMemory,
-    /// Granules behind the tables; 0 for no region.
+    /// Number of granules after the tables; 0 for no region.
     pub granules: usize,
-    /// Sizes below this have a list to themselves: EXACT, or less in a small region.
+    /// Sizes below this have a list of their own: EXACT, or less in a small region.
     pub exact: usize,
-    /// The *victim* (Lea's designated victim): one free stretch without record and edges that small requests are cut
-    /// from. No free block touches it. Empty when both are equal.
+    /// Start and end of the *victim* (Lea's designated victim): a free block without record and edges, from which small
+    /// requests are cut. No other free block touches it. Empty when both are equal.
     pub victim: [usize; 2],
-    /// The block freed last: it has edges, and no record. Empty when both are equal.
+    /// Start and end of the block freed last, which has edges but no record. Empty when both are equal.
     pub last: [usize; 2],
-    /// Which lists hold something.
+    /// The lists that are not empty.
     pub map: BinMap,
     config: PhantomData<C>,
 }
@@ -65,9 +65,9 @@ impl<C: HeapConfig> HeapRegion<C> {
     /// Bytes of a granule.
     pub const GRANULE: usize = 1 << C::Records::GRANULE;
 
-    /// Lays the tables out for `granules` granules: all that is left of them is free.
+    /// Initializes the tables in memory of `granules` granules; the rest becomes free.
     ///
-    /// False, and no region, when nothing is. `memory` starts at a multiple of the granule and of 8.
+    /// Returns false, without effect, if there is no rest. `memory` must be aligned to the granule and to 8.
     pub fn initialize(&mut self, memory: HeapMemory, granules: usize) -> bool {
         let bits = if C::CHECKED { 2 * table(granules) } else { table(granules) };
         let tables = (bits + (bin(granules) + 1) * C::Records::HEAD_BYTES).div_ceil(Self::GRANULE);
@@ -75,7 +75,7 @@ impl<C: HeapConfig> HeapRegion<C> {
             return false;
         }
         memory.clear(Self::offset(tables));
-        // A place has a number that the records can say: the tables of the largest region are more than LISTS granules.
+        // Every place fits into a record: the tables of the largest region have more than LISTS granules.
         self.memory = memory.moved(Self::offset(tables).wrapping_sub(Self::offset(LISTS)));
         self.heads = memory.moved(bits);
         self.edges = memory.moved((LISTS / 8).wrapping_neg());
@@ -90,30 +90,30 @@ impl<C: HeapConfig> HeapRegion<C> {
         true
     }
 
-    /// The place after the last.
+    /// The first place after the region.
     #[inline(always)]
     pub fn end(&self) -> usize {
         LISTS + self.granules
     }
 
-    /// The address where the tables start.
+    /// The address of the region, at which its tables start.
     pub fn start_address(&self) -> usize {
         self.edges.address().wrapping_add(LISTS / 8)
     }
 
-    /// Whether an address lies behind the tables.
+    /// Whether an address is in the region, after the tables.
     #[inline(always)]
     pub fn contains(&self, address: NonNull<u8>) -> bool {
         self.place(address).wrapping_sub(LISTS) < self.granules
     }
 
-    /// Granules of a size, which is not 0: that one becomes more than any region has.
+    /// A size in granules, rounded up; size 0 becomes more than any region has.
     #[inline(always)]
     pub fn granules(bytes: usize) -> usize {
         (bytes.wrapping_sub(1) >> C::Records::GRANULE) + 1
     }
 
-    /// The offset of a granule.
+    /// The offset of a place in bytes.
     #[inline(always)]
     pub const fn offset(at: usize) -> usize {
         at << C::Records::GRANULE
@@ -125,12 +125,12 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.memory.offset_of(block) >> C::Records::GRANULE
     }
 
-    /// Bit p is set iff a live block starts at p. Only when checked: behind the edges.
+    /// The table after the edges, if checked: bit `p` is set iff a live block starts at place `p`.
     fn starts(&self) -> HeapMemory {
         self.edges.moved((self.heads.address() - self.start_address()) / 2)
     }
 
-    /// Marks a block that was just handed out, when checked.
+    /// Marks a block as live, if checked.
     #[inline(always)]
     pub fn mark(&mut self, block: NonNull<u8>) -> NonNull<u8> {
         if C::CHECKED {
@@ -139,7 +139,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         block
     }
 
-    /// Unmarks a block that is taken back or moves.
+    /// Unmarks a block that is freed or moved, if checked.
     #[inline(always)]
     pub fn unmark(&mut self, at: usize) {
         if C::CHECKED {
@@ -156,7 +156,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         ((at + skew + mask) & !mask) - skew
     }
 
-    /// Whether a free block starts or ends here. The victim has no edges.
+    /// Whether a free block other than the victim starts or ends here.
     #[inline(always)]
     pub fn edge(&self, at: usize) -> bool {
         bit(self.edges, at)
@@ -168,10 +168,10 @@ impl<C: HeapConfig> HeapRegion<C> {
         flip(self.edges, at);
     }
 
-    /// Flips the edges at both ends of `size` granules. Tells which were set, if any: those that are not 0.
+    /// Flips the edges at both ends of `size` granules; returns those that were set as non-zero, `None` if neither was.
     #[inline]
     pub fn flip_ends(&mut self, at: usize, size: usize) -> Option<[usize; 2]> {
-        // 64 bits read from any byte on hold both: at most 7 bits of the first byte, and 57 more.
+        // Eight bytes from the byte of the first bit contain both: at most 7 bits before it, and 57 from it on.
         if cfg!(all(target_pointer_width = "64", target_endian = "little")) && size < 57 {
             let (word, both) = (self.edges.load_anywhere(at / 8), (1 | 1 << size) << (at % 8));
             self.edges.store_anywhere(at / 8, word ^ both);
@@ -184,7 +184,7 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Whether a live block starts at `at` and ends `size` granules further.
     ///
-    /// No other block starts or ends between, and one does there. O(size / bits of a word).
+    /// That is: no block starts or ends between, and one does at the end. O(size / bits of a word).
     pub fn is_live(&self, at: usize, size: usize) -> bool {
         if !bit(self.starts(), at) || size > self.end() - at {
             return false;
@@ -195,7 +195,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         !between && !self.victim.iter().any(|edge| (from..to).contains(edge)) && is_boundary
     }
 
-    /// Records a free block, whose edges are set, as the first of its list.
+    /// Adds a free block, whose edges are set, at the head of its list.
     #[inline]
     pub fn insert(&mut self, at: usize, size: usize) {
         let list = bin(size);
@@ -209,7 +209,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// What the first block of a list has for the one before it.
+    /// The link to the previous block in the record of a list's first block.
     #[inline(always)]
     pub fn name(list: usize) -> usize {
         if C::Records::NAMED { list } else { 0 }
@@ -221,13 +221,13 @@ impl<C: HeapConfig> HeapRegion<C> {
         C::Records::head(self.heads, list)
     }
 
-    /// The first list at or above `list` that holds something; 0 for none.
+    /// The first list at or above `list` that is not empty; 0 if there is none.
     #[inline(always)]
     pub fn next_list(&self, list: usize) -> usize {
         self.map.next(list, words(C::Records::SIZE_BITS))
     }
 
-    /// Takes the first block out of its list.
+    /// Removes the first block from its list.
     #[inline]
     pub fn pop(&mut self, list: usize, at: usize) {
         let (next, _) = C::Records::links(self.memory, at);
@@ -239,7 +239,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// Takes a block out of its list.
+    /// Removes a block from its list.
     #[inline]
     pub fn unlink(&mut self, at: usize) {
         let (next, prev) = C::Records::links(self.memory, at);
@@ -256,9 +256,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// Allocates `size` granules at `at` of a free block that is in no list.
+    /// Allocates `size` granules at `at` of a free block that has edges and is in no list.
     ///
-    /// Its edges become those of what is left in front and behind.
+    /// The rests before and after them become free blocks.
     #[inline(always)]
     pub fn cut(&mut self, [from, to]: [usize; 2], at: usize, size: usize) -> NonNull<u8> {
         self.flip_ends(at, size);
@@ -271,7 +271,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.memory.pointer(Self::offset(at))
     }
 
-    /// Makes a stretch that no free block touches a free block of a list.
+    /// Adds a free block without edges, which no other free block touches, to its list.
     #[inline]
     pub fn insert_free(&mut self, [from, to]: [usize; 2]) {
         if from != to {
@@ -281,14 +281,14 @@ impl<C: HeapConfig> HeapRegion<C> {
     }
 }
 
-/// Bytes of a table of bits for so many granules, of all places: one for the end too; and eight bytes read from any
-/// byte on stay in the region.
+/// Bytes of a bitmap for all places of `granules` granules and for the end, with enough bytes after them for a load of
+/// eight bytes from any byte.
 fn table(granules: usize) -> usize {
     (granules / WORD + 2) * size_of::<usize>()
 }
 
-/// The word of a bit, as an offset. A place on 32 bits has at most 29: said here, ARMv7 finds the word in one
-/// instruction.
+/// The offset of the word of a bit. A place on 32 bits has at most 29 bits: with that stated, ARMv7 computes the offset in
+/// one instruction.
 #[inline(always)]
 fn word_of(at: usize) -> usize {
     let at = if cfg!(all(target_arch = "arm", target_has_atomic = "ptr")) { at % (1 << 29) } else { at };
@@ -300,13 +300,13 @@ fn bit(table: HeapMemory, at: usize) -> bool {
     table.load::<usize>(word_of(at)) >> (at % WORD) & 1 != 0
 }
 
-/// Whether any of the bits from `from` on, up to `to`, is set, a word at a time.
+/// Whether any bit of `from..to` is set, a word at a time.
 fn any(table: HeapMemory, from: usize, to: usize) -> bool {
     let mut at = from;
     while at < to {
         let next = (at | (WORD - 1)) + 1;
         let word: usize = table.load(word_of(at));
-        // What lies below `at`, and at or above `to`, is cut off.
+        // Shifts out the bits below `at`, and those from `to` on.
         let above = next.saturating_sub(to);
         if (word >> (at % WORD) << (at % WORD)) << above != 0 {
             return true;
@@ -316,7 +316,7 @@ fn any(table: HeapMemory, from: usize, to: usize) -> bool {
     false
 }
 
-/// Flips a bit. Not 0 if it was set.
+/// Flips a bit; returns non-zero if it was set.
 #[inline(always)]
 fn flip(table: HeapMemory, at: usize) -> usize {
     let (word, bit): (usize, _) = (table.load(word_of(at)), 1 << (at % WORD));

@@ -1,8 +1,8 @@
-//! Resizing, in place where that can be.
+//! Resizing blocks in a region.
 //!
-//! Promises upward: a block shrinks in place always, and grows in place when what is behind it is free and large
-//! enough; both are bounded. A block that must move goes where it can grow again; where nothing else fits, down into
-//! the free block before it.
+//! Promises upward: a block always shrinks in place, and grows in place if there is enough free memory after it; both in a
+//! bounded number of steps. A block that must move is placed where it can grow again, if possible; if nothing else fits,
+//! it moves down into the free block before it.
 //! Asks from below: [`HeapRegion`].
 
 use core::ptr::NonNull;
@@ -12,16 +12,15 @@ use super::config::HeapConfig;
 use super::records::Records;
 use super::region::HeapRegion;
 
-/// A block that grew and had to move goes to the front of a free block this many times its size, if there is one: it
-/// doubles in place once more. Recorded programs then need less memory than without (Lua 109 % of its peak instead of
-/// 112, a formatter 105 instead of 115). With 4 or more, or from the largest block, more grow in place, and they need
-/// more.
+/// A block that had no room to grow moves to the front of a free block of this many times its new size, if there is one, so
+/// that it can double in place. Recorded programs then need less memory (Lua 109 % of its peak instead of 112, a formatter
+/// 105 instead of 115). With 4 or more, or in the largest free block, more blocks grow in place, but programs need more.
 const ROOM: usize = 2;
 
 impl<C: HeapConfig> HeapRegion<C> {
     /// Resizes the block `at..at + old` in place.
     ///
-    /// Shorter always, longer when what is behind is free and large enough.
+    /// Shrinking always succeeds; growing does if there is enough free memory after the block.
     pub fn resize(&mut self, at: usize, old: usize, new: usize) -> bool {
         let end = at + old;
         if new <= old {
@@ -39,7 +38,7 @@ impl<C: HeapConfig> HeapRegion<C> {
             return true;
         }
         let to = self.detach_behind(end);
-        // The start moves; when nothing is left, it meets the end and both edges are gone.
+        // Moves the start edge of the free block up; if nothing is left of it, start and end edge cancel out.
         self.flip(end);
         self.flip(end + more);
         if end + more != to {
@@ -48,11 +47,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         true
     }
 
-    /// Allocates `size` granules at `at` of a free block that is in no list.
+    /// Allocates `size` granules at the front of a free block of at least [`ROOM`] times that size.
     ///
-    /// Its edges become those of what is left in front and behind.
-    ///
-    /// `None`: the lists are to be asked as for any request. O(1).
+    /// `None` if no list has such a block. O(1).
     pub fn allocate_with_room(&mut self, size: usize) -> Option<NonNull<u8>> {
         if size > self.granules / ROOM {
             return None;
@@ -67,9 +64,9 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Moves the block `at..at + old` down into the free block before it, and makes it longer.
     ///
-    /// Succeeds when both and what is free behind suffice. Returns the new start; the bytes stay where they were.
+    /// Succeeds if that and the free memory after the block suffice. Returns the new start; the caller must move the bytes.
     pub fn slide_down(&mut self, at: usize, old: usize, new: usize) -> Option<usize> {
-        // Without the block freed last, a free writes a record into the bytes that must be kept.
+        // Without `LAST`, `free` would write a record into the bytes that the caller still has to move.
         let before = self.free_before(at);
         if !C::LAST || before == 0 || before + old + self.free_behind(at + old) < new {
             return None;
