@@ -31,7 +31,7 @@ impl HeapMemory {
     /// No memory; must not be accessed.
     pub const NONE: Self = Self { base: core::ptr::null_mut() };
 
-    /// HeapMemory from `base` on.
+    /// Memory from `base` on.
     ///
     /// # Safety
     /// Until the last access, every offset passed to the methods below must be in the allocation of `base`, and no other

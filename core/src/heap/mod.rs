@@ -108,17 +108,17 @@ impl core::error::Error for RegionError {}
 /// The memory of a heap by use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUsage {
-    /// HeapMemory of all regions, less what alignment cost at their ends.
+    /// Memory of all regions, less what alignment cost at their ends.
     pub total: usize,
-    /// HeapMemory in live blocks, in whole granules.
+    /// Memory in live blocks, in whole granules.
     pub live: usize,
-    /// HeapMemory in free blocks.
+    /// Memory in free blocks.
     pub free: usize,
     /// The largest free block.
     pub largest_free: usize,
     /// Number of free blocks.
     pub free_blocks: usize,
-    /// HeapMemory in the tables of the regions.
+    /// Memory in the tables of the regions.
     pub tables: usize,
 }
 

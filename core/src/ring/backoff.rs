@@ -1,14 +1,14 @@
-//! Waiting by looking again: how often, how long, and by whose clock.
+//! Waiting by polling with exponential backoff.
 //!
-//! Promises upward: a wait ends. It sleeps `first` nanoseconds, twice as long each time, at most `max`, and gives up
-//! when it has slept `in_all`.
+//! Promises upward: every wait ends. It sleeps `first` nanoseconds, twice as long each time, at most `max`, and gives up
+//! when it has slept `total`.
 //! Asks from below: a [`Delay`]: a closure, a timer of `embedded-hal`, the system.
 
 use crate::sync::spin_hint;
 
-/// BackoffDelays. `|ns| timer.delay_ns(ns)` is one for every `embedded_hal::delay::DelayNs`.
+/// A way to sleep: `|ns| timer.delay_ns(ns)` is one for every `embedded_hal::delay::DelayNs`.
 pub trait Delay {
-    /// Lets at least that many nanoseconds pass.
+    /// Sleeps for at least this long.
     fn delay(&mut self, nanoseconds: u32);
 }
 
@@ -18,9 +18,9 @@ impl<F: FnMut(u32)> Delay for F {
     }
 }
 
-/// Does not sleep: looks again at once, and tells the processor so.
+/// Does not sleep: spins, with a hint to the processor.
 ///
-/// Backoff then counts looks, not time: each is taken for the sleep it stands for.
+/// The total of [`Backoff`] then counts polls, not time: each counts as the sleep that it replaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDelay;
 
@@ -30,30 +30,30 @@ impl Delay for NoDelay {
     }
 }
 
-/// How long to wait. Nanoseconds.
+/// Exponential backoff, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The first sleep; 0 counts as 1.
     pub first: u32,
     /// The longest sleep.
     pub max: u32,
-    /// All sleeps together.
+    /// The sum of all sleeps of a wait.
     pub total: u64,
 }
 
 impl Backoff {
-    /// Looks once.
+    /// Polls once, without a sleep.
     pub const NONE: Self = Self { first: 1, max: 1, total: 0 };
 
-    /// From 1 microsecond (what a look over a bus costs, more or less) to 1 millisecond, one second in all.
+    /// From 1 microsecond (about the cost of a poll over a bus) to 1 millisecond, one second in total.
     pub const SECOND: Self = Self { first: 1_000, max: 1_000_000, total: 1_000_000_000 };
 
-    /// Looks, and sleeps between looks, until there is something or it has slept enough.
+    /// Polls until there is a result, with sleeps in between, up to their total.
     ///
-    /// How often it slept, and what there was.
+    /// Returns the number of sleeps, and the result if there was one.
     ///
     /// # Errors
-    /// What looking says, at once.
+    /// That of the poll, at once.
     pub fn wait<T, E>(
         self,
         delay: &mut impl Delay,
@@ -68,7 +68,7 @@ impl Backoff {
         }
     }
 
-    /// No delay yet.
+    /// The sleeps of a wait that begins.
     pub(super) fn sleeps(self) -> BackoffDelays {
         let max = self.max.max(1);
         BackoffDelays { next: self.first.clamp(1, max), max, left: self.total, times: 0 }
@@ -80,15 +80,15 @@ pub(super) struct BackoffDelays {
     /// From 1 to `max`.
     next: u32,
     max: u32,
-    /// What is left of all.
+    /// What is left of the total.
     left: u64,
     times: u64,
 }
 
 impl BackoffDelays {
-    /// Sleeps once; false when nothing is left to sleep.
+    /// Sleeps once; returns false if nothing is left of the total.
     pub(super) fn sleep(&mut self, delay: &mut impl Delay) -> bool {
-        // What is above 32 bits is above `next`.
+        // A rest of more than 32 bits is more than `next`.
         let now = self.next.min(u32::try_from(self.left).unwrap_or(u32::MAX));
         if now == 0 {
             return false;

@@ -1,8 +1,7 @@
-//! A ring whose sides do not see the same memory: each has its own, and copies go between.
+//! A ring between a host and a peer that share no memory: each has its own, and a link copies between them.
 //!
-//! Promises upward: the same messages in the same order as in one memory, by the same code: the host works on a
-//! *shadow* of the ring, and what it did goes over when it says so. Nothing the peer writes is trusted before it was
-//! checked.
+//! Promises upward: the same messages in the same order as in shared memory. The host's producer or consumer uses a
+//! *shadow* of the peer's ring, which is flushed or refreshed on request. Values from the peer are checked before use.
 //! Asks from below: a [`Link`] that copies words in order.
 //!
 //! ```text
@@ -11,17 +10,18 @@
 //! ```
 //!
 //! Four strategies are four links:
-//! - *synchronous*: each copy is done when its call returns; [`Link::poll`] has nothing to say
-//! - *stream*: copies are put on a stream, in order; [`Link::poll`] waits for the stream
-//! - *polled*: a transfer is begun and looked at until it is done, with sleeps between ([`Delay`])
-//! - *unified*: both see the same memory, so there is no bridge: [`Producer`](super::Producer) and [`Consumer`](super::Consumer) work on it themselves
+//! - *synchronous*: each copy is complete when its call returns; [`Link::poll`] is always true
+//! - *stream*: copies are submitted to a stream; [`Link::poll`] synchronises with the stream
+//! - *polled*: copies are submitted, and polled until they are complete, with sleeps in between ([`Delay`])
+//! - *unified*: both share memory, so there is no bridge: [`Producer`](super::Producer) and [`Consumer`](super::Consumer)
+//!   use it directly
 //!
-//! The shadow has more words than slots: one for each slot, from which counters are copied, so that the next message
-//! may be counted while the last count is still in flight; and an image of the header.
+//! The shadow has, after the slots, a staging word for each slot, from which a counter is copied, so that the next counter
+//! can be staged while the last one is in flight; and an image of the header.
 //!
 //! Invariants:
-//! - the peer's counters go into the shadow after a wait for the copy that brought them, and slots before the counter
-//! - a word in flight is not written: a slot and its stage are free again when the peer counted past them
+//! - a counter of the peer is stored in the shadow only after its copy is complete, and after the copies of its slots
+//! - a word in flight is not written: a slot and its staging word are reused only when the peer's counter has passed them
 
 use super::control::{Control, EndpointState, Header};
 use super::error::RingError;
@@ -38,9 +38,9 @@ pub use sender::Sender;
 
 /// Words of a header, in the peer's ring and in the image.
 const HEADER: usize = Header::BYTES / WORD;
-/// Words of its counters and states.
+/// Words of the control block, at the front of the header.
 const CONTROL: usize = Control::BYTES / WORD;
-/// Where words lie in a header: see [`Control`].
+/// Offsets in a header, in words: see [`Control`].
 mod at {
     pub(super) const WRITTEN: usize = 0;
     pub(super) const PRODUCER: usize = 1;
@@ -54,39 +54,39 @@ mod at {
 
 /// Copies words between a shadow and the peer's ring.
 ///
-/// Copies are done in the order they were begun. `at` counts words from the first of the peer's header. The words stay
-/// where they are until the link says that all is done, or is dropped: a link that is dropped first waits.
+/// Copies must complete in the order of their calls. `at` is an offset in words from the peer's header. The caller keeps
+/// the words in place until [`Link::poll`] is true or the link is dropped, which must wait for its copies.
 pub trait Link {
-    /// What goes wrong.
+    /// The error of a copy.
     type Error;
 
-    /// Begins to copy words to the peer.
+    /// Submits a copy of words to the peer.
     ///
     /// # Errors
-    /// The link's: nothing, or a part, was copied then.
+    /// The link's; none or a part of the words were copied then.
     fn put(&mut self, at: usize, words: &[AtomicU32]) -> Result<(), Self::Error>;
 
-    /// Begins to copy words from the peer.
+    /// Submits a copy of words from the peer.
     ///
     /// # Errors
-    /// The link's: nothing, or a part, was copied then.
+    /// The link's; none or a part of the words were copied then.
     fn get(&mut self, at: usize, words: &[AtomicU32]) -> Result<(), Self::Error>;
 
-    /// Whether everything begun so far is done. May wait for it.
+    /// Whether all copies submitted so far are complete. May wait for them.
     ///
     /// # Errors
     /// The link's.
     fn poll(&mut self) -> Result<bool, Self::Error>;
 }
 
-/// What goes wrong on a bridge.
+/// Why a call on a bridge failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BridgeError<E> {
-    /// The ring's.
+    /// An error of the ring.
     Ring(RingError),
-    /// The link's. The call can be made again: what was not copied then is copied now.
+    /// An error of the link. The caller may try again, which copies the rest.
     Link(E),
-    /// Backoff was not enough for a copy, which is still in flight. The call can be made again.
+    /// A copy is still in flight at the end of the backoff. The caller may try again.
     Late,
 }
 
@@ -108,12 +108,12 @@ impl<E: fmt::Display> fmt::Display for BridgeError<E> {
 
 impl<E: core::error::Error> core::error::Error for BridgeError<E> {}
 
-/// Words that the shadow of a ring needs: its slots, a stage for each, an image of the header.
+/// Number of words of a shadow: the slots, a staging word for each, an image of the header.
 pub const fn shadow_words(layout: RingLayout) -> u64 {
     layout.words() + layout.slots() as u64 + HEADER as u64
 }
 
-/// A link, and how to wait for it.
+/// A link, and the backoff and delay to wait for it with.
 struct BlockingLink<L, D> {
     link: L,
     delay: D,
@@ -129,7 +129,7 @@ impl<L: Link, D: Delay> BlockingLink<L, D> {
         self.link.get(at, words).map_err(BridgeError::Link)
     }
 
-    /// Waits for all copies begun.
+    /// Waits until all copies are complete.
     fn settle(&mut self) -> Result<(), BridgeError<L::Error>> {
         let link = &mut self.link;
         let polled = self.backoff.wait(&mut self.delay, || link.poll().map(|done| done.then_some(())));
@@ -140,7 +140,7 @@ impl<L: Link, D: Delay> BlockingLink<L, D> {
         }
     }
 
-    /// Makes the shadow and the peer's ring, both empty.
+    /// Initializes the shadow and the peer's ring, both empty.
     fn begin(&mut self, memory: &impl RingMemory, layout: RingLayout) -> Result<(), BridgeError<L::Error>> {
         if shadow_words(layout) > memory.words().len() as u64 {
             return Err(RingError::BadLayout("a shadow needs a word more for each slot, and a header's").into());
@@ -162,7 +162,7 @@ impl<L: Link, D: Delay> BlockingLink<L, D> {
         self.settle()
     }
 
-    /// The peer's counters and states, as of now, in the image.
+    /// Copies the peer's counters and states to the image.
     fn fetch<'m>(
         &mut self,
         memory: &'m impl RingMemory,
@@ -174,7 +174,7 @@ impl<L: Link, D: Delay> BlockingLink<L, D> {
         Ok(image)
     }
 
-    /// Sends a counter from the stage of the slot that it stands behind.
+    /// Copies a counter to the peer, from the staging word of the last slot that it counts.
     fn count(
         &mut self,
         to: usize,
@@ -188,7 +188,7 @@ impl<L: Link, D: Delay> BlockingLink<L, D> {
         self.put(to, words)
     }
 
-    /// Tells the peer that this side is closed, and waits.
+    /// Writes to the peer that this side is closed, and waits for the copy.
     fn close(&mut self, to: usize, memory: &impl RingMemory, layout: RingLayout) -> Result<(), BridgeError<L::Error>> {
         self.settle()?;
         let word = &image(memory, layout)[to..=to];
@@ -198,13 +198,13 @@ impl<L: Link, D: Delay> BlockingLink<L, D> {
     }
 }
 
-/// The header's image: the last words of a shadow. `begin` saw that they are there.
+/// The image of the header: the last words of a shadow, as `begin` has checked.
 fn image(memory: &impl RingMemory, layout: RingLayout) -> &[AtomicU32] {
     let from = layout.words() as usize + layout.slots() as usize;
     &memory.words()[from..from + HEADER]
 }
 
-/// The words of the slots between two counters, in one piece or two.
+/// The ranges of words of the slots between two counters: one, or two if they wrap.
 fn pieces(layout: RingLayout, from: u32, to: u32) -> impl Iterator<Item = core::ops::Range<usize>> {
     let (first, count) = (layout.index(from), to.wrapping_sub(from) as usize);
     let before = count.min(layout.slots() as usize - first);

@@ -1,12 +1,12 @@
-//! The side that reads messages.
+//! The consumer of a ring.
 //!
-//! Promises upward: messages come whole, once each, in the order they were sent; one that is looked at and not released
-//! stays.
-//! Asks from below: [`RingMemory`]; a producer that counts what it wrote.
+//! Promises upward: reads each message whole, once, in the order they were sent; a message that was peeked and not
+//! released stays.
+//! Asks from below: [`RingMemory`]; a producer that counts the messages it has written.
 //!
 //! Invariants:
-//! - `read` is what this side released; the shared word only ever gets it from here
-//! - `written - read <= slots`, modulo 2^32: `written` is the producer's count as last seen, and was checked then
+//! - `read` counts the messages that this side has released; only this side writes the shared counter
+//! - `written - read <= slots`, modulo 2^32: `written` is the producer's counter as last loaded and checked
 
 use super::control::{attach, close, closed, detach};
 use super::error::{RingError, corrupt};
@@ -15,19 +15,19 @@ use super::payload;
 use super::{Backoff, Delay, RingCounters, RingLayout, RingMemory, layout_of};
 use crate::sync::{AtomicU32, Ordering};
 
-/// What a look at the producer's count asks: the messages it counts.
+/// Acquire: a consumer that loads the producer's counter sees the messages that it counts.
 #[cfg(not(terrace_seeded_bug = "ring_look_relaxed"))]
 const LOOK: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "ring_look_relaxed")]
 const LOOK: Ordering = Ordering::Relaxed;
 
-/// What a release gives: that this side is done with the slot.
+/// Release: this side's reads of the slot happen before the producer reuses it.
 #[cfg(not(terrace_seeded_bug = "ring_release_relaxed"))]
 const RELEASE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "ring_release_relaxed")]
 const RELEASE: Ordering = Ordering::Relaxed;
 
-/// The one consumer of a ring. Dropped, it leaves the ring open for another; see [`Consumer::close`].
+/// The one consumer of a ring. On drop it detaches, for another consumer; see [`Consumer::close`].
 #[derive(Debug)]
 pub struct Consumer<M: RingMemory> {
     memory: M,
@@ -35,15 +35,15 @@ pub struct Consumer<M: RingMemory> {
     read: u32,
     written: u32,
     counted: RingCounters,
-    /// The time that the next message gets.
+    /// The time of the next message.
     now: u64,
 }
 
 impl<M: RingMemory> Consumer<M> {
-    /// The consumer of a ring that was made.
+    /// Attaches the consumer to a ring.
     ///
     /// # Errors
-    /// [`RingError::Taken`], [`RingError::Closed`]; [`RingError::Corrupt`] when the counters cannot be.
+    /// [`RingError::Taken`], [`RingError::Closed`]; [`RingError::Corrupt`] when the counters are impossible.
     pub fn open(memory: M) -> Result<Self, RingError> {
         let layout = layout_of(&memory)?;
         let header = memory.header();
@@ -68,20 +68,20 @@ impl<M: RingMemory> Consumer<M> {
         &self.memory
     }
 
-    /// Messages released, modulo 2^32.
+    /// Number of messages released, modulo 2^32.
     pub fn read(&self) -> u32 {
         self.read
     }
 
-    /// Tells the time: messages from now on carry it in the telemetry, in the unit of the caller.
+    /// Sets the time that the telemetry records for the messages from now on, in the caller's unit.
     pub fn at(&mut self, now: u64) {
         self.now = now;
     }
 
-    /// Messages that wait, as of now.
+    /// Loads the number of messages that can be read.
     ///
     /// # Errors
-    /// [`RingError::Corrupt`]: the producer counts more than there are slots, or counts back.
+    /// [`RingError::Corrupt`] when the producer's counter is more than the slots ahead, or has decreased.
     pub fn waiting(&mut self) -> Result<u32, RingError> {
         let written = self.memory.header().control.written.load(LOOK);
         let max = self.layout.slots() - self.written.wrapping_sub(self.read);
@@ -92,15 +92,15 @@ impl<M: RingMemory> Consumer<M> {
         Ok(written.wrapping_sub(self.read))
     }
 
-    /// The oldest message, in place.
+    /// The oldest message, in its slot.
     ///
     /// # Errors
-    /// [`RingError::Empty`]; [`RingError::Closed`] when nothing comes any more; [`RingError::Corrupt`], also for a
-    /// message longer than its slot, which [`Consumer::skip`] passes over.
+    /// [`RingError::Empty`]; [`RingError::Closed`] when the producer has closed the ring and all messages are read;
+    /// [`RingError::Corrupt`], also for a message longer than its slot, which [`Consumer::skip`] discards.
     pub fn peek(&mut self) -> Result<Message<'_, M>, RingError> {
         self.find()?;
         let Some(length) = self.slot().first() else { return Err(corrupt("the slot is gone", self.read)) };
-        // Looked at once: a producer that changes it later changes nothing here.
+        // Loaded once: a later change by the producer has no effect here.
         let length = length.load(Ordering::Relaxed);
         let longest = self.layout.longest();
         match usize::try_from(length) {
@@ -109,7 +109,7 @@ impl<M: RingMemory> Consumer<M> {
         }
     }
 
-    /// Sees to it that a message waits.
+    /// Ensures that there is a message to read.
     fn find(&mut self) -> Result<(), RingError> {
         if self.written != self.read || self.waiting()? > 0 {
             return Ok(());
@@ -117,11 +117,11 @@ impl<M: RingMemory> Consumer<M> {
         if !closed(&self.memory.header().control.producer) {
             return Err(RingError::Empty);
         }
-        // Closed: then what was sent before that is seen now.
+        // Closed: the messages sent before that are visible now.
         if self.waiting()? > 0 { Ok(()) } else { Err(RingError::Closed) }
     }
 
-    /// Takes the oldest message: its length.
+    /// Copies the oldest message to `out` and releases it; returns its length.
     ///
     /// # Errors
     /// As for [`Consumer::peek`]; [`RingError::TooLong`] when `out` is shorter than the message, which stays.
@@ -134,10 +134,10 @@ impl<M: RingMemory> Consumer<M> {
         Ok(bytes)
     }
 
-    /// Takes the oldest message, and waits while there is none.
+    /// Like [`Consumer::pop`], but waits while there is no message.
     ///
     /// # Errors
-    /// As for [`Consumer::pop`]; [`RingError::Empty`] when patience was not enough.
+    /// As for [`Consumer::pop`]; [`RingError::Empty`] at the end of the backoff.
     pub fn receive(&mut self, out: &mut [u8], backoff: Backoff, delay: &mut impl Delay) -> Result<usize, RingError> {
         let (waits, received) = backoff.wait(delay, || match self.pop(out) {
             Err(RingError::Empty) => Ok(None),
@@ -150,7 +150,7 @@ impl<M: RingMemory> Consumer<M> {
         received.ok_or(RingError::Empty)
     }
 
-    /// Passes over the oldest message, whatever it is. It counts as dropped.
+    /// Discards the oldest message, valid or not, and counts it as dropped.
     ///
     /// # Errors
     /// [`RingError::Empty`], [`RingError::Closed`], [`RingError::Corrupt`] counters.
@@ -161,7 +161,7 @@ impl<M: RingMemory> Consumer<M> {
         Ok(())
     }
 
-    /// Closes the ring: the producer is told with its next message.
+    /// Closes the ring: the producer's next message fails.
     pub fn close(self) {
         close(&self.memory.header().control.consumer);
     }
@@ -170,7 +170,7 @@ impl<M: RingMemory> Consumer<M> {
         payload::slot(self.memory.words(), self.layout, self.read)
     }
 
-    /// The slot goes back to the producer.
+    /// Releases the oldest slot to the producer.
     fn advance(&mut self) {
         self.read = self.read.wrapping_add(1);
         let header = self.memory.header();
@@ -196,18 +196,18 @@ impl<M: RingMemory> Drop for Consumer<M> {
 #[derive(Debug)]
 pub struct Message<'c, M: RingMemory> {
     consumer: &'c mut Consumer<M>,
-    /// At most the longest message of the layout.
+    /// Length, at most that of the longest message of the layout.
     bytes: usize,
 }
 
 impl<M: RingMemory> Message<'_, M> {
-    /// Its bytes.
+    /// Length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a message without bytes is a message")]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Reads a part of it.
+    /// Copies the part of the message from byte `at` on to `out`.
     ///
     /// # Errors
     /// [`RingError::TooLong`] when `out` would end behind the message's end.
@@ -217,12 +217,12 @@ impl<M: RingMemory> Message<'_, M> {
         if fits { Ok(()) } else { Err(RingError::TooLong { bytes: end, max: self.bytes }) }
     }
 
-    /// Its words, for reading in place; the last one may end behind the message.
+    /// The words of the message, for reading in place; the last one may end after the message.
     pub fn words(&self) -> &[AtomicU32] {
         self.consumer.slot().get(1..1 + self.bytes.div_ceil(WORD)).unwrap_or(&[])
     }
 
-    /// Gives its slot back to the producer.
+    /// Releases the slot to the producer.
     pub fn release(self) {
         self.consumer.release(self.bytes);
     }

@@ -1,10 +1,10 @@
-//! The words both sides look at: 128 bytes of counters and states, 64 bytes of telemetry for each side.
+//! The header that both sides share: 128 bytes of counters and states, and 64 bytes of telemetry for each side.
 //!
-//! Promises upward: sizes and offsets as written here, checked when it is compiled; every pattern of bits is a value,
-//! so memory from anywhere can be looked at; zeroed memory is no ring yet.
+//! Promises upward: sizes and offsets as documented here, checked at compile time; every bit pattern is valid, so any memory
+//! can be read as a header; zeroed memory is not a ring.
 //!
-//! Counters are apart, each on the line of the side that writes it, so that no side waits for the other's line but to
-//! see whether it moved. The states are written twice in a ring's life.
+//! Each counter is on a cache line that only one side writes, so that a side loads the other's line only to read its
+//! counter. The states are written twice in the life of a ring.
 
 use super::error::{RingError, corrupt};
 use super::layout::{HEADER_BYTES, RingLayout};
@@ -13,10 +13,10 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// "ring" as little-endian bytes.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"ring");
-/// Of this layout.
+/// Version of this layout.
 pub const VERSION: u32 = 1;
 
-/// Whether a side is there.
+/// The state of a side: the producer or the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EndpointState {
@@ -24,11 +24,11 @@ pub enum EndpointState {
     Free = 0,
     /// The side is attached.
     Taken = 1,
-    /// It went, for good.
+    /// The side has closed the ring.
     Closed = 2,
 }
 
-/// What closing gives: every message sent before.
+/// Release: publishes the messages sent before closing.
 #[cfg(not(terrace_seeded_bug = "ring_close_relaxed"))]
 const CLOSE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "ring_close_relaxed")]
@@ -38,13 +38,13 @@ const CLOSE: Ordering = Ordering::Relaxed;
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Control {
-    /// Byte 0. Messages written, modulo 2^32. The producer's.
+    /// Byte 0. Messages written, modulo 2^32; the producer writes it.
     pub written: AtomicU32,
     /// Byte 4. [`EndpointState`] of the producer.
     pub producer: AtomicU32,
-    /// Byte 8. [`EndpointState`] of the consumer: on this line, because the producer looks at it with every message.
+    /// Byte 8. [`EndpointState`] of the consumer; on the producer's line, because the producer loads it for every message.
     pub consumer: AtomicU32,
-    /// Byte 12. [`MAGIC`] once there is a ring.
+    /// Byte 12. [`MAGIC`] if there is a ring.
     pub magic: AtomicU32,
     /// Byte 16. [`VERSION`].
     pub version: AtomicU32,
@@ -52,25 +52,25 @@ pub struct Control {
     pub slots: AtomicU32,
     /// Byte 24. Bytes of a slot.
     pub slot_bytes: AtomicU32,
-    /// Bytes 28 to 63: nothing.
+    /// Bytes 28 to 63: padding.
     _first: [u32; 9],
-    /// Byte 64. Messages read, modulo 2^32. The consumer's.
+    /// Byte 64. Messages read, modulo 2^32; the consumer writes it.
     pub read: AtomicU32,
-    /// Bytes 68 to 127: nothing.
+    /// Bytes 68 to 127: padding.
     _second: [u32; 15],
 }
 
-/// What stands in front of the slots.
+/// The header of a ring, before the slots.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Header {
-    /// Counters.
+    /// Counters, states and layout.
     pub control: Control,
-    /// What the producer did, and what the consumer did.
+    /// Telemetry of the producer and of the consumer.
     pub telemetry: [Telemetry; 2],
 }
 
-// Loom's atomics are larger: there the layout does not matter.
+// Under loom, whose atomics are larger, the layout does not matter.
 #[cfg(not(loom))]
 const _: () = {
     use core::mem::offset_of;
@@ -90,7 +90,7 @@ impl Default for Control {
 }
 
 impl Control {
-    /// Bytes of it.
+    /// Size in bytes.
     pub const BYTES: usize = 128;
 
     words_new! {
@@ -111,7 +111,7 @@ impl Control {
         }
     }
 
-    /// Everything but the magic.
+    /// Initializes all fields but the magic.
     pub(super) fn reset(&self, layout: RingLayout) {
         self.magic.store(0, Ordering::Relaxed);
         for word in [&self.written, &self.producer, &self.consumer, &self.read] {
@@ -122,7 +122,7 @@ impl Control {
         self.slot_bytes.store(layout.slot_bytes(), Ordering::Relaxed);
     }
 
-    /// The layout, checked.
+    /// Reads and checks the layout.
     pub(super) fn layout(&self) -> Result<RingLayout, RingError> {
         let magic = self.magic.load(Ordering::Acquire);
         let version = self.version.load(Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Bytes of it: control, and telemetry of both sides.
+    /// Size in bytes: control, and telemetry of both sides.
     pub const BYTES: usize = HEADER_BYTES;
 
     words_new! {
@@ -154,7 +154,7 @@ impl Header {
     }
 }
 
-/// Makes this side ours. Acquire: with what the last one of this side did.
+/// Attaches to a side. Acquire: sees the writes of the endpoint that was attached before.
 pub(super) fn attach(state: &AtomicU32) -> Result<(), RingError> {
     let taken = state.compare_exchange(
         EndpointState::Free as u32,
@@ -169,9 +169,9 @@ pub(super) fn attach(state: &AtomicU32) -> Result<(), RingError> {
     }
 }
 
-/// Lets go of this side, unless it is closed.
+/// Detaches from a side, unless it is closed.
 pub(super) fn detach(state: &AtomicU32) {
-    // Refused where it was closed: it stays so.
+    // Fails if the side is closed, which stays so.
     let _ = state.compare_exchange(
         EndpointState::Taken as u32,
         EndpointState::Free as u32,
@@ -185,7 +185,7 @@ pub(super) fn close(state: &AtomicU32) {
     state.store(EndpointState::Closed as u32, CLOSE);
 }
 
-/// Whether the other side is closed; if so, all that it did before is seen.
+/// Whether the other side is closed; if so, its earlier writes are visible.
 pub(super) fn closed(state: &AtomicU32) -> bool {
     state.load(Ordering::Acquire) == EndpointState::Closed as u32
 }

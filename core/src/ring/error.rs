@@ -1,31 +1,31 @@
-//! What goes wrong with a ring, and what to do about it.
+//! Errors of a ring, with what to do about them.
 
 use core::fmt;
 
-/// A refused call. Nothing was changed.
+/// Why a call failed. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RingError {
-    /// Every slot holds a message that was not read yet.
+    /// Every slot has a message that was not read yet.
     Full,
-    /// Every message was read.
+    /// All messages have been read.
     Empty,
-    /// A message, or a part of one, that is longer than what it is to go into. It stays where it is.
+    /// A message, or a part of one, does not fit into its destination. Nothing was copied.
     TooLong {
-        /// Bytes of it; of a part: where it would end.
+        /// Length of the message; for a part, the offset of its end.
         bytes: usize,
-        /// Bytes there are.
+        /// Length of the destination.
         max: usize,
     },
-    /// The other side closed the ring, and nothing is left to be read; or this side did.
+    /// The other side has closed the ring, and no message is left to read; or this side has closed it.
     Closed,
-    /// The ring has a producer, or a consumer, already.
+    /// The ring already has a producer or consumer.
     Taken,
-    /// The layout has a rule, and this breaks it.
+    /// The layout breaks this rule.
     BadLayout(&'static str),
     /// The header is impossible: other code wrote to the memory, or it is no ring.
     Corrupt {
-        /// What is wrong, in words.
+        /// What is wrong.
         what: &'static str,
         /// The value that was found.
         found: u32,
@@ -52,7 +52,7 @@ impl fmt::Display for RingError {
 
 impl core::error::Error for RingError {}
 
-/// A value in shared memory that cannot be.
+/// The error for an impossible value in shared memory.
 pub(super) const fn corrupt(what: &'static str, found: u32) -> RingError {
     RingError::Corrupt { what, found }
 }

@@ -1,4 +1,4 @@
-//! How many slots a ring has, and how large they are.
+//! The layout of a ring: number and size of its slots.
 
 use super::error::RingError;
 
@@ -7,24 +7,24 @@ pub(super) const WORD: usize = size_of::<u32>();
 /// Bytes of a [`Header`](super::Header), which `control` checks.
 pub(super) const HEADER_BYTES: usize = 256;
 
-/// Slots and their bytes, within their bounds.
+/// Number and size of the slots of a ring, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
-    /// A power of two, at most [`RingLayout::MOST_SLOTS`].
+    /// Number of slots: a power of two, at most [`RingLayout::MOST_SLOTS`].
     slots: u32,
-    /// A multiple of 4, from 8 to [`RingLayout::MOST_SLOT_BYTES`].
+    /// Bytes of a slot: a multiple of 4, from 8 to [`RingLayout::MOST_SLOT_BYTES`].
     slot_bytes: u32,
 }
 
 impl RingLayout {
-    /// Most slots a ring may have.
+    /// Most slots of a ring.
     ///
-    /// Counters are 32 bits and never more than `slots` apart: 2^30 leaves three quarters of them to show a wrong one.
+    /// The 32-bit counters are at most `slots` apart: with 2^30, three quarters of all wrong values are detected.
     pub const MOST_SLOTS: u32 = 1 << 30;
-    /// One GiB, so that the words of a slot fit into 32 bits with room to spare.
+    /// Most bytes of a slot: 1 GiB, so that the words of a slot fit into 32 bits.
     pub const MOST_SLOT_BYTES: u32 = 1 << 30;
 
-    /// `slots` messages of at most `slot_bytes - 4` bytes: four hold the length.
+    /// A ring of `slots` messages of at most `slot_bytes - 4` bytes: four bytes of a slot are the length.
     ///
     /// # Errors
     /// [`RingError::BadLayout`].
@@ -38,7 +38,7 @@ impl RingLayout {
         Ok(Self { slots, slot_bytes })
     }
 
-    /// Messages it holds.
+    /// Number of slots.
     pub const fn slots(self) -> u32 {
         self.slots
     }
@@ -68,12 +68,12 @@ impl RingLayout {
         HEADER_BYTES as u64 + self.words() * WORD as u64
     }
 
-    /// Which slot a counter stands for.
+    /// Index of the slot of a counter.
     pub(super) const fn index(self, counter: u32) -> usize {
         (counter & (self.slots - 1)) as usize
     }
 
-    /// Whether that many words are enough.
+    /// Checks that there are enough words for all slots.
     pub(super) const fn fits(self, words: usize) -> Result<(), RingError> {
         if self.words() > words as u64 {
             return Err(RingError::BadLayout("there are fewer words than the slots need"));

@@ -1,8 +1,8 @@
-//! Messages between two that share memory and little else: two cores, or a host and a device.
+//! A message ring in shared memory, between two cores, or a host and a device.
 //!
-//! Promises upward: one producer, one consumer; what was written before a commit is read after the peek that finds it.
-//! No call here loops on what the peer wrote or indexes by it: counters and lengths that cannot be are
-//! [`RingError::Corrupt`]. A call costs a handful of instructions and one copy, or none ([`Producer::claim`],
+//! Promises upward: one producer, one consumer; the consumer that peeks a message sees all writes before its commit. No
+//! value from the peer is a loop bound or an index before it was checked: impossible counters and lengths are
+//! [`RingError::Corrupt`]. A call costs a few instructions and one copy, or none ([`Producer::claim`],
 //! [`Consumer::peek`]). Nothing is allocated.
 //! Asks from below: `sync`; the caller lends the memory ([`RingMemory`]).
 //!
@@ -15,20 +15,19 @@
 //! ```
 //!
 //! `written` and `read` count messages modulo 2^32. A ring is empty when they are equal and full when they are `slots`
-//! apart, so no slot is lost; `slots` is a power of two, so that the slot of a counter does not jump when it wraps. All
-//! words are in the order of the processor, which host and device share.
+//! apart, so no slot is lost; `slots` is a power of two, so that the slot index is continuous when a counter wraps. All
+//! words are in the byte order of the processor, which host and device share.
 //!
-//! Why slots are atomic words and not bytes: a device may write to them at any time, and a `&[u8]` that changes while
-//! it is read is undefined behaviour. Words are read and written one by one, without order among each other; the
-//! counters give the order.
+//! Slots are atomic words, not bytes, because a device may write them at any time, and a `&[u8]` that changes while it is
+//! read is undefined behaviour. The words are accessed with relaxed ordering; the counters order them.
 //!
-//! Where two do not see the same memory, each has its own and a [`bridge`] copies between them.
+//! Where the two share no memory, each has its own, and a [`bridge`] copies between them.
 //!
-//! Invariants, at any time, while both sides are ours:
+//! Invariants, at any time, if both sides are this module's:
 //! - `written - read <= slots`, modulo 2^32
 //! - slots from `read` on, `written - read` of them, are the consumer's; all others are the producer's
 
-/// A `new` that is const, but not under loom, whose atomics are made at run time.
+/// Defines a `new` that is const, except under loom, whose atomics cannot be created at compile time.
 macro_rules! words_new {
     ($(#[$about:meta])* pub fn new() -> Self $body:block) => {
         $(#[$about])*
@@ -61,14 +60,14 @@ pub use telemetry::{RingCounters, Telemetry};
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// The memory of a ring: what both sides reach.
+/// The memory of a ring, which both sides can access.
 ///
-/// It gives the same header and the same words at every call; one that does not makes errors or a panic, nothing worse.
+/// Every call must return the same header and the same words; otherwise calls of the ring fail or panic.
 pub trait RingMemory {
-    /// Counters and telemetry.
+    /// The header.
     fn header(&self) -> &Header;
 
-    /// The slots, and behind them what a [`bridge`] needs.
+    /// The words of the slots, and after them those that a [`bridge`] needs.
     fn words(&self) -> &[AtomicU32];
 }
 
@@ -82,7 +81,7 @@ impl<M: RingMemory + ?Sized> RingMemory for &M {
     }
 }
 
-/// Memory lent in two pieces.
+/// The memory of a ring in two lent pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct LentRing<'a> {
     /// Counters and telemetry.
@@ -101,7 +100,7 @@ impl RingMemory for LentRing<'_> {
     }
 }
 
-/// Makes a ring of memory, empty, whatever it was before. Caller must be its only user.
+/// Initializes an empty ring in memory of any contents. Caller must be the only user of the memory.
 ///
 /// # Errors
 /// [`RingError::BadLayout`] when there are fewer words than the layout needs.
@@ -126,12 +125,12 @@ pub fn create(memory: &impl RingMemory, layout: RingLayout) -> Result<(), RingEr
     let header = memory.header();
     header.control.reset(layout);
     header.telemetry.iter().for_each(Telemetry::reset);
-    // Last, and with all of the above: a side that finds the magic finds a ring.
+    // Last, with Release: a side that loads the magic sees all of the above.
     header.control.magic.store(MAGIC, Ordering::Release);
     Ok(())
 }
 
-/// The layout of a ring, as its header says, if it can be.
+/// Reads the layout of a ring from its header, and checks it.
 ///
 /// # Errors
 /// [`RingError::Corrupt`] when there is no ring or one of another version; [`RingError::BadLayout`].

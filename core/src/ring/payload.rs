@@ -1,12 +1,11 @@
-//! Bytes in and out of words that another processor may write to.
+//! Copies bytes to and from atomic words that another processor may write.
 //!
-//! Promises upward: a word is read and written whole; bytes keep their order in memory; nothing outside the range
-//! changes.
+//! Promises upward: reads and writes whole words; bytes keep their order in memory; bytes outside the range do not change.
 
 use super::layout::{RingLayout, WORD};
 use crate::sync::{AtomicU32, Ordering};
 
-/// Writes bytes from byte `at` on. False, and nothing written, when they do not fit.
+/// Writes bytes from byte `at` on; returns false, without effect, if they do not fit.
 pub(super) fn store(words: &[AtomicU32], at: usize, mut bytes: &[u8]) -> bool {
     if !inside(words, at, bytes.len()) {
         return false;
@@ -27,7 +26,7 @@ pub(super) fn store(words: &[AtomicU32], at: usize, mut bytes: &[u8]) -> bool {
     true
 }
 
-/// Reads bytes from byte `at` on. False, and nothing read, when there are fewer.
+/// Reads bytes from byte `at` on; returns false, without effect, if there are fewer.
 pub(super) fn load(words: &[AtomicU32], at: usize, mut bytes: &mut [u8]) -> bool {
     if !inside(words, at, bytes.len()) {
         return false;
@@ -64,7 +63,7 @@ fn patch(word: &AtomicU32, at: usize, bytes: &[u8]) {
     word.store(u32::from_ne_bytes(old), Ordering::Relaxed);
 }
 
-/// The words of the slot that a counter stands for; none where the memory has fewer than its layout.
+/// The words of the slot of a counter; an empty slice if the memory has fewer words than its layout.
 pub(super) fn slot(words: &[AtomicU32], layout: RingLayout, counter: u32) -> &[AtomicU32] {
     let from = layout.index(counter) * layout.slot_words();
     words.get(from..from + layout.slot_words()).unwrap_or(&[])

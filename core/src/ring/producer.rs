@@ -1,11 +1,11 @@
-//! The side that writes messages.
+//! The producer of a ring.
 //!
-//! Promises upward: a message is seen whole or not at all; a claim that is dropped was never made.
-//! Asks from below: [`RingMemory`]; a consumer that counts what it read.
+//! Promises upward: the consumer sees a message whole or not at all; dropping a claim has no effect.
+//! Asks from below: [`RingMemory`]; a consumer that counts the messages it has released.
 //!
 //! Invariants:
-//! - `written` is what this side committed; the shared word only ever gets it from here
-//! - `written - read <= slots`, modulo 2^32: `read` is the consumer's count as last seen, and was checked then
+//! - `written` counts the messages that this side has committed; only this side writes the shared counter
+//! - `written - read <= slots`, modulo 2^32: `read` is the consumer's counter as last loaded and checked
 
 use super::control::{attach, close, closed, detach};
 use super::error::{RingError, corrupt};
@@ -14,19 +14,19 @@ use super::payload;
 use super::{Backoff, Delay, RingCounters, RingLayout, RingMemory, layout_of};
 use crate::sync::{AtomicU32, Ordering};
 
-/// What a commit gives: the message, to the consumer that loads the counter.
+/// Release: publishes the message to a consumer that loads the counter.
 #[cfg(not(terrace_seeded_bug = "ring_commit_relaxed"))]
 const COMMIT: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "ring_commit_relaxed")]
 const COMMIT: Ordering = Ordering::Relaxed;
 
-/// What a look at the consumer's count asks: that it is done with the slots it counts.
+/// Acquire: the consumer's reads of the slots that it counts happen before their reuse.
 #[cfg(not(terrace_seeded_bug = "ring_room_relaxed"))]
 const ROOM: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "ring_room_relaxed")]
 const ROOM: Ordering = Ordering::Relaxed;
 
-/// The one producer of a ring. Dropped, it leaves the ring open for another; see [`Producer::close`].
+/// The one producer of a ring. On drop it detaches, for another producer; see [`Producer::close`].
 #[derive(Debug)]
 pub struct Producer<M: RingMemory> {
     memory: M,
@@ -34,15 +34,15 @@ pub struct Producer<M: RingMemory> {
     written: u32,
     read: u32,
     counted: RingCounters,
-    /// The time that the next message gets.
+    /// The time of the next message.
     now: u64,
 }
 
 impl<M: RingMemory> Producer<M> {
-    /// The producer of a ring that was made.
+    /// Attaches the producer to a ring.
     ///
     /// # Errors
-    /// [`RingError::Taken`], [`RingError::Closed`]; [`RingError::Corrupt`] when the counters cannot be.
+    /// [`RingError::Taken`], [`RingError::Closed`]; [`RingError::Corrupt`] when the counters are impossible.
     pub fn open(memory: M) -> Result<Self, RingError> {
         let layout = layout_of(&memory)?;
         let header = memory.header();
@@ -67,20 +67,20 @@ impl<M: RingMemory> Producer<M> {
         &self.memory
     }
 
-    /// Messages written, modulo 2^32.
+    /// Number of messages committed, modulo 2^32.
     pub fn written(&self) -> u32 {
         self.written
     }
 
-    /// Tells the time: messages from now on carry it in the telemetry, in the unit of the caller.
+    /// Sets the time that the telemetry records for the messages from now on, in the caller's unit.
     pub fn at(&mut self, now: u64) {
         self.now = now;
     }
 
-    /// Slots that are free, as of now.
+    /// Loads the number of free slots.
     ///
     /// # Errors
-    /// [`RingError::Corrupt`]: the consumer counts what was never written, or counts back.
+    /// [`RingError::Corrupt`] when the consumer's counter is ahead of this side's, or has decreased.
     pub fn room(&mut self) -> Result<u32, RingError> {
         let read = self.memory.header().control.read.load(ROOM);
         let held = self.written.wrapping_sub(self.read);
@@ -91,7 +91,7 @@ impl<M: RingMemory> Producer<M> {
         Ok(self.layout.slots() - self.written.wrapping_sub(read))
     }
 
-    /// A slot to write a message of `bytes` bytes into, in place.
+    /// Claims a slot, to write a message of `bytes` bytes in place.
     ///
     /// # Errors
     /// [`RingError::Full`], [`RingError::TooLong`], [`RingError::Closed`], [`RingError::Corrupt`].
@@ -103,7 +103,7 @@ impl<M: RingMemory> Producer<M> {
         if closed(&self.memory.header().control.consumer) {
             return Err(RingError::Closed);
         }
-        // The count as last seen does, until it says full.
+        // The counter as last loaded suffices, unless it means that the ring is full.
         if self.written.wrapping_sub(self.read) == self.layout.slots() && self.room()? == 0 {
             return Err(RingError::Full);
         }
@@ -121,7 +121,7 @@ impl<M: RingMemory> Producer<M> {
         Ok(())
     }
 
-    /// Sends a message, or counts it as dropped when the ring is full: false then.
+    /// Sends a message; if the ring is full, counts it as dropped and returns false.
     ///
     /// # Errors
     /// As for [`Producer::claim`], but for [`RingError::Full`].
@@ -136,10 +136,10 @@ impl<M: RingMemory> Producer<M> {
         }
     }
 
-    /// Sends a message, and waits while the ring is full.
+    /// Sends a message; waits while the ring is full.
     ///
     /// # Errors
-    /// As for [`Producer::claim`]; [`RingError::Full`] when patience was not enough.
+    /// As for [`Producer::claim`]; [`RingError::Full`] at the end of the backoff.
     pub fn send(&mut self, bytes: &[u8], backoff: Backoff, delay: &mut impl Delay) -> Result<(), RingError> {
         let (waits, sent) = backoff.wait(delay, || match self.push(bytes) {
             Err(RingError::Full) => Ok(None),
@@ -152,7 +152,7 @@ impl<M: RingMemory> Producer<M> {
         sent.ok_or(RingError::Full)
     }
 
-    /// Closes the ring: the consumer still reads what was sent, and is told then.
+    /// Closes the ring: the consumer can still read the messages sent, and then fails.
     pub fn close(self) {
         close(&self.memory.header().control.producer);
     }
@@ -163,7 +163,7 @@ impl<M: RingMemory> Producer<M> {
 
     fn commit(&mut self, bytes: usize) {
         if let Some(length) = self.slot().first() {
-            // At most `longest`, which fits into a word.
+            // `bytes` is at most `longest`, which fits into a word.
             length.store(bytes as u32, Ordering::Relaxed);
         }
         self.written = self.written.wrapping_add(1);
@@ -182,7 +182,7 @@ impl<M: RingMemory> Drop for Producer<M> {
     }
 }
 
-/// A slot that is being filled. What is not written has whatever an earlier message left there.
+/// A claimed slot. Bytes that are not written keep those of an earlier message.
 #[derive(Debug)]
 pub struct Claim<'p, M: RingMemory> {
     producer: &'p mut Producer<M>,
@@ -193,14 +193,14 @@ impl<M: RingMemory> Claim<'_, M> {
     /// Writes a part of the message.
     ///
     /// # Errors
-    /// [`RingError::TooLong`] when it would end behind the message's end.
+    /// [`RingError::TooLong`] when the part would end after the message.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), RingError> {
         let end = at.saturating_add(bytes.len());
         let fits = end <= self.bytes && payload::store(self.words(), at, bytes);
         if fits { Ok(()) } else { Err(RingError::TooLong { bytes: end, max: self.bytes }) }
     }
 
-    /// The slot's words, for writing in place; the last one may end behind the message.
+    /// The words of the message, for writing in place; the last one may end after the message.
     pub fn words(&self) -> &[AtomicU32] {
         self.producer.slot().get(1..1 + self.bytes.div_ceil(WORD)).unwrap_or(&[])
     }

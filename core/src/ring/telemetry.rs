@@ -1,39 +1,40 @@
-//! What a side did, in 64 bytes of its own: written by that side alone, read by any thread at any time.
+//! Telemetry: the counters of a side, in 64 bytes that only that side writes and any thread reads.
 //!
-//! Promises upward: a snapshot is of one moment, or there is none; reading never waits, whatever the writer does.
+//! Promises upward: a snapshot is consistent, or there is none; readers never wait for the writer.
 //! Asks from below: one writer.
 //!
-//! `sequence` is odd while the writer is inside. Numbers are stored with Release and loaded with Acquire: a reader of
-//! one of a later round also sees that the round had begun, and the second look at the sequence tells.
+//! This is a sequence lock: `sequence` is odd while the writer stores. Numbers are stored with Release and loaded with
+//! Acquire, so a reader that loads a number of a later write also sees, in its second load of `sequence`, that this write
+//! had begun.
 
 use crate::sync::{AtomicU32, Ordering, spin_hint};
 
-/// What the numbers carry: that the round that wrote them had begun.
+/// Release: publishes with each number that its write had begun.
 #[cfg(not(terrace_seeded_bug = "ring_telemetry_relaxed"))]
 const NUMBER: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "ring_telemetry_relaxed")]
 const NUMBER: Ordering = Ordering::Relaxed;
 
-/// Numbers in a block.
+/// Number of counters.
 const NUMBERS: usize = 5;
-/// Tries of a snapshot: the writer is inside for some ten stores, so one that is in the way eight times in a row is a
-/// device that lies, or one that writes more often than a reader can read. Loom tries every moment for one look.
+/// Tries of a snapshot. A write is some ten stores, so a writer that interferes eight times in a row is a faulty device, or
+/// writes faster than a reader can read. Loom explores all interleavings with one try.
 #[cfg(not(loom))]
 const TRIES: u32 = 8;
 #[cfg(loom)]
 const TRIES: u32 = 1;
 
-/// One line of numbers.
+/// The telemetry of a side: one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Telemetry {
-    /// Byte 0. Rounds of writing, two for each: even at rest.
+    /// Byte 0. Two for each write; odd during a write.
     pub sequence: AtomicU32,
-    /// Bytes 4 to 7: nothing.
+    /// Bytes 4 to 7: padding.
     _pad: u32,
     /// Bytes 8 to 47. Messages, bytes, drops, waits, time of the last message: low word, high word.
     pub numbers: [[AtomicU32; 2]; NUMBERS],
-    /// Bytes 48 to 63: nothing.
+    /// Bytes 48 to 63: padding.
     _rest: [u32; 4],
 }
 
@@ -43,19 +44,18 @@ const _: () = {
     assert!(core::mem::offset_of!(Telemetry, numbers) == 8 && core::mem::offset_of!(Telemetry, _rest) == 48);
 };
 
-/// What a side did.
+/// The counters of a side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCounters {
     /// Messages sent, or read.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of those messages.
     pub bytes: u64,
-    /// Messages given up: sent into a full ring, or skipped unread.
+    /// Messages dropped: sent to a full ring, or skipped unread.
     pub drops: u64,
-    /// Times it slept for the other side.
+    /// Number of sleeps while waiting for the other side.
     pub waits: u64,
-    /// When the last message went through, by the clock of the side that told it (see
-    /// [`Producer::at`](super::Producer::at)).
+    /// Time of the last message, as the side's caller has set it (see [`Producer::at`](super::Producer::at)).
     pub last: u64,
 }
 
@@ -66,7 +66,7 @@ impl Default for Telemetry {
 }
 
 impl Telemetry {
-    /// Bytes of it: a line.
+    /// Size in bytes: a cache line.
     pub const BYTES: usize = 64;
 
     words_new! {
@@ -92,7 +92,7 @@ impl Telemetry {
         self.write(&RingCounters::default());
     }
 
-    /// Writes all numbers. For the one writer.
+    /// Writes all counters. Caller must be the only writer.
     pub(super) fn write(&self, counted: &RingCounters) {
         let round = self.sequence.load(Ordering::Relaxed) & !1;
         self.sequence.store(round.wrapping_add(1), Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Telemetry {
         self.sequence.store(round.wrapping_add(2), Ordering::Release);
     }
 
-    /// All numbers, of one moment. `None`: a write came between at each try.
+    /// Reads all counters consistently; `None` if a write interfered with each try.
     pub fn snapshot(&self) -> Option<RingCounters> {
         (0..TRIES).find_map(|_| {
             let seen = self.look();
@@ -115,7 +115,7 @@ impl Telemetry {
         })
     }
 
-    /// One try.
+    /// One try of a snapshot.
     fn look(&self) -> Option<RingCounters> {
         let round = self.sequence.load(Ordering::Acquire);
         let [messages, bytes, drops, waits, last] = [0, 1, 2, 3, 4].map(|at| {

@@ -1,27 +1,27 @@
-//! The host's side of a ring that the peer writes.
+//! The consumer of a bridge: the host reads messages that the peer writes to its own memory.
 
 use super::{BlockingLink, BridgeError, HEADER, Link, at, pieces};
 use crate::ring::{Backoff, Consumer, Delay, EndpointState, Message, RingCounters, RingError, RingLayout, RingMemory};
 use crate::sync::Ordering;
 
-/// Receives messages from a peer that sees other memory.
+/// Receives messages from a peer that shares no memory with the host.
 ///
-/// Dropped, it leaves the peer's ring open; see [`Receiver::close`].
+/// Dropping it leaves the peer's ring open; see [`Receiver::close`].
 pub struct Receiver<M: RingMemory, L: Link, D: Delay> {
-    // First, so that it is dropped first: a link waits for what is in flight, which uses the consumer's memory.
+    // The first field, so that it is dropped first: a link waits for copies in flight, which use the consumer's memory.
     channel: BlockingLink<L, D>,
     consumer: Consumer<M>,
-    /// Messages that came over: the shadow's `written`.
+    /// Number of messages fetched to the shadow: its `written`.
     fetched: u32,
-    /// What the peer was told: at most `read`.
+    /// The `read` that the peer was sent last: at most the shadow's `read`.
     told: u32,
 }
 
 impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
-    /// Makes a ring in the peer's memory, with its shadow in `memory`. The peer does not use it yet.
+    /// Initializes a ring in the peer's memory, with its shadow in `memory`. The peer must not use the ring yet.
     ///
     /// # Errors
-    /// [`RingError::BadLayout`] when the memory has fewer than [`shadow_words`](super::shadow_words); the link's.
+    /// [`RingError::BadLayout`] when `memory` has fewer words than [`shadow_words`](super::shadow_words); the link's.
     pub fn create(
         memory: M,
         layout: RingLayout,
@@ -31,7 +31,7 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     ) -> Result<Self, BridgeError<L::Error>> {
         let mut channel = BlockingLink { link, delay, backoff };
         if let Err(error) = channel.begin(&memory, layout) {
-            // The link first, as ever.
+            // The link before the memory that its copies use.
             drop(channel);
             return Err(error);
         }
@@ -39,23 +39,23 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
         Ok(Self { channel, consumer, fetched: 0, told: 0 })
     }
 
-    /// The oldest message that came over, in the shadow.
+    /// The oldest message in the shadow.
     ///
     /// # Errors
-    /// As for [`Consumer::peek`]. [`RingError::Empty`] speaks of the last [`Receiver::refresh`].
+    /// As for [`Consumer::peek`]; [`RingError::Empty`] as of the last [`Receiver::refresh`].
     pub fn peek(&mut self) -> Result<Message<'_, M>, RingError> {
         self.consumer.peek()
     }
 
-    /// Takes the oldest message that came over: its length.
+    /// Copies the oldest message in the shadow to `out` and releases it; returns its length.
     ///
     /// # Errors
-    /// As for [`Consumer::pop`]. [`RingError::Empty`] speaks of the last [`Receiver::refresh`].
+    /// As for [`Consumer::pop`]; [`RingError::Empty`] as of the last [`Receiver::refresh`].
     pub fn pop(&mut self, out: &mut [u8]) -> Result<usize, RingError> {
         self.consumer.pop(out)
     }
 
-    /// Passes over the oldest message that came over, whatever it is.
+    /// Discards the oldest message in the shadow, valid or not.
     ///
     /// # Errors
     /// As for [`Consumer::skip`].
@@ -63,7 +63,7 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
         self.consumer.skip()
     }
 
-    /// Begins to tell the peer which slots are free again. [`Receiver::refresh`] does so too.
+    /// Submits the copy of `read` to the peer, which frees slots there. [`Receiver::refresh`] does so too.
     ///
     /// # Errors
     /// The link's.
@@ -76,17 +76,19 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
         Ok(())
     }
 
-    /// Brings over what the peer sent: the messages that wait. At most three copies, however many messages.
+    /// Copies the peer's new messages to the shadow; returns the number of messages there.
+    ///
+    /// At most five copies: one of `read`, one of the header (two once the peer has closed the ring), two of slots.
     ///
     /// # Errors
-    /// The link's; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's count cannot be.
+    /// The link's; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's counter is impossible.
     pub fn refresh(&mut self) -> Result<u32, BridgeError<L::Error>> {
         self.acknowledge()?;
         let (memory, layout) = (self.consumer.memory(), self.consumer.layout());
         let mut image = self.channel.fetch(memory, layout)?;
         let closed = image[at::PRODUCER].load(Ordering::Relaxed) == EndpointState::Closed as u32;
         if closed {
-            // A copy has no order among its words: the count as of after the end was seen is the last one.
+            // The words of a copy are not ordered: only a counter fetched after the closed state is the last one.
             image = self.channel.fetch(memory, layout)?;
         }
         let written = image[at::WRITTEN].load(Ordering::Relaxed);
@@ -108,10 +110,10 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
         Ok(self.consumer.waiting()?)
     }
 
-    /// Takes the oldest message, and waits while there is none.
+    /// Like [`Receiver::pop`], but refreshes and waits while there is no message.
     ///
     /// # Errors
-    /// As for [`Consumer::pop`] and [`Receiver::refresh`]; [`RingError::Empty`] when patience was not enough.
+    /// As for [`Consumer::pop`] and [`Receiver::refresh`]; [`RingError::Empty`] at the end of the backoff.
     pub fn receive(&mut self, out: &mut [u8]) -> Result<usize, BridgeError<L::Error>> {
         let mut sleeps = self.channel.backoff.sleeps();
         loop {
@@ -128,7 +130,7 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
         }
     }
 
-    /// What this side did.
+    /// The counters of this side.
     pub fn counted(&self) -> RingCounters {
         self.consumer.memory().header().telemetry[1].snapshot().unwrap_or_default()
     }
@@ -138,10 +140,10 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
         &self.channel.link
     }
 
-    /// Tells the peer that nothing is read any more.
+    /// Closes the ring for the peer: no message will be read any more.
     ///
     /// # Errors
-    /// The link's; [`BridgeError::Late`]: then the peer was not told.
+    /// The link's; [`BridgeError::Late`]. Then the peer may not have been notified.
     pub fn close(mut self) -> Result<(), BridgeError<L::Error>> {
         self.acknowledge()?;
         let layout = self.consumer.layout();

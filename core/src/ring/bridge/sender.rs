@@ -1,25 +1,25 @@
-//! The host's side of a ring that the peer reads.
+//! The producer of a bridge: the host writes messages that the peer reads in its own memory.
 
 use super::{BlockingLink, BridgeError, HEADER, Link, at, pieces};
 use crate::ring::{Backoff, Claim, Delay, EndpointState, Producer, RingCounters, RingError, RingLayout, RingMemory};
 use crate::sync::Ordering;
 
-/// Sends messages to a peer that sees other memory.
+/// Sends messages to a peer that shares no memory with the host.
 ///
-/// Dropped, it leaves what was not flushed unsent, and the peer's ring open; see [`Sender::close`].
+/// Dropping it leaves unflushed messages unsent, and the peer's ring open; see [`Sender::close`].
 pub struct Sender<M: RingMemory, L: Link, D: Delay> {
-    // First, so that it is dropped first: a link waits for what is in flight, which uses the producer's memory.
+    // The first field, so that it is dropped first: a link waits for copies in flight, which use the producer's memory.
     channel: BlockingLink<L, D>,
     producer: Producer<M>,
-    /// What was flushed: at most `written`, and as far behind as the ring has slots at most.
+    /// The `written` that was flushed last: at most the shadow's `written`, and at most the slots behind it.
     sent: u32,
 }
 
 impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
-    /// Makes a ring in the peer's memory, with its shadow in `memory`. The peer does not use it yet.
+    /// Initializes a ring in the peer's memory, with its shadow in `memory`. The peer must not use the ring yet.
     ///
     /// # Errors
-    /// [`RingError::BadLayout`] when the memory has fewer than [`shadow_words`](super::shadow_words); the link's.
+    /// [`RingError::BadLayout`] when `memory` has fewer words than [`shadow_words`](super::shadow_words); the link's.
     pub fn create(
         memory: M,
         layout: RingLayout,
@@ -29,7 +29,7 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     ) -> Result<Self, BridgeError<L::Error>> {
         let mut channel = BlockingLink { link, delay, backoff };
         if let Err(error) = channel.begin(&memory, layout) {
-            // The link first, as ever.
+            // The link before the memory that its copies use.
             drop(channel);
             return Err(error);
         }
@@ -37,15 +37,15 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
         Ok(Self { channel, producer, sent: 0 })
     }
 
-    /// A slot of the shadow to write a message into. [`Sender::flush`] sends it.
+    /// Claims a slot of the shadow for a message, which [`Sender::flush`] sends.
     ///
     /// # Errors
-    /// As for [`Producer::claim`]. [`RingError::Full`] speaks of the last [`Sender::refresh`].
+    /// As for [`Producer::claim`]; [`RingError::Full`] as of the last [`Sender::refresh`].
     pub fn claim(&mut self, bytes: usize) -> Result<Claim<'_, M>, RingError> {
         self.producer.claim(bytes)
     }
 
-    /// Puts a message into the shadow. [`Sender::flush`] sends it, with all others.
+    /// Writes a message to the shadow, which [`Sender::flush`] sends.
     ///
     /// # Errors
     /// As for [`Sender::claim`].
@@ -53,9 +53,9 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
         self.producer.push(bytes)
     }
 
-    /// Starts to send the messages in the shadow.
+    /// Submits the copies of all new messages in the shadow to the peer.
     ///
-    /// At most two copies of slots and one of a counter, however many messages.
+    /// At most two copies of slots and one of a counter.
     ///
     /// # Errors
     /// The link's.
@@ -73,16 +73,16 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
         Ok(())
     }
 
-    /// Asks the peer how far it is: the slots that are free.
+    /// Fetches the peer's counter; returns the number of free slots.
     ///
     /// # Errors
-    /// The link's; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's count cannot be.
+    /// The link's; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's counter is impossible.
     pub fn refresh(&mut self) -> Result<u32, BridgeError<L::Error>> {
         let memory = self.producer.memory();
         let image = self.channel.fetch(memory, self.producer.layout())?;
         let control = &memory.header().control;
         let read = image[at::READ].load(Ordering::Relaxed);
-        // What was not sent the peer cannot have read.
+        // The peer cannot have read messages that were not sent.
         if self.sent.wrapping_sub(read) > self.producer.layout().slots() {
             let what = "the peer counts messages as read that were not sent";
             return Err(RingError::Corrupt { what, found: read }.into());
@@ -94,11 +94,11 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
         Ok(self.producer.room()?)
     }
 
-    /// Sends a message, and waits while the ring is full.
+    /// Sends a message; refreshes and waits while the ring is full.
     ///
     /// # Errors
-    /// As for [`Producer::claim`], [`Sender::refresh`] and [`Sender::flush`]; after an error of the link the message is
-    /// in the shadow if [`Sender::waiting`] counts it.
+    /// As for [`Producer::claim`], [`Sender::refresh`] and [`Sender::flush`]; after an error of the link, the message is in
+    /// the shadow if [`Sender::waiting`] counts it.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), BridgeError<L::Error>> {
         let mut sleeps = self.channel.backoff.sleeps();
         loop {
@@ -112,12 +112,12 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
         }
     }
 
-    /// Messages in the shadow that were not flushed.
+    /// Number of messages in the shadow that were not flushed.
     pub fn waiting(&self) -> u32 {
         self.producer.written().wrapping_sub(self.sent)
     }
 
-    /// Waits until everything flushed has arrived.
+    /// Waits until all flushed messages have been copied.
     ///
     /// # Errors
     /// The link's; [`BridgeError::Late`].
@@ -125,7 +125,7 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
         self.channel.settle()
     }
 
-    /// What this side did.
+    /// The counters of this side.
     pub fn counted(&self) -> RingCounters {
         self.producer.memory().header().telemetry[0].snapshot().unwrap_or_default()
     }
@@ -135,10 +135,10 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
         &self.channel.link
     }
 
-    /// Flushes, and tells the peer that nothing comes any more.
+    /// Flushes, and closes the ring for the peer: no message will follow.
     ///
     /// # Errors
-    /// The link's; [`BridgeError::Late`]: then the peer was not told.
+    /// The link's; [`BridgeError::Late`]. Then the peer may not have been notified.
     pub fn close(mut self) -> Result<(), BridgeError<L::Error>> {
         self.flush()?;
         let layout = self.producer.layout();
