@@ -216,7 +216,7 @@ impl LeaseWord {
         if free(before).is_err() { Err(LeaseError::Busy) } else { Ok(before & COUNTED != 0) }
     }
 
-    /// Permits leases again. Caller must have closed the word ([`LeaseWord::close`], [`LeaseWord::closed`]).
+    /// Permits leases again. Caller must own the word by [`LeaseWord::close`] or [`LeaseWord::closed`].
     pub fn reopen(&self) {
         self.word.fetch_and(!CLOSED, OPEN);
     }
@@ -226,7 +226,9 @@ impl LeaseWord {
         self.word.fetch_and(!WANTED, Ordering::Relaxed);
     }
 
-    /// Sets WANTED if a lease is held, so that the release of the last one returns true; else returns false.
+    /// Sets WANTED if a lease is held, so that the release of the last one returns true.
+    ///
+    /// Returns false, without effect, if no lease is held.
     pub fn set_wanted(&self) -> bool {
         let want = |word| if free(word).is_ok() { Err(LeaseError::Closed) } else { Ok(word | WANTED) };
         self.change(Ordering::Relaxed, want).is_ok()

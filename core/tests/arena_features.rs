@@ -15,24 +15,24 @@ use terrace_core::{
 /// Bytes of a page, and the grain of segments.
 const PAGE: u64 = 4096;
 
-/// What happened, in order: shared by source, fence and hook.
+/// The calls in order, recorded by source, fence and hook.
 type Log = Rc<RefCell<Vec<&'static str>>>;
 
-/// A source of either kind, that remembers everything and fails when told.
+/// A source of either kind that records its calls and injects faults.
 #[derive(Default)]
 struct Memory {
-    /// Gives pages, not segments.
+    /// A growing source (pages), not a fixed one (segments).
     grows: bool,
     capacity: u64,
     out: Vec<Region>,
     /// Offsets of the pages that are mapped.
     mapped: BTreeSet<u64>,
     zeroed: Vec<(u64, u64)>,
-    /// Blocks that users hold: nothing may be taken from under them.
+    /// Live blocks: the arena must not unmap or return their memory.
     live: Vec<Block>,
-    /// Bytes that a segment has beyond those that were asked for.
+    /// Bytes of a segment above those requested.
     extra: u64,
-    /// Each n-th call fails, 0: none.
+    /// Every n-th call fails; 0 for none.
     fail_every: u64,
     /// Calls with these names fail.
     fail_kinds: &'static [&'static str],
@@ -47,7 +47,7 @@ impl Memory {
         Self { grows, capacity, next: 1 << 30, ..Self::default() }
     }
 
-    /// One call, or the injected fault.
+    /// Records a call; returns the injected fault, if any.
     fn call(&mut self, what: &'static str) -> Result<(), SourceError> {
         self.log.borrow_mut().push(what);
         self.asked += 1;
@@ -68,7 +68,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Nobody's memory: no live block touches it.
+    /// Asserts that no live block touches the range.
     fn unused(&self, from: u64, bytes: u64) {
         let touched = self.live.iter().find(|block| block.address < from + bytes && from < block.address + block.bytes);
         assert_eq!(touched, None, "{bytes} bytes at {from:#x} are in use");
@@ -143,11 +143,11 @@ impl Source for Memory {
     }
 }
 
-/// Fences that open when the test says so, or when waited for.
+/// Fences that the test makes ready, or that become ready when waited for.
 #[derive(Default)]
 struct Gates {
     last: u64,
-    /// Of each owner who has work in flight: the last ticket that is ready. All others are ready at once.
+    /// The last ready ticket of each owner with work in flight. Tickets of other owners are ready at once.
     done: BTreeMap<Owner, u64>,
     lost: BTreeSet<Owner>,
     log: Log,
@@ -229,12 +229,12 @@ fn calls(world: &World) -> u64 {
     world.source().usage().calls
 }
 
-/// What happened since the last time.
+/// Takes the calls recorded since the last time.
 fn happened(world: &World) -> Vec<&'static str> {
     world.source().log.take()
 }
 
-/// Trims, and nothing is left.
+/// Trims, and asserts that nothing is reserved.
 fn finish(world: &mut World) {
     world.check().expect("every invariant holds");
     world.trim();
@@ -329,7 +329,7 @@ fn memory_that_is_neither_zeroed_nor_taken_back_is_nobodys_and_counted() {
 fn memory_that_cannot_be_zeroed_goes_back() {
     for grows in [false, true] {
         let mut world = world(grows, 64 * PAGE, ArenaSettings { zero_fresh: true, ..SETTINGS });
-        // Behind memory that is in use: its place is not where the address space begins.
+        // After a live block, so that the block does not start where the address space does.
         let first = get(&mut world, 5 * PAGE, 0);
         let reserved = world.reserved();
         world.source_mut().fail_kinds = &["zero"];
@@ -418,7 +418,7 @@ fn a11_cache_cap_follows_pressure() {
     put(&mut world, block, 0);
     assert_eq!(world.cache_mut().held(), 6, "no room for 2 more");
     finish(&mut world);
-    // An empty cache under pressure for a long time, then none.
+    // An empty cache under pressure for a long time, then without pressure.
     world.cache_mut().set_cap(90);
     (0..20).for_each(|_| world.cache_mut().adapt(&policy, 900, 1000));
     (0..20).for_each(|_| world.cache_mut().adapt(&policy, 100, 1000));
@@ -442,7 +442,7 @@ fn a8_a_cached_block_that_lies_badly_for_a_request_stays() {
 #[test]
 fn a12_out_of_memory_chain_in_order() {
     let mut world = world(false, 32 * PAGE, SETTINGS);
-    // A pending free is drained once its fence is ready.
+    // A pending block is freed once its fence is ready.
     world.fence_mut().done.insert(Owner(1), 0);
     let (block, rest) = (get(&mut world, 8 * PAGE, 1), get(&mut world, 8 * PAGE, 2));
     put(&mut world, block, 1);
@@ -530,7 +530,7 @@ fn a12_no_spurious_failure_after_waiting_fences() {
         let (large, stays) = (get(&mut world, 12 * PAGE, 1), get(&mut world, 4 * PAGE, 2));
         put(&mut world, large, 1);
         happened(&world);
-        // The source is spent and the segment not vacant: only a search after the wait finds it.
+        // The source is exhausted and the segment not vacant: only a search after the wait finds a gap.
         let again = get(&mut world, 12 * PAGE, 2);
         assert_eq!(again.address, large.address);
         assert!(happened(&world).contains(&"wait"));
@@ -570,7 +570,7 @@ fn a_block_that_waits_costs_a_record() {
     world.fence_mut().done.insert(Owner(1), 0);
     let before = world.stats().metadata;
     blocks.into_iter().for_each(|block| put(&mut world, block, 1));
-    // Records up to the highest slot that ever waited: between these blocks lie at most as many free ones.
+    // Records up to the highest slot that was ever pending: there are at most as many free slots between these.
     let record = size_of::<PendingFree>() as u64;
     let more = world.stats().metadata - before;
     assert!(more.is_multiple_of(record) && (3..=6).contains(&(more / record)), "{more} bytes for three blocks");
@@ -597,8 +597,8 @@ fn a_failed_fence_quarantines() {
     }
 }
 
-/// Owner 1's work is in flight, and of eight blocks it gave three back: two that touch, and one behind a block that
-/// was free for all before.
+/// Owner 1 has work in flight and has freed three of eight blocks: two adjacent ones, and one after a block that was free
+/// for all before.
 fn three_waiting(grows: bool) -> (World, Vec<Block>) {
     let mut world = world(grows, 32 * PAGE, ArenaSettings { small: 64, ..SETTINGS });
     let blocks: Vec<Block> = (0..8).map(|_| get(&mut world, 2 * PAGE, 1)).collect();
@@ -616,7 +616,7 @@ fn what_an_owner_freed_is_its_own_in_every_size_and_nobody_elses() {
         let (mut world, blocks) = three_waiting(grows);
         let lowest = blocks[2..6].iter().map(|block| block.address).min().expect("four");
         let inside = |block: &Block| block.address >= lowest && block.address + block.bytes <= lowest + 8 * PAGE;
-        // More than any one block, and more than is free for all.
+        // Larger than any single block, and than the memory that is free for all owners.
         let large = get(&mut world, 5 * PAGE, 1);
         assert!(inside(&large) && !happened(&world).contains(&"take"));
         assert_eq!(world.stats().pooled, 3 * PAGE, "the rest waits on");
@@ -656,7 +656,7 @@ fn a_fence_that_may_pend_needs_a_record_for_each_slot() {
 
 // Faults and exhaustion.
 
-/// Random sizes and owners; every block is noted with the source, which refuses to touch it.
+/// Runs random allocations and frees; the source knows the live blocks, and panics if a call touches one.
 fn run(world: &mut World, acts: &[(u64, usize)]) {
     let mut live: Vec<(Block, Owner)> = vec![];
     for &(bytes, at) in acts {
@@ -667,7 +667,7 @@ fn run(world: &mut World, acts: &[(u64, usize)]) {
             live.extend(world.allocate(Request::new(bytes).owner(owner)).map(|block| (block, owner)));
         } else {
             let (block, owner) = live.swap_remove(at % live.len());
-            // Whoever frees it gives it up before the arena learns of it.
+            // Before the call: the freeing owner does not use the block any more.
             world.source_mut().live = live.iter().map(|(block, _)| *block).collect();
             world.free(block, owner).expect("live");
         }

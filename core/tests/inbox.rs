@@ -83,7 +83,7 @@ proptest! {
             match act {
                 0 => prop_assert_eq!(inbox.drain().collect::<Vec<_>>(), model.drain(..).rev().collect::<Vec<_>>()),
                 1 => {
-                    // Half a drain: the rest goes back, its order turned round.
+                    // A partial drain: the rest is queued again, in reverse order.
                     let taken: Vec<_> = inbox.drain().take(index as usize).collect();
                     let kept = model.split_off(model.len() - taken.len());
                     prop_assert_eq!(taken, kept.into_iter().rev().collect::<Vec<_>>());
@@ -163,7 +163,7 @@ fn counters_of_many_threads_add_up() {
     assert_eq!((stats.allocations, stats.hits, stats.misses), (4 * EACH, 3 * EACH, EACH));
     assert_eq!((stats.frees, stats.failed, stats.fallbacks, stats.returns), (4 * EACH - live, EACH, EACH, EACH));
     assert_eq!((stats.reserved, stats.pooled), (EACH * 16, EACH * 4));
-    // At least one whole block above what is left at the end; at most one a thread and all that stay.
+    // At least one whole block above the final value; at most one for each thread besides those that stay.
     assert!(stats.peak_in_use > live * 60 - 60 && stats.peak_in_use <= (live - 4) * 60 + 4 * 100 + 4 * 60);
     COUNTERS.check().expect("at rest");
 }

@@ -1,4 +1,4 @@
-//! Layers: each keeps the contract of what it wraps, and adds what it says.
+//! Layers: each keeps the contract of the allocator inside, and adds its own function.
 #![cfg(not(loom))]
 
 mod model;
@@ -76,7 +76,7 @@ proptest! {
     fn a_limit_keeps_the_contract_and_its_cap(acts in acts(1000, 150), cap in 0u64..5000) {
         let mut limited = Limit::new(arena(1 << 20), cap);
         drive(&mut limited, &acts);
-        // The inner peak may hold one rounded block more: the one that was given back.
+        // The inner peak may be a rounded block higher: one that was allocated and freed again.
         prop_assert!(limited.inner().stats().peak_in_use <= cap + 1280);
     }
 }
@@ -197,7 +197,7 @@ fn a_block_that_cannot_be_zeroed_is_not_handed_over() {
 }
 
 proptest! {
-    /// Each tenant fills its blocks with its own number; whoever gets a block must find nothing but zeroes and itself.
+    /// Each tenant fills its blocks with its own number, and must find only zeroes and that number in new blocks.
     #[test]
     fn no_tenant_ever_reads_what_another_wrote(
         acts in prop::collection::vec((0..3u8, 1..3000u64, any::<usize>()), 1..150),
@@ -216,7 +216,7 @@ proptest! {
         let mut shares = [TenantShare::new(Owner(1), 20_000, 5000), TenantShare::new(Owner(2), 30_000, 0), TenantShare::new(Owner(3), 9000, 9000)];
         let mut notes = vec![7u16; pages];
         let table = PageOwners::new(BASE, 1 << page_bits, &mut notes);
-        // One source that never reuses addresses after a trim, and 16 KiB: tenants meet all the time.
+        // A small source that does not reuse addresses after a trim, so that tenants often get each other's memory.
         let mut tenants = Tenants::new(arena(1 << 16), zero, 40_000, &mut shares, table).expect("fair");
         let mut live: Vec<(Block, Owner)> = Vec::new();
         for (who, bytes, at) in acts {

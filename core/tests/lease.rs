@@ -1,4 +1,4 @@
-//! The lease word beside a plain record of who holds what, by one thread; `loom_lease` has the interleavings.
+//! The lease word beside a plain record of its state, in one thread; `loom_lease` has the interleavings.
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ const CALLS: [Call; 10] = [
     Call::Visits,
 ];
 
-/// What the word stands for, in words.
+/// The state that the word must have, as plain fields.
 #[derive(Default)]
 struct Record {
     shared: u32,
@@ -47,7 +47,7 @@ impl Record {
         self.shared > 0 || self.exclusive
     }
 
-    /// Why there is no lease for one whom `others` keeps out.
+    /// The error for a lease that excludes `others`.
     fn refusal(&self, others: bool) -> Result<(), LeaseError> {
         match () {
             () if self.closed => Err(LeaseError::Closed),
@@ -62,7 +62,7 @@ impl Record {
     }
 }
 
-/// One call on both; what only a holder may do is left out where nobody holds.
+/// Makes one call on both; skips releases without a holder.
 fn both(call: Call, lease: &LeaseWord, record: &mut Record) {
     match call {
         Call::Share => {

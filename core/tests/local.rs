@@ -1,4 +1,4 @@
-//! Two levels: the local one takes no lock on a hit, keeps its caps and knows every stale name.
+//! Two levels: the local one takes no lock on a hit, keeps its caps, and detects stale handles.
 #![cfg(not(loom))]
 
 mod model;
@@ -14,11 +14,11 @@ use terrace_core::{
 };
 
 thread_local! {
-    /// Locks this test's thread took: the tests run on a thread each.
+    /// Number of locks by this test's thread: each test has a thread of its own.
     static LOCKS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A raw mutex that counts, and panics where another would wait for itself for ever.
+/// A raw mutex that counts its locks, and panics on a deadlock with itself.
 struct Counting(AtomicBool);
 
 // SAFETY: `lock` returns only after this thread turned false into true, and only `unlock` turns it back, so one holder
@@ -80,7 +80,7 @@ fn get(level: &mut Level<'_>, bytes: u64, owner: u32) -> Block {
     level.allocate(Request::new(bytes).owner(Owner(owner))).expect("there is room")
 }
 
-/// Bytes live in the shared level, those cached above it included.
+/// Bytes live in the shared level, including those that local levels have cached.
 fn below(shared: &Shared) -> u64 {
     shared.with(|arena| arena.stats().in_use)
 }

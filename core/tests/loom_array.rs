@@ -1,8 +1,8 @@
 //! The host's arrays of free blocks under loom, from their own file: an owner that pops and pushes beside a thread that
 //! steals.
 //!
-//! loom knows no barrier that other threads take part in where they are. Here the owner asks at each step whether one
-//! is wanted, and takes part in it: between any two of its steps, as the kernel has it, and at none in particular.
+//! loom has no model of `membarrier`, which executes a barrier in other threads. Here the owner checks at each step whether
+//! a barrier is requested, and executes it: between any two of its steps, as with the kernel.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_array
 //! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
@@ -21,10 +21,10 @@ use loom::thread;
 use steal::{Array, begin_steal, finish_steal, pop, restore};
 use terrace_core::sync::{AtomicUsize, Ordering, spin_hint};
 
-/// Entries of the story's array; the lowest holds null for ever.
+/// Entries of the array; the lowest is always null.
 const PLACES: usize = 4;
 
-/// The barrier: nothing wanted, wanted, taken part in; or the owner has ended.
+/// States of the barrier: none requested, requested, executed; or the owner has ended.
 const QUIET: usize = 0;
 const WANTED: usize = 1;
 const DONE: usize = 2;

@@ -1,8 +1,7 @@
-//! An owner's cache beside its inbox, under loom: a block freed by another thread is handed out again exactly once, and
-//! what that thread wrote is seen.
+//! An owner's cache beside its inbox, under loom: a block that another thread freed is reused exactly once, and its new
+//! holder sees that thread's writes.
 //!
-//! The cache itself is its owner's alone and has no atomics: what can go wrong is the way a block takes to it. So the
-//! seeded bugs are those of the inbox.
+//! Only the owner uses the cache, which has no atomics: the seeded bugs are those of the inbox, through which blocks arrive.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_cache
 //! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
@@ -20,7 +19,7 @@ use terrace_core::inbox::Inbox;
 use terrace_core::sync::AtomicU32;
 use terrace_core::{Bin, Cache, Entry, Owner};
 
-/// Whose cache it is.
+/// The owner of the cache.
 const OWNER: Owner = Owner(0);
 /// Granules of every block here.
 const SIZE: u32 = 4;
@@ -41,12 +40,12 @@ impl World {
         Inbox::new(OWNER, &self.links)
     }
 
-    /// Uses the block's memory: loom reports a use that does not come after the last one.
+    /// Writes the block's memory: loom reports it if the last write did not happen before.
     fn write(&self, block: u32) {
         self.payload[block as usize].with_mut(|_| ());
     }
 
-    /// A remote free: the last use, then the push.
+    /// Frees remotely: the last write, then the push.
     fn free_remotely(&self, block: u32) {
         self.write(block);
         self.inbox().push(block).expect("freed once");
@@ -59,8 +58,8 @@ fn cache(entries: usize) -> Mine {
     Cache::new(vec![Bin::EMPTY; 4], vec![Entry::EMPTY; entries], 8)
 }
 
-/// What an owner does on a miss: moves what others freed into its cache, and looks again. Blocks that the cache refuses
-/// are returned for the range.
+/// Does what an owner does on a miss: moves remotely freed blocks to its cache. Returns the blocks that the cache refuses,
+/// which are for the range.
 fn refill(world: &World, cache: &mut Mine) -> Vec<u32> {
     world.inbox().drain().filter_map(|block| cache.put(OWNER, SIZE, block).err()).collect()
 }

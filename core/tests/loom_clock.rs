@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Finds what is free and waits for it once more, as the host's tick does. `false`: another thread ticks.
+    /// Takes the free slices and sets the deadline, as the host's tick does; returns false if another thread ticks.
     fn tick(&self) -> bool {
         if !self.clock.begin() {
             return false;

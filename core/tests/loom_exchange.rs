@@ -1,4 +1,4 @@
-//! The exchange under loom: every interleaving and every outdated value that memory may show.
+//! The exchange under loom: all interleavings, and all stale values that the memory model permits.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_exchange
 //! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
@@ -15,7 +15,7 @@ use loom::thread;
 use terrace_core::Exchange;
 use terrace_core::sync::{AtomicU32, AtomicUsize};
 
-/// Places and items, and a payload beside each item: what the memory of a freed block would hold.
+/// Places and items, and a payload beside each item: the memory of a freed block.
 struct World {
     places: Vec<AtomicU32>,
     items: Vec<AtomicUsize>,

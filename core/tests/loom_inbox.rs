@@ -1,4 +1,4 @@
-//! The inbox under loom: every interleaving and every outdated value that memory may show.
+//! The inbox under loom: all interleavings, and all stale values that the memory model permits.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_inbox
 //! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
@@ -16,7 +16,7 @@ use terrace_core::inbox::{Inbox, PushError};
 use terrace_core::sync::AtomicU32;
 use terrace_core::{Owner, sync};
 
-/// Links of an inbox, and a payload beside each index: what the memory of a freed block would hold.
+/// Links of an inbox, and a payload beside each index: the memory of a freed block.
 struct World {
     links: Vec<AtomicU32>,
     payload: Vec<UnsafeCell<u32>>,

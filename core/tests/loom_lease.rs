@@ -24,11 +24,11 @@ struct World {
     lease: LeaseWord,
     tiers: [UnsafeCell<u32>; 2],
     here: UnsafeCell<usize>,
-    /// Bytes counted as pinned: added by whoever counts, taken off by whoever closes.
+    /// The pinned total: the thread that sets COUNTED adds the bytes, the thread that closes subtracts them.
     pinned: AtomicUsize,
 }
 
-/// What the mover leaves behind where the bytes were.
+/// The value that the mover leaves in the tier from which it moved the bytes.
 const GONE: u32 = u32::MAX;
 
 impl World {
@@ -48,7 +48,7 @@ impl World {
         self.here.with(|here| read(here))
     }
 
-    /// Reads under a shared lease. `None`: refused. The flag: told to wake the mover.
+    /// Reads under a shared lease; `None` if refused. The flag: the release returned true, so the mover must be notified.
     fn read(&self) -> Option<(u32, bool)> {
         self.lease.acquire_shared().ok()?;
         let value = self.tiers[self.place()].with(|bytes| read(bytes));
@@ -65,7 +65,7 @@ impl World {
         written
     }
 
-    /// Moves the bytes to the other tier, and spoils where they were. What `close` said otherwise.
+    /// Moves the bytes to the other tier, and overwrites their old tier; or returns the error of `close`.
     fn shift(&self) -> Result<(), LeaseError> {
         if self.lease.close()? {
             self.pinned.fetch_sub(1, Ordering::Relaxed);
@@ -80,13 +80,13 @@ impl World {
     }
 }
 
-/// Reads what loom has found free of races.
+/// Reads a cell that loom has checked for races.
 fn read<T: Copy>(place: *const T) -> T {
     // SAFETY: `UnsafeCell::with` of loom passes a pointer to the cell's own value and reports accesses that race.
     unsafe { *place }
 }
 
-/// Writes what loom has found free of races.
+/// Writes a cell that loom has checked for races.
 fn write<T>(place: *mut T, value: T) {
     // SAFETY: `UnsafeCell::with_mut` of loom passes a pointer to the cell's own value and reports accesses that race.
     unsafe { *place = value }
@@ -148,7 +148,7 @@ fn counting_and_closing_agree_on_what_is_pinned() {
         let other = world.clone();
         let taker = thread::spawn(move || match other.lease.acquire_shared() {
             Err(LeaseError::Uncounted) => {
-                // As under the owner's lock: count first, and take it back if there was nothing to count.
+                // As under the owner's lock: add first, and subtract if the word was counted already.
                 other.pinned.fetch_add(1, Ordering::Relaxed);
                 if other.lease.set_counted() != Ok(true) {
                     other.pinned.fetch_sub(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The ring under loom: every interleaving and every outdated value that memory may show.
+//! The ring under loom: all interleavings, and all stale values that the memory model permits.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_ring
 //! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
@@ -19,7 +19,7 @@ use loom::thread;
 use terrace_core::ring::{Consumer, Header, Producer, RingError, RingLayout, RingMemory, create};
 use terrace_core::sync::AtomicU32;
 
-/// A ring, and beside each slot what a user may keep there: loom reports it when both sides use it at once.
+/// A ring, and a cell beside each slot: loom reports it if both sides access a cell at once.
 struct World {
     header: Header,
     words: Vec<AtomicU32>,
@@ -62,7 +62,7 @@ fn open(slots: u32) -> (Arc<World>, Producer<Shared>, Consumer<Shared>) {
     (world, producer, consumer)
 }
 
-/// Sends a number, also beside its slot.
+/// Sends a number, and writes it to the cell of its slot.
 fn send(world: &World, producer: &mut Producer<Shared>, number: u32) -> Result<(), RingError> {
     let slot = producer.written() as usize % world.payload.len();
     let mut claim = producer.claim(4)?;
@@ -72,7 +72,7 @@ fn send(world: &World, producer: &mut Producer<Shared>, number: u32) -> Result<(
     Ok(())
 }
 
-/// Receives a number, also from beside its slot.
+/// Receives a number, and reads it from the cell of its slot too.
 fn receive(world: &World, consumer: &mut Consumer<Shared>) -> Result<u32, RingError> {
     let slot = consumer.read() as usize % world.payload.len();
     let message = consumer.peek()?;
@@ -196,7 +196,7 @@ fn of_two_producers_one_is_refused_and_the_next_takes_over() {
     });
 }
 
-/// At most two switches at a moment that is not a wait: with all there are, ten numbers of two words take hours.
+/// Explores executions with at most two preemptions: all executions, with ten stores of each write, take hours.
 #[test]
 fn telemetry_is_of_one_moment() {
     let mut model = loom::model::Builder::new();

@@ -1,4 +1,4 @@
-//! The lock of the host, from its own file, under loom: a thread's cache that another takes over, and threads that
+//! The lock of the host, from its own file, under loom: a thread's cache that another thread adopts, and threads that
 //! sleep.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_word
@@ -26,7 +26,7 @@ struct World {
     queue: (Mutex<()>, Condvar),
     /// Whether the cache is spare: read and written under the lock, and atomic only so that no `unsafe` is needed here.
     spare: AtomicU32,
-    /// What the cache holds: its thread uses it without the lock.
+    /// The contents of the cache, which its thread accesses without the lock.
     cache: UnsafeCell<u32>,
 }
 
@@ -40,7 +40,7 @@ impl World {
         })
     }
 
-    /// Reads the word and falls asleep in one step, as a futex does.
+    /// Compares the word and goes to sleep atomically, as a futex does.
     fn sleep(&self, word: &AtomicU32, seen: u32) {
         let queue = self.queue.0.lock().expect("no panic");
         if word.load(Ordering::Relaxed) == seen {
@@ -90,7 +90,7 @@ fn a_cache_is_taken_over_by_one_thread_with_all_that_is_in_it() {
 
 #[test]
 fn a_thread_that_sleeps_is_woken() {
-    // Three threads: all executions in which at most two of them are interrupted. It takes two that sleep, and no more.
+    // Three threads, at most two preemptions: the bug needs two sleeping threads, and no more.
     let mut bounded = loom::model::Builder::new();
     bounded.preemption_bound = Some(2);
     bounded.check(|| {

@@ -1,4 +1,4 @@
-//! Pools and buckets beside dumb models: sizes, bitmap, fixed buckets, growing buckets.
+//! Pools and buckets beside simple models: sizes, bitmap, fixed buckets, growing buckets.
 #![cfg(not(loom))]
 
 mod model;
@@ -177,7 +177,7 @@ fn threads_never_hold_one_block_twice() {
     assert_eq!(Pool::new(&words, BLOCKS).expect("enough words").in_use(), 0);
 }
 
-// FixedSource buckets.
+// Fixed buckets.
 
 const COUNTS: [u32; 5] = [40, 3, 20, 1, 7];
 
@@ -359,7 +359,7 @@ fn before_it_fails_an_arena_gives_empty_segments_back_then_asks_for_less_then_lo
     arena.free(large, Owner(0)).expect("live");
     arena.free(high, Owner(0)).expect("live");
     assert!(arena.allocate(Request::new(16)).is_ok());
-    // A capacity below the usual segment: one block's worth is asked for.
+    // A capacity below the usual segment size: the pool takes a segment of one block.
     let mut tight = self::arena(Regions::new(1024, 0), 1, 8192, 10, 10);
     assert!(tight.allocate(Request::new(1000)).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Ranges with each strategy against the model: which gap, and where in it; and that nothing fails that could succeed.
+//! Ranges with each strategy against the model: the gap chosen, the address in it, and no request that fails needlessly.
 #![cfg(not(loom))]
 
 mod range_model;
@@ -11,7 +11,7 @@ use terrace_core::{
     WorstFit,
 };
 
-/// Slots of each range here: more than can be used.
+/// Slots of each range: more than the tests use.
 const SLOTS: usize = 200;
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -25,7 +25,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..80)
 }
 
-/// Two regions that touch (and must not merge), and one apart.
+/// Runs the acts on two adjacent regions, which must not merge, and one apart.
 fn play(fit: Fit, index: impl Index, acts: &[Act]) {
     let mut world = World::new(fit, index, SLOTS);
     world.add(0, PLOT, false);
@@ -87,7 +87,7 @@ fn each_strategy_on_one_picture() {
     assert_eq!(picture(any(Fit::Good)), 15, "a bin of its own for 3 granules");
 }
 
-/// The last free stretch of the only region.
+/// The last gap of the only region.
 fn last_gap<I: Index>(range: &Range<Vec<Slot>, I>) -> Option<RangeExtent> {
     let region = range.regions().next()?;
     range.extents(region).filter(|extent| extent.kind == ExtentKind::Free).last()

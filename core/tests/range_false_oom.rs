@@ -6,10 +6,9 @@
 //! TERRACE_FALSE_OOM_OPS=100000000 cargo test -p terrace-core --release --test range_false_oom -- --nocapture
 //! ```
 //!
-//! The operations are shared out among best, first, worst and good fit (the last asked exactly). The model keeps the
-//! gaps by address and by size, and says before each request whether one fits; the allocator has to agree, and where it
-//! hands out a block, that block has to lie in a gap. Memory is kept nearly full, so that about a third of all requests
-//! are refused and many of those miss by a granule.
+//! The operations are divided among best, first, worst and good fit (by its exact search). The model has the gaps by
+//! address and by size, and decides before each request whether one fits; the allocator must agree, and a block must be in a
+//! gap. Memory is nearly full, so that about a third of all requests fail, many of them by a granule.
 #![cfg(not(loom))]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +70,7 @@ impl Gaps {
                 .any(|&(len, start)| start.next_multiple_of(align) + size <= start + len)
     }
 
-    /// Takes `[start, start + size)`, all of it free.
+    /// Allocates `[start, start + size)`, which must be free.
     fn take(&mut self, start: u64, size: u64) {
         let gap = self.by_start.range(..=start).next_back().map(|(gap, len)| (*gap, *len));
         let (gap, len) = gap.filter(|(gap, len)| start + size <= gap + len).expect("a block lies in a gap");
@@ -80,7 +79,7 @@ impl Gaps {
         self.insert(start + size, gap + len - start - size);
     }
 
-    /// Gives `[start, start + size)` back; `low` and `high` are its region's ends.
+    /// Frees `[start, start + size)`; `low` and `high` are the ends of its region.
     fn give(&mut self, mut start: u64, mut size: u64, (low, high): (u64, u64)) {
         let before = self.by_start.range(low..start).next_back().map(|(gap, len)| (*gap, *len));
         if let Some((gap, len)) = before.filter(|(gap, len)| gap + len == start) {
@@ -185,7 +184,7 @@ fn granules(block: &Block) -> (u64, u64) {
     (block.address / GRANULE, block.bytes / GRANULE)
 }
 
-/// Runs `ops` operations; returns how many requests were refused, all of them rightly.
+/// Runs `ops` operations; returns the number of requests that failed, and had to.
 fn run<I: Index>(ops: u64, make: impl Fn() -> I) -> u64 {
     let mut refused = 0;
     for seed in 0..ops.div_ceil(ROUND) {

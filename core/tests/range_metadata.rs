@@ -55,7 +55,7 @@ fn metadata_of_best_fit_is_below_one_percent() {
     assert!(share < 0.01, "{share}");
 }
 
-/// The index, and a record of 32 bytes for the region and for each block that ever was at once: records are used again.
+/// Metadata is the index, and 32 bytes for the region and each block of the peak: records are reused.
 #[test]
 fn metadata_is_the_index_and_the_records_that_were_used() {
     let mut range = Range::new(vec![Slot::EMPTY; 10], GRANULE, GoodFit::new()).expect("valid");

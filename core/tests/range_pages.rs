@@ -1,4 +1,4 @@
-//! Holes, claims, and regions that come and go, against the model: what an arena on a growing source does with a range.
+//! Holes, claims, and regions that are added and removed, against the model: as an arena with a growing source uses a range.
 #![cfg(not(loom))]
 
 mod range_model;

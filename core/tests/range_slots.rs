@@ -1,4 +1,4 @@
-//! Slots of a range: running out, being lent more, and the names that point at them.
+//! Slots of a range: exhaustion, lending more, and stale handles.
 #![cfg(not(loom))]
 
 use terrace_core::{

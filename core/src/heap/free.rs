@@ -27,8 +27,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// Adds a free block whose edges are set and which no other free block touches: to its list, or as the block freed
-    /// last, in which case the previous one is added to its list.
+    /// Adds a free block whose edges are set, and which no other free block touches.
+    ///
+    /// With `LAST` it becomes the block freed last, and the previous one is added to its list; else it is added itself.
     #[inline(always)]
     pub fn add(&mut self, [from, to]: [usize; 2]) {
         if !C::LAST {

@@ -168,7 +168,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         flip(self.edges, at);
     }
 
-    /// Flips the edges at both ends of `size` granules; returns those that were set as non-zero, `None` if neither was.
+    /// Flips the edges at both ends of `size` granules.
+    ///
+    /// Returns their old values, non-zero for a set edge; `None` if neither was set.
     #[inline]
     pub fn flip_ends(&mut self, at: usize, size: usize) -> Option<[usize; 2]> {
         // Eight bytes from the byte of the first bit contain both: at most 7 bits before it, and 57 from it on.

@@ -19,7 +19,9 @@ use core::ops::DerefMut;
 /// The index of no slot. Slots have indices below [`MAX_SLOTS`].
 pub const NONE: u32 = u32::MAX;
 
-/// The most slots: a hole has two slot indices in 62 bits, 31 bits each, of which one value is for none.
+/// The most slots.
+///
+/// The record of a hole has two slot indices in 62 bits; of the values of 31 bits, one means none.
 pub const MAX_SLOTS: u32 = (1 << 31) - 1;
 
 /// What a slot is the record of.

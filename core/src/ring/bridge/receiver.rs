@@ -18,7 +18,9 @@ pub struct Receiver<M: RingMemory, L: Link, D: Delay> {
 }
 
 impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
-    /// Initializes a ring in the peer's memory, with its shadow in `memory`. The peer must not use the ring yet.
+    /// Initializes a ring in the peer's memory, with its shadow in `memory`.
+    ///
+    /// The peer must not use the ring yet.
     ///
     /// # Errors
     /// [`RingError::BadLayout`] when `memory` has fewer words than [`shadow_words`](super::shadow_words); the link's.

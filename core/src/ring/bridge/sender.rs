@@ -16,7 +16,9 @@ pub struct Sender<M: RingMemory, L: Link, D: Delay> {
 }
 
 impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
-    /// Initializes a ring in the peer's memory, with its shadow in `memory`. The peer must not use the ring yet.
+    /// Initializes a ring in the peer's memory, with its shadow in `memory`.
+    ///
+    /// The peer must not use the ring yet.
     ///
     /// # Errors
     /// [`RingError::BadLayout`] when `memory` has fewer words than [`shadow_words`](super::shadow_words); the link's.
