@@ -44,7 +44,7 @@ pub const fn bin_start(bin: u32) -> u32 {
     ((bin & (SUB - 1)) + SUB) << exponent
 }
 
-/// Number of leading bits that all sizes of a bin share: all bits of a `u32` but those below the mantissa.
+/// Number of leading bits of a `u32` that all sizes of a bin share.
 #[inline]
 pub const fn shared_bits(bin: u32) -> u32 {
     let exponent = (bin >> SUB_BITS).saturating_sub(1);
