@@ -1,11 +1,13 @@
 //! Memory that runs out: what is tried, and what is said.
 
-use super::{World, ensure, ok, same, small, with};
+use super::{World, cut, ensure, ok, same, small, with};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use terrace_device::{DeviceBlock, DeviceError, DeviceOptions, PoolOrigin};
 
 const MIB: u64 = 1 << 20;
+/// What streams cache: under Miri large blocks, that few of them fill the device.
+const CACHED: u64 = cut(4 << 10, 64 << 10);
 
 /// Segments of 2 MiB up to 32 MiB in all: the same on every device.
 fn tight() -> DeviceOptions {
@@ -111,7 +113,7 @@ pub(super) fn caches(world: &World<'_>) -> Result<(), String> {
     let options = DeviceOptions { cached: 16 * MIB, per_size: 4096, ..tight() };
     with(world, options, |device| {
         let (one, two) = (ok(device.stream())?, ok(device.stream())?);
-        let (blocks, _) = exhaust(device, &one, 4096);
+        let (blocks, _) = exhaust(device, &one, CACHED);
         drop(blocks);
         ensure(device.stats().pool.pooled >= 8 * MIB, "the first stream's cache is full of it")?;
         let large = ok(device.allocate(&two, 30 * MIB))?;
@@ -126,7 +128,7 @@ pub(super) fn pressure(world: &World<'_>) -> Result<(), String> {
         let stream = ok(device.stream())?;
         // How much the cache keeps of 4 MiB that are freed.
         let kept = || -> Result<u64, String> {
-            let blocks: Result<Vec<_>, _> = (0..1024).map(|_| device.allocate(&stream, 4096)).collect();
+            let blocks: Result<Vec<_>, _> = (0..4 * MIB / CACHED).map(|_| device.allocate(&stream, CACHED)).collect();
             drop(ok(blocks)?);
             let kept = device.stats().pool.pooled;
             device.clear();
