@@ -44,7 +44,10 @@ mod tests {
         let said = |function: &str, text: &str| {
             findings(&BTreeMap::from([("A1".to_string(), vec![function.to_string()])]), &[file(text)])
         };
-        assert_eq!(said("a/b.rs: <impl Drop for X<'_>>::drop", "impl Drop for X<'_> { fn drop(&mut self) {} }"), [""; 0]);
+        assert_eq!(
+            said("a/b.rs: <impl Drop for X<'_>>::drop", "impl Drop for X<'_> { fn drop(&mut self) {} }"),
+            [""; 0]
+        );
         assert_eq!(said("a/b.rs: X<T>::of", "impl<T> X<T> { fn of<U>() {} }"), [""; 0]);
         let gone = "docs/mutants.toml: A1: there is no ";
         assert_eq!(said("a/b.rs: of", "// fn of() {}"), [format!("{gone}`a/b.rs: of`")]);
