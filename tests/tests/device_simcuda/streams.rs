@@ -158,6 +158,11 @@ fn a_captured_stream_is_left_alone() {
     let begin: unsafe extern "C" fn(u64, i32) -> i32 = raw("cuStreamBeginCapture_v2");
     let end: unsafe extern "C" fn(u64, *mut u64) -> i32 = raw("cuStreamEndCapture");
     let destroy: unsafe extern "C" fn(u64) -> i32 = raw("cuGraphDestroy");
+    // What the stream freed before waits for it, with no event yet.
+    let mut before = device.allocate(&stream, 5 << 20).expect("a block");
+    before.fill(0, 5 << 20, 1).expect("queued");
+    drop(before);
+    device.clear();
     let pool = device.graph_pool().expect("a pool");
     let capture = stream.capture(&pool).expect("routed");
     // SAFETY: a live stream; mode 0 is global, the strictest.
@@ -169,6 +174,7 @@ fn a_captured_stream_is_left_alone() {
     for i in 0..100u64 {
         drop(device.allocate(&other, 50_000 + i * 1000).expect("a block on another stream"));
     }
+    drop(device.allocate(&other, 5 << 20).expect("other memory than what waits for the captured stream"));
     let mut graph = 0;
     // SAFETY: the capture begun above; the driver writes one handle.
     assert_eq!(unsafe { end(stream.raw().0, &mut graph) }, 0, "the capture was not disturbed");
