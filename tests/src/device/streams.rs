@@ -72,7 +72,8 @@ pub(super) fn graphs(world: &World<'_>) -> Result<(), String> {
         drop(capture);
         drop(pool);
         device.trim();
-        same(device.stats().graphs.reserved, 0, "reserved by graphs in the end")
+        let left = device.stats().graphs;
+        same((left.reserved, left.metadata), (0, 0), "reserved by graphs and known of them in the end")
     })
 }
 

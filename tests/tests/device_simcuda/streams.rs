@@ -2,8 +2,8 @@
 
 use super::{open, small};
 pub use cudarc_free::raw;
-use terrace_device::RawStream;
-use terrace_tests::simcuda::Simulator;
+use terrace_device::{Device, RawStream, Stream};
+use terrace_tests::simcuda::{Session, Simulator};
 
 /// Calls of the driver that a program makes itself.
 mod cudarc_free {
@@ -244,4 +244,46 @@ fn a_second_stream_is_ordered_by_the_device_and_not_by_the_host() {
     block.fill(0, 10 << 20, 2).expect("queued");
     session.release();
     two.synchronize().expect("done");
+}
+
+/// A graph's pool that is dropped goes back at once, or, where a stream has work that may be a launch, once that is done.
+#[test]
+fn a_dropped_graph_pool_goes_back_once_its_streams_are_done() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let stream = device.stream().expect("a stream");
+    graph_pools_go_back(&session, &device, &stream);
+    let _other = device.stream().expect("another, so that frees wait for events");
+    graph_pools_go_back(&session, &device, &stream);
+}
+
+fn graph_pools_go_back(session: &Session, device: &Device, stream: &Stream) {
+    let mut work = device.allocate(stream, 1 << 20).expect("a block");
+    let captured = || {
+        let pool = device.graph_pool().expect("a pool");
+        let capture = stream.capture(&pool).expect("routed");
+        drop(device.allocate(stream, 5 << 20).expect("the pool's"));
+        drop(capture);
+        stream.synchronize().expect("nothing was put on it");
+        device.trim();
+        pool
+    };
+    let kept = || {
+        let graphs = device.stats().graphs;
+        (graphs.reserved >= 5 << 20, graphs.reserved > 0, graphs.metadata > 0)
+    };
+    let idle = captured();
+    assert_eq!(kept(), (true, true, true));
+    drop(idle);
+    assert_eq!(kept(), (false, false, false), "no stream has work");
+    let launched = captured();
+    session.hold();
+    work.fill(0, 1 << 20, 1).expect("queued");
+    drop(launched);
+    drop(device.allocate(stream, 5 << 20).expect("other memory"));
+    assert_eq!(kept(), (true, true, true), "what is queued may use it");
+    session.release();
+    stream.synchronize().expect("done");
+    device.trim();
+    assert_eq!(kept(), (false, false, false), "nothing is queued any more");
 }

@@ -1,6 +1,6 @@
 //! One face for all backends: what devices, streams and blocks ask of their pool.
 
-use super::{DevicePool, FREES_A_POLL, PendingBlock};
+use super::{DeviceArena, DevicePool, FREES_A_POLL, PendingBlock};
 use crate::backend::{Backend, RawStream};
 use crate::capability::{Description, Memory};
 use crate::error::DeviceError;
@@ -18,6 +18,13 @@ use crate::stream_cache::AllocatedTail;
 use std::sync::{Arc, PoisonError};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
+
+/// What an arena has, with what its source needs to know its memory.
+fn stats_of<B: Backend>(arena: &DeviceArena<B>) -> Stats {
+    let mut stats = arena.stats();
+    stats.metadata += arena.source().metadata();
+    stats
+}
 
 impl<B: Backend> Service for DevicePool<B> {
     fn options(&self) -> &DeviceOptions {
@@ -66,8 +73,7 @@ impl<B: Backend> Service for DevicePool<B> {
         let streams: Vec<Arc<StreamCore>>;
         let inner = self.inner();
         streams = inner.streams.iter().filter_map(|(stream, _)| stream.upgrade()).collect();
-        let mut pool = inner.arena.stats();
-        pool.metadata += inner.arena.source().metadata();
+        let mut pool = stats_of(&inner.arena);
         let mut stats = DeviceStats { held: inner.held.len() as u64, ..DeviceStats::default() };
         for stream in &streams {
             let counts = stream.counts();
@@ -84,11 +90,11 @@ impl<B: Backend> Service for DevicePool<B> {
         pool.hits += stats.cache_hits;
         pool.frees = pool.allocations - pool.live_blocks;
         pool.failed = inner.failed;
-        let side = |side| inner.sides[side as usize].as_ref().map_or_else(Stats::default, Allocator::stats);
+        let side = |side| inner.sides[side as usize].as_ref().map_or_else(Stats::default, stats_of);
         stats.pinned = side(HostMemory::Pinned).plus(side(HostMemory::Fallback));
         stats.managed = side(HostMemory::Managed);
         pool.fallbacks = inner.fallbacks;
-        stats.graphs = inner.graphs.values().map(|graph| graph.arena.stats()).fold(Stats::default(), Stats::plus);
+        stats.graphs = inner.graphs.values().map(|graph| stats_of(&graph.arena)).fold(Stats::default(), Stats::plus);
         stats.events = inner.fences.events();
         stats.pool = pool;
         stats
