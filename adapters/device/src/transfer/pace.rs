@@ -124,6 +124,29 @@ mod tests {
         assert_eq!(rest(&mut pace, 1_000, 10, 1 << 18), 1 << 18);
     }
 
+    /// The exponents that so many pieces have, each of which takes `fixed` nanoseconds and one for 25 bytes.
+    fn sizes(pieces: usize, fixed: u64) -> Vec<u32> {
+        let mut pace = Pace::new(1 << 18, 1 << 24);
+        let piece = |_| {
+            let bytes = pace.bytes();
+            pace.measured(bytes, fixed + bytes / 25);
+            bytes.trailing_zeros()
+        };
+        (0..pieces).map(piece).collect()
+    }
+
+    #[test]
+    fn eight_pieces_of_the_present_size_then_four_of_a_neighbour_up_and_down_in_turn() {
+        // 3 % of a MiB's time is fixed: twice the size gains 1.5 %, half of it loses 3 %.
+        let wanted = [[20; 8].as_slice(), &[21; 4], &[20; 8], &[19; 4], &[20; 8], &[21; 4]].concat();
+        assert_eq!(sizes(36, 1258), wanted);
+    }
+
+    #[test]
+    fn after_a_larger_size_has_won_a_still_larger_one_is_tried_first() {
+        assert_eq!(sizes(24, 100_000), [[20; 8].as_slice(), &[21; 4], &[21; 8], &[22; 4]].concat());
+    }
+
     #[test]
     fn it_never_leaves_its_bounds() {
         for (least, most) in [(1 << 12, 1 << 12), (1 << 18, 1 << 19)] {
