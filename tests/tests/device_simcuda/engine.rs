@@ -1,6 +1,6 @@
 //! What each option of a transfer engine does, in calls of the driver, pieces and order.
 
-use super::transfers::{PERMANENT, TRANSIENT, buffer, bytes, ground, options};
+use super::transfers::{PERMANENT, TRANSIENT, buffer, bytes, captured, ground, options};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -112,6 +112,32 @@ fn what_was_refused_waits_before_it_is_tried_again() {
     assert_eq!((engine.stats().up.transfers, engine.stats().queued), (1, 1), "the first waits");
     let undone = refused.cancel().expect_err("nothing of it arrived");
     assert_eq!(undone.error, DeviceError::Cancelled);
+}
+
+/// A driver that cannot say that a stream is captured lets two pieces into the capture: neither is said to have arrived, and
+/// the memory of neither is used again, which the graph may use.
+#[test]
+fn what_a_capture_drew_in_keeps_its_memory() {
+    let (mut session, device, stream, engine) = ground(plain());
+    let free = device.stream().expect("a stream");
+    let targets = [1, 2].map(|_| buffer(&device, &stream, 4096));
+    session.allow_leaks();
+    session.hold();
+    let first = engine.upload(bytes(0, 4096), buffer(&device, &free, 4096), 0);
+    until_lanes_wait(&session, 1);
+    let ended = captured(&session, stream.raw().0, |session| {
+        for nth in [1, 2] {
+            session.fail("cuStreamIsCapturing", nth, PERMANENT);
+        }
+        let drawn = targets.map(|target| engine.upload(bytes(1, 4096), target, 0));
+        session.release();
+        first.wait().expect("it was put on the lane's stream before");
+        for transfer in drawn {
+            let undone = transfer.wait().expect_err("it is in the capture");
+            assert!(undone.buffers.is_none(), "{undone}");
+        }
+    });
+    assert_ne!(ended, 0, "no graph came of it");
 }
 
 #[test]

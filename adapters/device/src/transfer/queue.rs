@@ -249,6 +249,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_refused_a_second_time_goes_alone() {
+        let (mut queue, options) = (JobQueue::default(), TransferOptions::default());
+        queue.push(job(UP, Priority::Normal, 0, &[10]));
+        for refused in 0..2 {
+            queue.push(job(UP, Priority::Normal, 7, &[10]));
+            let mut parts = queue.load(&options, Instant::now(), |_| 100).load.expect("two parts").parts;
+            assert_eq!(parts.len(), 2, "refused {refused} times");
+            let part = parts.remove(0);
+            let (queued, deferred) =
+                part.job.again((part.range, refused), &DeviceError::Cancelled, |_| Some(std::time::Duration::ZERO));
+            deferred.act();
+            assert!(queued);
+            queue.push(part.job);
+        }
+        queue.push(job(UP, Priority::Normal, 8, &[10]));
+        assert_eq!(next(&mut queue, &options, 100), [(0, 10)]);
+        assert_eq!(next(&mut queue, &options, 100), [(8, 10)]);
+    }
+
+    #[test]
     fn jobs_that_were_given_up_are_passed_over() {
         let (mut queue, options) = (JobQueue::default(), TransferOptions::default());
         let jobs: Vec<_> = (0..3).map(|number| job(UP, Priority::Normal, number, &[10])).collect();

@@ -192,4 +192,22 @@ mod tests {
         assert!(both.busy > down.busy && both.best >= down.best, "{both:?}");
         assert_eq!(counters.stats(7), TransferStats { down: both, queued: 7, ..TransferStats::default() });
     }
+
+    #[test]
+    fn a_transfer_ends_as_done_failed_or_cancelled() {
+        let (counters, report) =
+            (EngineCounters::default(), TransferReport { bytes: 5, retries: 2, ..TransferReport::default() });
+        for error in [
+            None,
+            Some(DeviceError::Cancelled),
+            Some(DeviceError::BadOption("a failure")),
+            None,
+            Some(DeviceError::Cancelled),
+        ] {
+            counters.ended(Direction::Up, error.as_ref(), report);
+        }
+        let up = counters.stats(0).up;
+        assert_eq!((up.transfers, up.bytes, up.failed, up.cancelled, up.retries), (2, 10, 1, 2, 10));
+        assert!(up.last.is_some());
+    }
 }
