@@ -16,4 +16,4 @@ pub mod manager;
 pub mod policy;
 
 #[cfg(target_os = "linux")]
-pub use manager::{Buffer, Builder, Error, Lease, LeaseMut, Manager, Options, Preset};
+pub use manager::{Buffer, BufferOptions, Error, Lease, LeaseMut, Manager, ManagerBuilder, Preset};

@@ -21,7 +21,7 @@ const BUFFERS: u64 = 8;
 /// A directory's files.
 type Files = BTreeMap<String, Vec<u8>>;
 
-fn builder(path: &Path) -> terrace_tiers::manager::Builder {
+fn builder(path: &Path) -> terrace_tiers::manager::ManagerBuilder {
     Manager::builder().memory(1 << 20).chunk(16 << 10).directory_of(path, CAP)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use terrace_file::{Directory, EngineKind, Executor, JoinHandle, StoreOptions};
 use terrace_tests::hung::in_child;
-use terrace_tiers::manager::Options;
+use terrace_tiers::manager::BufferOptions;
 use terrace_tiers::{Buffer, Error, Manager};
 
 const MIB: u64 = 1 << 20;
@@ -117,9 +117,9 @@ fn a_lease_that_waits_for_its_turn_ends_in_a_forked_child() {
     let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
     let files = Directory::open(directory.path(), EngineKind::Threads, &Executor::new()).expect("it opens");
     let builder = Manager::builder().memory(MIB).pinned_cap(4 * MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
-    let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
+    let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
     let manager = drive(&tasks, built).expect("it is built");
-    let allocate = || drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let allocate = || drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     let buffers = [(); 3].map(|()| allocate());
     let mut leases = [0, 1].map(|at| Box::pin(buffers[at].lease_best_async()));
     for (at, lease) in leases.iter_mut().enumerate() {
@@ -144,7 +144,7 @@ fn every_call_on_a_manager_says_that_this_is_a_forked_child() {
         let (_, _, pending) = in_child((manager, buffer, pending), |(manager, buffer, pending)| {
             let forked = Err(Error::Forked);
             assert_eq!(pending.wait(), forked, "begun by the parent");
-            assert_eq!(manager.allocate_with(1, Options::default()).map(drop), forked);
+            assert_eq!(manager.allocate_with(1, BufferOptions::default()).map(drop), forked);
             assert_eq!(manager.allocate_named("b", 1).map(drop), forked);
             assert_eq!(manager.open("a").map(drop), forked);
             assert_eq!(manager.remove("a"), forked);
@@ -161,7 +161,7 @@ fn every_call_on_a_manager_says_that_this_is_a_forked_child() {
             assert_eq!(buffer.lease_best().map(drop), forked);
             assert_eq!(buffer.lease_mut().map(drop), forked);
             assert!(buffer.lease_device().is_err() && manager.check().is_err());
-            assert_eq!((manager.list().len(), manager.tiers().len(), manager.moves()), (0, 0, Default::default()));
+            assert_eq!((manager.list().len(), manager.tiers().len(), manager.move_stats()), (0, 0, Default::default()));
             manager.tick(1);
             // What is its own works.
             let (_directory, own, buffer) = world(kind).expect("as in the parent");

@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use terrace_tests::Random;
-use terrace_tiers::ledger::Hint;
-use terrace_tiers::{Buffer, Error, Manager, Options};
+use terrace_tiers::ledger::PlacementHint;
+use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 
 /// One test after the other: they look at the memory of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -145,9 +145,10 @@ fn chunks_in_files_count_and_durable_ones_twice() {
     let builder = Manager::builder().memory(MEMORY).chunk(4096).directory_of(directory.path(), 1 << 30);
     let manager = builder.build().expect("it is built");
     let count = describes_within(MEMORY, &manager, |which| {
-        let hint = Hint { tier: Some(1), ..Hint::default() };
+        let hint = PlacementHint { tier: Some(1), ..PlacementHint::default() };
         let name = (which % 2 == 0).then(|| format!("{which:0500}"));
-        let buffer = manager.allocate_with(1 << 20, Options { name: name.clone(), hint, ..Options::default() })?;
+        let buffer =
+            manager.allocate_with(1 << 20, BufferOptions { name: name.clone(), hint, ..BufferOptions::default() })?;
         buffer.write(0, &[1; 1 << 20]).expect("written");
         if name.is_some() {
             manager.sync(&buffer).expect("durable");
@@ -233,7 +234,7 @@ fn where_free_memory_is_in_pieces_buffers_leave_until_one_fits() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().expect("a directory");
     let build = |files: bool| {
-        let builder = Manager::builder().memory(8 << 20).chunk(64 << 10).upkeep(Duration::ZERO);
+        let builder = Manager::builder().memory(8 << 20).chunk(64 << 10).maintenance_interval(Duration::ZERO);
         let builder = if files { builder.directory_of(directory.path(), 256 << 20) } else { builder };
         builder.build().expect("it is built")
     };
@@ -252,7 +253,7 @@ fn where_free_memory_is_in_pieces_buffers_leave_until_one_fits() {
     let kept = in_pieces(&manager);
     let large = manager.allocate(4 << 20).expect("the small ones make way");
     assert_eq!(manager.list().iter().filter(|listed| listed.bytes == 4 << 20 && listed.tier == 0).count(), 1);
-    assert!(manager.moves().down > 0);
+    assert!(manager.move_stats().down > 0);
     for buffer in &kept {
         let mut bytes = [0; 4];
         buffer.read(0, &mut bytes).expect("it is somewhere");

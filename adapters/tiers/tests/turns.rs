@@ -11,17 +11,18 @@ use terrace_file::{
     Directory, Disk, DiskRequest, EngineKind, Executor, FileFault, JoinHandle, ResponseSender, StoreFile, StoreOptions,
 };
 use terrace_tests::hung::bounded;
-use terrace_tiers::ledger::Hint;
-use terrace_tiers::manager::Builder;
-use terrace_tiers::{Buffer, Error, Manager, Options};
+use terrace_tiers::ledger::PlacementHint;
+use terrace_tiers::manager::ManagerBuilder;
+use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 
 const MIB: u64 = 1 << 20;
 
 /// A manager whose tasks run when the test lets them, above 64 MiB of files.
-fn by_hand(builder: Builder) -> (TempDir, Executor, Manager) {
+fn by_hand(builder: ManagerBuilder) -> (TempDir, Executor, Manager) {
     let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
     let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
-    let builder = builder.disk(Arc::new(files), StoreOptions::new(64 * MIB)).tasks(&tasks).upkeep(Duration::ZERO);
+    let builder =
+        builder.disk(Arc::new(files), StoreOptions::new(64 * MIB)).tasks(&tasks).maintenance_interval(Duration::ZERO);
     let manager = drive(&tasks, builder.build_async().expect("it begins")).expect("it is built");
     (directory, tasks, manager)
 }
@@ -29,7 +30,7 @@ fn by_hand(builder: Builder) -> (TempDir, Executor, Manager) {
 #[test]
 fn who_asks_no_more_is_in_nobodys_way() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
-    let ask = |bytes, wait| manager.allocate_async(bytes, Options { wait, ..Options::default() });
+    let ask = |bytes, wait| manager.allocate_async(bytes, BufferOptions { wait, ..BufferOptions::default() });
     let held = drive(&tasks, ask(manager.tiers()[1].view.capacity - MIB, false)).expect("room");
     // One that waits; and one that would have room, but came later.
     let waiting = ask(2 * MIB, true);
@@ -122,17 +123,17 @@ fn a_copy_that_began_beside_a_reader_is_waited_for_when_the_reader_is_gone() {
 #[test]
 fn a_buffer_that_is_freed_before_its_copy_begins_is_no_fault_of_the_tier() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
-    let evicted = drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let evicted = drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     let asked = begin_to_evict(&tasks, &manager);
     drop(evicted);
     let _got = drive(&tasks, asked).expect("room");
-    assert!(manager.tiers()[1].view.rests_until.is_none(), "nothing is wrong with it");
+    assert!(manager.tiers()[1].view.suspended_until.is_none(), "nothing is wrong with it");
     assert_eq!(manager.list().len(), 1);
 }
 
 /// Asks for a MiB; what is in memory is about to be copied.
 fn begin_to_evict(tasks: &Executor, manager: &Manager) -> JoinHandle<Result<Buffer, Error>> {
-    let asked = manager.allocate_async(MIB, Options::default());
+    let asked = manager.allocate_async(MIB, BufferOptions::default());
     while manager.tiers()[1].view.used == 0 {
         assert!(tasks.run_one(0), "room is made");
     }
@@ -142,7 +143,7 @@ fn begin_to_evict(tasks: &Executor, manager: &Manager) -> JoinHandle<Result<Buff
 #[test]
 fn the_name_of_what_was_removed_while_it_was_copied_is_free() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(32 * MIB));
-    let named = || Options { name: Some("a".into()), ..Options::default() };
+    let named = || BufferOptions { name: Some("a".into()), ..BufferOptions::default() };
     let evicted = drive(&tasks, manager.allocate_async(32 * MIB, named())).expect("room");
     drive(&tasks, evicted.write_async(0, vec![1; 32 << 20])).expect("written");
     let asked = begin_to_evict(&tasks, &manager);
@@ -156,7 +157,7 @@ fn the_name_of_what_was_removed_while_it_was_copied_is_free() {
 #[test]
 fn a_buffer_that_is_written_in_files_or_being_made_is_removed_afterwards() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
-    let named = || Options { name: Some("a".into()), ..Options::default() };
+    let named = || BufferOptions { name: Some("a".into()), ..BufferOptions::default() };
     for steps in 0..8 {
         // Too large for memory.
         let buffer = drive(&tasks, manager.allocate_async(2 * MIB, named())).expect("room in files");
@@ -183,7 +184,7 @@ fn with_a_device() -> (TempDir, Executor, Manager) {
 #[test]
 fn an_unnamed_buffer_that_is_dropped_while_it_is_copied_beside_a_reader_is_freed() {
     let (_directory, tasks, manager) = with_a_device();
-    let buffer = drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let buffer = drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     let lease = drive(&tasks, buffer.lease_device_async()).expect("it is there");
     let mut wanted = Box::pin(buffer.lease_best_async());
     assert!(wanted.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -202,10 +203,11 @@ fn who_holds_a_lease_does_not_wait_for_anothers_wish_that_waits_for_it() {
     let mut refused = 0;
     for (steps, sync) in (0..12).flat_map(|steps| [(steps, false), (steps, true)]) {
         let (_directory, tasks, manager) = with_a_device();
-        let hint = |tier| Options { hint: Hint { tier: Some(tier), keep: false }, ..Options::default() };
+        let hint =
+            |tier| BufferOptions { hint: PlacementHint { tier: Some(tier), keep: false }, ..BufferOptions::default() };
         let full: Vec<_> =
             (0..2).map(|_| drive(&tasks, manager.allocate_async(MIB, hint(0))).expect("room on the device")).collect();
-        let options = Options { name: Some("a".into()), ..hint(1) };
+        let options = BufferOptions { name: Some("a".into()), ..hint(1) };
         let buffer = drive(&tasks, manager.allocate_async(MIB, options)).expect("room in memory");
         let another = manager.promote_async(&buffer, 0);
         (0..steps).for_each(|_| _ = tasks.run_one(0));
@@ -233,7 +235,7 @@ fn who_holds_a_lease_does_not_wait_for_anothers_wish_that_waits_for_it() {
 #[test]
 fn a_lease_that_is_not_polled_holds_nobody_up() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB).pinned_cap(4 * MIB));
-    let buffer = || drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let buffer = || drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     let buffers: Vec<_> = (0..4).map(|_| buffer()).collect();
     let mut kept: Vec<_> = buffers[..3].iter().map(|buffer| Box::pin(buffer.lease_best_async())).collect();
     let mut in_vain = |at: usize| {
@@ -277,9 +279,9 @@ fn a_disk_that_panics_is_one_that_refuses() {
     let panics = Arc::new(AtomicBool::new(false));
     let disk = Arc::new(Panics(files, Arc::clone(&panics)));
     let builder = Manager::builder().memory(4 * MIB).disk(disk, StoreOptions::new(64 * MIB));
-    let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
+    let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
     let manager = drive(&tasks, built).expect("it is built");
-    let buffer = drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let buffer = drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     drive(&tasks, buffer.write_async(0, vec![7; 1 << 20])).expect("written");
     let refused = |told: Result<(), Error>| assert!(matches!(told, Err(Error::Store(_))), "{told:?}");
     panics.store(true, Ordering::Relaxed);
@@ -356,7 +358,7 @@ fn the_last_manager_may_go_in_a_callback_of_maintenance() {
     let (told, tell) = mpsc::channel();
     let slot = Arc::clone(&last);
     let builder = Manager::builder().memory(8 * MIB).directory_of(directory.path(), 64 * MIB);
-    let builder = builder.upkeep(Duration::from_millis(20)).on_pressure(move |_, _| {
+    let builder = builder.maintenance_interval(Duration::from_millis(20)).on_pressure(move |_, _| {
         if std::thread::current().name() == Some("terrace-upkeep") {
             let last = slot.lock().expect("no panic").take();
             let begun = Instant::now();

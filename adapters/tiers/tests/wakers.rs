@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use terrace_file::{Directory, EngineKind, Executor, StoreOptions};
 use terrace_tests::hung::bounded;
 use terrace_tests::waker::{Call, waker};
-use terrace_tiers::manager::Options;
+use terrace_tiers::manager::BufferOptions;
 use terrace_tiers::{Buffer, Manager};
 
 const MIB: u64 = 1 << 20;
@@ -19,9 +19,9 @@ fn by_hand() -> (TempDir, Executor, Manager, Buffer) {
     let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
     let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
     let builder = Manager::builder().memory(8 * MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
-    let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
+    let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
     let manager = drive(&tasks, built).expect("it is built");
-    let options = Options { name: Some("a".into()), ..Options::default() };
+    let options = BufferOptions { name: Some("a".into()), ..BufferOptions::default() };
     let buffer = drive(&tasks, manager.allocate_async(4 * MIB, options)).expect("room");
     drive(&tasks, buffer.write_async(0, vec![1; 4 << 20])).expect("written");
     (directory, tasks, manager, buffer)

@@ -12,7 +12,7 @@ const DEPTH: u32 = 10;
 
 /// What stands below a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct BlockDevice {
     /// Of the whole disk or of the uppermost of a stack, as `/dev` has it.
     pub name: String,
     /// The disks, each once.
@@ -20,14 +20,14 @@ pub struct Block {
 }
 
 /// By the number that a mount has.
-pub fn by_number(root: &Path, (major, minor): (u32, u32)) -> Option<Block> {
+pub fn by_number(root: &Path, (major, minor): (u32, u32)) -> Option<BlockDevice> {
     open(root, &root.join(format!("sys/dev/block/{major}:{minor}")))
 }
 
 /// Finds the block device of a file system by the path it was mounted from.
 ///
 /// File systems over several disks have a device number of their own.
-pub fn by_source(root: &Path, source: &str) -> Option<Block> {
+pub fn by_mount_source(root: &Path, source: &str) -> Option<BlockDevice> {
     let path = source.strip_prefix("/dev/")?;
     let class = root.join("sys/class/block");
     // A name in /dev/mapper stands in a file of the device's; links like /dev/disk/by-uuid are for udev to know.
@@ -42,11 +42,11 @@ pub fn by_source(root: &Path, source: &str) -> Option<Block> {
     }
 }
 
-fn open(root: &Path, link: &Path) -> Option<Block> {
+fn open(root: &Path, link: &Path) -> Option<BlockDevice> {
     let folder = whole(std::fs::canonicalize(link).ok()?);
     let mut drives = Vec::new();
     collect(root, &folder, DEPTH, &mut drives);
-    Some(Block { name: name(&folder), drives })
+    Some(BlockDevice { name: name(&folder), drives })
 }
 
 /// A partition's disk.

@@ -3,7 +3,7 @@
 //! Promises upward: a byte is in one budget only. A GPU that shares the machine's memory has one together with the CPU.
 //! Asks from below: what was read of the CPU, and the GPUs that the caller opened.
 
-use super::cpu::Cpu;
+use super::cpu::CpuMemory;
 use serde::Serialize;
 
 /// A GPU, as the caller that opened it describes it: detection asks no driver.
@@ -35,7 +35,7 @@ pub struct Budget {
 }
 
 /// A budget for each memory, the machine's first.
-pub fn budgets(cpu: &Cpu, gpus: &[Gpu]) -> Vec<Budget> {
+pub fn budgets(cpu: &CpuMemory, gpus: &[Gpu]) -> Vec<Budget> {
     let (shared, own): (Vec<&Gpu>, Vec<&Gpu>) = gpus.iter().partition(|gpu| gpu.shares_memory);
     let mut budgets = vec![machine(cpu, &shared)];
     budgets.extend(own.into_iter().map(|gpu| Budget {
@@ -49,13 +49,13 @@ pub fn budgets(cpu: &Cpu, gpus: &[Gpu]) -> Vec<Budget> {
 
 /// The machine's: what is available, and no more than the tightest group drives. What a driver says is free on a device
 /// that shares it is not asked: it counts files in memory as used, and knows no groups.
-fn machine(cpu: &Cpu, shared: &[&Gpu]) -> Budget {
+fn machine(cpu: &CpuMemory, shared: &[&Gpu]) -> Budget {
     let mut reasons = Vec::new();
     let mut bytes = cpu.available_bytes;
     if bytes.is_some() {
         reasons.push("MemAvailable".into());
     }
-    if let Some(limit) = cpu.groups.tightest().filter(|limit| bytes.is_none_or(|bytes| limit.room_bytes < bytes)) {
+    if let Some(limit) = cpu.groups.least_room().filter(|limit| bytes.is_none_or(|bytes| limit.room_bytes < bytes)) {
         bytes = Some(limit.room_bytes);
         reasons.push(format!("less is left in the control group {}", limit.group));
     }

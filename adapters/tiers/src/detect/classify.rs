@@ -26,7 +26,7 @@ const CACHE_NS: u64 = 5_000;
 
 /// What a file system stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ground {
+pub enum BackingStore {
     /// Disks, which are named.
     Disks,
     /// The machine's memory.
@@ -39,7 +39,7 @@ pub enum Ground {
 
 /// How reads behave.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct ReadProfile {
     /// Random 4K reads a second over sequential ones, one at a time.
     pub random_over_sequential: f64,
     /// Random 4K reads a second, sixteen at a time over one at a time.
@@ -50,27 +50,28 @@ pub struct Shape {
 
 /// All that is known of a directory's disk.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct DiskFacts {
     /// What the user says it is.
-    pub word: Option<TierKind>,
+    pub declared: Option<TierKind>,
     /// Name of the file system.
     pub file_system: String,
     /// What it stands on.
-    pub ground: Ground,
+    pub backing: BackingStore,
     /// Whether nothing can be written.
     pub read_only: bool,
     /// The disks; several below a stack (RAID, logical volumes).
     pub drives: Vec<Drive>,
     /// How it behaves, where it was measured.
-    pub shape: Option<Shape>,
+    pub profile: Option<ReadProfile>,
 }
 
 /// By what it was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum By {
+pub enum DecidedBy {
     /// The user said so.
-    Word,
+    #[serde(rename = "word")]
+    Declared,
     /// The name of the transport.
     Transport,
     /// What was measured.
@@ -81,11 +82,11 @@ pub enum By {
     Refusal,
 }
 
-impl By {
+impl DecidedBy {
     /// For people.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Self::Word => "your word",
+            Self::Declared => "your word",
             Self::Transport => "transport",
             Self::Measurement => "measured",
             Self::Guess => "a guess",
@@ -97,7 +98,7 @@ impl By {
 /// Why something is no tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Refused {
+pub enum Unsuitable {
     /// It is the machine's memory, which is a tier already.
     Memory,
     /// It is another machine's.
@@ -108,63 +109,64 @@ pub enum Refused {
 
 /// What it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Class {
+pub struct DiskClass {
     /// Which tier; `None` exactly where it is refused.
     pub tier: Option<TierKind>,
     /// Why it is none.
-    pub refused: Option<Refused>,
+    pub refused: Option<Unsuitable>,
     /// By what.
     #[serde(rename = "decided_by")]
-    pub by: By,
+    pub by: DecidedBy,
     /// In words; never empty.
     pub reasons: Vec<String>,
 }
 
-impl Class {
-    fn tier(tier: TierKind, by: By, reasons: Vec<String>) -> Self {
+impl DiskClass {
+    fn tier(tier: TierKind, by: DecidedBy, reasons: Vec<String>) -> Self {
         Self { tier: Some(tier), refused: None, by, reasons }
     }
 
-    fn refused(why: Refused, reason: String) -> Self {
-        Self { tier: None, refused: Some(why), by: By::Refusal, reasons: vec![reason] }
+    fn refused(why: Unsuitable, reason: String) -> Self {
+        Self { tier: None, refused: Some(why), by: DecidedBy::Refusal, reasons: vec![reason] }
     }
 }
 
 /// Decides.
-pub fn classify(facts: &Facts) -> Class {
+pub fn classify(facts: &DiskFacts) -> DiskClass {
     if facts.read_only {
-        return Class::refused(Refused::ReadOnly, "mounted read-only: nothing can be put there".into());
+        return DiskClass::refused(Unsuitable::ReadOnly, "mounted read-only: nothing can be put there".into());
     }
-    if let Some(word) = facts.word.filter(|word| word.is_disk()) {
-        return Class::tier(word, By::Word, by_word(word, facts));
+    if let Some(word) = facts.declared.filter(|word| word.is_disk()) {
+        return DiskClass::tier(word, DecidedBy::Declared, by_word(word, facts));
     }
     if let Some(refused) = refuse(facts) {
         return refused;
     }
-    let shape = facts.shape.filter(|shape| shape.random_over_sequential.is_finite() && shape.depth_scaling.is_finite());
+    let profile =
+        facts.profile.filter(|profile| profile.random_over_sequential.is_finite() && profile.depth_scaling.is_finite());
     if let Some((tier, mut reasons)) = by_transport(&facts.drives) {
-        if shape.is_some_and(|shape| measured(shape).0 == Some(TierKind::Hdd)) {
+        if profile.is_some_and(|profile| measured(profile).0 == Some(TierKind::Hdd)) {
             reasons.push("yet random reads are as slow as on a disk that turns: is it busy, or worn?".into());
         }
-        return Class::tier(tier, By::Transport, reasons);
+        return DiskClass::tier(tier, DecidedBy::Transport, reasons);
     }
     let mut reasons: Vec<String> = facts.drives.iter().map(undecided).collect();
-    if let Some(shape) = shape {
-        let (tier, reason) = measured(shape);
+    if let Some(profile) = profile {
+        let (tier, reason) = measured(profile);
         reasons.push(reason);
         if let Some(tier) = tier {
             reasons.extend(facts.drives.iter().filter_map(|drive| contradiction(drive, tier)));
-            return Class::tier(tier, By::Measurement, reasons);
+            return DiskClass::tier(tier, DecidedBy::Measurement, reasons);
         }
     }
     let (tier, reason) = guess(&facts.drives);
     reasons.push(reason);
-    Class::tier(tier, By::Guess, reasons)
+    DiskClass::tier(tier, DecidedBy::Guess, reasons)
 }
 
 /// The user's word wins, and what speaks against it is told.
-fn by_word(word: TierKind, facts: &Facts) -> Vec<String> {
-    let otherwise = classify(&Facts { word: None, ..facts.clone() });
+fn by_word(word: TierKind, facts: &DiskFacts) -> Vec<String> {
+    let otherwise = classify(&DiskFacts { declared: None, ..facts.clone() });
     let mut reasons = vec![format!("you said {word}")];
     if otherwise.tier != Some(word) {
         let name = otherwise.tier.map_or("refused", TierKind::name);
@@ -173,41 +175,42 @@ fn by_word(word: TierKind, facts: &Facts) -> Vec<String> {
     reasons
 }
 
-fn refuse(facts: &Facts) -> Option<Class> {
+fn refuse(facts: &DiskFacts) -> Option<DiskClass> {
     let name = &facts.file_system;
     let drive = facts.drives.iter().find(|drive| drive.transport == Transport::Memory);
-    match (facts.ground, drive) {
-        (Ground::Memory, _) => {
-            Some(Class::refused(Refused::Memory, format!("{name} lies in memory, which is a tier already")))
+    match (facts.backing, drive) {
+        (BackingStore::Memory, _) => {
+            Some(DiskClass::refused(Unsuitable::Memory, format!("{name} lies in memory, which is a tier already")))
         }
-        (Ground::Network, _) => Some(Class::refused(
-            Refused::Network,
+        (BackingStore::Network, _) => Some(DiskClass::refused(
+            Unsuitable::Network,
             format!("{name} is another machine's: its writes may be lost or late without an error"),
         )),
-        (_, Some(drive)) => {
-            Some(Class::refused(Refused::Memory, format!("{} lies in memory, which is a tier already", drive.name)))
-        }
+        (_, Some(drive)) => Some(DiskClass::refused(
+            Unsuitable::Memory,
+            format!("{} lies in memory, which is a tier already", drive.name),
+        )),
         _ => None,
     }
 }
 
 /// What names alone say: the slowest of the disks, if each has a name that decides.
 fn by_transport(drives: &[Drive]) -> Option<(TierKind, Vec<String>)> {
-    let kinds: Option<Vec<TierKind>> = drives.iter().map(|drive| drive.transport.decides()).collect();
+    let kinds: Option<Vec<TierKind>> = drives.iter().map(|drive| drive.transport.tier_kind()).collect();
     let tier = kinds?.into_iter().max()?;
     let mut reasons: Vec<String> =
-        drives.iter().map(|drive| format!("{} is {}", drive.name, drive.transport.words())).collect();
+        drives.iter().map(|drive| format!("{} is {}", drive.name, drive.transport.description())).collect();
     reasons.extend(drives.iter().filter_map(|drive| contradiction(drive, tier)));
     Some((tier, reasons))
 }
 
 fn undecided(drive: &Drive) -> String {
-    format!("{} is {}, which may be flash or may turn", drive.name, drive.transport.words())
+    format!("{} is {}, which may be flash or may turn", drive.name, drive.transport.description())
 }
 
 /// What measurements say; nothing where a cache answered.
-fn measured(shape: Shape) -> (Option<TierKind>, String) {
-    let Shape { random_over_sequential: ratio, depth_scaling: depth, latency_ns } = shape;
+fn measured(profile: ReadProfile) -> (Option<TierKind>, String) {
+    let ReadProfile { random_over_sequential: ratio, depth_scaling: depth, latency_ns } = profile;
     if latency_ns < CACHE_NS {
         return (None, format!("a cache answered ({latency_ns} ns a read): the measurement says nothing of the disk"));
     }

@@ -5,18 +5,18 @@
 //! Asks from below: [`mounts`](super::mounts), [`block`](super::block), `statvfs`.
 
 use super::DetectError;
-use super::block::{by_number, by_source};
-use super::classify::{Class, Facts, Ground, Shape, classify};
+use super::block::{by_mount_source, by_number};
+use super::classify::{BackingStore, DiskClass, DiskFacts, ReadProfile, classify};
 use super::kind::TierKind;
 use super::measure::DiskFigures;
-use super::mounts::{Mount, holding, parse};
+use super::mounts::{Mount, mount_of, parse};
 use super::transport::Drive;
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
 /// A file system, and the disks below it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Disk {
+pub struct DetectedDisk {
     /// The disk, or the uppermost of a stack, as `/dev` has it; else what was mounted.
     pub device: String,
     /// Where it is mounted; the shortest of several places, the writable ones first.
@@ -32,13 +32,13 @@ pub struct Disk {
     pub drives: Vec<Drive>,
     /// What it is, and why.
     #[serde(flatten)]
-    pub class: Class,
+    pub class: DiskClass,
     /// What was measured.
     pub measured: Option<DiskFigures>,
     /// Why nothing was.
     pub not_measured: Option<String>,
     #[serde(skip)]
-    facts: Facts,
+    facts: DiskFacts,
     /// Tells file systems apart.
     #[serde(skip)]
     key: String,
@@ -49,18 +49,18 @@ fn lossy<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }
 
-impl Disk {
+impl DetectedDisk {
     /// The user's word: it wins.
-    pub fn say(&mut self, word: TierKind) {
-        self.facts.word = Some(word);
+    pub fn declare(&mut self, kind: TierKind) {
+        self.facts.declared = Some(kind);
         self.class = classify(&self.facts);
     }
 
     /// Takes in what was measured, or why nothing was.
-    pub fn take(&mut self, measured: Result<DiskFigures, String>) {
+    pub fn record(&mut self, measured: Result<DiskFigures, String>) {
         match measured {
             Ok(figures) => {
-                self.facts.shape = Some(Shape {
+                self.facts.profile = Some(ReadProfile {
                     random_over_sequential: figures.random_over_sequential,
                     depth_scaling: figures.depth_scaling,
                     latency_ns: figures.random_4k_read_p50_ns,
@@ -78,7 +78,7 @@ impl Disk {
     }
 
     fn new(root: &Path, mounts: &[Mount], mount: &Mount) -> Self {
-        let (ground, block) = below(root, mounts, mount);
+        let (backing, block) = below(root, mounts, mount);
         let space = space(root, mount);
         let (device, drives) = match block {
             Some(block) => (block.name, block.drives),
@@ -87,16 +87,16 @@ impl Disk {
         let key = match mount.device.0 {
             // Parts of one file system have numbers of their own there, and share what they were mounted from.
             0 if mount.file_system == "btrfs" => format!("{} {}", mount.file_system, mount.source),
-            0 if mount.ground() == Ground::Network => format!("{} {}", mount.file_system, mount.source),
+            0 if mount.backing() == BackingStore::Network => format!("{} {}", mount.file_system, mount.source),
             _ => format!("{}:{}", mount.device.0, mount.device.1),
         };
-        let facts = Facts {
-            word: None,
+        let facts = DiskFacts {
+            declared: None,
             file_system: mount.file_system.clone(),
-            ground,
+            backing,
             read_only: mount.read_only,
             drives: drives.clone(),
-            shape: None,
+            profile: None,
         };
         Self {
             device,
@@ -116,21 +116,22 @@ impl Disk {
 
 /// What a mount stands on, and the disks there. An overlay stands on what its upper folder stands on, where that can be
 /// seen.
-fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (Ground, Option<super::block::Block>) {
-    let upper = mount.upper().and_then(|upper| holding(mounts, &upper)).filter(|under| under.device != mount.device);
+fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (BackingStore, Option<super::block::BlockDevice>) {
+    let upper =
+        mount.upper_dir().and_then(|upper| mount_of(mounts, &upper)).filter(|under| under.device != mount.device);
     let under = upper.unwrap_or(mount);
-    let block = match under.ground() {
-        Ground::Disks => by_number(root, under.device).or_else(|| by_source(root, &under.source)),
-        Ground::Unknown => by_source(root, &under.source),
-        Ground::Memory | Ground::Network => None,
+    let block = match under.backing() {
+        BackingStore::Disks => by_number(root, under.device).or_else(|| by_mount_source(root, &under.source)),
+        BackingStore::Unknown => by_mount_source(root, &under.source),
+        BackingStore::Memory | BackingStore::Network => None,
     };
-    let ground = if block.is_some() { Ground::Disks } else { under.ground() };
-    (ground, block)
+    let backing = if block.is_some() { BackingStore::Disks } else { under.backing() };
+    (backing, block)
 }
 
 /// Bytes in all, and free for this user.
 fn space(root: &Path, mount: &Mount) -> Option<(u64, u64)> {
-    if mount.ground() == Ground::Network {
+    if mount.backing() == BackingStore::Network {
         return None;
     }
     statvfs(&inside(root, &mount.point))
@@ -158,18 +159,18 @@ fn mounts(root: &Path) -> Vec<Mount> {
 }
 
 /// Every file system that is worth a line, by place.
-pub(super) fn all(root: &Path) -> Vec<Disk> {
+pub(super) fn all(root: &Path) -> Vec<DetectedDisk> {
     let mounts = mounts(root);
     let listed = |mount: &&Mount| {
         // Another mount on the same place hides it; a container's /etc/hosts is a file.
         mount.is_listed()
-            && holding(&mounts, &mount.point) == Some(*mount)
-            && (mount.ground() == Ground::Network || inside(root, &mount.point).is_dir())
+            && mount_of(&mounts, &mount.point) == Some(*mount)
+            && (mount.backing() == BackingStore::Network || inside(root, &mount.point).is_dir())
     };
     let mut chosen: Vec<&Mount> = mounts.iter().filter(listed).collect();
     chosen.sort_by_key(|mount| (mount.read_only, mount.root != Path::new("/"), mount.point.as_os_str().len()));
-    let mut disks: Vec<Disk> = Vec::new();
-    for disk in chosen.into_iter().map(|mount| Disk::new(root, &mounts, mount)) {
+    let mut disks: Vec<DetectedDisk> = Vec::new();
+    for disk in chosen.into_iter().map(|mount| DetectedDisk::new(root, &mounts, mount)) {
         if !disks.iter().any(|known| known.is_same(&disk)) {
             disks.push(disk);
         }
@@ -179,7 +180,7 @@ pub(super) fn all(root: &Path) -> Vec<Disk> {
 }
 
 /// The file system that a directory lies in, and the directory without links.
-pub(super) fn of(root: &Path, directory: &Path) -> Result<(Disk, PathBuf), DetectError> {
+pub(super) fn of(root: &Path, directory: &Path) -> Result<(DetectedDisk, PathBuf), DetectError> {
     let fail = |why: std::io::Error| DetectError { directory: directory.into(), why: why.to_string() };
     let absolute = std::path::absolute(directory).map_err(fail)?;
     let real = std::fs::canonicalize(inside(root, &absolute)).map_err(fail)?;
@@ -189,6 +190,6 @@ pub(super) fn of(root: &Path, directory: &Path) -> Result<(Disk, PathBuf), Detec
     let mounts = mounts(root);
     let place = Path::new("/").join(real.strip_prefix(root).unwrap_or(&real));
     let none = || fail(std::io::Error::other("the system does not say what is mounted there"));
-    let mount = holding(&mounts, &place).ok_or_else(none)?;
-    Ok((Disk::new(root, &mounts, mount), real))
+    let mount = mount_of(&mounts, &place).ok_or_else(none)?;
+    Ok((DetectedDisk::new(root, &mounts, mount), real))
 }

@@ -8,7 +8,7 @@
 //! (its root) is taken off the path before it is looked for under the place of the mount.
 
 use super::mounts::{Mount, parse};
-use super::pressure::Pressure;
+use super::pressure::PressureStall;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ const NO_LIMIT: u64 = 1 << 62;
 
 /// A limit on memory, and what it drives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Limit {
+pub struct GroupLimit {
     /// The group's folder.
     pub group: String,
     /// The most that its processes may have together.
@@ -30,16 +30,16 @@ pub struct Limit {
 
 /// The groups of this process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Groups {
+pub struct ControlGroups {
     /// Limits on memory, the nearest first.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<GroupLimit>,
     /// How long the group waited for memory, where the kernel counts it.
-    pub memory_pressure: Option<Pressure>,
+    pub memory_pressure: Option<PressureStall>,
     /// How long it waited for disks.
-    pub io_pressure: Option<Pressure>,
+    pub io_pressure: Option<PressureStall>,
 }
 
-impl Groups {
+impl ControlGroups {
     /// Looks.
     pub fn read(root: &Path) -> Self {
         let mounts = std::fs::read(root.join("proc/self/mountinfo")).map(|text| parse(&text)).unwrap_or_default();
@@ -59,12 +59,12 @@ impl Groups {
     }
 
     /// The tightest limit.
-    pub fn limit(&self) -> Option<&Limit> {
+    pub fn lowest_limit(&self) -> Option<&GroupLimit> {
         self.limits.iter().min_by_key(|limit| limit.limit_bytes)
     }
 
     /// The limit that drives the least.
-    pub fn tightest(&self) -> Option<&Limit> {
+    pub fn least_room(&self) -> Option<&GroupLimit> {
         self.limits.iter().min_by_key(|limit| limit.room_bytes)
     }
 
@@ -79,7 +79,7 @@ impl Groups {
         }
         let pressure = |file: &str| {
             let text = levels.first().and_then(|folder| std::fs::read_to_string(folder.join(file)).ok())?;
-            Pressure::parse(&text)
+            PressureStall::parse(&text)
         };
         self.memory_pressure = pressure("memory.pressure");
         self.io_pressure = pressure("io.pressure");
@@ -103,7 +103,7 @@ impl Groups {
         let used_bytes = used.saturating_sub(files.unwrap_or(0));
         let group = Path::new("/").join(folder.strip_prefix(root).unwrap_or(folder)).display().to_string();
         let room_bytes = limit_bytes.saturating_sub(used_bytes);
-        self.limits.push(Limit { group, limit_bytes, used_bytes, room_bytes });
+        self.limits.push(GroupLimit { group, limit_bytes, used_bytes, room_bytes });
     }
 }
 

@@ -48,22 +48,22 @@ impl fmt::Display for TierKind {
 
 /// A name that is no tier's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownKind(pub String);
+pub struct UnknownTierKind(pub String);
 
-impl fmt::Display for UnknownKind {
+impl fmt::Display for UnknownTierKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` is no tier; give gpu, cpu, nvme, ssd or hdd", self.0)
     }
 }
 
-impl std::error::Error for UnknownKind {}
+impl std::error::Error for UnknownTierKind {}
 
 impl FromStr for TierKind {
-    type Err = UnknownKind;
+    type Err = UnknownTierKind;
 
-    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+    fn from_str(text: &str) -> Result<Self, UnknownTierKind> {
         let all = [Self::Gpu, Self::Cpu, Self::Nvme, Self::Ssd, Self::Hdd];
-        all.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownKind(text.into()))
+        all.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownTierKind(text.into()))
     }
 }
 

@@ -16,7 +16,7 @@
 //! # Example
 //! ```
 //! use terrace_tiers::detect::Machine;
-//! let machine = Machine::look(Vec::new());
+//! let machine = Machine::detect(Vec::new());
 //! for disk in &machine.disks {
 //!     println!("{} on {}: {:?}, {}", disk.device, disk.mount.display(), disk.class.tier, disk.class.reasons.join("; "));
 //! }
@@ -36,12 +36,12 @@ mod pressure;
 mod transport;
 
 pub use budget::{Budget, Gpu};
-pub use classify::{By, Class, Facts, Ground, Refused, Shape, classify};
-pub use cpu::Cpu;
-pub use disks::Disk;
-pub use groups::{Groups, Limit};
-pub use kind::{TierKind, UnknownKind};
-pub use pressure::{Pressure, Stall};
+pub use classify::{BackingStore, DecidedBy, DiskClass, DiskFacts, ReadProfile, Unsuitable, classify};
+pub use cpu::CpuMemory;
+pub use disks::DetectedDisk;
+pub use groups::{ControlGroups, GroupLimit};
+pub use kind::{TierKind, UnknownTierKind};
+pub use pressure::{PressureStall, StallTimes};
 pub use transport::{Drive, Transport};
 
 use serde::Serialize;
@@ -52,13 +52,13 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Its memory.
-    pub cpu: Cpu,
+    pub cpu: CpuMemory,
     /// GPUs, as the caller opened them.
     pub gpus: Vec<Gpu>,
     /// What tiers in memory may have, each memory once.
     pub budgets: Vec<Budget>,
     /// File systems, by place.
-    pub disks: Vec<Disk>,
+    pub disks: Vec<DetectedDisk>,
     /// Where `/proc` and `/sys` are.
     #[serde(skip)]
     root: PathBuf,
@@ -66,14 +66,14 @@ pub struct Machine {
 
 impl Machine {
     /// Looks at this machine.
-    pub fn look(gpus: Vec<Gpu>) -> Self {
-        Self::look_under(Path::new("/"), gpus)
+    pub fn detect(gpus: Vec<Gpu>) -> Self {
+        Self::detect_under(Path::new("/"), gpus)
     }
 
     /// Looks at what lies under another root: a copy of another machine's `/proc` and `/sys`.
-    pub fn look_under(root: &Path, gpus: Vec<Gpu>) -> Self {
+    pub fn detect_under(root: &Path, gpus: Vec<Gpu>) -> Self {
         let root = std::fs::canonicalize(root).unwrap_or_else(|_| root.into());
-        let cpu = Cpu::read(&root);
+        let cpu = CpuMemory::read(&root);
         let budgets = budget::budgets(&cpu, &gpus);
         Self { budgets, cpu, gpus, disks: disks::all(&root), root }
     }
@@ -84,7 +84,7 @@ impl Machine {
     ///
     /// # Errors
     /// There is no such directory, or the system does not say where it lies.
-    pub fn disk_of(&mut self, directory: &Path) -> Result<(&mut Disk, PathBuf), DetectError> {
+    pub fn disk_of(&mut self, directory: &Path) -> Result<(&mut DetectedDisk, PathBuf), DetectError> {
         let (disk, real) = disks::of(&self.root, directory)?;
         let place = match self.disks.iter().position(|known| known.is_same(&disk)) {
             Some(place) => place,
@@ -100,8 +100,8 @@ impl Machine {
 /// Bytes of this machine's memory that are available now.
 ///
 /// At most what the tightest control group allows. `None` where the system does not tell.
-pub fn memory() -> Option<u64> {
-    budget::budgets(&Cpu::read(Path::new("/")), &[]).first()?.bytes
+pub fn available_memory() -> Option<u64> {
+    budget::budgets(&CpuMemory::read(Path::new("/")), &[]).first()?.bytes
 }
 
 /// A directory that cannot be looked at.

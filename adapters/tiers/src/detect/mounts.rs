@@ -7,7 +7,7 @@
 //! file system is mounted, where, how; any number of optional fields; behind the dash the file system, its source, its
 //! options.
 
-use super::classify::Ground;
+use super::classify::BackingStore;
 use std::path::{Path, PathBuf};
 
 /// One mount.
@@ -92,7 +92,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 /// The mount that a path without links and dots lies in: the deepest.
 ///
 /// Of those on the same place the last, which hides the others.
-pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+pub fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
 }
 
@@ -128,16 +128,16 @@ const IMAGES: [&str; 5] = ["squashfs", "iso9660", "erofs", "cramfs", "romfs"];
 
 impl Mount {
     /// What it stands on, as far as its own line says.
-    pub fn ground(&self) -> Ground {
+    pub fn backing(&self) -> BackingStore {
         let name = self.file_system.strip_prefix("fuse.").unwrap_or(&self.file_system);
         if NETWORK.contains(&name) {
-            Ground::Network
+            BackingStore::Network
         } else if ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs"].contains(&name) {
-            Ground::Memory
+            BackingStore::Memory
         } else if self.device.0 != 0 {
-            Ground::Disks
+            BackingStore::Disks
         } else {
-            Ground::Unknown
+            BackingStore::Unknown
         }
     }
 
@@ -146,16 +146,16 @@ impl Mount {
     /// The system's own views, images and memory are not.
     pub fn is_listed(&self) -> bool {
         let name = self.file_system.as_str();
-        match self.ground() {
-            Ground::Network => true,
-            Ground::Memory => false,
-            Ground::Disks => !IMAGES.contains(&name),
-            Ground::Unknown => POOLED.contains(&name) || (name == "overlay" && self.point == Path::new("/")),
+        match self.backing() {
+            BackingStore::Network => true,
+            BackingStore::Memory => false,
+            BackingStore::Disks => !IMAGES.contains(&name),
+            BackingStore::Unknown => POOLED.contains(&name) || (name == "overlay" && self.point == Path::new("/")),
         }
     }
 
     /// The folder that an overlay writes to.
-    pub fn upper(&self) -> Option<PathBuf> {
+    pub fn upper_dir(&self) -> Option<PathBuf> {
         let upper = self.options.split(',').find_map(|option| option.strip_prefix("upperdir="));
         upper.filter(|_| self.file_system == "overlay").map(PathBuf::from)
     }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_deepest_mount_holds_a_path_and_the_last_hides_others() {
         let mounts = parse(b"1 1 8:1 / / rw - ext4 a rw\n2 1 8:2 / /a rw - ext4 b rw\n3 1 8:3 / /a rw - ext4 c rw\n");
-        let of = |path: &str| holding(&mounts, Path::new(path)).map(|mount| mount.device.1);
+        let of = |path: &str| mount_of(&mounts, Path::new(path)).map(|mount| mount.device.1);
         assert_eq!([of("/"), of("/ab"), of("/a"), of("/a/b"), of("b")], [Some(1), Some(1), Some(3), Some(3), None]);
     }
 }

@@ -36,7 +36,7 @@ pub enum Transport {
 
 impl Transport {
     /// What it is for sure.
-    pub fn decides(self) -> Option<TierKind> {
+    pub fn tier_kind(self) -> Option<TierKind> {
         match self {
             Self::Nvme => Some(TierKind::Nvme),
             Self::Emmc | Self::Card | Self::Ufs => Some(TierKind::Ssd),
@@ -45,7 +45,7 @@ impl Transport {
     }
 
     /// For people.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Nvme => "NVMe",
             Self::Emmc => "eMMC, flash",

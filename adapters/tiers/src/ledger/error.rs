@@ -5,7 +5,7 @@ use terrace_core::residence;
 
 /// Why a request for a buffer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum RefusalReason {
     /// It asks for no bytes.
     Empty,
     /// No tier that the tenant may use is as large as that.
@@ -22,33 +22,36 @@ pub enum Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Why.
-    pub why: Why,
+    pub reason: RefusalReason,
     /// Bytes asked for.
-    pub asked: u64,
-    /// The most bytes that could have been had at that moment (for [`Why::TooLarge`]: that could ever be had).
+    pub requested: u64,
+    /// The most bytes that could have been had at that moment (for [`RefusalReason::TooLarge`]: that could ever be had).
     pub largest: u64,
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { why, asked, largest } = self;
-        match why {
-            Why::Empty => write!(f, "a buffer of 0 bytes was asked for: ask for 1 at least"),
-            Why::TooLarge => {
-                write!(f, "{asked} bytes are more than any tier holds: ask for {largest} at most, or raise a capacity")
-            }
-            Why::OverCap => {
+        let Self { reason, requested, largest } = self;
+        match reason {
+            RefusalReason::Empty => write!(f, "a buffer of 0 bytes was asked for: ask for 1 at least"),
+            RefusalReason::TooLarge => {
                 write!(
                     f,
-                    "{asked} bytes would pass the tenant's cap, which leaves {largest}: free buffers or raise the cap"
+                    "{requested} bytes are more than any tier holds: ask for {largest} at most, or raise a capacity"
                 )
             }
-            Why::NoRoom => write!(
+            RefusalReason::OverCap => {
+                write!(
+                    f,
+                    "{requested} bytes would pass the tenant's cap, which leaves {largest}: free buffers or raise the cap"
+                )
+            }
+            RefusalReason::NoRoom => write!(
                 f,
-                "no room for {asked} bytes, {largest} are free in one tier: give leases back, free buffers, raise a capacity, \
+                "no room for {requested} bytes, {largest} are free in one tier: give leases back, free buffers, raise a capacity, \
                  or wait"
             ),
-            Why::Cancelled => write!(f, "the request for {asked} bytes was cancelled"),
+            RefusalReason::Cancelled => write!(f, "the request for {requested} bytes was cancelled"),
         }
     }
 }
@@ -115,11 +118,11 @@ pub enum SetupError {
     /// There is no tenant, or there are more than 65535.
     Tenants,
     /// The tenants were promised more of a tier than it holds.
-    Promised {
+    Guaranteed {
         /// Which tier.
         tier: u8,
         /// Bytes promised.
-        promised: u64,
+        guaranteed: u64,
         /// Its capacity.
         capacity: u64,
     },
@@ -131,8 +134,8 @@ impl fmt::Display for SetupError {
             Self::NoTiers => write!(f, "no tier has a capacity: name one at least"),
             Self::TooManyTiers => write!(f, "there are more than 8 tiers"),
             Self::Tenants => write!(f, "there is no tenant, or there are more than 65535"),
-            Self::Promised { tier, promised, capacity } => {
-                write!(f, "tenants are promised {promised} bytes of tier {tier}, which has {capacity}: promise less")
+            Self::Guaranteed { tier, guaranteed, capacity } => {
+                write!(f, "tenants are promised {guaranteed} bytes of tier {tier}, which has {capacity}: promise less")
             }
         }
     }

@@ -4,20 +4,20 @@
 //! Asks from below: nothing.
 
 use super::error::Rejected;
-use super::words::{Hint, Id};
+use super::types::{BufferId, PlacementHint};
 use std::ops::{Index, IndexMut};
 use terrace_core::residence::{Residence, Tier};
 
 /// What is under way with a buffer: at most one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Motion {
+pub(super) enum Migration {
     Copy {
         from: Tier,
         to: Tier,
         /// Room in the target was taken for it.
-        fresh: bool,
+        reserved: bool,
         /// The copy in `from` is dropped after it.
-        leave: bool,
+        evict_source: bool,
     },
     Drop {
         tier: Tier,
@@ -26,83 +26,83 @@ pub(super) enum Motion {
 
 /// What is wanted of a buffer: at most one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct MoveRequest {
     pub to: Tier,
-    pub what: What,
+    pub kind: MoveKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum MoveKind {
     /// The user's promotion.
     Promote,
     /// That of a second touch: nobody is told what became of it.
-    Touched,
-    /// As [`What::Touched`], if there is room.
+    SecondTouch,
+    /// As [`MoveKind::SecondTouch`], if there is room.
     Prefetch,
     Demote,
-    Save,
+    Replicate,
 }
 
-impl Wish {
+impl MoveRequest {
     /// Whether it waits behind allocations.
-    pub(super) fn is_up(self) -> bool {
-        matches!(self.what, What::Promote | What::Touched | What::Prefetch)
+    pub(super) fn is_promotion(self) -> bool {
+        matches!(self.kind, MoveKind::Promote | MoveKind::SecondTouch | MoveKind::Prefetch)
     }
 
     /// Whether the user is told what became of it.
-    pub(super) fn is_told(self) -> bool {
-        !matches!(self.what, What::Touched | What::Prefetch)
+    pub(super) fn is_reported(self) -> bool {
+        !matches!(self.kind, MoveKind::SecondTouch | MoveKind::Prefetch)
     }
 }
 
 /// One buffer.
 #[derive(Clone, Debug)]
-pub(super) struct Buffer {
-    pub id: Id,
+pub(super) struct BufferRecord {
+    pub id: BufferId,
     pub bytes: u64,
     pub tenant: u16,
-    pub hint: Hint,
+    pub hint: PlacementHint,
     pub residence: Residence,
     pub version: u64,
     /// The tier of the copy that survives a power cut, and its version.
     pub synced: Option<(Tier, u64)>,
-    pub motion: Option<Motion>,
-    pub wish: Option<Wish>,
+    pub migration: Option<Migration>,
+    pub pending_move: Option<MoveRequest>,
     /// Whether it stands in the queue of wishes that lead down, and of those that lead up.
     pub queued: [bool; 2],
     /// Not moved until the next tick, or until its lease is given back. Only while it stands in the ledger's list.
-    pub resting: bool,
+    pub deferred: bool,
     /// It stands in the list of those that rest, where it stays until the next tick.
-    pub rests_listed: bool,
+    pub in_deferred_list: bool,
     /// In a plan that is being made: in no second one.
-    pub picked: bool,
+    pub selected: bool,
     /// Freed while something is under way: forgotten when that ends.
-    pub doomed: bool,
+    pub freed: bool,
     /// When it was touched last, unless it was promoted for that.
-    pub touched: Option<u64>,
+    pub last_touch: Option<u64>,
     /// Its request, until it is used.
     pub ticket: Option<u64>,
 }
 
-impl Buffer {
+impl BufferRecord {
     /// A new one.
-    pub(super) fn new(bytes: u64, tenant: u16, hint: Hint, residence: Residence, ticket: u64) -> Self {
+    pub(super) fn new(bytes: u64, tenant: u16, hint: PlacementHint, residence: Residence, ticket: u64) -> Self {
         Self {
-            id: Id { index: 0, generation: 0 },
+            id: BufferId { index: 0, generation: 0 },
             bytes,
             tenant,
             hint,
             residence,
             version: 0,
             synced: None,
-            motion: None,
-            wish: None,
+            migration: None,
+            pending_move: None,
             queued: [false; 2],
-            resting: false,
-            rests_listed: false,
-            picked: false,
-            doomed: false,
-            touched: None,
+            deferred: false,
+            in_deferred_list: false,
+            selected: false,
+            freed: false,
+            last_touch: None,
             ticket: Some(ticket),
         }
     }
@@ -118,23 +118,23 @@ impl Buffer {
 
 /// Buffers, some of whose numbers are free.
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    entries: Vec<Option<Buffer>>,
+pub(super) struct BufferTable {
+    entries: Vec<Option<BufferRecord>>,
     /// Each number's next generation.
     generations: Vec<u32>,
     free: Vec<u32>,
     live: usize,
 }
 
-impl Table {
+impl BufferTable {
     /// Takes a buffer in and names it.
-    pub(super) fn insert(&mut self, mut buffer: Buffer) -> Id {
+    pub(super) fn insert(&mut self, mut buffer: BufferRecord) -> BufferId {
         let index = self.free.pop().unwrap_or(self.entries.len() as u32);
         if index as usize == self.entries.len() {
             self.entries.push(None);
             self.generations.push(0);
         }
-        let id = Id { index, generation: self.generations[index as usize] };
+        let id = BufferId { index, generation: self.generations[index as usize] };
         buffer.id = id;
         self.entries[index as usize] = Some(buffer);
         self.live += 1;
@@ -157,20 +157,20 @@ impl Table {
     }
 
     /// The number of a buffer that was not freed.
-    pub(super) fn find(&self, id: Id) -> Result<u32, Rejected> {
+    pub(super) fn find(&self, id: BufferId) -> Result<u32, Rejected> {
         match self.get(id.index) {
-            Some(buffer) if buffer.id == id && !buffer.doomed => Ok(id.index),
+            Some(buffer) if buffer.id == id && !buffer.freed => Ok(id.index),
             _ => Err(Rejected::Stale),
         }
     }
 
     /// A buffer by number, doomed ones too.
-    pub(super) fn get(&self, index: u32) -> Option<&Buffer> {
+    pub(super) fn get(&self, index: u32) -> Option<&BufferRecord> {
         self.entries.get(index as usize)?.as_ref()
     }
 
     /// All of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Buffer> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &BufferRecord> {
         self.entries.iter().flatten()
     }
 
@@ -179,20 +179,20 @@ impl Table {
     }
 }
 
-impl Index<u32> for Table {
-    type Output = Buffer;
+impl Index<u32> for BufferTable {
+    type Output = BufferRecord;
 
     /// The caller knows it is there.
-    fn index(&self, index: u32) -> &Buffer {
+    fn index(&self, index: u32) -> &BufferRecord {
         self.entries[index as usize].as_ref().expect("a number in a list of the ledger is that of a buffer")
     }
 }
 
-impl IndexMut<u32> for Table {
-    fn index_mut(&mut self, index: u32) -> &mut Buffer {
+impl IndexMut<u32> for BufferTable {
+    fn index_mut(&mut self, index: u32) -> &mut BufferRecord {
         self.entries[index as usize].as_mut().expect("a number in a list of the ledger is that of a buffer")
     }
 }
 
 /// Bytes of the table for each buffer.
-pub(super) const ENTRY: usize = size_of::<Option<Buffer>>() + size_of::<u32>();
+pub(super) const RECORD_BYTES: usize = size_of::<Option<BufferRecord>>() + size_of::<u32>();

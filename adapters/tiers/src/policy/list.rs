@@ -3,12 +3,12 @@
 //! Promises upward: every call is O(1); memory is taken only for a number higher than any before.
 //! Asks from below: nothing.
 //!
-//! Invariants: a node's `list` names the list it is in, or [`NOWHERE`]; `bytes` and `len` of a list are the sums over
+//! Invariants: a node's `list` names the list it is in, or [`NO_LIST`]; `bytes` and `len` of a list are the sums over
 //! its nodes; the links of a node in no list mean nothing.
 
 /// No node, no list.
 const NONE: u32 = u32::MAX;
-const NOWHERE: u8 = u8::MAX;
+const NO_LIST: u8 = u8::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -21,13 +21,13 @@ struct Node {
     /// For the policy: how often it was used.
     uses: u8,
     /// The round of questions in which it was asked about last.
-    asked: u32,
+    visited: u32,
 }
 
 /// Bytes of a policy for each member.
-pub(crate) const NODE: usize = size_of::<Node>();
+pub(crate) const NODE_BYTES: usize = size_of::<Node>();
 
-const EMPTY: Node = Node { newer: NONE, older: NONE, bytes: 0, list: NOWHERE, uses: 0, asked: 0 };
+const EMPTY: Node = Node { newer: NONE, older: NONE, bytes: 0, list: NO_LIST, uses: 0, visited: 0 };
 
 #[derive(Clone, Copy, Debug)]
 struct Ends {
@@ -56,7 +56,7 @@ impl<const N: usize> Lists<N> {
     /// The list a number is in.
     pub(super) fn list(&self, id: u32) -> Option<usize> {
         let node = self.nodes.get(id as usize)?;
-        (node.list != NOWHERE).then_some(node.list as usize)
+        (node.list != NO_LIST).then_some(node.list as usize)
     }
 
     /// Puts a number that is in no list to the front of one, with no uses.
@@ -75,7 +75,7 @@ impl<const N: usize> Lists<N> {
         }
         let ends = self.ends[list];
         let (newer, older) = if front { (NONE, ends.front) } else { (ends.back, NONE) };
-        self.nodes[id as usize] = Node { newer, older, bytes, list: list as u8, uses: 0, asked: 0 };
+        self.nodes[id as usize] = Node { newer, older, bytes, list: list as u8, uses: 0, visited: 0 };
         self.link(list, newer, older, id, id);
         self.ends[list].len += 1;
         self.ends[list].bytes += bytes;
@@ -86,7 +86,7 @@ impl<const N: usize> Lists<N> {
         let list = self.list(id)?;
         let Node { newer, older, bytes, .. } = self.nodes[id as usize];
         self.link(list, newer, older, older, newer);
-        self.nodes[id as usize].list = NOWHERE;
+        self.nodes[id as usize].list = NO_LIST;
         self.ends[list].len -= 1;
         self.ends[list].bytes -= bytes;
         Some(bytes)
@@ -121,26 +121,26 @@ impl<const N: usize> Lists<N> {
 
     /// Begins a round of questions, with no member asked. Every 2^32 rounds all nodes are looked at, so that a round is
     /// never taken for one long ago.
-    pub(super) fn ask_anew(&mut self) {
+    pub(super) fn begin_round(&mut self) {
         self.round = self.round.wrapping_add(1);
         if self.round == 0 {
-            self.nodes.iter_mut().for_each(|node| node.asked = 0);
+            self.nodes.iter_mut().for_each(|node| node.visited = 0);
             self.round = 1;
         }
     }
 
     /// Notes that a number in a list was asked about.
-    pub(super) fn ask(&mut self, id: u32) {
-        self.nodes[id as usize].asked = self.round;
+    pub(super) fn mark_visited(&mut self, id: u32) {
+        self.nodes[id as usize].visited = self.round;
     }
 
     /// Whether it was, in this round.
-    pub(super) fn was_asked(&self, id: u32) -> bool {
-        self.nodes[id as usize].asked == self.round
+    pub(super) fn is_visited(&self, id: u32) -> bool {
+        self.nodes[id as usize].visited == self.round
     }
 
     /// Numbers in a list, and their bytes.
-    pub(super) fn held(&self, list: usize) -> (usize, u64) {
+    pub(super) fn totals(&self, list: usize) -> (usize, u64) {
         (self.ends[list].len, self.ends[list].bytes)
     }
 }

@@ -18,7 +18,7 @@
 //! you need for cache eviction", SOSP 2023.
 
 mod list;
-pub(crate) use list::NODE;
+pub(crate) use list::NODE_BYTES;
 mod lru;
 mod s3fifo;
 mod sieve;
@@ -29,14 +29,14 @@ pub use sieve::Sieve;
 
 /// What may be done about a member that is the next victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Verdict {
     /// It may go.
-    Take,
+    Evict,
     /// It cannot go now; that says nothing about its use (it is protected, or on its way).
-    Pass,
+    Skip,
     /// It cannot go: it is in use, or was used since it was asked about last. Counts as a touch. This way a use that
     /// only left a mark beside its buffer reaches the policy when it matters.
-    Used,
+    Referenced,
 }
 
 /// An order of eviction over the members of one tier.
@@ -52,7 +52,7 @@ pub trait Policy: Send {
 
     /// Takes out the member that should leave first, of those that may. It may be remembered as evicted. `None`: every
     /// member was asked, and none may leave.
-    fn victim(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32>;
+    fn victim(&mut self, judge: &mut dyn FnMut(u32) -> Verdict) -> Option<u32>;
 
     /// Takes back a victim that stays after all, as the next one to be asked about.
     fn restore(&mut self, id: u32, bytes: u64);
@@ -61,12 +61,12 @@ pub trait Policy: Send {
     fn contains(&self, id: u32) -> bool;
 
     /// Members, and their bytes.
-    fn held(&self) -> (usize, u64);
+    fn totals(&self) -> (usize, u64);
 }
 
 /// Which policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum PolicyKind {
     /// [`Lru`].
     Lru,
     /// [`Sieve`].
@@ -76,7 +76,7 @@ pub enum Kind {
     S3Fifo,
 }
 
-impl Kind {
+impl PolicyKind {
     /// An empty one.
     pub fn build(self) -> Box<dyn Policy> {
         match self {

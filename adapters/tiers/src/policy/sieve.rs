@@ -7,7 +7,7 @@
 //! Each member is asked about at most once a call: the hand goes around at most twice, the first time for the marks.
 
 use super::list::Lists;
-use super::{Answer, Policy};
+use super::{Policy, Verdict};
 
 /// The list.
 const ALL: usize = 0;
@@ -49,18 +49,18 @@ impl Policy for Sieve {
         }
     }
 
-    fn victim(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32> {
-        let mut left = self.held().0;
-        self.lists.ask_anew();
+    fn victim(&mut self, judge: &mut dyn FnMut(u32) -> Verdict) -> Option<u32> {
+        let mut left = self.totals().0;
+        self.lists.begin_round();
         while left > 0 {
             let id = self.hand.or(self.lists.back(ALL))?;
-            if !self.lists.was_asked(id) && std::mem::take(self.lists.uses(id)) == 0 {
+            if !self.lists.is_visited(id) && std::mem::take(self.lists.uses(id)) == 0 {
                 // One that is in use now is passed, as one with a mark.
-                if may(id) == Answer::Take {
+                if judge(id) == Verdict::Evict {
                     self.leave(id);
                     return Some(id);
                 }
-                self.lists.ask(id);
+                self.lists.mark_visited(id);
                 left -= 1;
             }
             self.hand = self.lists.newer(id);
@@ -80,7 +80,7 @@ impl Policy for Sieve {
         self.lists.list(id).is_some()
     }
 
-    fn held(&self) -> (usize, u64) {
-        self.lists.held(ALL)
+    fn totals(&self) -> (usize, u64) {
+        self.lists.totals(ALL)
     }
 }

@@ -16,7 +16,7 @@ fn fill(manager: &Manager) -> usize {
         if let Err(error) = keep(manager, which) {
             let full = match &error {
                 Error::Store(StoreError::Fault(fault)) => fault.reason == FileFaultReason::Full,
-                other => matches!(other, Error::Resting { .. } | Error::NoRoom { .. } | Error::Refused(_)),
+                other => matches!(other, Error::Suspended { .. } | Error::NoRoom { .. } | Error::Refused(_)),
             };
             assert!(full, "{error}");
             return which;
@@ -106,7 +106,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_memory_goes_on() {
         let limited = "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\"";
         return passes(again(test, &["sh", "-c", limited], directory.path()));
     };
-    let manager = builder(&path, 64 * MIB).upkeep(Duration::ZERO).build().expect("it is built");
+    let manager = builder(&path, 64 * MIB).maintenance_interval(Duration::ZERO).build().expect("it is built");
     let buffer = manager.allocate_named("one", BYTES).expect("in memory");
     buffer.write(0, &pattern(1, BYTES)).expect("written");
     let refused = manager.sync(&buffer);
@@ -114,7 +114,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_memory_goes_on() {
     assert_eq!((fault.code, fault.call), (libc::EFBIG, "fallocate"));
     // The disk has room, and refuses all the same: the tier rests for its time, and for longer each time.
     let left = |manager: &Manager| match manager.sync(&buffer) {
-        Err(Error::Resting { left, .. }) => left,
+        Err(Error::Suspended { left, .. }) => left,
         other => panic!("{other:?}"),
     };
     manager.tick(1);
@@ -132,9 +132,10 @@ fn a_limit_on_the_size_of_files_is_an_error_and_memory_goes_on() {
 #[test]
 fn a_store_that_is_full_takes_copies_again_as_soon_as_something_is_removed() {
     let directory = tempfile::tempdir().expect("a directory");
-    let manager = builder(directory.path(), 12 * MIB).upkeep(Duration::ZERO).build().expect("it is built");
+    let manager =
+        builder(directory.path(), 12 * MIB).maintenance_interval(Duration::ZERO).build().expect("it is built");
     (0..25).for_each(|which| drop(keep(&manager, which).expect("7 MB of room")));
-    let is_resting = || manager.tiers()[1].view.rests_until.is_some();
+    let is_resting = || manager.tiers()[1].view.suspended_until.is_some();
     // Written anew in memory, and evicted from there.
     let full = (0..25).find(|which| {
         let buffer = manager.open(&name(*which)).expect("it is there");

@@ -25,7 +25,7 @@ fn injected(test: &str, what: &str) -> bool {
 
 /// Which of an engine's threads syncs first is chance: it may be refused while it is built, too.
 fn by_threads(path: &Path) -> Manager {
-    in_the_end(|| builder(path, CAP).engine(EngineKind::Threads).upkeep(Duration::ZERO).build())
+    in_the_end(|| builder(path, CAP).engine(EngineKind::Threads).maintenance_interval(Duration::ZERO).build())
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn sometimes(path: &Path, why: FileFaultReason) {
             Ok(_) => kept.push(which),
             Err(Error::Store(StoreError::Fault(fault))) => assert_eq!(fault.reason, why, "{fault}"),
             Err(
-                Error::Resting { .. }
+                Error::Suspended { .. }
                 | Error::NoRoom { .. }
                 | Error::Refused(_)
                 | Error::Store(StoreError::Full { .. }),

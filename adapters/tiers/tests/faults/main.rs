@@ -12,7 +12,7 @@ mod places;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use terrace_tiers::manager::Builder;
+use terrace_tiers::manager::ManagerBuilder;
 use terrace_tiers::{Buffer, Error, Manager};
 
 const MIB: u64 = 1 << 20;
@@ -23,7 +23,7 @@ const DIRECTORY: &str = "TERRACE_FAULTS_DIRECTORY";
 /// Bytes of a buffer here: five chunks, the last one not whole.
 const BYTES: u64 = 300_000;
 
-fn builder(path: &Path, cap: u64) -> Builder {
+fn builder(path: &Path, cap: u64) -> ManagerBuilder {
     Manager::builder().memory(MIB).chunk(64 << 10).directory_of(path, cap)
 }
 

@@ -24,7 +24,7 @@ fn descriptors_that_run_out_are_named_and_a_tier_is_tried_again_when_there_are_s
         let wrapped = ["sh", "-c", "ulimit -n 40 && exec \"$0\" \"$@\""];
         return passes(again(test, &wrapped, directory.path()));
     };
-    let manager = builder(&path, CAP).upkeep(Duration::ZERO).build().expect("it is built");
+    let manager = builder(&path, CAP).maintenance_interval(Duration::ZERO).build().expect("it is built");
     let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     let is_named = |error: &Error| match error {
         Error::Store(StoreError::Fault(fault)) => fault.reason == FileFaultReason::Exhausted,
@@ -35,7 +35,7 @@ fn descriptors_that_run_out_are_named_and_a_tier_is_tried_again_when_there_are_s
     // It rests: whether a copy or a new buffer is wanted, that is why.
     for _ in 0..3 {
         let refused = (0..100).find_map(|which| keep(&manager, which).err()).expect("there are none still");
-        let Error::Resting { tier: 1, left, why } = &refused else { panic!("{refused}") };
+        let Error::Suspended { tier: 1, left, why } = &refused else { panic!("{refused}") };
         assert!(*left <= 1000 && is_named(why), "{refused}");
         assert!(refused.to_string().contains("ulimit -n"), "{refused}");
         manager.tick(1);

@@ -5,11 +5,11 @@ pub mod people;
 pub mod steps;
 pub mod world;
 
-use terrace_tiers::ledger::{Settings, TierKind, TierSpec};
+use terrace_tiers::ledger::{Medium, Settings, TierSpec};
 
 /// Tiers of such capacities: the first `memory` of them memory, the rest files.
 pub fn settings(memory: usize, capacities: &[u64]) -> Settings {
-    let kind = |at: usize| if at < memory { TierKind::Memory } else { TierKind::File };
-    let specs = capacities.iter().enumerate().map(|(at, &capacity)| TierSpec { kind: kind(at), capacity, unit: 1 });
+    let medium = |at: usize| if at < memory { Medium::Memory } else { Medium::File };
+    let specs = capacities.iter().enumerate().map(|(at, &capacity)| TierSpec { medium: medium(at), capacity, unit: 1 });
     Settings::new(specs.collect())
 }

@@ -10,8 +10,8 @@
 //! flash. Each block is read once and in an order that nothing foresees, which is all that can be done in two seconds;
 //! the user's word mends the rest.
 
-use super::pump::{Work, run};
-use super::{DiskFigures, Phase, mix};
+use super::load::{Workload, run};
+use super::{DiskFigures, Phase, splitmix64};
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use std::collections::VecDeque;
 use std::fmt;
@@ -54,7 +54,7 @@ fn time(phase: Phase) -> Duration {
 
 /// Why nothing was measured.
 #[derive(Debug)]
-pub enum Unmeasured {
+pub enum DiskMeasureError {
     /// Too little is free to measure with a hundredth of it.
     Full {
         /// What is free.
@@ -68,7 +68,7 @@ pub enum Unmeasured {
     System(std::io::Error),
 }
 
-impl fmt::Display for Unmeasured {
+impl fmt::Display for DiskMeasureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full { free_bytes } => {
@@ -84,28 +84,28 @@ impl fmt::Display for Unmeasured {
     }
 }
 
-impl std::error::Error for Unmeasured {}
+impl std::error::Error for DiskMeasureError {}
 
-impl From<FileFault> for Unmeasured {
+impl From<FileFault> for DiskMeasureError {
     fn from(fault: FileFault) -> Self {
         Self::File(fault)
     }
 }
 
-impl From<std::io::Error> for Unmeasured {
+impl From<std::io::Error> for DiskMeasureError {
     fn from(error: std::io::Error) -> Self {
         Self::System(error)
     }
 }
 
-impl From<AllocError> for Unmeasured {
+impl From<AllocError> for DiskMeasureError {
     fn from(error: AllocError) -> Self {
         Self::System(std::io::Error::other(error))
     }
 }
 
 /// What all phases share.
-struct Disk {
+struct DiskMeasurement {
     /// Open through its descriptor: it has no name. Kept open by the slab.
     slab: Arc<SlabFile>,
     frames: FramePool,
@@ -118,37 +118,37 @@ struct Disk {
 /// Measures the disk that a directory lies on; `progress` is told each phase before it begins.
 ///
 /// # Errors
-/// [`Unmeasured`] says why, and what to do. Nothing is left behind.
-pub fn disk(directory: &Path, mut progress: impl FnMut(Phase)) -> Result<DiskFigures, Unmeasured> {
-    let mut disk = Disk::new(directory).map_err(|error| name(error, directory))?;
+/// [`DiskMeasureError`] says why, and what to do. Nothing is left behind.
+pub fn disk(directory: &Path, mut progress: impl FnMut(Phase)) -> Result<DiskFigures, DiskMeasureError> {
+    let mut disk = DiskMeasurement::new(directory).map_err(|error| name(error, directory))?;
     disk.measure(&mut progress).map_err(|error| name(error, directory))
 }
 
 /// The file has no name that says anything: the directory stands for it.
-fn name(error: Unmeasured, directory: &Path) -> Unmeasured {
+fn name(error: DiskMeasureError, directory: &Path) -> DiskMeasureError {
     match error {
-        Unmeasured::File(fault) => {
-            Unmeasured::File(FileFault { file: format!("a file in {}", directory.display()), ..fault })
+        DiskMeasureError::File(fault) => {
+            DiskMeasureError::File(FileFault { file: format!("a file in {}", directory.display()), ..fault })
         }
         other => other,
     }
 }
 
-impl Disk {
-    fn new(directory: &Path) -> Result<Self, Unmeasured> {
-        let at = |error: std::io::Error| Unmeasured::Directory(directory.into(), error);
+impl DiskMeasurement {
+    fn new(directory: &Path) -> Result<Self, DiskMeasureError> {
+        let at = |error: std::io::Error| DiskMeasureError::Directory(directory.into(), error);
         let space = rustix::fs::statvfs(directory).map_err(|error| at(error.into()))?;
         let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
         let file = tempfile::tempfile_in(directory).map_err(at)?;
         let slab = SlabFile::open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
-        let bytes = size(free_bytes, slab.is_direct()).ok_or(Unmeasured::Full { free_bytes })?;
+        let bytes = size(free_bytes, slab.is_direct()).ok_or(DiskMeasureError::Full { free_bytes })?;
         // Where it is not supported, writes take the space.
         let _ = fallocate(&slab, FallocateFlags::empty(), 0, bytes);
         let frames = FramePool::new((u64::from(PIECES) * PIECE) as usize)?;
         Ok(Self { slab: Arc::new(slab), frames, written: bytes, blocks: VecDeque::new() })
     }
 
-    fn measure(&mut self, progress: &mut impl FnMut(Phase)) -> Result<DiskFigures, Unmeasured> {
+    fn measure(&mut self, progress: &mut impl FnMut(Phase)) -> Result<DiskFigures, DiskMeasureError> {
         progress(Phase::Write);
         let write_bytes_per_s = self.write()?;
         progress(Phase::Random);
@@ -183,7 +183,7 @@ impl Disk {
     }
 
     /// Writes until the time is over or the file full, and until all of it is on the disk.
-    fn write(&mut self) -> Result<u64, Unmeasured> {
+    fn write(&mut self) -> Result<u64, DiskMeasureError> {
         let begin = Instant::now();
         let pieces = (0..self.written / PIECE).map(|piece| piece * PIECE).collect();
         {
@@ -191,7 +191,7 @@ impl Disk {
             let mut state = 3;
             let frames: Result<Vec<_>, _> = (0..PIECES).map(|_| self.frames.take(PIECE as usize)).collect();
             for word in frames?.iter_mut().flat_map(|frame| frame.chunks_exact_mut(8)) {
-                word.copy_from_slice(&mix(&mut state).to_ne_bytes());
+                word.copy_from_slice(&splitmix64(&mut state).to_ne_bytes());
             }
         }
         let filled = begin.elapsed();
@@ -205,8 +205,8 @@ impl Disk {
         Ok((self.written as f64 / seconds.max(1e-9)) as u64)
     }
 
-    fn work(&self, phase: Phase, op: Op, bytes: u64, depth: u32, offsets: VecDeque<u64>) -> Work {
-        Work { op, slab: Arc::clone(&self.slab), bytes: bytes as usize, offsets, depth, time: time(phase) }
+    fn work(&self, phase: Phase, op: Op, bytes: u64, depth: u32, offsets: VecDeque<u64>) -> Workload {
+        Workload { op, slab: Arc::clone(&self.slab), bytes: bytes as usize, offsets, depth, time: time(phase) }
     }
 
     /// Requests a second, and the engine's name.
@@ -217,13 +217,13 @@ impl Disk {
         bytes: u64,
         depth: u32,
         offsets: VecDeque<u64>,
-    ) -> Result<(f64, &'static str), Unmeasured> {
+    ) -> Result<(f64, &'static str), DiskMeasureError> {
         let outcome = run(self.work(phase, op, bytes, depth, offsets), &self.frames)?;
         Ok((outcome.done as f64 / outcome.elapsed.as_secs_f64().max(1e-9), outcome.engine))
     }
 
     /// Times of 4K reads on this thread, in nanoseconds: random ones, or one behind the other.
-    fn one_by_one(&mut self, phase: Phase) -> Result<Vec<u64>, Unmeasured> {
+    fn one_by_one(&mut self, phase: Phase) -> Result<Vec<u64>, DiskMeasureError> {
         let mut times = Vec::new();
         let mut frame = Some(self.frames.take(BLOCK as usize)?);
         let begin = Instant::now();
@@ -271,7 +271,7 @@ fn shuffled(count: u64) -> VecDeque<u64> {
     let mut blocks: Vec<u64> = (0..count).map(|block| block * BLOCK).collect();
     let mut state = 11;
     for i in (1..blocks.len()).rev() {
-        blocks.swap(i, (mix(&mut state) % (i as u64 + 1)) as usize);
+        blocks.swap(i, (splitmix64(&mut state) % (i as u64 + 1)) as usize);
     }
     blocks.into()
 }
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!([size(1000 * GIB, true), size(1000 * GIB, false)], [Some(256 << 20), Some(64 << 20)]);
         assert_eq!([size(10 * GIB, true), size(LEAST * SHARE, true)], [Some(102 << 20), Some(LEAST)]);
         assert_eq!([size(LEAST * SHARE - 1, true), size(0, false)], [None; 2]);
-        let text = Unmeasured::Full { free_bytes: GIB }.to_string();
+        let text = DiskMeasureError::Full { free_bytes: GIB }.to_string();
         assert!(text.contains("only 1024 MiB are free") && text.contains("wants 1600 MiB"), "{text}");
     }
 

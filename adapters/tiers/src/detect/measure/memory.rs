@@ -2,7 +2,7 @@
 //!
 //! Promises upward: within half a second and 256 MiB, less where little is available or given; nothing where none is.
 
-use super::mix;
+use super::splitmix64;
 use serde::Serialize;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ fn walk(bytes: usize) -> Option<f64> {
     order.iter_mut().zip(0..).for_each(|(place, number)| *place = number);
     let mut state = 7;
     for i in (1..nodes).rev() {
-        order.swap(i, (mix(&mut state) % i as u64) as usize);
+        order.swap(i, (splitmix64(&mut state) % i as u64) as usize);
     }
     let mut lines = filled([0u32; LINE], nodes)?;
     order.iter().zip(&mut lines).for_each(|(next, line)| line[0] = *next);

@@ -6,12 +6,12 @@
 
 #[cfg(target_os = "linux")]
 mod disk;
-mod memory;
 #[cfg(target_os = "linux")]
-mod pump;
+mod load;
+mod memory;
 
 #[cfg(target_os = "linux")]
-pub use disk::{Unmeasured, disk};
+pub use disk::{DiskMeasureError, disk};
 pub use memory::{MemoryFigures, memory};
 
 use serde::Serialize;
@@ -77,7 +77,7 @@ pub struct DiskFigures {
 }
 
 /// A number for each state (splitmix64, Steele and others, 2014): for orders and bytes that no disk foresees.
-fn mix(state: &mut u64) -> u64 {
+fn splitmix64(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
