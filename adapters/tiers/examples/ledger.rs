@@ -1,10 +1,10 @@
-//! What a decision of the ledger costs, without any copying: nanoseconds, for few buffers and for many.
+//! Measures what a decision of the ledger costs, without copying: nanoseconds, for few buffers and for many.
 //!
 //! Run: `cargo run --release -p terrace-tiers --example ledger`
 //!
-//! The best of [`ROUNDS`] rounds. `touch`: a use is told. `grant`: a request and its free, with room. `evict`: a request that
-//! needs the room of another buffer, which is copied down and dropped. `leased`: the same where nine of ten buffers are
-//! leased, so that each search has to pass them.
+//! The best of [`ROUNDS`] rounds. `touch`: records a use. `grant`: a request with room, and its free. `evict`: a
+//! request that needs the room of another buffer, which is copied down and dropped. `leased`: the same where nine of
+//! ten buffers are leased, so that each search has to skip them.
 
 use std::time::Instant;
 use terrace_tiers::ledger::{
@@ -36,7 +36,7 @@ impl Manager {
         manager
     }
 
-    /// Tells an event and does what comes of it.
+    /// Passes an event to the ledger and performs its actions.
     fn tell(&mut self, event: LedgerEvent) {
         let (mut events, mut actions) = (vec![event], Vec::new());
         let leased = &self.leased;

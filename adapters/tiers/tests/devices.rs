@@ -1,4 +1,4 @@
-//! Tiers on devices: the host behind the device's face, as memory of its own, and as memory that both address.
+//! Tiers on devices: the host as a device, with memory of its own, and with memory that both address.
 #![cfg(target_os = "linux")]
 
 mod patterns;
@@ -22,7 +22,7 @@ fn builder(device: &Device, path: &Path) -> ManagerBuilder {
     Manager::builder().device_of(device, 4 * MIB).memory(4 * MIB).directory_of(path, 64 * MIB).chunk(256 << 10)
 }
 
-/// What lies at an address of the host's device.
+/// Bytes at an address of the host's device.
 fn at(address: u64, bytes: u64) -> Vec<u8> {
     let device = Device::host();
     let stream = device.stream().expect("a stream");
@@ -73,11 +73,11 @@ fn buffers_begin_on_the_device_and_are_the_same_wherever_they_are_moved() {
 fn holds_zeros(buffer: &Buffer) {
     let mut read = vec![1; 5000];
     buffer.read(buffer.bytes() - 5000, &mut read).expect("read");
-    assert!(read.iter().all(|byte| *byte == 0), "nobody wrote it");
+    assert!(read.iter().all(|byte| *byte == 0), "it was never written");
 }
 
 #[test]
-fn what_a_device_wrote_is_what_everybody_reads_and_what_is_durable() {
+fn what_a_device_wrote_is_what_all_read_and_what_is_durable() {
     let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
     let manager = builder(&device, directory.path()).build().expect("it is built");
     let buffer = manager.allocate_named("weights", MIB).expect("room");
@@ -180,7 +180,7 @@ fn a_full_device_is_full_for_buffers_also_where_pinned_memory_may_stand_in() {
 fn memory_that_a_device_shares_is_one_tier_which_both_address() {
     let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
     let builder = Manager::builder().device(&device).memory(4 * MIB).directory_of(directory.path(), 64 * MIB);
-    // No thread of the manager's moves anything meanwhile.
+    // No thread of the manager moves anything meanwhile.
     let manager = builder.chunk(256 << 10).maintenance_interval(Duration::ZERO).build().expect("it is built");
     assert_eq!(manager.tiers().len(), 2, "{manager:?}");
     assert_eq!(manager.tier(TierKind::Gpu), Err(Error::Absent(TierKind::Gpu)));
@@ -228,18 +228,18 @@ fn a_call_that_reads_on_the_device_is_waited_for_and_no_lease_of_a_user_is() {
     let manager = Manager::builder().device_of(&device, 8 * MIB).memory(8 * MIB).build().expect("it is built");
     let buffer = manager.allocate(4 * MIB).expect("room");
     for round in 0..20 {
-        // What is written there last is on the device alone.
-        drop(buffer.lease_device_mut().expect("nobody has a lease"));
+        // The last write is on the device alone.
+        drop(buffer.lease_device_mut().expect("no lease is held"));
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| buffer.read(0, &mut vec![0; 4 << 20]).expect("nobody has a lease"));
+                scope.spawn(|| buffer.read(0, &mut vec![0; 4 << 20]).expect("no lease is held"));
             }
-            buffer.write(0, &[round; 100]).expect("nobody has a lease");
+            buffer.write(0, &[round; 100]).expect("no lease is held");
         });
     }
     let lease = buffer.lease_device().expect("it is there");
     assert_eq!(buffer.write(0, &[1]), Err(Error::Leased));
-    // Beside it, others read: in memory, on the device, by calls.
+    // Meanwhile other threads read: in memory, on the device, by calls.
     assert_eq!(buffer.lease_best().expect("room")[..100], [19; 100]);
     assert_eq!(at(lease.address(), 100), [19; 100]);
     let none = Manager::builder().device(&device).memory(0).build();
@@ -282,7 +282,7 @@ fn directories_are_ordered_by_what_they_lie_on_and_a_device_can_be_hinted_at() {
         assert_eq!(manager.list()[0].tier, tier);
         holds(&buffer, 9);
     }
-    // Each has a copy now: no byte moves.
+    // Each tier has a copy now: no byte moves.
     let moves = manager.move_stats();
     for tier in 1..=4 {
         manager.demote(&buffer, tier).expect("there is a copy");
@@ -314,7 +314,7 @@ fn what_is_durable_is_found_in_whichever_directory_it_is() {
     write(&old, "first", 1);
     write(&old, "second", 2);
     drop(old);
-    // A faster directory comes: it keeps what is new, and what is there stays where it is.
+    // A faster directory is added: it gets new durable buffers, and existing ones stay where they are.
     let both = [("old", TierKind::Ssd), ("new", TierKind::Nvme)];
     let manager = with(&both).expect("it is built");
     write(&manager, "third", 3);
@@ -336,7 +336,7 @@ fn what_is_durable_is_found_in_whichever_directory_it_is() {
 }
 
 #[test]
-fn a_wish_that_is_rejected_changes_nothing_of_the_one_before() {
+fn a_rejected_move_request_leaves_the_one_before_as_it_was() {
     let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
     device.set_capacity(3 * MIB);
     let stream = device.stream().expect("a stream");

@@ -1,9 +1,9 @@
-//! The ledger in a simulated world. `TERRACE_LEDGER_SEEDS` says how many seeds are run, `TERRACE_LEDGER_FIRST` the first.
+//! The ledger in a simulated world. `TERRACE_LEDGER_SEEDS` is the number of seeds, `TERRACE_LEDGER_FIRST` the first.
 
 mod ledgers;
 
-use ledgers::people::People;
 use ledgers::settings;
+use ledgers::users::Users;
 use ledgers::world::{Asked, World};
 use terrace_tests::Random;
 use terrace_tiers::ledger::{Action, CopyOutcome, LedgerEvent, PlacementHint};
@@ -13,7 +13,7 @@ fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
 }
 
-/// Says which seed it was.
+/// Reports the seed of a failure.
 struct Named(u64);
 
 impl Drop for Named {
@@ -25,13 +25,13 @@ impl Drop for Named {
 }
 
 #[test]
-fn whatever_happens_nothing_is_lost_nobody_is_passed_and_silence_comes() {
+fn random_events_lose_nothing_pass_no_request_and_come_to_rest() {
     let (first, seeds) = (setting("TERRACE_LEDGER_FIRST", 1), setting("TERRACE_LEDGER_SEEDS", 300));
     for seed in first..first + seeds {
         let _named = Named(seed);
-        let mut people = People::new(seed);
-        (0..300).for_each(|_| people.step());
-        people.go();
+        let mut users = Users::new(seed);
+        (0..300).for_each(|_| users.step());
+        users.go();
     }
 }
 
@@ -58,12 +58,12 @@ fn where_the_last_tier_is_large_enough_everyone_is_served() {
             world.asked.push(Asked { ticket, bytes, tenant: 0, wait });
             world.tell(LedgerEvent::Allocate { ticket, bytes, tenant: 0, wait, hint }).expect("a new ticket");
             if numbers.below(3) > 0 {
-                world.settle(|| CopyOutcome::Done);
+                world.finish_all(|| CopyOutcome::Done);
             }
         }
-        world.settle(|| CopyOutcome::Done);
+        world.finish_all(|| CopyOutcome::Done);
         assert_eq!((world.granted.len(), world.refused.len()), (60, 0));
-        // Who asked for memory got it: it was made free.
+        // The requester got its memory: room was made.
         let files = world.actions.iter().filter(|action| matches!(action, Action::Grant { tier: 2.., .. })).count();
         assert_eq!(files, below, "in files are those who asked for that");
     }

@@ -1,9 +1,9 @@
-//! Each rule about requests, one story each, in the same world as the random runs.
+//! One test for each rule about requests, in the same world as the random runs.
 
 mod ledgers;
 
 use ledgers::settings;
-use ledgers::steps::{adopt, ask, patient, settle, take, three, valid, why};
+use ledgers::steps::{adopt, ask, finish_all, take, three, valid, waiting_request, why};
 use ledgers::world::World;
 use terrace_core::pressure::Level;
 use terrace_tiers::ledger::{
@@ -15,8 +15,8 @@ use terrace_tiers::policy::PolicyKind;
 fn a_small_request_never_passes_a_large_one() {
     let mut world = World::new(settings(1, &[100]));
     let (first, second) = (take(&mut world, 0, 60), take(&mut world, 1, 40));
-    patient(&mut world, 2, 90);
-    patient(&mut world, 3, 10);
+    waiting_request(&mut world, 2, 90);
+    waiting_request(&mut world, 3, 10);
     world.tell(LedgerEvent::Free { id: second }).expect("live");
     assert_eq!(world.asked.len(), 2, "10 bytes would fit, 90 came first");
     ask(&mut world, 4, 10, 0, false, PlacementHint::default());
@@ -31,8 +31,8 @@ fn only_a_tenant_at_its_cap_is_passed() {
     settings.tenants = vec![TenantQuota { cap: 50, ..TenantQuota::UNLIMITED }, TenantQuota::UNLIMITED];
     let mut world = World::new(settings);
     let first = take(&mut world, 0, 50);
-    patient(&mut world, 1, 20);
-    patient(&mut world, 2, 10);
+    waiting_request(&mut world, 1, 20);
+    waiting_request(&mut world, 2, 10);
     ask(&mut world, 3, 10, 0, false, PlacementHint::default());
     assert_eq!(world.refused[&3], Refusal { reason: RefusalReason::OverCap, requested: 10, largest: 0 });
     ask(&mut world, 4, 30, 1, true, PlacementHint::default());
@@ -47,13 +47,13 @@ fn only_a_tenant_at_its_cap_is_passed() {
 #[test]
 fn what_can_never_be_had_is_refused_and_what_is_pinned_is_said() {
     let mut world = three();
-    patient(&mut world, 0, 1001);
+    waiting_request(&mut world, 0, 1001);
     assert_eq!(world.refused[&0], Refusal { reason: RefusalReason::TooLarge, requested: 1001, largest: 1000 });
-    patient(&mut world, 1, 0);
+    waiting_request(&mut world, 1, 0);
     assert_eq!(why(&world, 1), RefusalReason::Empty);
     let large = take(&mut world, 2, 900);
     assert_eq!(valid(&world, large), [2], "larger than memory: in a file, by parts");
-    patient(&mut world, 3, 500);
+    waiting_request(&mut world, 3, 500);
     world.tell(LedgerEvent::Resize { tier: 2, capacity: 400 }).expect("a tier");
     assert_eq!(world.refused[&3].largest, 400, "nor does one wait that became hopeless");
     for ticket in 4..6 {
@@ -64,12 +64,12 @@ fn what_can_never_be_had_is_refused_and_what_is_pinned_is_said() {
     world.leased.insert(third);
     ask(&mut world, 7, 100, 0, false, PlacementHint::default());
     assert_eq!(why(&world, 7), RefusalReason::NoRoom, "all of it is leased");
-    patient(&mut world, 8, 100);
+    waiting_request(&mut world, 8, 100);
     assert!(world.pending.is_empty() && world.asked.len() == 1);
     world.leased.remove(&third);
     world.tell(LedgerEvent::Resize { tier: 2, capacity: 1000 }).expect("a tier");
     world.tell(LedgerEvent::Released { id: third }).expect("live");
-    settle(&mut world);
+    finish_all(&mut world);
     assert!(world.granted.contains_key(&8));
 }
 
@@ -77,8 +77,8 @@ fn what_can_never_be_had_is_refused_and_what_is_pinned_is_said() {
 fn a_cancelled_request_leaves_and_a_granted_one_is_given_on() {
     let mut world = World::new(settings(1, &[100]));
     take(&mut world, 0, 100);
-    patient(&mut world, 1, 100);
-    patient(&mut world, 2, 100);
+    waiting_request(&mut world, 1, 100);
+    waiting_request(&mut world, 2, 100);
     world.tell(LedgerEvent::Cancel { ticket: 1 }).expect("it waits");
     assert_eq!(why(&world, 1), RefusalReason::Cancelled);
     let actions = world.tell(LedgerEvent::Cancel { ticket: 0 }).expect("not used yet");
@@ -137,7 +137,7 @@ fn memory_goes_from_tenant_to_tenant_zeroed() {
 }
 
 #[test]
-fn nobody_evicts_another_below_its_promised_share() {
+fn no_tenant_evicts_another_below_its_guaranteed_bytes() {
     let mut settings = settings(1, &[100, 1000]);
     let mut promised = TenantQuota::UNLIMITED;
     promised.guaranteed[0] = 50;
@@ -146,16 +146,16 @@ fn nobody_evicts_another_below_its_promised_share() {
     let mut world = World::new(settings);
     let own: Vec<BufferId> = (0..4).map(|ticket| take(&mut world, ticket, 25)).collect();
     ask(&mut world, 4, 75, 1, true, PlacementHint::default());
-    settle(&mut world);
+    finish_all(&mut world);
     assert_eq!(valid(&world, world.granted[&4]), [1], "75 bytes would leave the other 25 of 50");
     ask(&mut world, 5, 50, 1, true, PlacementHint::default());
-    settle(&mut world);
+    finish_all(&mut world);
     let there: Vec<bool> = own.iter().map(|id| valid(&world, *id) == [0]).collect();
     assert_eq!((valid(&world, world.granted[&5]), there), (vec![0], vec![false, false, true, true]));
-    // By its own requests it is.
+    // Its own requests do evict it.
     world.leased.insert(world.granted[&5]);
     ask(&mut world, 6, 50, 0, true, PlacementHint { tier: Some(0), keep: false });
-    settle(&mut world);
+    finish_all(&mut world);
     assert_eq!(valid(&world, world.granted[&6]), [0]);
     let setup = Ledger::new({
         let mut settings = ledgers::settings(1, &[40]);
@@ -177,13 +177,13 @@ fn what_is_about_to_leave_is_no_part_of_a_promised_share() {
 }
 
 #[test]
-fn a_request_that_cannot_be_met_evicts_nobody() {
+fn a_request_that_cannot_be_granted_evicts_nothing() {
     let mut world = three();
     let ids: Vec<BufferId> = (0..4).map(|ticket| take(&mut world, ticket, 25)).collect();
     world.leased.insert(ids[3]);
     assert_eq!(valid(&world, ids[0]), [0]);
-    // 100 bytes cannot be had in tier 0 while one is leased: the request goes to tier 1, and all stay where they are.
-    let actions = patient(&mut world, 9, 100);
+    // 100 bytes cannot be granted in tier 0 while one is leased: the request goes to tier 1, and no buffer moves.
+    let actions = waiting_request(&mut world, 9, 100);
     assert!(matches!(actions[..], [Action::Grant { tier: 1, .. }]), "{actions:?}");
 }
 
@@ -195,10 +195,10 @@ fn every_request_that_comes_first_is_looked_into_anew() {
     let hint = PlacementHint { tier: Some(0), keep: false };
     ask(&mut world, 1, 50, 0, false, hint);
     assert_eq!(valid(&world, world.granted[&1]), [1], "the lease is in the way");
-    // Given back without a word.
+    // Released without an event.
     world.leased.clear();
     ask(&mut world, 2, 50, 0, false, hint);
-    settle(&mut world);
+    finish_all(&mut world);
     assert_eq!(valid(&world, world.granted[&2]), [0]);
 }
 
@@ -216,7 +216,7 @@ fn numbers_are_used_again_and_names_are_not() {
 }
 
 #[test]
-fn users_promotions_pass_a_request_that_only_others_can_help() {
+fn users_promotions_pass_a_request_that_waits_for_other_users() {
     let mut world = World::new(settings(1, &[100, 100]));
     let leased = take(&mut world, 0, 60);
     world.leased.insert(leased);
@@ -225,15 +225,15 @@ fn users_promotions_pass_a_request_that_only_others_can_help() {
         ask(&mut world, ticket, bytes, 0, false, hint);
     }
     let [promoted, fetched] = [2, 3].map(|ticket| world.granted[&ticket]);
-    patient(&mut world, 4, 90);
+    waiting_request(&mut world, 4, 90);
     assert_eq!(world.tell(LedgerEvent::Prefetch { id: fetched }), Ok(vec![]));
     let actions = world.tell(LedgerEvent::Promote { id: promoted, to: 0 }).expect("a tier");
     assert_eq!(actions, [Action::Copy { id: promoted, from: 1, to: 0 }], "who has the lease may need it to end");
-    settle(&mut world);
+    finish_all(&mut world);
     assert_eq!((valid(&world, promoted), world.asked.len()), (vec![0, 1], 1));
     world.leased.remove(&leased);
     world.tell(LedgerEvent::Free { id: leased }).expect("live");
-    settle(&mut world);
+    finish_all(&mut world);
     assert_eq!((valid(&world, world.granted[&4]), valid(&world, fetched)), (vec![0], vec![1]));
 }
 
@@ -247,10 +247,10 @@ fn a_copy_counts_as_what_it_takes_in_each_tier() {
     assert_eq!(used(&world), [128, 0]);
     // 72 bytes are left, and a unit of them.
     ask(&mut world, 1, 72, 0, false, PlacementHint { keep: true, ..PlacementHint::default() });
-    settle(&mut world);
+    finish_all(&mut world);
     assert_eq!((used(&world), valid(&world, first)), ([128, 4096], vec![1]), "the first made room");
     take(&mut world, 2, 64);
-    assert_eq!(used(&world), [192, 4096], "what fits evicts nobody");
+    assert_eq!(used(&world), [192, 4096], "what fits evicts nothing");
     ask(&mut world, 3, 4097, 0, false, PlacementHint::default());
     assert_eq!(world.refused[&3], Refusal { reason: RefusalReason::NoRoom, requested: 4097, largest: 4096 });
     world.tell(LedgerEvent::Resize { tier: 1, capacity: 5000 }).expect("a tier");

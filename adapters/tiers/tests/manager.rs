@@ -134,7 +134,7 @@ fn a_lease_keeps_bytes_where_they_are_and_others_out() {
     assert_eq!(one.write(0, &[1]), Err(Error::Leased));
     assert!(matches!(one.lease_mut(), Err(Error::Leased)));
     let again = one.lease_best().expect("shared");
-    // Everything else goes, this does not.
+    // Everything else is evicted, this is not.
     let others: Vec<Buffer> = (0..8).map(|_| manager.allocate(MIB).expect("room")).collect();
     others.iter().for_each(|other| other.write(0, &[3; 1000]).expect("written"));
     assert!(lease[..] == pattern(1, MIB)[..] && again[0] == lease[0]);
@@ -207,12 +207,12 @@ fn bad_input_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn a_future_that_nobody_awaits_still_happens_and_a_buffer_that_nobody_takes_is_freed() {
+fn a_future_that_is_not_awaited_still_runs_and_a_buffer_without_receiver_is_freed() {
     let directory = tempfile::tempdir().expect("a directory");
     let manager = manager(directory.path());
     let buffer = manager.allocate(8 * MIB).expect("in files");
     drop(buffer.write_async(100, vec![5; 1000]));
-    // Writes to files take their turn.
+    // Writes to files wait for each other.
     buffer.write(5000, &[6]).expect("written");
     let mut byte = [0];
     buffer.read(100, &mut byte).expect("read");
@@ -262,8 +262,8 @@ fn a_buffer_that_is_read_can_be_synced_and_one_that_is_written_says_so() {
     let written = buffer.lease_mut().expect("alone");
     assert_eq!(manager.sync(&buffer), Err(Error::Leased));
     drop(written);
-    manager.demote(&buffer, 1).expect("nobody reads it");
-    // Without a clock: who gives the lease back that stood in the way says so.
+    manager.demote(&buffer, 1).expect("no reader is active");
+    // Without ticks: releasing the lease that blocked a copy notifies the manager.
     let lease = buffer.lease_best().expect("memory");
     let large = manager.allocate_async(4 * MIB, BufferOptions { wait: true, ..BufferOptions::default() });
     drop(lease);
@@ -294,7 +294,7 @@ fn many_threads_write_sync_and_read_what_they_wrote() {
                     for round in 0..8 {
                         let seed = thread * 10 + round;
                         own.write(0, &pattern(seed, own.bytes())).expect("written");
-                        // Each its part of the same buffer.
+                        // Each thread writes its part of the same buffer.
                         shared.write(u64::from(thread) * 1000, &[seed; 1000]).expect("written");
                         if round % 2 == 0 {
                             manager.sync(&own).expect("durable");
@@ -331,8 +331,8 @@ fn what_is_empty_is_given_back_by_maintenance() {
     let disk = || manager.tiers()[1].files.expect("files").disk;
     let full = disk();
     drop(buffers);
-    assert_eq!(disk(), full, "nobody said so");
-    // Forty ticks are one tidying, which is a task.
+    assert_eq!(disk(), full, "no maintenance ran");
+    // Forty ticks make one compaction, which is a task.
     let begun = std::time::Instant::now();
     let mut now = 0;
     while disk() >= full / 4 && begun.elapsed() < Duration::from_secs(20) {

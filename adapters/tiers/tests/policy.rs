@@ -16,7 +16,7 @@ enum Call {
     Remove(u32),
     /// The answers, by number modulo their count.
     Victim(Vec<u8>),
-    /// The same, and the victim stays after all.
+    /// As `Victim`, and the victim stays after all.
     VictimBack(Vec<u8>),
 }
 
@@ -32,7 +32,7 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// Half of the answers take, a third say used.
+/// Half of the verdicts evict, a third are `Referenced`.
 fn answer(answers: &[u8], id: u32) -> Verdict {
     match answers[id as usize % answers.len()] {
         0..3 => Verdict::Evict,
@@ -41,7 +41,7 @@ fn answer(answers: &[u8], id: u32) -> Verdict {
     }
 }
 
-/// The victim, and who was asked in which order.
+/// The victim, and the members asked about, in order.
 fn ask(one: impl FnOnce(&mut dyn FnMut(u32) -> Verdict) -> Option<u32>, answers: &[u8]) -> (Option<u32>, Vec<u32>) {
     let mut asked = Vec::new();
     let victim = one(&mut |id| {
@@ -87,13 +87,13 @@ fn compare(kind: PolicyKind, calls: &[Call]) {
     }
 }
 
-/// Nobody was asked twice, and everybody if there is no victim.
+/// No member was asked about twice, and every member was if there is no victim.
 fn once(asked: &[u32], members: usize, victim: Option<u32>) {
     let mut sorted = asked.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
-    assert_eq!(sorted.len(), asked.len(), "nobody is asked twice: {asked:?}");
-    assert!(victim.is_some() || asked.len() == members, "everybody is asked before nobody goes");
+    assert_eq!(sorted.len(), asked.len(), "no member is asked about twice: {asked:?}");
+    assert!(victim.is_some() || asked.len() == members, "every member is asked about before there is no victim");
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! What is durable, and the caps of the next start.
+//! Durable buffers, and the caps of the next start.
 #![cfg(target_os = "linux")]
 
 mod patterns;
@@ -28,7 +28,7 @@ fn what_is_durable_is_found_also_where_it_is_more_than_a_tier_would_take_in() {
     }
     drop(first);
     let with = |cap| Manager::builder().memory(MIB).directory_of(directory.path(), cap).chunk(256 << 10).build();
-    // 14 of 15 slabs, of which buffers are given seven eighths.
+    // 14 of 15 slabs, of which buffers get seven eighths.
     let second = with(16 * MIB).expect("it is all there");
     let found = || (0..14).map(|seed| second.open(&format!("{seed}")).expect("it is there"));
     found().zip(0..).for_each(|(buffer, seed)| holds(&buffer, seed));
@@ -104,7 +104,7 @@ fn a_durable_buffer_stays_its_tenants() {
         other => panic!("{other:?}"),
     };
     refused(&capped(2 * MIB).build().expect("it is built"), MIB);
-    // Also above its cap, and where there are fewer tenants now.
+    // Even above its cap, and where there are fewer tenants now.
     let second = capped(2 * MIB - 1).build().expect("it is built");
     refused(&second, 2 * MIB - 1);
     drop(second);
@@ -121,7 +121,7 @@ fn chunks_that_are_too_large_to_be_read_are_told_at_the_start() {
     buffer.write(0, &pattern(1, 4 * MIB)).expect("written");
     first.sync(&buffer).expect("durable");
     drop((buffer, first));
-    // Too large for what bytes go through; for a slab.
+    // Too large for staging memory; for a slab.
     for (chunk, cap) in [(4096, 1 << 30), (64 << 10, 64 * MIB)] {
         assert_eq!(with(chunk, cap).map(drop), Err(Error::Chunks { name: "large".into(), bytes: 2 << 20 }));
     }

@@ -1,4 +1,4 @@
-//! What a builder is told, it does: each test fails when the setting is dropped.
+//! Each setting of a builder has its effect: each test fails when the setting is ignored.
 #![cfg(target_os = "linux")]
 
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use terrace_tiers::{Buffer, Manager, Preset};
 
 const MIB: u64 = 1 << 20;
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 fn in_the_end(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -18,7 +18,7 @@ fn in_the_end(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a buffer that was read again and again stays in memory while twelve others come, each of which is written once.
+/// Whether a buffer that is read repeatedly stays in memory while twelve others are allocated, each written once.
 fn stays(policy: PolicyKind) -> bool {
     let directory = tempfile::tempdir().expect("a directory");
     let builder = Manager::builder().memory(8 * MIB).directory_of(directory.path(), 64 * MIB);
@@ -39,7 +39,7 @@ fn stays(policy: PolicyKind) -> bool {
 }
 
 #[test]
-fn the_policy_says_who_leaves() {
+fn the_policy_decides_which_buffer_leaves() {
     assert!(!(0..3).any(|_| stays(PolicyKind::Lru)), "it is unused for longest");
     // A search counts all reads since the last one as one use, so the buffer leaves when memory is first full, and reads
     // promote it again; on a busy machine that may come too late.

@@ -1,4 +1,4 @@
-//! Who waits for whom in a manager, and who does not wait any more.
+//! Which calls of a manager wait for which, and which wait no more.
 #![cfg(target_os = "linux")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,11 +28,11 @@ fn by_hand(builder: ManagerBuilder) -> (TempDir, Executor, Manager) {
 }
 
 #[test]
-fn who_asks_no_more_is_in_nobodys_way() {
+fn a_cancelled_request_blocks_no_other() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
     let ask = |bytes, wait| manager.allocate_async(bytes, BufferOptions { wait, ..BufferOptions::default() });
     let held = drive(&tasks, ask(manager.tiers()[1].view.capacity - MIB, false)).expect("room");
-    // One that waits; and one that would have room, but came later.
+    // A request that waits; and a later one for which there would be room.
     let waiting = ask(2 * MIB, true);
     assert!(tasks.run(Duration::MAX));
     let later = ask(1000, true);
@@ -43,7 +43,7 @@ fn who_asks_no_more_is_in_nobodys_way() {
     drop(held);
     assert!(tasks.run(Duration::MAX));
     assert_eq!(manager.list().len(), 1, "nothing came for who asks no more");
-    // Dropped at each step: asked, granted, made, there.
+    // Dropped at each step: requested, granted, allocated, delivered.
     for steps in 0..6 {
         let asked = ask(4096, false);
         (0..steps).for_each(|_| _ = tasks.run_one(0));
@@ -91,8 +91,8 @@ fn leases_take_their_turn_with_calls() {
             writing.store(false, Ordering::Relaxed);
         });
         while writing.load(Ordering::Relaxed) {
-            drop(buffer.lease_best().expect("nobody has it for long"));
-            drop(buffer.lease_mut().expect("nobody has it for long"));
+            drop(buffer.lease_best().expect("no call holds it for long"));
+            drop(buffer.lease_mut().expect("no call holds it for long"));
         }
     });
 }
@@ -131,7 +131,7 @@ fn a_buffer_that_is_freed_before_its_copy_begins_is_no_fault_of_the_tier() {
     assert_eq!(manager.list().len(), 1);
 }
 
-/// Asks for a MiB; what is in memory is about to be copied.
+/// Requests a MiB; the buffers in memory are about to be copied.
 fn begin_to_evict(tasks: &Executor, manager: &Manager) -> JoinHandle<Result<Buffer, Error>> {
     let asked = manager.allocate_async(MIB, BufferOptions::default());
     while manager.tiers()[1].view.used == 0 {
@@ -148,7 +148,7 @@ fn the_name_of_what_was_removed_while_it_was_copied_is_free() {
     drive(&tasks, evicted.write_async(0, vec![1; 32 << 20])).expect("written");
     let asked = begin_to_evict(&tasks, &manager);
     // It takes longer than the commit does.
-    drive_by(manager.remove_async("a"), || _ = tasks.run_one(0)).expect("nobody has a lease");
+    drive_by(manager.remove_async("a"), || _ = tasks.run_one(0)).expect("no lease is held");
     assert!(manager.open("a").is_err(), "the name is free");
     drop((evicted, asked));
     tasks.run(Duration::MAX);
@@ -199,7 +199,7 @@ fn an_unnamed_buffer_that_is_dropped_while_it_is_copied_beside_a_reader_is_freed
 }
 
 #[test]
-fn who_holds_a_lease_does_not_wait_for_anothers_wish_that_waits_for_it() {
+fn a_lessee_does_not_wait_for_a_move_request_that_waits_for_its_lease() {
     let mut refused = 0;
     for (steps, sync) in (0..12).flat_map(|steps| [(steps, false), (steps, true)]) {
         let (_directory, tasks, manager) = with_a_device();
@@ -211,21 +211,21 @@ fn who_holds_a_lease_does_not_wait_for_anothers_wish_that_waits_for_it() {
         let buffer = drive(&tasks, manager.allocate_async(MIB, options)).expect("room in memory");
         let another = manager.promote_async(&buffer, 0);
         (0..steps).for_each(|_| _ = tasks.run_one(0));
-        let lease = buffer.try_lease().expect("nobody else has one");
+        let lease = buffer.try_lease().expect("no other lease is held");
         if sync {
             let synced = manager.sync_async(&buffer);
             tasks.run(Duration::MAX);
-            // A buffer that met a lease is left alone until then.
+            // A buffer that met a lease is deferred until then.
             manager.tick(1);
             assert_eq!(drive(&tasks, synced), Ok(()), "whoever reads, after {steps} steps");
         } else {
             let own = drive(&tasks, manager.promote_async(&buffer, 0));
             refused += u32::from(lease.is_some() && own == Err(Error::Leased));
         }
-        // Nor does who asked before the lease was taken.
+        // Neither does a request that came before the lease was taken.
         assert!(matches!(drive(&tasks, another), Ok(()) | Err(Error::Leased)), "after {steps} steps");
         drop(lease);
-        // What is left to do holds the manager, whose last user waits for it.
+        // The remaining tasks hold the manager, which its last handle waits for.
         drop((buffer, full));
         tasks.run(Duration::MAX);
     }
@@ -233,7 +233,7 @@ fn who_holds_a_lease_does_not_wait_for_anothers_wish_that_waits_for_it() {
 }
 
 #[test]
-fn a_lease_that_is_not_polled_holds_nobody_up() {
+fn a_lease_that_is_not_polled_blocks_no_other() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB).pinned_cap(4 * MIB));
     let buffer = || drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     let buffers: Vec<_> = (0..4).map(|_| buffer()).collect();
@@ -245,20 +245,20 @@ fn a_lease_that_is_not_polled_holds_nobody_up() {
         assert!(tasks.run(Duration::MAX));
         drop(drive(&tasks, buffers[3].lease_best_async()).expect("it is evicted, and was not polled"));
     };
-    // Alone from its second poll on.
+    // It holds the gate from its second poll on.
     in_vain(0);
     in_vain(0);
-    // In its place: that one was not polled when it could go on.
+    // It takes over the gate: the holder was not polled when it could go on.
     in_vain(1);
     in_vain(1);
     in_vain(2);
     while let Some(last) = kept.pop() {
-        drop(drive(&tasks, last).expect("those that are not polled are in nobody's way"));
+        drop(drive(&tasks, last).expect("futures that are not polled block no other"));
     }
     manager.check().expect("sound");
 }
 
-/// A disk that panics when it is told to.
+/// A disk that panics on demand.
 struct Panics(Directory, Arc<AtomicBool>);
 
 impl Disk for Panics {

@@ -1,6 +1,6 @@
-//! The machine's memory: what is there, what groups allow, and how hard it is pressed.
+//! The machine's memory: its size, its limits by control groups, its pressure.
 //!
-//! Promises upward: what the system does not say is `None`.
+//! Promises upward: what the system does not report is `None`.
 //! Asks from below: `/proc/meminfo`, `/proc/pressure`, control groups.
 
 use super::groups::ControlGroups;
@@ -9,23 +9,23 @@ use serde::Serialize;
 use std::path::Path;
 use terrace_device::meminfo;
 
-/// The machine's memory.
+/// Size, limits and pressure of the machine's memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CpuMemory {
-    /// In all.
+    /// Total bytes.
     pub total_bytes: Option<u64>,
-    /// What could be had now without swapping, files in memory included (`MemAvailable`).
+    /// Bytes available without swapping, reclaimable page cache included (`MemAvailable`).
     pub available_bytes: Option<u64>,
     /// Control groups.
     pub groups: ControlGroups,
-    /// How long programs waited for memory.
+    /// Memory pressure of the whole machine.
     pub memory_pressure: Option<PressureStall>,
-    /// How long they waited for disks.
+    /// I/O pressure of the whole machine.
     pub io_pressure: Option<PressureStall>,
 }
 
 impl CpuMemory {
-    /// Looks.
+    /// Reads it.
     pub fn read(root: &Path) -> Self {
         let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
         let text = read("proc/meminfo").unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Disks that tiers can lie on: mounts and block devices put together.
+//! Lists file systems with the disks below them: joins mounts and block devices.
 //!
-//! Promises upward: one entry for each file system, however often it is mounted; nothing is written; other machines'
-//! file systems are named and never asked, for they may not answer.
+//! Promises upward: one entry for each file system, however often it is mounted; nothing is written; file systems of
+//! other machines are listed but never queried, as they may not answer.
 //! Asks from below: [`mounts`](super::mounts), [`block`](super::block), `statvfs`.
 
 use super::DetectError;
@@ -14,49 +14,49 @@ use super::transport::Drive;
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
-/// A file system, and the disks below it.
+/// A file system and the disks below it.
 #[derive(Clone, Debug, Serialize)]
 pub struct DetectedDisk {
-    /// The disk, or the uppermost of a stack, as `/dev` has it; else what was mounted.
+    /// The name in `/dev` of the disk or of the uppermost device of a stack; else the source of the mount.
     pub device: String,
-    /// Where it is mounted; the shortest of several places, the writable ones first.
+    /// Its mount point; of several the shortest, writable ones first.
     #[serde(serialize_with = "lossy")]
     pub mount: PathBuf,
-    /// The file system.
+    /// Type of the file system.
     pub file_system: String,
-    /// In all.
+    /// Total bytes.
     pub capacity_bytes: Option<u64>,
-    /// What this user could write now.
+    /// Bytes that this user can still write.
     pub free_bytes: Option<u64>,
-    /// The drives that it lies on.
+    /// The physical disks below it.
     pub drives: Vec<Drive>,
-    /// What it is, and why.
+    /// Which tier it is, and why.
     #[serde(flatten)]
     pub class: DiskClass,
-    /// What was measured.
+    /// The measured figures.
     pub measured: Option<DiskFigures>,
-    /// Why nothing was.
+    /// Why it was not measured.
     pub not_measured: Option<String>,
     #[serde(skip)]
     facts: DiskFacts,
-    /// Tells file systems apart.
+    /// Equal for two mounts of one file system.
     #[serde(skip)]
     key: String,
 }
 
-/// JSON holds text only.
+/// JSON holds text only: other bytes of a path are replaced.
 fn lossy<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }
 
 impl DetectedDisk {
-    /// The user's word: it wins.
+    /// Sets the kind that the user declares, which overrides detection, and classifies the disk again.
     pub fn declare(&mut self, kind: TierKind) {
         self.facts.declared = Some(kind);
         self.class = classify(&self.facts);
     }
 
-    /// Takes in what was measured, or why nothing was.
+    /// Stores measured figures and classifies the disk again, or stores why it was not measured.
     pub fn record(&mut self, measured: Result<DiskFigures, String>) {
         match measured {
             Ok(figures) => {
@@ -72,7 +72,7 @@ impl DetectedDisk {
         }
     }
 
-    /// Whether both are the same file system.
+    /// Whether both are entries of the same file system.
     pub fn is_same(&self, other: &Self) -> bool {
         self.key == other.key
     }
@@ -85,7 +85,8 @@ impl DetectedDisk {
             None => (mount.source.clone(), Vec::new()),
         };
         let key = match mount.device.0 {
-            // Parts of one file system have numbers of their own there, and share what they were mounted from.
+            // Subvolumes of btrfs, and mounts of one network file system, have device numbers of their own and share
+            // their source.
             0 if mount.file_system == "btrfs" => format!("{} {}", mount.file_system, mount.source),
             0 if mount.backing() == BackingStore::Network => format!("{} {}", mount.file_system, mount.source),
             _ => format!("{}:{}", mount.device.0, mount.device.1),
@@ -114,8 +115,8 @@ impl DetectedDisk {
     }
 }
 
-/// What a mount stands on, and the disks there. An overlay stands on what its upper folder stands on, where that can be
-/// seen.
+/// What a mount stores its bytes on, and the disks there. An overlay stores them where its upper folder does, if the
+/// mount of that folder is visible.
 fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (BackingStore, Option<super::block::BlockDevice>) {
     let upper =
         mount.upper_dir().and_then(|upper| mount_of(mounts, &upper)).filter(|under| under.device != mount.device);
@@ -129,7 +130,7 @@ fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (BackingStore, Option<
     (backing, block)
 }
 
-/// Bytes in all, and free for this user.
+/// Total bytes, and bytes free for this user.
 fn space(root: &Path, mount: &Mount) -> Option<(u64, u64)> {
     if mount.backing() == BackingStore::Network {
         return None;
@@ -149,7 +150,7 @@ fn statvfs(_: &Path) -> Option<(u64, u64)> {
     None
 }
 
-/// A path of the system's, under the root.
+/// A path of the detected system, under the root.
 fn inside(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -158,11 +159,12 @@ fn mounts(root: &Path) -> Vec<Mount> {
     std::fs::read(root.join("proc/self/mountinfo")).map(|text| parse(&text)).unwrap_or_default()
 }
 
-/// Every file system that is worth a line, by place.
+/// Every file system that is listed by default, sorted by mount point.
 pub(super) fn all(root: &Path) -> Vec<DetectedDisk> {
     let mounts = mounts(root);
     let listed = |mount: &&Mount| {
-        // Another mount on the same place hides it; a container's /etc/hosts is a file.
+        // Skips mounts hidden by another on the same point, and files that are mount points, such as a container's
+        // /etc/hosts.
         mount.is_listed()
             && mount_of(&mounts, &mount.point) == Some(*mount)
             && (mount.backing() == BackingStore::Network || inside(root, &mount.point).is_dir())

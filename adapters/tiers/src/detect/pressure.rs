@@ -1,34 +1,34 @@
-//! How long programs waited for memory or disks: pressure stall information.
+//! Pressure stall information (PSI): how long tasks waited for memory or I/O.
 //!
-//! Promises upward: `None` where the kernel does not count it, or writes it otherwise.
-//! Asks from below: the text of a file of `/proc/pressure` or of a group's.
+//! Promises upward: `None` where the kernel does not report it, or in another form.
+//! Asks from below: the text of a file of `/proc/pressure` or of a control group.
 
 use serde::Serialize;
 
-/// Shares of time in which something waited.
+/// Shares of time in which tasks were stalled.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StallTimes {
-    /// Of the last 10 seconds.
+    /// Average over the last 10 seconds.
     pub avg10_percent: f64,
-    /// Of the last minute.
+    /// Average over the last minute.
     pub avg60_percent: f64,
-    /// Of the last 5 minutes.
+    /// Average over the last 5 minutes.
     pub avg300_percent: f64,
-    /// In all, in microseconds.
+    /// Total stalled time, in microseconds.
     pub total_us: u64,
 }
 
-/// Pressure on one thing.
+/// Pressure on one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PressureStall {
-    /// At least one task waited.
+    /// Time in which at least one task was stalled.
     pub some: StallTimes,
-    /// All tasks that had something to do waited.
+    /// Time in which all non-idle tasks were stalled at once.
     pub full: Option<StallTimes>,
 }
 
 impl PressureStall {
-    /// Reads the text of such a file.
+    /// Parses a pressure file.
     pub fn parse(text: &str) -> Option<Self> {
         let of = |name: &str| text.lines().find_map(|line| stall(line.strip_prefix(name)?.strip_prefix(' ')?));
         Some(Self { some: of("some")?, full: of("full") })

@@ -1,31 +1,32 @@
-//! Why the ledger says no.
+//! Errors of the ledger.
 
 use std::fmt;
 use terrace_core::residence;
 
-/// Why a request for a buffer is refused.
+/// Why a request for a buffer was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalReason {
-    /// It asks for no bytes.
+    /// It asks for 0 bytes.
     Empty,
-    /// No tier that the tenant may use is as large as that.
+    /// It is larger than any tier that the tenant may use.
     TooLarge,
-    /// The tenant's cap is lower than what it asks for and, unless it waits, than what it would then have.
+    /// It would exceed the tenant's cap: alone or, unless it waits, together with the tenant's other buffers.
     OverCap,
-    /// There is no room, and none can be made now: what could leave is leased or protected, or has nowhere to go.
+    /// There is no room, and none can be made now: what could leave is leased or guaranteed, or no lower tier has room
+    /// for it.
     NoRoom,
-    /// Whoever asked asks no more.
+    /// The requester cancelled it.
     Cancelled,
 }
 
-/// A refused request.
+/// A refused request, and what would have been granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub reason: RefusalReason,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested: u64,
-    /// The most bytes that could have been had at that moment (for [`RefusalReason::TooLarge`]: that could ever be had).
+    /// Most bytes that could have been granted at that moment (for [`RefusalReason::TooLarge`]: at any time).
     pub largest: u64,
 }
 
@@ -58,26 +59,26 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Why an event is refused. Nothing was changed.
+/// Why an event was rejected. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// The buffer was freed, or is not of this ledger.
+    /// The buffer was freed, or is another ledger's.
     Stale,
-    /// There is no such tier here, or it is absent.
+    /// There is no such tier, or its capacity is 0.
     NoSuchTier,
     /// There is no such tenant.
     NoSuchTenant,
     /// A request with this ticket waits, or was granted and its buffer not used yet.
     TicketInUse,
-    /// No request with this ticket waits or was granted lately.
+    /// No request with this ticket waits, or was granted and its buffer not used yet.
     NoSuchTicket,
     /// A lease of the buffer is held.
     Leased,
-    /// A copy or a drop of it is under way, which excludes writing.
+    /// A copy or a drop of it is in progress, which excludes the event.
     Moving,
-    /// No such copy or drop is under way.
+    /// No such copy or drop is in progress.
     NotUnderWay,
-    /// The copies of the buffer are not such that this can happen.
+    /// The residence of the buffer does not allow it.
     Residence(residence::ResidenceError),
     /// There are 2^32 - 1 buffers.
     Buffers,
@@ -108,7 +109,7 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// Why no ledger can be made.
+/// Why no ledger can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetupError {
     /// There is no tier with a capacity.
@@ -117,13 +118,13 @@ pub enum SetupError {
     TooManyTiers,
     /// There is no tenant, or there are more than 65535.
     Tenants,
-    /// The tenants were promised more of a tier than it holds.
+    /// The tenants are guaranteed more of a tier than its capacity.
     Guaranteed {
-        /// Which tier.
+        /// The tier.
         tier: u8,
-        /// Bytes promised.
+        /// Bytes guaranteed.
         guaranteed: u64,
-        /// Its capacity.
+        /// Capacity of the tier in bytes.
         capacity: u64,
     },
 }

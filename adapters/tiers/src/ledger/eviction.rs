@@ -1,20 +1,20 @@
-//! Who leaves a tier, so that others find room.
+//! Chooses buffers to evict from a tier when room is needed.
 //!
-//! A search asks the tier's policy for victims, one by one, until enough would leave; only then does anything move, and
-//! if there is not enough, nothing does: a request that cannot be met evicts nobody. What a victim's leaving costs, the
-//! first that holds:
-//! - its copy is redundant: a drop
-//! - the next lower tier that may take it has room: a copy there, and then a drop
-//! - that tier can be made to have room: nothing yet; it is emptied first, in the same way, and the search is done again when
-//!   it is. So what was used lately stays above what was not
-//! - a tier further down has room: a copy there, and then a drop
+//! A search takes victims from the tier's policy, one by one, until enough bytes would leave; only then does anything
+//! move. If too few can leave, nothing moves: a request that cannot be granted evicts nothing. How a victim leaves, the
+//! first that applies:
+//! - its copy is redundant: it is dropped
+//! - the next lower tier that accepts it has room: it is copied there, then dropped
+//! - room can be made in that tier: it is emptied first, in the same way, and the search is repeated afterwards, so
+//!   that recently used buffers stay above others
+//! - a tier further down has room: it is copied there, then dropped
 //!
-//! Buffers that users want kept are passed over while others are enough. A tenant's promised share of a tier is touched
-//! by its own requests alone. What is under way, rests or is leased is passed over.
+//! Buffers with the hint `keep` are skipped while others are enough. Only requests of the tenant itself evict below its
+//! guaranteed bytes. Buffers that are in migration, deferred or leased are skipped.
 //!
-//! Cost: one look at each member passed over, for each victim, twice if all were used lately. A tier from where so much
-//! could not leave is not searched again for as much, until an event that may change that: a lease given back silently
-//! is such an event only for the next request that comes first.
+//! Cost: for each victim, one lease status for each member skipped, twice if all were used recently. A search that
+//! failed is not repeated for as many bytes until an event may change its result; a lease released without notice
+//! counts as such an event only for the next request at the head of the queue.
 
 use super::account::Tenant;
 use super::table::{BufferRecord, Migration};
@@ -23,37 +23,38 @@ use super::{EventContext, Ledger, Tier};
 use crate::policy::Verdict;
 use terrace_core::residence::TIERS;
 
-/// How a victim leaves.
+/// How a victim leaves a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exit {
     Drop,
     Copy(Tier),
-    /// Later: that tier needs room first.
+    /// Copied later: that tier needs room first.
     Later(Tier),
 }
 
-/// What a search may do.
+/// The conditions of a search for victims.
 #[derive(Clone, Copy)]
 struct VictimSearch {
     tier: Tier,
     /// Bytes to free.
     need: u64,
-    /// For whom. `None`: maintenance.
+    /// The tenant that needs the room. `None`: maintenance.
     requester: Option<u16>,
-    /// Victims go to the next lower tier, and may wait until it has room. Otherwise to any lower tier that has room.
-    defer: bool,
-    /// Users' favourites are passed over.
+    /// Victims go to the next lower tier only, and may wait until it has room. Otherwise to any lower tier that has
+    /// room.
+    next_tier_only: bool,
+    /// Skip buffers with the hint `keep`.
     spare_kept: bool,
-    /// Only who is enough alone: several that were picked in order may not fit together where one larger does.
+    /// Only a victim that is large enough alone: several chosen in order may not fit together where one larger does.
     single: bool,
 }
 
-/// Victims, taken out of the policy and marked.
+/// Victims, taken out of the policy and marked `selected`.
 #[derive(Default)]
 struct EvictionPlan {
     victims: Vec<(u32, Exit)>,
     bytes: u64,
-    /// Bytes that the plan brings to each tier now, and those that are to come later.
+    /// Bytes that the plan copies to each tier now, and those to be copied later.
     down: [u64; TIERS as usize],
     later: [u64; TIERS as usize],
     /// Bytes that leave the tier, by tenant.
@@ -65,7 +66,7 @@ impl EvictionPlan {
         self.by_tenant.iter().find(|(one, _)| *one == tenant).map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// `leaves`, `comes`: what it takes in the tier that it leaves, and in the one it goes to.
+    /// Adds a victim. `leaves`, `comes`: its footprint in the tier it leaves, and in the one it goes to.
     fn add(&mut self, index: u32, buffer: &BufferRecord, exit: Exit, [leaves, comes]: [u64; 2]) {
         self.victims.push((index, exit));
         self.bytes += leaves;
@@ -83,8 +84,7 @@ impl EvictionPlan {
 }
 
 impl Ledger {
-    /// Sees to it that `need` bytes more than those that are leaving a tier will leave it. `false`: they cannot, and
-    /// nobody leaves for it.
+    /// Makes `need` bytes leave a tier, beyond those already leaving. `false`: that is impossible, and nothing moves.
     pub(super) fn make_room(
         &mut self,
         tier: Tier,
@@ -99,9 +99,9 @@ impl Ledger {
             return false;
         }
         for spare_kept in [true, false].into_iter().skip(usize::from(self.keeps == 0)) {
-            for (defer, single) in [(true, false), (false, false), (false, true)] {
+            for (next_tier_only, single) in [(true, false), (false, false), (false, true)] {
                 let plan = self.select_victims(
-                    VictimSearch { tier, need, requester, defer, spare_kept, single },
+                    VictimSearch { tier, need, requester, next_tier_only, spare_kept, single },
                     context.lease_status,
                 );
                 if plan.bytes >= need && self.make_room_below(tier, &plan, requester, context) {
@@ -121,15 +121,21 @@ impl Ledger {
             .is_some_and(|(searched_for, bytes)| searched_for == requester && need >= bytes)
     }
 
-    /// As much of `need` bytes as can leave, for maintenance. With `most`, no more than that unless it is one buffer.
-    /// Returns the bytes that began to leave.
+    /// Makes as much of `need` bytes leave as can, for maintenance; with `most`, no more than that unless it is one
+    /// buffer. Returns the bytes that began to leave.
     pub(super) fn vacate(&mut self, tier: Tier, need: u64, most: Option<u64>, context: &mut EventContext<'_>) -> u64 {
         if self.search_would_fail(tier, need, None) {
             return 0;
         }
         let need = most.map_or(need, |most| need.min(most));
-        let search =
-            VictimSearch { tier, need, requester: None, defer: false, spare_kept: most.is_some(), single: false };
+        let search = VictimSearch {
+            tier,
+            need,
+            requester: None,
+            next_tier_only: false,
+            spare_kept: most.is_some(),
+            single: false,
+        };
         let mut plan = self.select_victims(search, context.lease_status);
         let last = plan.victims.last().map_or(0, |(index, _)| self.footprint(tier, self.buffers[*index].bytes));
         if most.is_some_and(|most| plan.bytes > most) && plan.victims.len() > 1 {
@@ -141,9 +147,10 @@ impl Ledger {
         let began = plan.bytes;
         self.commit(tier, plan, context);
         if began < need && most.is_none() {
-            // What stays must stay, unless something below makes way for it.
+            // The rest can leave only if room is made in lower tiers.
             let rest = need - began;
-            let plan = self.select_victims(VictimSearch { need: rest, defer: true, ..search }, context.lease_status);
+            let plan =
+                self.select_victims(VictimSearch { need: rest, next_tier_only: true, ..search }, context.lease_status);
             self.make_room_below(tier, &plan, None, context);
             self.abandon(tier, plan);
             self.tiers[usize::from(tier)].failed_search = Some((None, rest));
@@ -151,7 +158,7 @@ impl Ledger {
         began
     }
 
-    /// Empties lower tiers for victims that go there later.
+    /// Makes room in lower tiers for victims that go there later.
     fn make_room_below(
         &mut self,
         tier: Tier,
@@ -166,7 +173,7 @@ impl Ledger {
         })
     }
 
-    /// Takes victims out of a tier's policy until they are enough, or there are no more.
+    /// Takes victims out of a tier's policy until they are enough or there are no more.
     fn select_victims(
         &mut self,
         search: VictimSearch,
@@ -181,13 +188,13 @@ impl Ledger {
                 marks |= seen == LeaseStatus::RecentlyUsed;
                 seen
             };
-            // Set aside, so that the rest of the ledger can be looked at meanwhile.
+            // Detached, so that the closure can borrow the rest of the ledger.
             let mut policies = std::mem::take(&mut self.policies);
             let policy = &mut policies[usize::from(search.tier)];
             let victim = policy.victim(&mut |index| self.judge(&self.buffers[index], search, &plan, &mut watch));
             self.policies = policies;
             if victim.is_none() && marks && std::mem::take(&mut again) {
-                // All were used since they were looked at last, and are not in use now: the least used must do.
+                // All were used since the last search and are not leased now: evict the least used ones.
                 continue;
             }
             let Some(index) = victim else { break };
@@ -203,7 +210,7 @@ impl Ledger {
         plan
     }
 
-    /// Whether a member may be a victim.
+    /// Whether a member of the policy may be a victim.
     fn judge(
         &self,
         buffer: &BufferRecord,
@@ -223,7 +230,7 @@ impl Ledger {
         }
     }
 
-    /// Whether its tenant would be left with less than it was promised, by another.
+    /// Whether evicting it for another tenant would leave its tenant less than is guaranteed.
     fn is_guaranteed(&self, buffer: &BufferRecord, search: VictimSearch, plan: &EvictionPlan) -> bool {
         let Tenant { quota, held, leaving, .. } = &self.tenants[usize::from(buffer.tenant)];
         let at = usize::from(search.tier);
@@ -231,7 +238,7 @@ impl Ledger {
         search.requester != Some(buffer.tenant) && held[at] < quota.guaranteed[at].saturating_add(goes)
     }
 
-    /// How a copy would leave a tier.
+    /// How a copy would leave a tier, if it can.
     fn exit_of(&self, buffer: &BufferRecord, search: VictimSearch, plan: &EvictionPlan) -> Option<Exit> {
         if buffer.is_redundant(search.tier) {
             return Some(Exit::Drop);
@@ -242,19 +249,19 @@ impl Ledger {
         let mut below = (search.tier + 1..self.all_tiers().end).filter(|tier| self.accepts(*tier, buffer));
         let fits = |tier: &Tier| self.fits(buffer, *tier, plan.down[usize::from(*tier)]);
         match below.clone().next()? {
-            next if search.defer => Some(if fits(&next) { Exit::Copy(next) } else { Exit::Later(next) }),
+            next if search.next_tier_only => Some(if fits(&next) { Exit::Copy(next) } else { Exit::Later(next) }),
             _ => below.find(fits).map(Exit::Copy),
         }
     }
 
-    /// Sets a plan's victims in motion. Those for later stay as they were.
+    /// Begins the migrations of a plan's victims. Those for later stay as they were.
     fn commit(&mut self, tier: Tier, plan: EvictionPlan, context: &mut EventContext<'_>) {
         let mut later = EvictionPlan::default();
         for (index, exit) in plan.victims {
             let buffer = &self.buffers[index];
             match exit {
                 Exit::Drop => self.begin_drop(index, tier, context),
-                // What made way in between may have gone where this one wanted to.
+                // Room made meanwhile may have been taken by another victim.
                 Exit::Copy(to) if self.fits(buffer, to, 0) => self.begin_copy(index, tier, to, true, context),
                 _ => later.victims.push((index, exit)),
             }
@@ -263,7 +270,7 @@ impl Ledger {
         self.abandon(tier, later);
     }
 
-    /// Puts victims back, the first one to be asked about first again.
+    /// Puts victims back into the policy; the first victim is the first candidate again.
     fn abandon(&mut self, tier: Tier, plan: EvictionPlan) {
         for (index, _) in plan.victims.into_iter().rev() {
             self.buffers[index].selected = false;
@@ -271,7 +278,7 @@ impl Ledger {
         }
     }
 
-    /// Makes policies know the copies that may leave, after a change to a buffer.
+    /// Makes each policy's members the eviction candidates of its tier, after a change to a buffer.
     pub(super) fn update_policies(&mut self, index: u32) {
         for tier in self.all_tiers() {
             let (listed, bytes) = (self.is_candidate(&self.buffers[index], tier), self.buffers[index].bytes);
@@ -284,8 +291,8 @@ impl Ledger {
         }
     }
 
-    /// Whether a policy should know a copy: it is there and does not leave already; in the last tier, from where
-    /// nothing can be copied down, if it is redundant.
+    /// Whether a copy is a candidate for eviction: it is present and not leaving; in the last tier, which nothing can
+    /// be copied down from, only if it is redundant.
     pub(super) fn is_candidate(&self, buffer: &BufferRecord, tier: Tier) -> bool {
         let leaves = match buffer.migration {
             Some(Migration::Copy { from, evict_source, .. }) => evict_source && from == tier,

@@ -1,8 +1,7 @@
-//! What happens by itself: tiers are emptied ahead of need, and down to new capacities; levels of pressure are told.
+//! Ticks, resizes and pressure: empties tiers ahead of need and down to new capacities, and reports levels.
 //!
-//! Ahead of need: a tier filled to 80 % is emptied to 60 % at the ticks that follow, by no more than the budget in each
-//! (or one buffer that is larger), the first tiers first. Only drops and copies into room that is there: it empties
-//! nothing for that.
+//! Ahead of need: the ticks after a tier was filled to 80 % empty it to 60 %, best tier first, each by no more than the
+//! budget (or one larger buffer). Only by drops, and by copies into free room: no tier is emptied for these.
 
 use super::account::MAX_CAPACITY;
 use super::error::Rejected;
@@ -10,7 +9,7 @@ use super::types::Action;
 use super::{EventContext, Ledger, Tier};
 use terrace_core::pressure::{Level, Pressure};
 
-/// Maintenance empties a tier to so many permille: where the level is elevated, no more than that.
+/// Maintenance empties a tier to so many permille, where its level is at most elevated.
 const LOW: u64 = 600;
 
 impl Ledger {
@@ -65,7 +64,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Empties tiers that hold more than their capacity.
+    /// Evicts from tiers that hold more than their capacity.
     pub(super) fn shrink_to_capacity(&mut self, context: &mut EventContext<'_>) {
         for tier in self.all_tiers() {
             let shortfall = self.tiers[usize::from(tier)].shortfall(0);
@@ -75,7 +74,7 @@ impl Ledger {
         }
     }
 
-    /// Tells levels that changed.
+    /// Reports levels that changed.
     pub(super) fn report_pressure(&mut self, context: &mut EventContext<'_>) {
         for (tier, state) in (0u8..).zip(&mut self.tiers) {
             let level = match state.pressure.update(state.used, |_| {}) {

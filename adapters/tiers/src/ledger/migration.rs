@@ -1,9 +1,9 @@
-//! Copies and drops: how they begin, and what their end means.
+//! Begins copies and drops, and records how they ended.
 //!
-//! A copy that failed, or found no room, leaves the buffer where it was. The tier it went to takes nothing until the
-//! first tick at least `rest` later (twice as long after each further failure without a success, up to 64 times), and
-//! the buffer itself is left alone until the next tick. One that met a lease blames nobody: the buffer is left alone
-//! until the lease is given back, or the next tick.
+//! After a copy that failed or found no room the buffer stays where it was. Its target is suspended until the first
+//! tick at least `backoff` later (twice as long after each further failure without a success, up to 64 times), and the
+//! buffer is deferred until the next tick. A copy that met a lease suspends no tier: the buffer is deferred until the
+//! lease is released, or the next tick.
 
 use super::error::Rejected;
 use super::table::Migration;
@@ -11,12 +11,12 @@ use super::types::{Action, BufferId, CopyOutcome};
 use super::{EventContext, Ledger, Tier};
 use terrace_core::residence::Transition;
 
-/// A tier rests at most 2^6 times as long as after its first failure.
+/// A suspension lasts at most 2^6 times as long as after the first failure.
 const MAX_DOUBLINGS: u32 = 6;
 
 impl Ledger {
-    /// Begins to copy; room in the target is taken. With `evict_source`, the copy in `from` is dropped afterwards. The caller
-    /// knows that it fits, and that the bytes in `from` are valid.
+    /// Begins a copy and reserves room in the target. With `evict_source`, the copy in `from` is dropped afterwards.
+    /// The caller must know that it fits, and that the bytes in `from` are valid.
     pub(super) fn begin_copy(
         &mut self,
         index: u32,
@@ -39,7 +39,7 @@ impl Ledger {
         context.actions.push(Action::Copy { id, from, to });
     }
 
-    /// Begins to drop a redundant copy.
+    /// Begins the drop of a redundant copy.
     pub(super) fn begin_drop(&mut self, index: u32, tier: Tier, context: &mut EventContext<'_>) {
         let buffer = &mut self.buffers[index];
         let (id, tenant, bytes) = (buffer.id, buffer.tenant, buffer.bytes);
@@ -49,7 +49,7 @@ impl Ledger {
         self.update_policies(index);
     }
 
-    /// The number of a buffer that something is under way with, doomed or not.
+    /// The index and migration of a buffer, also of one that was freed meanwhile.
     fn in_progress(&self, id: BufferId) -> Result<(u32, Migration), Rejected> {
         let buffer = self.buffers.get(id.index).filter(|buffer| buffer.id == id).ok_or(Rejected::Stale)?;
         buffer.migration.map(|migration| (id.index, migration)).ok_or(Rejected::NotUnderWay)
@@ -134,7 +134,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Nothing is under way with a buffer any more.
+    /// A migration ended and none follows.
     fn migration_ended(&mut self, index: u32, context: &mut EventContext<'_>) {
         if self.buffers[index].freed {
             return self.forget(index, context);
@@ -145,7 +145,7 @@ impl Ledger {
         }
     }
 
-    /// A copy into a tier failed.
+    /// Suspends a tier after a failed copy into it.
     pub(super) fn suspend(&mut self, to: Tier) {
         let state = &mut self.tiers[usize::from(to)];
         let pause = self.backoff.saturating_mul(1 << state.failures.min(MAX_DOUBLINGS));
@@ -153,7 +153,7 @@ impl Ledger {
         state.suspended_until = Some(self.now.saturating_add(pause));
     }
 
-    /// Leaves a buffer alone until the next tick.
+    /// Defers a buffer: it is not moved until the next tick.
     pub(super) fn defer(&mut self, index: u32) {
         let buffer = &mut self.buffers[index];
         buffer.deferred = true;
@@ -162,7 +162,7 @@ impl Ledger {
         }
     }
 
-    /// All is over with a freed buffer.
+    /// Forgets a freed buffer.
     pub(super) fn forget(&mut self, index: u32, context: &mut EventContext<'_>) {
         let buffer = &self.buffers[index];
         let (id, tenant, bytes, keep) = (buffer.id, buffer.tenant, buffer.bytes, buffer.hint.keep);

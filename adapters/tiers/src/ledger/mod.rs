@@ -1,38 +1,41 @@
-//! What the manager of tiers decides: which buffer is where, who waits, what moves. Events go in, actions come out.
+//! Decides where buffers are: grants, evictions, moves and pressure. Events go in, actions come out.
 //!
 //! Promises upward:
-//! - the newest bytes of a buffer are never dropped, nor the copy that survives a power cut; a freed buffer is forgotten once
-//! - copies in a tier, and those under way to it, never exceed its capacity; after [`LedgerEvent::Resize`] to less than is used, or
-//!   [`LedgerEvent::Adopt`] of more than fits, nothing comes in and what can leave leaves, until they fit
-//! - each request is answered once; first come, first served (see `queue` for what that means with several tenants)
-//! - after the last event there are finitely many actions: a copy only ever makes room downwards, or was asked for; what failed
-//!   or met a lease is not tried again before the next [`LedgerEvent::Tick`]
-//! - the same events give the same actions: there is no clock, no thread, no I/O and no hash here
+//! - the newest bytes of a buffer are never dropped, nor the copy that survives a power cut; each freed buffer is
+//!   forgotten once
+//! - copies in a tier, and those in progress to it, never exceed its capacity; after [`LedgerEvent::Resize`] to less
+//!   than is used, or [`LedgerEvent::Adopt`] of more than fits, nothing enters, and what can leave leaves until the
+//!   rest fits
+//! - each request is answered once, first come, first served (`queue` states what that means with several tenants)
+//! - after the last event there are finitely many actions: a copy is made only downwards to make room, or on request;
+//!   what failed or met a lease is not tried again before the next [`LedgerEvent::Tick`]
+//! - equal events give equal actions: there is no clock, no thread, no I/O and no hashing here
 //!
-//! Asks from below: the core's tables of residence and pressure; a policy for each tier; a caller that does the actions
-//! in order and tells how each copy and drop ended. Leases are outside: the caller is asked about them, and since the
-//! answer may be outdated when the action is done, it may find a lease then and say so.
+//! Asks from below: the core's residence and pressure; a policy for each tier; a caller that performs the actions in
+//! order and reports how each copy and drop ended. Leases are outside: the ledger asks the caller for each lease
+//! status. As a status may be outdated when an action is performed, the caller may find a lease then, and reports it.
 //!
-//! | word | means |
+//! | term | meaning |
 //! | --- | --- |
-//! | tier | a number: 0 is the best, higher ones are below |
-//! | copy | memory in a tier for a buffer; valid if its bytes are the newest |
-//! | redundant | a copy whose loss loses nothing: evicting it is a drop, without any copying |
-//! | clean copy | a valid copy below another: promotion leaves them, so that demotion is such a drop |
-//! | motion | a copy or a drop under way: one at a time for each buffer |
-//! | leaving | bytes whose motion will free them in a tier |
-//! | wish | what a user, or a second touch, wants of a buffer |
-//! | resting | a buffer that met a lease or a failure, until the next tick; a tier that a copy failed into, for a time |
+//! | tier | a number: 0 is the best tier, a greater number is a lower tier |
+//! | copy | memory of a buffer in a tier; valid if it has the newest bytes |
+//! | redundant | a copy that can be dropped without losing bytes |
+//! | clean copy | a valid copy in a lower tier than another: promotion keeps it, so that demotion is a drop |
+//! | migration | a copy or a drop in progress: one at a time for each buffer |
+//! | leaving | bytes that a migration in progress will free in a tier |
+//! | move request | a pending promotion, demotion or replication, of a user or of a second touch: one for each buffer |
+//! | deferred | a buffer that met a lease or a failure: not moved until the next tick |
+//! | suspended | a tier that a copy failed into: takes no copies until its backoff has passed |
 //!
-//! | file | what it decides |
+//! | file | content |
 //! | --- | --- |
-//! | `table`, `account` | what is known: buffers; tiers and tenants, in bytes |
-//! | `queue` | who gets memory, where, and who waits |
-//! | `room` | who leaves a tier |
-//! | `migration` | what the end of a copy or a drop means |
-//! | `request` | promotion, demotion, saving |
-//! | `upkeep` | ticks, resizes, pressure |
-//! | `check` | every invariant |
+//! | `table`, `account` | state of buffers; of tiers and tenants, in bytes |
+//! | `queue` | requests for buffers: order, placement, refusal |
+//! | `eviction` | which buffers leave a tier |
+//! | `migration` | begins copies and drops, and records how they ended |
+//! | `move_request` | promotion, demotion, replication |
+//! | `maintenance` | ticks, resizes, pressure |
+//! | `check` | checks every invariant |
 
 mod account;
 mod check;
@@ -59,7 +62,7 @@ use std::fmt;
 use table::{BufferTable, MoveKind, MoveRequest, RECORD_BYTES};
 use terrace_core::residence::{TIERS, Tier, Transition};
 
-/// The state. What it promises stands at the top of this file.
+/// Decides which tiers hold each buffer; its promises stand at the top of this module.
 ///
 /// # Example
 /// ```
@@ -77,23 +80,23 @@ use terrace_core::residence::{TIERS, Tier, Transition};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Ledger {
-    /// At most 8. One for each of `policies`.
+    /// At most 8.
     tiers: Vec<TierState>,
-    /// Members: see `listed` in `room`.
+    /// One for each tier. Its members: see `is_candidate` in `eviction`.
     policies: Vec<Box<dyn Policy>>,
     tenants: Vec<Tenant>,
     buffers: BufferTable,
     /// Live buffers whose hint says `keep`.
     keeps: usize,
-    /// Requests without an answer, in order.
+    /// Requests without an answer, in order of arrival.
     queue: VecDeque<PendingRequest>,
-    /// Of those, how many do not wait for others.
+    /// How many of those do not wait for frees of other users.
     non_waiting: usize,
-    /// Requests with a buffer that was not used yet.
+    /// Granted requests by ticket, until their buffer is used.
     granted: BTreeMap<u64, BufferId>,
-    /// Wishes to be looked at: those that lead down, those that lead up. Freed buffers may stand here.
+    /// Buffers with a pending move: demotions and replications, then promotions. Ids may be stale.
     move_queues: [VecDeque<BufferId>; 2],
-    /// Buffers that are left alone until the next tick. Freed ones may stand here.
+    /// Buffers that are not moved until the next tick. Ids may be stale.
     deferred: Vec<BufferId>,
     now: u64,
     touch_window: u64,
@@ -101,10 +104,10 @@ pub struct Ledger {
     backoff: u64,
 }
 
-/// Bytes that a ledger has for each buffer: in its table and in the tables of two policies, mostly.
+/// Bytes that a ledger keeps for each buffer, mostly in its table and in the tables of two policies.
 pub(crate) const DESCRIPTION: usize = RECORD_BYTES + 2 * crate::policy::NODE_BYTES;
 
-/// What one call of [`Ledger::handle`] has at hand.
+/// Arguments of one call of [`Ledger::handle`].
 struct EventContext<'a> {
     lease_status: &'a mut dyn FnMut(BufferId) -> LeaseStatus,
     actions: &'a mut Vec<Action>,
@@ -118,7 +121,7 @@ impl fmt::Debug for Ledger {
 }
 
 impl Ledger {
-    /// An empty one.
+    /// Builds a ledger without buffers.
     ///
     /// # Errors
     /// See [`SetupError`].
@@ -143,23 +146,23 @@ impl Ledger {
         })
     }
 
-    /// Takes an event in and adds what is to be done to `out`.
+    /// Handles an event; appends the actions to perform to `actions`.
     ///
-    /// `lease_status` says how a buffer is leased at this moment; it is asked only about live buffers that are not under way.
-    /// O(1) where nothing has to move; a search for room costs one look at each member of a tier at worst, for each
-    /// buffer that leaves.
+    /// `lease_status` reports how a buffer is leased at this moment; it is called only for live buffers without a
+    /// migration. O(1) where nothing has to move; a search for room calls it at worst once for each member of a tier,
+    /// for each buffer that leaves.
     ///
     /// # Errors
-    /// The event cannot be; nothing was changed, nothing is to be done. Requests are refused by [`Action::Refuse`]
-    /// instead.
+    /// The event is invalid: nothing was changed, and there are no actions. A refused request is no error but
+    /// [`Action::Refuse`].
     pub fn handle(
         &mut self,
         event: LedgerEvent,
         lease_status: &mut dyn FnMut(BufferId) -> LeaseStatus,
         actions: &mut Vec<Action>,
     ) -> Result<(), Rejected> {
-        // More may leave than could before. Touches change nothing in that; what frees may change is seen to where they
-        // do; a request that has to wait behind others is none of this.
+        // Most events may let more buffers leave than the last search found. Touches do not; frees reset the failed
+        // searches where they matter; neither does a request that queues behind others.
         let same = match event {
             LedgerEvent::Allocate { .. } => !self.queue.is_empty(),
             LedgerEvent::Touch { .. } | LedgerEvent::Free { .. } | LedgerEvent::Cancel { .. } => true,
@@ -175,7 +178,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The event's own effect.
+    /// Applies the event's own effect.
     fn apply(&mut self, event: LedgerEvent, context: &mut EventContext<'_>) -> Result<(), Rejected> {
         match event {
             LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint } => {
@@ -214,7 +217,7 @@ impl Ledger {
         }
     }
 
-    /// The user's end of a buffer.
+    /// Frees a buffer.
     fn free(&mut self, id: BufferId, context: &mut EventContext<'_>) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
         if self.buffers[index].migration.is_none() && (context.lease_status)(id) == LeaseStatus::Leased {
@@ -231,7 +234,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Its request is done with: it cannot be cancelled any more.
+    /// Consumes the ticket of a buffer's request: the request can no longer be cancelled.
     fn consume_ticket(&mut self, index: u32) {
         if let Some(ticket) = self.buffers[index].ticket.take() {
             self.granted.remove(&ticket);
@@ -265,7 +268,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What is known of a buffer.
+    /// Reports the state of a buffer.
     ///
     /// # Errors
     /// [`Rejected::Stale`].
@@ -275,12 +278,12 @@ impl Ledger {
         Ok(BufferView { bytes, tenant, residence, version, synced, moving: buffer.migration.is_some(), deferred })
     }
 
-    /// The live buffers, by number.
+    /// The live buffers, in the order of their indices.
     pub fn ids(&self) -> impl Iterator<Item = BufferId> {
         self.buffers.iter().filter(|buffer| !buffer.freed).map(|buffer| buffer.id)
     }
 
-    /// What is known of a tier.
+    /// Reports the state of a tier.
     pub fn tier(&self, tier: Tier) -> Option<TierView> {
         let state = self.tiers.get(usize::from(tier))?;
         let &TierState { medium, capacity, used, leaving, reported: level, suspended_until, .. } = state;
@@ -292,7 +295,7 @@ impl Ledger {
         self.tenants.get(usize::from(tenant)).map(|tenant| tenant.bytes)
     }
 
-    /// Requests without an answer.
+    /// Number of requests without an answer.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }

@@ -1,11 +1,11 @@
-//! What is wanted of buffers: promotion, demotion, a copy below. At most one wish for each buffer, the latest.
+//! Serves move requests: promotion, demotion, replication. At most one for each buffer, the latest.
 //!
-//! Allocations come first: while room is being made for a request, nothing is promoted. Where only others can help the
-//! request, users' promotions go on: those others may need them to get there. A promotion may evict others, as an
-//! allocation may; a prefetch only takes room that is there, and it and what a second touch wants is given up while
-//! only others can help. A wish that finds no room and none to be made is over, and its user is told; a user's
-//! promotion not before all copies have ended that come to that tier. One that meets a lease or a failure is looked at
-//! again when the lease is given back, or at the next tick.
+//! Allocations come first: while room is made for one, no buffer is promoted. While an allocation waits for frees of
+//! other users, promotions that users requested go on, as those users may need them before they can free; prefetches
+//! and promotions on second touches are dropped. A promotion may evict others, as an allocation may; a prefetch only
+//! takes free room. A request for which there is no room and none can be made is finished and its user told; a user's
+//! promotion not before all copies in progress to that tier have ended. A request that meets a lease or a failure is
+//! tried again when the lease is released, or at the next tick.
 
 use super::error::Rejected;
 use super::queue::QueueState;
@@ -13,18 +13,18 @@ use super::table::{MoveKind, MoveRequest};
 use super::types::{Action, BufferId, LeaseStatus, Medium};
 use super::{EventContext, Ledger, Tier};
 
-/// What became of a wish that was looked at.
+/// How far a move request got.
 enum MoveProgress {
-    /// Room is being made for it, or may be when others have come; those behind it wait.
+    /// Room is being made for it, or may be after copies in progress have ended; requests behind it wait.
     AwaitsRoom,
-    /// It is looked at again when something ends: a motion, a lease, or the time until the next tick.
+    /// It is tried again when a migration or a lease ends, or at the next tick.
     Scheduled,
-    /// It is so, or will not be.
+    /// Satisfied, or impossible.
     Finished(bool),
 }
 
 impl Ledger {
-    /// Takes a user's wish.
+    /// Records a user's move request, which replaces an earlier one.
     pub(super) fn request_move(
         &mut self,
         id: BufferId,
@@ -37,7 +37,7 @@ impl Ledger {
         }
         self.consume_ticket(index);
         self.finish_move(index, false, context);
-        // Whoever asks learns at once what comes of it, not at the next tick, which may never be.
+        // The user learns the result at once, not at the next tick, which may never come.
         self.buffers[index].deferred = false;
         self.set_move(index, request);
         Ok(())
@@ -48,7 +48,7 @@ impl Ledger {
         self.queue_move(index);
     }
 
-    /// A buffer was used: the second time within the window it is promoted.
+    /// Records a use of a buffer: the second one within the window promotes it.
     pub(super) fn touch(&mut self, id: BufferId) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
         self.consume_ticket(index);
@@ -78,7 +78,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A better tier than the best it is valid in: that of its hint, or the best memory that could hold it.
+    /// A better tier than the best one that has valid bytes: the hinted tier, or the best memory tier that could hold
+    /// it.
     fn target(&self, index: u32) -> Option<Tier> {
         let buffer = &self.buffers[index];
         let hinted =
@@ -88,7 +89,7 @@ impl Ledger {
         best.filter(|tier| *tier < buffer.residence.best())
     }
 
-    /// A lease is given back that stood in the way.
+    /// A lease that blocked a migration was released.
     pub(super) fn released(&mut self, id: BufferId) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
         self.buffers[index].deferred = false;
@@ -96,7 +97,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Puts a buffer's wish, if it has one, where it will be looked at.
+    /// Queues a buffer's pending move, if it has one.
     pub(super) fn queue_move(&mut self, index: u32) {
         let buffer = &mut self.buffers[index];
         let Some(request) = buffer.pending_move else { return };
@@ -106,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Ends a buffer's wish, if it has one.
+    /// Finishes a buffer's pending move, if it has one.
     pub(super) fn finish_move(&mut self, index: u32, satisfied: bool, context: &mut EventContext<'_>) {
         let buffer = &mut self.buffers[index];
         let request = buffer.pending_move.take();
@@ -115,8 +116,8 @@ impl Ledger {
         }
     }
 
-    /// A buffer has its bytes in a tier now. A wish for that is met here and now, not when it is looked at next: a
-    /// request may have them copied away again before, and the wish back, without end.
+    /// A copy into a tier succeeded. A request for it is finished now, not when it is served next: before that an
+    /// allocation may have the copy evicted again, and the request repeated, without end.
     pub(super) fn arrived(&mut self, index: u32, to: Tier, context: &mut EventContext<'_>) {
         if self.buffers[index].pending_move.is_some_and(|request| request.to == to && request.kind != MoveKind::Demote)
         {
@@ -124,7 +125,7 @@ impl Ledger {
         }
     }
 
-    /// Looks at wishes until one waits for room: those that lead down, then those that lead up.
+    /// Serves pending moves until one waits for room: demotions and replications, then promotions.
     pub(super) fn serve_moves(&mut self, queue_state: QueueState, context: &mut EventContext<'_>) {
         for queue in 0..self.move_queues.len() {
             while let Some(&id) = self.move_queues[queue].front() {
@@ -154,7 +155,7 @@ impl Ledger {
         }
     }
 
-    /// Does what can be done for a wish now.
+    /// Advances a pending move as far as possible now.
     fn advance_move(&mut self, index: u32, request: MoveRequest, context: &mut EventContext<'_>) -> MoveProgress {
         let MoveRequest { to, kind } = request;
         let buffer = &self.buffers[index];
@@ -181,11 +182,11 @@ impl Ledger {
         }
         let (shortfall, tenant) =
             (self.tiers[usize::from(to)].shortfall(self.footprint(to, buffer.bytes)), buffer.tenant);
-        // It is no victim of its own.
+        // It must not be its own victim.
         self.buffers[index].selected = true;
         let made = kind != MoveKind::Prefetch && self.make_room(to, shortfall, Some(tenant), context);
         self.buffers[index].selected = false;
-        // Who comes now may leave when it is there.
+        // A buffer on its way there may leave afterwards.
         let later = kind == MoveKind::Promote && self.tiers[usize::from(to)].incoming > 0;
         if made || later { MoveProgress::AwaitsRoom } else { MoveProgress::Finished(false) }
     }
@@ -199,7 +200,7 @@ impl Ledger {
                 self.begin_drop(index, tier, context);
                 MoveProgress::Scheduled
             }
-            // What survives a power cut stays.
+            // The copy that survives a power cut stays.
             None => MoveProgress::Finished(above.next().is_none()),
         }
     }

@@ -1,15 +1,15 @@
-//! Who gets memory, where, and who waits.
+//! Queues requests for buffers, and grants or refuses them.
 //!
-//! The order: first come, first served. Nobody is granted anything while somebody who came before waits, but for one
-//! reason: a tenant that is at its cap waits for its own frees, and only its own requests wait behind it. (What is
-//! adopted at a start is no request.) Promotions that users want go on while only others can help the first who waits:
-//! it waits as long as those keep the room.
+//! Order: first come, first served. No request is granted while an earlier one waits, with one exception: a tenant at
+//! its cap waits for its own frees, and only its own requests wait behind it. (Adopting a buffer at a start is no
+//! request.) Users' promotions go on while the first request waits for frees of other users, as these may need them
+//! before they can free; it waits as long as those users keep the room.
 //!
-//! The place: the tier of the hint, then memory from the best on, then files; the first where there is room or where
-//! room can be made. A request for more than every memory tier holds goes to a file tier, to be used by parts.
+//! Placement: the tier of the hint, then memory tiers from the best on, then file tiers; the first that has room or can
+//! make room. A request larger than every memory tier is placed in a file tier, where it is used in parts.
 //!
-//! Requests that do not wait for others stay in the queue while room is being made for them or for one before them, and
-//! are refused as soon as somebody before them waits for others.
+//! Requests that do not wait for other users stay in the queue while room is made for them or for an earlier one, and
+//! are refused as soon as an earlier one waits for other users.
 
 use super::account::{FreedBy, MAX_CAPACITY};
 use super::error::{Refusal, RefusalReason, Rejected};
@@ -28,7 +28,7 @@ pub(super) struct PendingRequest {
     pub hint: PlacementHint,
 }
 
-/// Who waits for room, and not for its own tenant's frees.
+/// What the queue waits for, apart from tenants at their caps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueState {
     /// No request waits for room.
@@ -39,7 +39,7 @@ pub(super) enum QueueState {
     MakingRoom,
 }
 
-/// What can be done for a request.
+/// Where a request can be placed.
 enum Placement {
     /// There is room in this tier.
     InTier(Tier),
@@ -50,7 +50,7 @@ enum Placement {
 }
 
 impl Ledger {
-    /// Takes a request in. Those that nothing can help are refused at once.
+    /// Queues a request, or refuses it at once if it can never be granted.
     pub(super) fn enqueue(&mut self, request: PendingRequest, context: &mut EventContext<'_>) -> Result<(), Rejected> {
         self.check_request(&request)?;
         match self.permanent_refusal(&request) {
@@ -74,7 +74,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Grants what is there already, whatever capacity and caps say.
+    /// Grants a buffer that exists already, whatever capacity and caps say.
     pub(super) fn adopt(
         &mut self,
         request: PendingRequest,
@@ -97,13 +97,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Why so many bytes can never be granted to a tenant, if they cannot.
+    /// Why a buffer of this size can never be granted to a tenant, if so.
     pub(crate) fn refusal(&self, bytes: u64, tenant: u16) -> Option<Refusal> {
         let request = PendingRequest { ticket: 0, bytes, tenant, wait: false, hint: PlacementHint::default() };
         self.tenants.get(usize::from(tenant)).and_then(|_| self.permanent_refusal(&request))
     }
 
-    /// Why a request can never be granted.
+    /// Why a request can never be granted, if so.
     fn permanent_refusal(&self, request: &PendingRequest) -> Option<Refusal> {
         let tenant = &self.tenants[usize::from(request.tenant)];
         let largest = |tier: Tier| {
@@ -120,7 +120,7 @@ impl Ledger {
         Some(Refusal { reason, requested: request.bytes, largest })
     }
 
-    /// Refuses those whom a smaller tier left without hope.
+    /// Refuses requests that can never be granted since a tier shrank.
     pub(super) fn refuse_impossible(&mut self, context: &mut EventContext<'_>) {
         for at in (0..self.queue.len()).rev() {
             if let Some(error) = self.permanent_refusal(&self.queue[at]) {
@@ -129,7 +129,7 @@ impl Ledger {
         }
     }
 
-    /// Answers all that can be answered now. Who is left.
+    /// Answers all requests that can be answered now; returns what the rest waits for.
     pub(super) fn serve(&mut self, context: &mut EventContext<'_>) -> QueueState {
         let mut capped: Vec<u16> = Vec::new();
         let mut queue_state = QueueState::Clear;
@@ -144,11 +144,8 @@ impl Ledger {
                 }
                 continue;
             }
-            match if queue_state == QueueState::Blocked {
-                Placement::Blocked
-            } else {
-                self.placement(&request, context)
-            } {
+            let blocked = queue_state == QueueState::Blocked;
+            match if blocked { Placement::Blocked } else { self.placement(&request, context) } {
                 Placement::InTier(tier) => {
                     if let Some(request) = self.dequeue(at) {
                         self.grant(request, tier, context);
@@ -156,7 +153,7 @@ impl Ledger {
                 }
                 Placement::MakingRoom => return QueueState::MakingRoom,
                 Placement::Blocked if !request.wait => self.refuse(at, self.no_room(&request), context),
-                // Nobody behind it is granted anything, and only the impatient are answered.
+                // No request behind it is granted, and only those that do not wait have to be refused.
                 Placement::Blocked if self.non_waiting == 0 => return QueueState::Blocked,
                 Placement::Blocked => (queue_state, at) = (QueueState::Blocked, at + 1),
             }
@@ -185,7 +182,7 @@ impl Ledger {
             state.largest_copy(state.room().min(self.cap_room(tier, request.tenant)))
         };
         let largest = self.all_tiers().filter(|tier| !self.is_suspended(*tier)).map(room).max().unwrap_or(0);
-        // More than was asked may be free, for whoever came before.
+        // More than was requested may be free, reserved for earlier requests.
         Refusal { reason: RefusalReason::NoRoom, requested: request.bytes, largest }
     }
 
@@ -193,7 +190,7 @@ impl Ledger {
         self.tiers[usize::from(tier)].suspended_until.is_some()
     }
 
-    /// Where a request would go, in order of preference.
+    /// The tiers that a request could go to, in order of preference.
     fn candidates(&self, request: &PendingRequest) -> impl Iterator<Item = Tier> + use<> {
         let kind = |tier: &Tier| self.tiers[usize::from(*tier)].medium;
         let hinted = request.hint.tier.filter(|tier| usize::from(*tier) < self.tiers.len());
@@ -221,9 +218,9 @@ impl Ledger {
         Placement::Blocked
     }
 
-    /// Gives a request its buffer.
+    /// Grants a request its buffer.
     fn grant(&mut self, request: PendingRequest, tier: Tier, context: &mut EventContext<'_>) {
-        // The tier is one of at most eight.
+        // Tiers are numbered below 8.
         let Ok(residence) = Residence::new(tier) else { return };
         let PendingRequest { ticket, bytes, tenant, hint, .. } = request;
         if !self.buffers.has_room() {
@@ -241,7 +238,7 @@ impl Ledger {
         self.keeps += usize::from(hint.keep);
         self.granted.insert(ticket, id);
         self.update_policies(id.index);
-        // One more that may leave.
+        // The tier has one more candidate for eviction.
         self.tiers[usize::from(tier)].failed_search = None;
         context.actions.push(Action::Grant { ticket, id, tier, zero });
     }
@@ -258,7 +255,7 @@ impl Ledger {
         Some(request)
     }
 
-    /// The asker is gone: out of the queue, or its buffer back.
+    /// Cancels a request: removes it from the queue, or frees the buffer it was granted.
     pub(super) fn cancel(&mut self, ticket: u64, context: &mut EventContext<'_>) -> Result<(), Rejected> {
         if let Some(id) = self.granted.get(&ticket).copied() {
             return self.free(id, context);

@@ -1,6 +1,6 @@
-//! The buffers, by number.
+//! The table of buffers, by index.
 //!
-//! Promises upward: a name is given once; numbers are small and used again, the last one freed first.
+//! Promises upward: an id is used once; indices are small and reused, last freed first.
 //! Asks from below: nothing.
 
 use super::error::Rejected;
@@ -8,13 +8,13 @@ use super::types::{BufferId, PlacementHint};
 use std::ops::{Index, IndexMut};
 use terrace_core::residence::{Residence, Tier};
 
-/// What is under way with a buffer: at most one thing.
+/// The migration of a buffer in progress: at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Migration {
     Copy {
         from: Tier,
         to: Tier,
-        /// Room in the target was taken for it.
+        /// Room in the target was reserved for it.
         reserved: bool,
         /// The copy in `from` is dropped after it.
         evict_source: bool,
@@ -24,7 +24,7 @@ pub(super) enum Migration {
     },
 }
 
-/// What is wanted of a buffer: at most one thing.
+/// The pending move of a buffer: at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MoveRequest {
     pub to: Tier,
@@ -33,29 +33,29 @@ pub(super) struct MoveRequest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MoveKind {
-    /// The user's promotion.
+    /// A promotion that a user requested.
     Promote,
-    /// That of a second touch: nobody is told what became of it.
+    /// A promotion on a second touch, whose end is not reported.
     SecondTouch,
-    /// As [`MoveKind::SecondTouch`], if there is room.
+    /// As `SecondTouch`, but only into free room.
     Prefetch,
     Demote,
     Replicate,
 }
 
 impl MoveRequest {
-    /// Whether it waits behind allocations.
+    /// Whether it waits while room is made for allocations.
     pub(super) fn is_promotion(self) -> bool {
         matches!(self.kind, MoveKind::Promote | MoveKind::SecondTouch | MoveKind::Prefetch)
     }
 
-    /// Whether the user is told what became of it.
+    /// Whether its end is reported to the user.
     pub(super) fn is_reported(self) -> bool {
         !matches!(self.kind, MoveKind::SecondTouch | MoveKind::Prefetch)
     }
 }
 
-/// One buffer.
+/// The ledger's record of one buffer.
 #[derive(Clone, Debug)]
 pub(super) struct BufferRecord {
     pub id: BufferId,
@@ -64,28 +64,28 @@ pub(super) struct BufferRecord {
     pub hint: PlacementHint,
     pub residence: Residence,
     pub version: u64,
-    /// The tier of the copy that survives a power cut, and its version.
+    /// The tier of the copy that survives a power cut, and the version of that copy.
     pub synced: Option<(Tier, u64)>,
     pub migration: Option<Migration>,
     pub pending_move: Option<MoveRequest>,
-    /// Whether it stands in the queue of wishes that lead down, and of those that lead up.
+    /// Whether it is in the queue of demotions and replications, and in that of promotions.
     pub queued: [bool; 2],
-    /// Not moved until the next tick, or until its lease is given back. Only while it stands in the ledger's list.
+    /// Not moved until the next tick, or until its lease is released. Only while it is in the ledger's list.
     pub deferred: bool,
-    /// It stands in the list of those that rest, where it stays until the next tick.
+    /// It is in the ledger's list of deferred buffers, where it stays until the next tick.
     pub in_deferred_list: bool,
-    /// In a plan that is being made: in no second one.
+    /// Chosen for an eviction plan in the making: no second plan may choose it.
     pub selected: bool,
-    /// Freed while something is under way: forgotten when that ends.
+    /// Freed while a migration is in progress: forgotten when that ends.
     pub freed: bool,
-    /// When it was touched last, unless it was promoted for that.
+    /// The time of its last touch, unless that promoted it.
     pub last_touch: Option<u64>,
-    /// Its request, until it is used.
+    /// The ticket of its request, until it is used.
     pub ticket: Option<u64>,
 }
 
 impl BufferRecord {
-    /// A new one.
+    /// A record of a new buffer.
     pub(super) fn new(bytes: u64, tenant: u16, hint: PlacementHint, residence: Residence, ticket: u64) -> Self {
         Self {
             id: BufferId { index: 0, generation: 0 },
@@ -107,8 +107,8 @@ impl BufferRecord {
         }
     }
 
-    /// Whether the copy in a tier may be dropped as far as its bytes go: they are elsewhere or old, and not what is
-    /// left after a power cut.
+    /// Whether the copy in a tier can be dropped without losing bytes: they are elsewhere or stale, and it is not the
+    /// copy that survives a power cut.
     pub(super) fn is_redundant(&self, tier: Tier) -> bool {
         let mut without = self.residence;
         let kept = self.synced.is_some_and(|(synced, _)| synced == tier);
@@ -116,18 +116,18 @@ impl BufferRecord {
     }
 }
 
-/// Buffers, some of whose numbers are free.
+/// Records by index; some indices are free.
 #[derive(Debug, Default)]
 pub(super) struct BufferTable {
     entries: Vec<Option<BufferRecord>>,
-    /// Each number's next generation.
+    /// The next generation of each index.
     generations: Vec<u32>,
     free: Vec<u32>,
     live: usize,
 }
 
 impl BufferTable {
-    /// Takes a buffer in and names it.
+    /// Inserts a record and assigns its id.
     pub(super) fn insert(&mut self, mut buffer: BufferRecord) -> BufferId {
         let index = self.free.pop().unwrap_or(self.entries.len() as u32);
         if index as usize == self.entries.len() {
@@ -141,7 +141,7 @@ impl BufferTable {
         id
     }
 
-    /// Takes one out. A number whose generations are used up is not given again.
+    /// Removes a record. An index whose generations are used up is not reused.
     pub(super) fn remove(&mut self, index: u32) {
         self.entries[index as usize] = None;
         self.live -= 1;
@@ -151,12 +151,12 @@ impl BufferTable {
         }
     }
 
-    /// Whether there is a number for one more. The last number is kept out: policies use it for nobody.
+    /// Whether one more record fits. The last index is not used: policies use it for "none".
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty() || self.entries.len() < u32::MAX as usize
     }
 
-    /// The number of a buffer that was not freed.
+    /// The index of a live buffer.
     pub(super) fn find(&self, id: BufferId) -> Result<u32, Rejected> {
         match self.get(id.index) {
             Some(buffer) if buffer.id == id && !buffer.freed => Ok(id.index),
@@ -164,12 +164,12 @@ impl BufferTable {
         }
     }
 
-    /// A buffer by number, doomed ones too.
+    /// A record by index, also of a buffer that was freed during a migration.
     pub(super) fn get(&self, index: u32) -> Option<&BufferRecord> {
         self.entries.get(index as usize)?.as_ref()
     }
 
-    /// All of them.
+    /// All records.
     pub(super) fn iter(&self) -> impl Iterator<Item = &BufferRecord> {
         self.entries.iter().flatten()
     }
@@ -182,7 +182,7 @@ impl BufferTable {
 impl Index<u32> for BufferTable {
     type Output = BufferRecord;
 
-    /// The caller knows it is there.
+    /// Panics if there is no record: the caller must know that there is one.
     fn index(&self, index: u32) -> &BufferRecord {
         self.entries[index as usize].as_ref().expect("a number in a list of the ledger is that of a buffer")
     }

@@ -1,4 +1,4 @@
-//! What goes into the ledger and what comes out of it.
+//! Types of the ledger's interface: settings, events, actions, views.
 
 use super::error::Refusal;
 use crate::policy::PolicyKind;
@@ -6,7 +6,7 @@ use std::fmt;
 use terrace_core::pressure::Level;
 use terrace_core::residence::{Residence, TIERS, Tier};
 
-/// A buffer. Names of freed buffers are never given again.
+/// The id of a buffer. Ids of freed buffers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BufferId {
     pub(super) index: u32,
@@ -14,10 +14,10 @@ pub struct BufferId {
 }
 
 impl BufferId {
-    /// Of no buffer, in any ledger.
+    /// The id of no buffer in any ledger.
     pub(crate) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 
-    /// Its place in tables: small, and given again after the buffer is freed.
+    /// Its index in tables: small, and reused after the buffer is freed.
     pub fn index(self) -> usize {
         self.index as usize
     }
@@ -29,93 +29,92 @@ impl fmt::Display for BufferId {
     }
 }
 
-/// What a tier is made of.
+/// What a tier stores bytes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Medium {
-    /// Bytes that a device reaches by address, and processors by copies.
+    /// Memory that a device addresses, and processors reach by copies.
     Device,
-    /// Bytes that a processor reaches by address.
+    /// Memory that processors address.
     Memory,
-    /// Bytes in a file.
+    /// Files.
     File,
 }
 
-/// One tier, as it begins.
+/// The settings of one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierSpec {
-    /// What it is made of.
+    /// What it stores bytes in.
     pub medium: Medium,
-    /// Bytes it may hold; 0 for absent. More than 2^60 count as 2^60.
+    /// Bytes it may hold; 0 for an absent tier. More than 2^60 count as 2^60.
     pub capacity: u64,
-    /// What a copy takes here is counted in multiples of so many bytes: 1 counts them as they are. At least 1.
+    /// Sizes of copies are rounded up to multiples of this; 1 for exact sizes. At least 1.
     pub unit: u64,
 }
 
-/// What one tenant may have.
+/// The limits and guarantees of one tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantQuota {
-    /// The most bytes of its buffers, each counted once however many copies there are.
+    /// Most bytes of its buffers, each counted once however many copies there are.
     pub cap: u64,
-    /// The most bytes of its copies in each tier.
+    /// Most bytes of its copies in each tier.
     pub tier_caps: [u64; TIERS as usize],
-    /// Bytes of its copies in each tier below which no other tenant, nor maintenance, evicts it. Nothing is kept free
-    /// for it.
+    /// Bytes of its copies in each tier below which neither other tenants nor maintenance evict it. No room is kept
+    /// free for it.
     pub guaranteed: [u64; TIERS as usize],
 }
 
 impl TenantQuota {
-    /// No caps, nothing promised.
+    /// No caps, no guarantees.
     pub const UNLIMITED: Self =
         Self { cap: u64::MAX, tier_caps: [u64::MAX; TIERS as usize], guaranteed: [0; TIERS as usize] };
 }
 
-/// What a ledger is made with.
+/// The settings of a ledger.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The tiers, the best first: at most 8.
+    /// The tiers, best first: at most 8.
     pub tiers: Vec<TierSpec>,
-    /// The tenants: numbered from 0.
+    /// The tenants, numbered from 0.
     pub tenants: Vec<TenantQuota>,
-    /// Who leaves a tier first.
+    /// The eviction policy of each tier.
     pub policy: PolicyKind,
-    /// Two touches at most so far apart promote. In the unit of [`LedgerEvent::Tick`].
+    /// Two touches no further apart than this promote. In the unit of [`LedgerEvent::Tick`].
     pub touch_window: u64,
-    /// Bytes that maintenance sets in motion in a tick; a buffer larger than that goes alone. 0 for no maintenance.
+    /// Bytes that maintenance begins to move in a tick; a larger buffer moves alone. 0 for no maintenance.
     pub maintenance_budget: u64,
-    /// For how long a tier takes nothing after a copy into it failed; twice as long after each further failure, up to
-    /// 64 times. In the unit of [`LedgerEvent::Tick`].
+    /// How long a tier is suspended after a copy into it failed; doubled after each further failure, up to 64 times. In
+    /// the unit of [`LedgerEvent::Tick`].
     pub backoff: u64,
 }
 
 impl Settings {
-    /// One tenant without limits, S3-FIFO, and times in milliseconds.
+    /// The defaults: one tenant without limits, S3-FIFO, and times in milliseconds.
     ///
-    /// Promotion on a second touch within ten seconds, 64 MiB of maintenance in a tick, a second of rest after a
-    /// failure.
+    /// Promotion on a second touch within ten seconds, 64 MiB of maintenance in a tick, a backoff of one second.
     pub fn new(tiers: Vec<TierSpec>) -> Self {
         let (tenants, policy) = (vec![TenantQuota::UNLIMITED], PolicyKind::default());
         Self { tiers, tenants, policy, touch_window: 10_000, maintenance_budget: 64 << 20, backoff: 1_000 }
     }
 }
 
-/// What a user would like for a buffer. The ledger is free to do otherwise.
+/// A user's preferences for a buffer, which the ledger may ignore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlacementHint {
-    /// Where it should live, if there is room or room can be made.
+    /// The preferred tier, if it has room or room can be made.
     pub tier: Option<Tier>,
-    /// Evict others first, as long as that is enough.
+    /// Evict others first, as long as those are enough.
     pub keep: bool,
 }
 
-/// What the world says about a buffer's lease word.
+/// The state of a buffer's lease, read when the ledger decides.
 ///
-/// Whoever answers [`LeaseStatus::Leased`] sees to it that the end of that lease is told by [`LedgerEvent::Released`] (a refused
-/// `close` of the word asks for that); [`LeaseStatus::RecentlyUsed`] takes the word's visits.
+/// A caller that reports [`LeaseStatus::Leased`] must send [`LedgerEvent::Released`] when that lease ends (a refused
+/// `close` of the lease word asks for that). Reporting [`LeaseStatus::RecentlyUsed`] resets the word's visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseStatus {
-    /// No lease is held, and none was since this was asked last.
+    /// No lease is held, and none was since the last report.
     Idle,
-    /// There was one since.
+    /// No lease is held, but one was since the last report.
     RecentlyUsed,
     /// A lease is held.
     Leased,
@@ -124,250 +123,252 @@ pub enum LeaseStatus {
 /// How a copy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyOutcome {
-    /// The bytes are in both tiers.
+    /// Both tiers have the bytes.
     Done,
-    /// A lease was there first: nothing was copied.
+    /// A lease was held: nothing was copied.
     Leased,
-    /// The bytes could not be had where they are: nothing was copied.
+    /// The source could not be read: nothing was copied.
     SourceFailed,
-    /// The target had no room after all: nothing is there.
+    /// The target had no room after all: it has no copy.
     Full,
-    /// It failed: nothing is there.
+    /// The copy failed: the target has no copy.
     Failed,
 }
 
-/// What happened. Times and leases come from outside.
+/// What happened. Times and leases come from outside the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerEvent {
-    /// Somebody asks for a buffer. Answered once, by [`Action::Grant`] or [`Action::Refuse`].
+    /// A user requests a buffer. Answered once, by [`Action::Grant`] or [`Action::Refuse`].
     Allocate {
-        /// Names the request; not in use.
+        /// Identifies the request; must not be in use.
         ticket: u64,
-        /// How many.
+        /// Size of the buffer.
         bytes: u64,
-        /// For whom.
+        /// Its tenant.
         tenant: u16,
-        /// Whether it waits for what others may free. If not, it waits only while the ledger makes room by itself.
+        /// Whether it waits for frees of other users. If not, it waits only while the ledger makes room.
         wait: bool,
-        /// Where, best.
+        /// Preferences for its placement.
         hint: PlacementHint,
     },
-    /// A buffer is there since an earlier start: granted at once in its tier, also beyond capacity and caps. Refused
-    /// only when it is empty, and where sums would overflow. A tier, or a tenant, that has more than it may takes
-    /// nothing in until enough of it has left.
+    /// A buffer exists since an earlier start: granted at once in its tier, even beyond capacity and caps. Refused only
+    /// if it is empty or a sum would overflow. A tier or tenant above its limits takes nothing until enough of it has
+    /// left.
     Adopt {
-        /// Names the request; not in use.
+        /// Identifies the request; must not be in use.
         ticket: u64,
-        /// How many.
+        /// Size of the buffer.
         bytes: u64,
-        /// Whose.
+        /// The request.
         tenant: u16,
-        /// Where it is.
+        /// The tier that has it.
         tier: Tier,
     },
-    /// The asker is gone. A ticket that was granted and not used yet is freed, so that the next gets it.
+    /// The requester gave up. If the request was granted and its buffer not used yet, the buffer is freed.
     Cancel {
-        /// Which request.
+        /// The request.
         ticket: u64,
     },
-    /// The user is done with a buffer. No lease of it is held. If a copy or drop of it is under way, that still ends by
-    /// its event, and then it is forgotten.
+    /// The user frees a buffer of which no lease is held. A migration in progress still ends by its event; then the
+    /// buffer is forgotten.
     Free {
-        /// Which.
+        /// The buffer.
         id: BufferId,
     },
-    /// A buffer was used. Not needed for each use: a search for room sees [`LeaseStatus::RecentlyUsed`] too. The second within the
-    /// window promotes, and evicts for it, unless a request waits that only others can help.
+    /// A buffer was used. Not needed for every use: a search for room sees [`LeaseStatus::RecentlyUsed`] too. The
+    /// second touch within the window promotes the buffer and evicts for it, unless a request waits for frees of other
+    /// users.
     Touch {
-        /// Which.
+        /// The buffer.
         id: BufferId,
     },
-    /// The bytes in a tier were written: other copies are old now.
+    /// The copy in a tier was written: other copies are stale now.
     Wrote {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
-        /// Where.
+        /// The tier.
         tier: Tier,
     },
-    /// The user wants a copy in a better tier, and others evicted for it; not while room is made for a request. The
-    /// copy where it was stays. Answered by [`Action::MoveFinished`].
+    /// The user requests a copy in a better tier, for which others are evicted, but not while room is made for a
+    /// request. The copy where it was stays. Answered by [`Action::MoveFinished`].
     Promote {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
-        /// Where.
+        /// The target tier.
         to: Tier,
     },
-    /// The user wants no copy in tiers better than this one, and one here if there is none below. Answered by
-    /// [`Action::MoveFinished`].
+    /// The user requests that no better tier has a copy, and that this one gets one if no lower tier has any. Answered
+    /// by [`Action::MoveFinished`].
     Demote {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
-        /// Where.
+        /// The target tier.
         to: Tier,
     },
-    /// The user wants a copy in a tier, others stay. Answered by [`Action::MoveFinished`].
+    /// The user requests a copy in a tier; copies elsewhere stay. Answered by [`Action::MoveFinished`].
     Replicate {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
-        /// Where.
+        /// The target tier.
         to: Tier,
     },
-    /// It will be used soon: promoted if there is room and no request waits for any.
+    /// The user will use a buffer soon: promoted if there is room that no request waits for.
     Prefetch {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
     },
-    /// A lease that stood in the way was given back.
+    /// A lease that blocked a migration was released.
     Released {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
     },
-    /// A copy has ended.
+    /// A copy ended.
     CopyEnded {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
         /// As in the action.
         from: Tier,
         /// As in the action.
         to: Tier,
-        /// How.
+        /// How it ended.
         outcome: CopyOutcome,
     },
-    /// A drop has ended.
+    /// A drop ended.
     DropEnded {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
         /// As in the action.
         tier: Tier,
-        /// Whether the copy is gone; otherwise a lease was there first.
+        /// Whether the copy is gone; if not, a lease was held.
         done: bool,
     },
     /// The copy in a tier survives a power cut. It is not dropped until another one does.
     Synced {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
-        /// Where.
+        /// The tier.
         tier: Tier,
     },
-    /// A tier had no memory for a buffer that was granted there: it rests.
+    /// A tier had no memory for a buffer that was granted there: it is suspended.
     TierRefused {
-        /// Which.
+        /// The tier.
         tier: Tier,
     },
-    /// What made a tier refuse is gone: it rests no more.
+    /// The cause of a tier's suspension is gone: it takes copies again.
     TierRecovered {
-        /// Which.
+        /// The tier.
         tier: Tier,
     },
-    /// A tier has another capacity.
+    /// The capacity of a tier changed.
     Resize {
-        /// Which.
+        /// The tier.
         tier: Tier,
-        /// Bytes.
+        /// The new capacity in bytes.
         capacity: u64,
     },
-    /// Time passes, and maintenance is done.
+    /// Time has passed: maintenance is due.
     Tick {
-        /// Any unit, never less than before.
+        /// The time in any unit, never less than before.
         now: u64,
     },
 }
 
-/// What is to be done, in this order.
+/// What the caller must do, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A request has its buffer: make it in that tier. What it holds means nothing yet.
+    /// A request is granted: allocate its buffer in this tier. Its contents are undefined yet.
     Grant {
-        /// Whose.
+        /// The request.
         ticket: u64,
-        /// Its name.
+        /// The new buffer.
         id: BufferId,
-        /// Where.
+        /// The tier.
         tier: Tier,
-        /// The memory may have been another tenant's: zero it first.
+        /// The memory may have held another tenant's bytes: zero it first.
         zero: bool,
     },
-    /// A request has none.
+    /// A request is refused.
     Refuse {
-        /// Whose.
+        /// The request.
         ticket: u64,
-        /// Why.
+        /// The reason.
         error: Refusal,
     },
-    /// Close the buffer, copy its bytes, say [`LedgerEvent::CopyEnded`]. The room in the target is taken from now on; there may
-    /// be an old copy there already, which the bytes replace.
+    /// Close the buffer's lease word, copy its bytes, send [`LedgerEvent::CopyEnded`]. Room in the target is reserved
+    /// from now on; a stale copy there is overwritten.
     Copy {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
-        /// Where its newest bytes are.
+        /// The tier that has the newest bytes.
         from: Tier,
-        /// Where they are wanted too.
+        /// The tier that is to have them too.
         to: Tier,
     },
-    /// Give a copy's memory back, say [`LedgerEvent::DropEnded`]. Its bytes are elsewhere, or old.
+    /// Free a copy's memory, send [`LedgerEvent::DropEnded`]. Its bytes are elsewhere, or stale.
     Drop {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
-        /// Where.
+        /// The tier.
         tier: Tier,
     },
-    /// Give all memory of a freed buffer back, now: its room is given to others by the actions that follow.
+    /// Free all memory of a freed buffer now: the actions that follow grant its room to others.
     Forget {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
     },
-    /// What a user wanted of a buffer is so, or will not be: no room, no such chance, or the user wanted something else
-    /// since.
+    /// A user's move request is finished: satisfied; or not, for lack of room, as the move is impossible, or as a newer
+    /// request replaced it.
     MoveFinished {
-        /// Which buffer.
+        /// The buffer.
         id: BufferId,
         /// As in the event.
         to: Tier,
-        /// Whether it is so.
+        /// Whether the request is satisfied.
         satisfied: bool,
     },
-    /// A tier's level changed. Above its capacity, after [`LedgerEvent::Resize`] or [`LedgerEvent::Adopt`], it is critical.
+    /// The pressure level of a tier changed. Above its capacity, after [`LedgerEvent::Resize`] or
+    /// [`LedgerEvent::Adopt`], it is critical.
     Pressure {
-        /// Which.
+        /// The tier.
         tier: Tier,
-        /// The level now.
+        /// The new level.
         level: Level,
     },
 }
 
-/// What is known of a buffer.
+/// The state of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferView {
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: u16,
-    /// Where its copies are.
+    /// The tiers that have copies.
     pub residence: Residence,
-    /// How often it was written.
+    /// Number of writes so far.
     pub version: u64,
-    /// Where a copy survives a power cut, and of which version.
+    /// The tier of the copy that survives a power cut, and the version of that copy.
     pub synced: Option<(Tier, u64)>,
-    /// Whether a copy or a drop is under way.
+    /// Whether a copy or a drop is in progress.
     pub moving: bool,
-    /// Whether it met a lease or a failure, and is left alone until the lease is given back, or the next tick.
+    /// Whether it met a lease or a failure, and is not moved until the lease is released or until the next tick.
     pub deferred: bool,
 }
 
-/// What is known of a tier.
+/// The state of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierView {
-    /// What it is made of.
+    /// What it stores bytes in.
     pub medium: Medium,
     /// Bytes it may hold.
     pub capacity: u64,
-    /// Bytes of copies, and of copies under way to it.
+    /// Bytes of copies, and of copies in progress to it.
     pub used: u64,
-    /// Bytes of those that are about to leave.
+    /// Bytes of copies that are about to leave.
     pub leaving: u64,
-    /// How full that is.
+    /// Its pressure level.
     pub level: Level,
-    /// Copies into it failed: it takes nothing until then, in the unit of [`LedgerEvent::Tick`], or until
-    /// [`LedgerEvent::TierRecovered`].
+    /// While suspended, when that ends, in the unit of [`LedgerEvent::Tick`]; [`LedgerEvent::TierRecovered`] ends it
+    /// earlier.
     pub suspended_until: Option<u64>,
 }

@@ -1,6 +1,6 @@
-//! Least recently used: one list, touched members move to its front, the victim is at the back.
+//! Least recently used: one list; a touch moves a member to the front, the victim is at the back.
 //!
-//! Each member is asked about at most once a call: what was asked and stays is passed, or stands in front.
+//! A call asks about each member at most once: a skipped member is passed by, a referenced one moves to the front.
 
 use super::list::Lists;
 use super::{Policy, Verdict};
@@ -8,7 +8,7 @@ use super::{Policy, Verdict};
 /// The list.
 const ALL: usize = 0;
 
-/// Evicts what was not used for longest.
+/// Evicts the least recently used member.
 #[derive(Debug, Default)]
 pub struct Lru {
     lists: Lists<1>,

@@ -1,36 +1,36 @@
-//! S3-FIFO: a small queue for the new, a main queue for those used again, and the names of those that left the small
-//! one.
+//! S3-FIFO: a small queue for new members, a main queue for those used again, and a ghost list of ids evicted from the
+//! small queue.
 //!
-//! New members come into the small queue, which may hold a tenth of the bytes. From its back, members used at least
-//! twice go on to the main queue and the others leave; their names stay for a while, and a member that comes back in
-//! that time goes to the main queue at once. There the back is the victim unless it was used, in which case it goes
-//! around once more for each of up to three uses.
+//! New members enter the small queue, which may hold a tenth of the bytes. From its back, members used at least twice
+//! move to the main queue and the others are evicted; their ids stay in the ghost list for a while, and a member whose
+//! id is there is inserted into the main queue. The back of the main queue is the victim unless it was used; then it is
+//! reinserted at the front once for each of up to three uses.
 //!
-//! Each member is asked about at most once a call; a call goes around the main queue at most four times, for the uses.
+//! A call asks about each member at most once; it cycles through the main queue at most four times, for the uses.
 
 use super::list::Lists;
 use super::{Policy, Verdict};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
-/// Names of evicted members; no longer members.
+/// Ids of evicted members, which are no longer members.
 const GHOST: usize = 2;
 
-/// The small queue's share is one part in so many of the bytes: the paper's 10 %.
+/// The small queue may hold one part in so many of the bytes: the paper's 10 %.
 const SMALL_SHARE: u64 = 10;
-/// Uses that are told apart: the paper's two bits.
+/// Uses counted at most: the paper's two bits.
 const MAX_USES: u8 = 3;
-/// Uses in the small queue that lead to the main one: the paper's `freq > 1`.
+/// Uses in the small queue from which a member moves to the main one: the paper's `freq > 1`.
 const PROMOTION_USES: u8 = 2;
 
-/// Evicts what was hardly used while it was new, then what was not used for longest in the main queue.
+/// Evicts members hardly used while new, then the oldest unused ones of the main queue.
 #[derive(Debug, Default)]
 pub struct S3Fifo {
     lists: Lists<3>,
 }
 
 impl S3Fifo {
-    /// Moves a member to the front of a queue, with so many uses.
+    /// Moves a member to the front of a queue with a given number of uses.
     fn requeue(&mut self, id: u32, to: usize, uses: u8) {
         let visited = self.lists.is_visited(id);
         if let Some(bytes) = self.lists.remove(id) {
@@ -42,15 +42,15 @@ impl S3Fifo {
         }
     }
 
-    /// The queue to look at: the small one while it has its share or more, unless every member there was asked (`left`:
-    /// how many were not).
+    /// The queue to take a victim from: the small one while it holds its share or more, unless all its members were
+    /// visited (`left`: how many were not, in each queue).
     fn queue(&self, left: [usize; 2]) -> Option<usize> {
         let (small, main) = (self.lists.totals(SMALL).1, self.lists.totals(MAIN).1);
         let first = if small.saturating_mul(SMALL_SHARE) >= small + main { SMALL } else { MAIN };
         [first, SMALL + MAIN - first].into_iter().find(|queue| left[*queue] > 0)
     }
 
-    /// Whether the member at the back of a queue goes on as it stands, unasked: where to, and with how many uses.
+    /// Where the member at the back of a queue is reinserted without asking, and with how many uses; `None`: ask.
     fn reinsertion(&mut self, queue: usize, id: u32) -> Option<(usize, u8)> {
         let uses = *self.lists.uses(id);
         match queue {
@@ -60,7 +60,7 @@ impl S3Fifo {
         }
     }
 
-    /// Takes a victim out; the name of one that was hardly used stays.
+    /// Removes a victim; keeps the id of one from the small queue as a ghost.
     fn evict(&mut self, queue: usize, id: u32) -> Option<u32> {
         let bytes = self.lists.remove(id)?;
         if queue == SMALL {
@@ -69,7 +69,7 @@ impl S3Fifo {
         Some(id)
     }
 
-    /// Forgets the oldest names, until their bytes are no more than those of the members.
+    /// Removes the oldest ghosts until their bytes are no more than those of the members.
     fn trim_ghosts(&mut self) {
         while self.lists.totals(GHOST).1 > self.totals().1 {
             let Some(id) = self.lists.back(GHOST) else { return };

@@ -3,7 +3,7 @@
 use super::world::{World, figures};
 use terrace_tiers::detect::{DecidedBy, DetectedDisk, TierKind, Transport, Unsuitable};
 
-/// Tier and by what.
+/// The tier, and what decided it.
 fn class(disk: &DetectedDisk) -> (Option<TierKind>, DecidedBy) {
     (disk.class.tier, disk.class.by)
 }
@@ -84,7 +84,7 @@ fn a_virtual_disk_that_says_it_turns_is_measured_and_believed_no_more() {
         "{:?}",
         disk.class
     );
-    // One that does turn, behind the same name.
+    // A disk that does rotate, with the same name.
     assert_eq!(class(&measured(disk, 0.03, 1.5)), (Some(TierKind::Hdd), DecidedBy::Measurement));
 }
 
@@ -105,7 +105,7 @@ fn sata_is_decided_by_what_is_measured() {
     assert_eq!((class(&ssd), says(&ssd, "rotational")), ((Some(TierKind::Ssd), DecidedBy::Measurement), false));
     let hdd = measured(of(1), 0.02, 1.6);
     assert_eq!((class(&hdd), says(&hdd, "rotational")), ((Some(TierKind::Hdd), DecidedBy::Measurement), false));
-    // One that lies.
+    // A disk with a wrong `rotational`.
     let lies = measured(of(0), 0.02, 1.6);
     assert_eq!(class(&lies), (Some(TierKind::Hdd), DecidedBy::Measurement));
     assert!(says(&lies, "sda says rotational=0, which is not so"));
@@ -191,7 +191,7 @@ fn memory_and_other_machines_are_no_tiers() {
         ]
     );
     assert!(machine.disks.iter().all(|disk| disk.class.tier.is_none() && disk.class.by == DecidedBy::Refusal));
-    // Nobody asks a server that may not answer.
+    // A server that may not answer is never queried.
     assert_eq!((machine.disks[0].capacity_bytes, machine.disks[0].free_bytes), (None, None));
     // Memory is named where it was asked for, and is what the user says it is.
     let (disk, _) = machine.disk_of("/tmp".as_ref()).expect("it is there");

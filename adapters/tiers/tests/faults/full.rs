@@ -10,7 +10,7 @@ use terrace_file::{
 /// Sixteen times the disk: slabs of 4 MiB, a log of 1 MiB.
 const CAP: u64 = 256 * MIB;
 
-/// Fills it until something is refused. How many are durable.
+/// Fills it until a call is refused. Returns how many buffers are durable.
 fn fill(manager: &Manager) -> usize {
     for which in 0..1000 {
         if let Err(error) = keep(manager, which) {
@@ -34,7 +34,7 @@ fn a_full_disk(disk: &Mount) {
     drop(first);
     let second = manager(disk.path(), CAP);
     (0..durable).for_each(|which| holds(&second, which));
-    // Room again.
+    // Makes room again.
     let half = durable / 2;
     (0..half).for_each(|which| in_the_end(|| second.remove(&name(which))));
     for which in 1000..1000 + half / 2 {
@@ -61,7 +61,7 @@ fn a_full_ext4_loses_nothing_and_goes_on_when_there_is_room() {
     a_full_disk(&disk);
 }
 
-/// The next log is made when this one is full: a disk that is full by then must not stop what would give room.
+/// The next log is created when this one is full: a disk that is full by then must not stop what would make room.
 #[test]
 fn a_log_that_is_full_on_a_full_disk_is_followed_by_another() {
     let test = "full::a_log_that_is_full_on_a_full_disk_is_followed_by_another";
@@ -79,7 +79,7 @@ fn a_log_that_is_full_on_a_full_disk_is_followed_by_another() {
     while let Ok(piece) = put(held.len() as u8) {
         held.push(piece);
     }
-    // What slabs leave, another takes.
+    // Another user takes what slabs free.
     std::fs::write(mount.path().join("another"), vec![1; 8 << 20]).expect_err("it is full");
     for round in 0..200u64 {
         let piece = Arc::clone(&held[round as usize % held.len()]);
@@ -112,7 +112,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_memory_goes_on() {
     let refused = manager.sync(&buffer);
     let Err(Error::Store(StoreError::Fault(fault))) = &refused else { panic!("{refused:?}") };
     assert_eq!((fault.code, fault.call), (libc::EFBIG, "fallocate"));
-    // The disk has room, and refuses all the same: the tier rests for its time, and for longer each time.
+    // The disk has room and refuses all the same: the tier is suspended for its time, and longer each time.
     let left = |manager: &Manager| match manager.sync(&buffer) {
         Err(Error::Suspended { left, .. }) => left,
         other => panic!("{other:?}"),

@@ -1,14 +1,14 @@
-//! Steps that many stories share.
+//! Steps that several tests share.
 
 use super::settings;
 use super::world::{Asked, World};
 use terrace_tiers::ledger::{Action, BufferId, CopyOutcome, LedgerEvent, PlacementHint, RefusalReason};
 use terrace_tiers::policy::PolicyKind;
 
-/// Two memory tiers of 100 and 200 bytes over a file tier of 1000, and LRU, whose victims are plain to see.
+/// Two memory tiers of 100 and 200 bytes over a file tier of 1000, and LRU, whose victims are predictable.
 pub fn three() -> World {
     let mut settings = settings(2, &[100, 200, 1000]);
-    // No maintenance: it would move things by itself at each tick.
+    // No maintenance, which would move buffers at each tick.
     (settings.policy, settings.maintenance_budget) = (PolicyKind::Lru, 0);
     World::new(settings)
 }
@@ -18,24 +18,24 @@ pub fn ask(world: &mut World, ticket: u64, bytes: u64, tenant: u16, wait: bool, 
     world.tell(LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint }).expect("a tenant and a new ticket")
 }
 
-/// A buffer that is there already.
+/// Adopts a buffer.
 pub fn adopt(world: &mut World, ticket: u64, bytes: u64, tenant: u16, tier: u8) -> Vec<Action> {
     world.asked.push(Asked { ticket, bytes, tenant, wait: false });
     world.tell(LedgerEvent::Adopt { ticket, bytes, tenant, tier }).expect("a tenant, a tier and a new ticket")
 }
 
-/// A buffer that is granted at once.
+/// Allocates a buffer, which is granted at once.
 pub fn take(world: &mut World, ticket: u64, bytes: u64) -> BufferId {
     ask(world, ticket, bytes, 0, false, PlacementHint::default());
     world.granted[&ticket]
 }
 
-pub fn patient(world: &mut World, ticket: u64, bytes: u64) -> Vec<Action> {
+pub fn waiting_request(world: &mut World, ticket: u64, bytes: u64) -> Vec<Action> {
     ask(world, ticket, bytes, 0, true, PlacementHint::default())
 }
 
-pub fn settle(world: &mut World) -> usize {
-    world.settle(|| CopyOutcome::Done)
+pub fn finish_all(world: &mut World) -> usize {
+    world.finish_all(|| CopyOutcome::Done)
 }
 
 pub fn valid(world: &World, id: BufferId) -> Vec<u8> {

@@ -1,6 +1,6 @@
-//! What the actions do: copies of bytes in a map, checked at each step.
+//! Performs the ledger's actions on a map of copies, and checks each step.
 //!
-//! The bytes of a copy are one number: the version that was written last when it was made.
+//! The bytes of a copy are one number: the version last written when it was made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use terrace_core::pressure::Level;
@@ -50,19 +50,19 @@ pub struct World {
     /// In order of arrival.
     pub asked: Vec<Asked>,
     pub granted: BTreeMap<u64, BufferId>,
-    /// Granted, and nothing was said of it yet.
+    /// Granted, and not used yet.
     pub unused: BTreeSet<BufferId>,
     pub refused: BTreeMap<u64, Refusal>,
-    /// Who freed memory in which tier.
+    /// Tenants that freed memory in each tier.
     left: BTreeSet<(u8, u16)>,
     pub levels: BTreeMap<u8, Level>,
-    pub settled: Vec<(BufferId, u8, bool)>,
-    /// The event that was taken last.
+    pub finished: Vec<(BufferId, u8, bool)>,
+    /// The last event that was accepted.
     pub last: Option<LedgerEvent>,
     pub policy: PolicyKind,
-    /// All there ever were.
+    /// All actions so far.
     pub actions: Vec<Action>,
-    /// Tenants that adopted more than their cap, and still have.
+    /// Tenants that adopted more than their cap, and still hold more.
     pub above: BTreeSet<u16>,
 }
 
@@ -85,14 +85,14 @@ impl World {
             refused: BTreeMap::new(),
             left: BTreeSet::new(),
             levels: BTreeMap::new(),
-            settled: Vec::new(),
+            finished: Vec::new(),
             last: None,
             actions: Vec::new(),
             above: BTreeSet::new(),
         }
     }
 
-    /// Tells the ledger, does what it says, and checks everything. Returns the new actions.
+    /// Passes an event to the ledger, performs the actions, and checks everything. Returns the new actions.
     pub fn tell(&mut self, event: LedgerEvent) -> Result<Vec<Action>, Rejected> {
         let mut actions = Vec::new();
         let (leased, used, buffers) = (&self.leased, &mut self.used, &self.buffers);
@@ -126,7 +126,7 @@ impl World {
         taken.map(|()| actions)
     }
 
-    /// What an event that was taken means for its buffer.
+    /// Applies an accepted event to its buffer.
     fn used_or_freed(&mut self, event: LedgerEvent) {
         let freed = match event {
             LedgerEvent::Free { id } => Some(id),
@@ -166,7 +166,7 @@ impl World {
                 let there = self.copies.get(&(id, to)).copied().flatten();
                 let above = (0..to).any(|tier| self.copies.contains_key(&(id, tier)));
                 assert!(!satisfied || !above || there == Some(self.buffers[&id].newest), "what is said to be so is so");
-                self.settled.push((id, to, satisfied));
+                self.finished.push((id, to, satisfied));
             }
             Action::Pressure { tier, level } => {
                 let before = self.levels.insert(tier, level).unwrap_or_default();
@@ -207,7 +207,7 @@ impl World {
             .pending
             .iter()
             .any(|p| matches!(p, Pending::Copy { id: one, .. } | Pending::Drop { id: one, .. } if *one == id));
-        assert!(!busy, "one motion at a time");
+        assert!(!busy, "one migration at a time");
         self.pending.push(pending);
     }
 
@@ -224,7 +224,7 @@ impl World {
         self.fits(tier);
     }
 
-    /// A buffer is its asker's. Whose that is.
+    /// Hands a granted buffer to its requester; returns the tenant.
     fn hand(&mut self, ticket: u64, id: BufferId, tier: u8) -> u16 {
         let asked = self.answered(ticket);
         assert!(self.granted.insert(ticket, id).is_none());
@@ -238,14 +238,14 @@ impl World {
         asked.tenant
     }
 
-    /// Everyone who came before either waits for its tenant's cap or does not wait any more.
+    /// Every earlier request waits for its tenant's cap.
     fn first_come(&self, ticket: u64) {
         let mut capped = BTreeSet::new();
         for asked in &self.asked {
             let free = self.shares[usize::from(asked.tenant)].cap.saturating_sub(self.bytes_of(asked.tenant));
             let over = capped.contains(&asked.tenant) || asked.bytes > free;
             if asked.ticket == ticket {
-                return assert!(!over, "within its cap, and behind nobody of its tenant");
+                return assert!(!over, "within its cap, and behind no request of its tenant");
             }
             assert!(over, "{ticket} passes {asked:?}");
             capped.insert(asked.tenant);
@@ -261,7 +261,7 @@ impl World {
         self.copies.keys().filter(|(_, at)| *at == tier).map(|(id, _)| self.held(tier, self.buffers[id].bytes)).sum()
     }
 
-    /// What a copy of so many bytes takes.
+    /// The footprint of a copy.
     fn held(&self, tier: u8, bytes: u64) -> u64 {
         bytes.next_multiple_of(self.units[usize::from(tier)])
     }
@@ -271,7 +271,7 @@ impl World {
         assert!(used <= capacity, "tier {tier}: {used} of {capacity} bytes");
     }
 
-    /// Ends one copy or drop: at `at` of `pending`, as `outcome` says.
+    /// Ends the copy or drop at `at` of `pending` with an outcome.
     pub fn end(&mut self, at: usize, outcome: CopyOutcome) {
         let done = outcome == CopyOutcome::Done;
         match self.pending.swap_remove(at) {
@@ -301,9 +301,9 @@ impl World {
         }
     }
 
-    /// Ends everything until there is silence, as `outcome` says. Returns how many copies and drops that took.
-    pub fn settle(&mut self, mut outcome: impl FnMut() -> CopyOutcome) -> usize {
-        // Each copy of each buffer goes down one tier at a time, and is dropped there; and each may be wished for once.
+    /// Ends copies and drops until none is pending, with the given outcomes. Returns how many that took.
+    pub fn finish_all(&mut self, mut outcome: impl FnMut() -> CopyOutcome) -> usize {
+        // Each copy of each buffer moves down one tier at a time and is dropped there; each may have one move request.
         let bound = (self.buffers.len() + self.asked.len()) * self.capacities.len() * 4 + 8;
         for ended in 0..=bound {
             if self.pending.is_empty() {
@@ -314,7 +314,7 @@ impl World {
         panic!("no silence after {bound} copies and drops");
     }
 
-    /// The ledger's numbers are the world's.
+    /// The ledger's figures equal the world's.
     fn check(&self) {
         self.ledger.check().expect("every invariant holds");
         for tier in 0..self.capacities.len() as u8 {
@@ -336,9 +336,12 @@ impl World {
             }
         }
         assert_eq!(self.ledger.waiting(), self.asked.len());
-        self.nobody_waits_for_nothing();
-        // Nothing can help who does not wait for others.
-        assert!(!self.pending.is_empty() || self.asked.iter().all(|asked| asked.wait), "an impatient one waits");
+        self.no_request_waits_in_vain();
+        // A request that does not wait for other users is refused once nothing moves.
+        assert!(
+            !self.pending.is_empty() || self.asked.iter().all(|asked| asked.wait),
+            "a request that does not wait for others is queued"
+        );
     }
 }
 
@@ -347,8 +350,8 @@ impl World {
         self.pending.contains(&Pending::Drop { id, tier })
     }
 
-    /// The first who is not held back by its tenant's cap would not fit anywhere, unless tiers rest.
-    fn nobody_waits_for_nothing(&self) {
+    /// The first request within its tenant's cap fits nowhere, unless tiers are suspended.
+    fn no_request_waits_in_vain(&self) {
         let mut capped = BTreeSet::new();
         for asked in &self.asked {
             let free = self.shares[usize::from(asked.tenant)].cap.saturating_sub(self.bytes_of(asked.tenant));

@@ -25,7 +25,7 @@ impl Cache {
             return true;
         }
         while self.policy.totals().1 + bytes > self.capacity {
-            self.policy.victim(&mut |_| Verdict::Evict).expect("everyone may go");
+            self.policy.victim(&mut |_| Verdict::Evict).expect("every member may go");
         }
         self.policy.insert(id, bytes);
         false

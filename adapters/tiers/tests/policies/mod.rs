@@ -26,7 +26,7 @@ impl Naive {
         Self { kind, queues: [Vec::new(), Vec::new()], ghosts: Vec::new(), hand: None }
     }
 
-    /// Everyone, with sizes.
+    /// All members, with sizes.
     pub fn members(&self) -> Vec<(u32, u64)> {
         self.queues.iter().flatten().map(|member| (member.id, member.bytes)).collect()
     }

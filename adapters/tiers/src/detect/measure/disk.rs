@@ -1,14 +1,14 @@
-//! A disk, measured in a directory of it.
+//! Measures a disk in one of its directories.
 //!
-//! Promises upward: one file that never has a name (or loses it at once, where the file system knows no such files), so
-//! that nothing is left behind however the process ends; at most 256 MiB and 1 % of what is free; about two seconds:
-//! each phase has its time, and waits for what is on its way. Only bytes that were written are read: others are not on
-//! the disk.
+//! Promises upward: writes one file that never has a name (or loses it at once, where the file system has no unnamed
+//! files), so that nothing is left behind however the process ends; uses at most 256 MiB and 1 % of the free space;
+//! takes about two seconds: each phase has its time, and then waits for its requests in flight. Reads only what it
+//! wrote: other blocks are not on the disk.
 //! Asks from below: a directory that this user may write.
 //!
-//! What was just written may still lie in the disk's own memory: a disk that turns and remembers 256 MiB can look like
-//! flash. Each block is read once and in an order that nothing foresees, which is all that can be done in two seconds;
-//! the user's word mends the rest.
+//! Data just written may still lie in the disk's own cache: a rotating disk with 256 MiB of cache can look like flash.
+//! Each block is read once and in an unpredictable order, which is all that two seconds allow; where that is wrong, the
+//! user declares the kind.
 
 use super::load::{Workload, run};
 use super::{DiskFigures, Phase, splitmix64};
@@ -22,27 +22,26 @@ use std::time::{Duration, Instant};
 use terrace_core::AllocError;
 use terrace_file::{FileFault, FramePool, IoRequest, Op, SlabFile, perform};
 
-/// The most that is written: 65536 places for random reads, four times what a fast disk reads of them in its 0.3
-/// seconds at one time; more than most disks remember.
+/// Most bytes written: 65536 offsets for random reads, four times what a fast disk reads of them in its 0.3 seconds at
+/// queue depth 1; more than most disks cache.
 const MOST: u64 = 256 << 20;
 
-/// The most where the page cache cannot be passed by: it takes all of it at once, and a slow card writes 20 MiB a
-/// second.
+/// Most bytes written through the page cache, which takes all of it at once: a slow card writes 20 MiB a second.
 const CACHED: u64 = 64 << 20;
 
-/// The least that says something: 4096 places.
+/// Fewest bytes that give a meaningful figure: 4096 offsets.
 const LEAST: u64 = 16 << 20;
 
-/// Of what is free: measuring must not fill a disk.
+/// At most one part in so many of the free space is used.
 const SHARE: u64 = 100;
 
 const BLOCK: u64 = 4096;
 const PIECE: u64 = 1 << 20;
 
-/// Pieces on their way: as many as keep any disk busy.
+/// Pieces in flight: enough to keep any disk busy.
 const PIECES: u32 = 4;
 
-/// Time of each phase: 1.8 seconds together. A disk that turns does 40 random reads in its time, enough for a middle.
+/// Time of each phase: 1.8 seconds together. A rotating disk does 40 random reads in its time, enough for a median.
 fn time(phase: Phase) -> Duration {
     Duration::from_millis(match phase {
         Phase::Write => 600,
@@ -52,17 +51,17 @@ fn time(phase: Phase) -> Duration {
     })
 }
 
-/// Why nothing was measured.
+/// Why a disk could not be measured.
 #[derive(Debug)]
 pub enum DiskMeasureError {
-    /// Too little is free to measure with a hundredth of it.
+    /// A hundredth of the free space is too little to measure with.
     Full {
-        /// What is free.
+        /// Free bytes.
         free_bytes: u64,
     },
-    /// The directory takes no file.
+    /// No file can be created in the directory.
     Directory(PathBuf, std::io::Error),
-    /// A file refused.
+    /// A call on the file failed.
     File(FileFault),
     /// The system refused memory or threads.
     System(std::io::Error),
@@ -104,27 +103,27 @@ impl From<AllocError> for DiskMeasureError {
     }
 }
 
-/// What all phases share.
+/// State that the phases share.
 struct DiskMeasurement {
-    /// Open through its descriptor: it has no name. Kept open by the slab.
+    /// The file, opened again through its descriptor as it has no name. The slab keeps it open.
     slab: Arc<SlabFile>,
     frames: FramePool,
-    /// Bytes written from the start on.
+    /// Bytes written, from offset 0.
     written: u64,
-    /// Places of blocks in an order that nothing foresees; each is read once, so that no cache knows it.
+    /// Offsets of blocks in random order; each is read once, so that no cache holds it.
     blocks: VecDeque<u64>,
 }
 
-/// Measures the disk that a directory lies on; `progress` is told each phase before it begins.
+/// Measures the disk that a directory lies on; calls `progress` before each phase.
 ///
 /// # Errors
-/// [`DiskMeasureError`] says why, and what to do. Nothing is left behind.
+/// [`DiskMeasureError`] says why, and what to do. The file is gone then too.
 pub fn disk(directory: &Path, mut progress: impl FnMut(Phase)) -> Result<DiskFigures, DiskMeasureError> {
     let mut disk = DiskMeasurement::new(directory).map_err(|error| name(error, directory))?;
     disk.measure(&mut progress).map_err(|error| name(error, directory))
 }
 
-/// The file has no name that says anything: the directory stands for it.
+/// Names the directory in an error, as the file has no meaningful name.
 fn name(error: DiskMeasureError, directory: &Path) -> DiskMeasureError {
     match error {
         DiskMeasureError::File(fault) => {
@@ -142,7 +141,7 @@ impl DiskMeasurement {
         let file = tempfile::tempfile_in(directory).map_err(at)?;
         let slab = SlabFile::open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
         let bytes = size(free_bytes, slab.is_direct()).ok_or(DiskMeasureError::Full { free_bytes })?;
-        // Where it is not supported, writes take the space.
+        // Where preallocation is not supported, the writes allocate the space.
         let _ = fallocate(&slab, FallocateFlags::empty(), 0, bytes);
         let frames = FramePool::new((u64::from(PIECES) * PIECE) as usize)?;
         Ok(Self { slab: Arc::new(slab), frames, written: bytes, blocks: VecDeque::new() })
@@ -182,12 +181,12 @@ impl DiskMeasurement {
         })
     }
 
-    /// Writes until the time is over or the file full, and until all of it is on the disk.
+    /// Writes until the time is over or the file is full, then syncs it.
     fn write(&mut self) -> Result<u64, DiskMeasureError> {
         let begin = Instant::now();
         let pieces = (0..self.written / PIECE).map(|piece| piece * PIECE).collect();
         {
-            // Bytes that cannot be made smaller; each block is changed again before it is written.
+            // Incompressible bytes; the load generator changes each block again before it is written.
             let mut state = 3;
             let frames: Result<Vec<_>, _> = (0..PIECES).map(|_| self.frames.take(PIECE as usize)).collect();
             for word in frames?.iter_mut().flat_map(|frame| frame.chunks_exact_mut(8)) {
@@ -196,7 +195,7 @@ impl DiskMeasurement {
         }
         let filled = begin.elapsed();
         let work = self.work(Phase::Write, Op::Write, PIECE, PIECES, pieces);
-        // Pieces are begun in order, and all that were begun are done: they lie together at the start.
+        // Pieces are submitted in order, and all that were submitted complete: they are contiguous from offset 0.
         self.written = run(work, &self.frames)?.done * PIECE;
         let sync = IoRequest { token: 0, op: Op::Sync, slab: Arc::clone(&self.slab), offset: 0, bytes: 0, frame: None };
         perform(sync).result?;
@@ -209,7 +208,7 @@ impl DiskMeasurement {
         Workload { op, slab: Arc::clone(&self.slab), bytes: bytes as usize, offsets, depth, time: time(phase) }
     }
 
-    /// Requests a second, and the engine's name.
+    /// Runs a workload; returns requests a second and the engine's name.
     fn many(
         &self,
         phase: Phase,
@@ -222,14 +221,14 @@ impl DiskMeasurement {
         Ok((outcome.done as f64 / outcome.elapsed.as_secs_f64().max(1e-9), outcome.engine))
     }
 
-    /// Times of 4K reads on this thread, in nanoseconds: random ones, or one behind the other.
+    /// Latencies of 4K reads at queue depth 1 on this thread, in nanoseconds: random or sequential ones.
     fn one_by_one(&mut self, phase: Phase) -> Result<Vec<u64>, DiskMeasureError> {
         let mut times = Vec::new();
         let mut frame = Some(self.frames.take(BLOCK as usize)?);
         let begin = Instant::now();
         while times.is_empty() || begin.elapsed() < time(phase) {
             let offset = match phase {
-                // At least half is left for sixteen at a time.
+                // At least half of the offsets are left for queue depth 16.
                 Phase::Random if self.blocks.len() as u64 * 2 * BLOCK <= self.written => break,
                 Phase::Random => self.blocks.pop_front().unwrap_or(0),
                 _ => times.len() as u64 * BLOCK % self.written,
@@ -246,17 +245,17 @@ impl DiskMeasurement {
         Ok(times)
     }
 
-    /// Where the page cache cannot be passed by: empties it, and says how it will be read.
+    /// Without direct I/O: drops the page cache and advises the kernel how the file will be read.
     fn forget(&self, how: Advice) {
         if !self.slab.is_direct() {
-            // Refused: the figures are the cache's, and are seen to be.
+            // If the kernel refuses, the figures are the cache's, which their latency shows.
             let _ = fadvise(&*self.slab, 0, None, Advice::DontNeed);
             let _ = fadvise(&*self.slab, 0, None, how);
         }
     }
 }
 
-/// Bytes to measure with: whole pieces; none where it would be too few.
+/// Bytes to measure with: whole pieces; `None` if too few.
 fn size(free_bytes: u64, direct: bool) -> Option<u64> {
     let most = if direct { MOST } else { CACHED };
     Some(most.min(free_bytes / SHARE) / PIECE * PIECE).filter(|&bytes| bytes >= LEAST)
@@ -266,7 +265,7 @@ fn per_second(times: &[u64]) -> f64 {
     times.len() as f64 * 1e9 / times.iter().sum::<u64>().max(1) as f64
 }
 
-/// Places of `count` blocks (Fisher and Yates).
+/// Offsets of `count` blocks in random order (Fisher and Yates).
 fn shuffled(count: u64) -> VecDeque<u64> {
     let mut blocks: Vec<u64> = (0..count).map(|block| block * BLOCK).collect();
     let mut state = 11;

@@ -1,8 +1,7 @@
-//! Many requests at a time, kept on their way until time or work is over.
+//! Keeps a fixed number of requests in flight until the time or the work is over.
 //!
-//! Promises upward: `depth` requests are on their way while there is more to do; nothing is when [`run`] is back.
-//! Asks from below: an engine; the next request is submitted from the completion of the one before, which costs no
-//! wake-up.
+//! Promises upward: `depth` requests are in flight while there is more work; none is when [`run`] returns.
+//! Asks from below: an engine. The completion of a request submits the next one, which costs no wake-up.
 
 use super::splitmix64;
 use std::collections::VecDeque;
@@ -13,47 +12,47 @@ use terrace_file::{
     ThreadEngine, UringEngine,
 };
 
-/// What to do.
+/// The requests to make.
 pub(super) struct Workload {
     pub op: Op,
     pub slab: Arc<SlabFile>,
     /// Bytes of each request.
     pub bytes: usize,
-    /// Where, in order.
+    /// Offsets, in order of submission.
     pub offsets: VecDeque<u64>,
-    /// Requests on their way at a time.
+    /// Requests in flight at once.
     pub depth: u32,
-    /// Nothing is begun after this.
+    /// No request is submitted after this time.
     pub time: Duration,
 }
 
-/// What came of it.
+/// Figures of a finished workload.
 pub(super) struct WorkloadResult {
-    /// Requests done.
+    /// Completed requests.
     pub done: u64,
     pub elapsed: Duration,
-    /// The engine that did it.
+    /// Name of the engine.
     pub engine: &'static str,
 }
 
 struct LoadGenerator {
     state: Mutex<State>,
     over: Condvar,
-    /// Weak: the engine holds the pump.
+    /// Weak: the engine owns this handler.
     engine: OnceLock<Weak<dyn Engine>>,
 }
 
 struct State {
     work: Workload,
-    /// Requests on their way, and completions being looked at: the engine may be held by one of those, and must not be
-    /// dropped by it, for an engine's threads cannot wait for themselves.
+    /// Requests in flight, and completions being handled: a handler may hold the engine's last reference but must not
+    /// drop it, as an engine's threads cannot join themselves.
     busy: u32,
-    /// Whether anything was begun.
+    /// Whether a request was submitted.
     begun: bool,
     done: u64,
     until: Instant,
     fault: Option<FileFault>,
-    /// For bytes that are never the same twice: some disks and file systems write equal ones once.
+    /// Makes every written block unique: some disks and file systems deduplicate.
     salt: u64,
 }
 
@@ -64,9 +63,9 @@ impl LoadGenerator {
 }
 
 impl State {
-    /// The next request with this memory, unless it is over.
+    /// The next request with this frame, unless the workload is over.
     fn next(&mut self, mut frame: Frame) -> Option<IoRequest> {
-        // At least one is done, however long this thread had to wait for its turn.
+        // At least one request is made, however long this thread waited for the lock.
         let late = self.begun && Instant::now() >= self.until;
         if self.fault.is_some() || late {
             return None;
@@ -103,13 +102,13 @@ impl CompletionHandler for LoadGenerator {
         if let (Some(request), Some(engine)) = (next, self.engine.get().and_then(Weak::upgrade)) {
             engine.submit(vec![request]);
         }
-        // The engine was let go above.
+        // The reference to the engine was dropped above.
         self.state().busy -= 1;
         self.over.notify_all();
     }
 }
 
-/// The ring, or threads where the system refuses it.
+/// An io_uring engine, or one of threads where the system refuses io_uring.
 fn engine(depth: u32, sink: Arc<LoadGenerator>) -> std::io::Result<Arc<dyn Engine>> {
     match UringEngine::new(depth, sink.clone()) {
         Ok(ring) => Ok(Arc::new(ring)),
@@ -117,7 +116,7 @@ fn engine(depth: u32, sink: Arc<LoadGenerator>) -> std::io::Result<Arc<dyn Engin
     }
 }
 
-/// Does the work. What is written is what the frames hold, each block with a number of its own.
+/// Runs a workload. Writes take the bytes of the frames, with a unique number in each block.
 pub(super) fn run(work: Workload, frames: &FramePool) -> Result<WorkloadResult, super::DiskMeasureError> {
     run_on(engine, work, frames)
 }
@@ -163,7 +162,7 @@ mod tests {
         (here, Workload { op, slab: Arc::new(slab), bytes: BLOCK, offsets, depth: 4, time })
     }
 
-    /// On the engine that the system has, and on threads, which may not be dropped by one of themselves.
+    /// Runs it on the system's best engine, and on threads, where a thread must not drop the engine.
     fn on_both(op: Op, blocks: u64, time: Duration) -> [Result<WorkloadResult, DiskMeasureError>; 2] {
         let frames = FramePool::new(1 << 20).expect("memory");
         let (_here, first) = work(op, blocks, time);
@@ -193,7 +192,7 @@ mod tests {
     fn what_is_not_there_is_a_fault_and_ends_it() {
         for outcome in on_both(Op::Read, 1000, Duration::from_secs(86_400)) {
             let Err(DiskMeasureError::File(fault)) = outcome else { panic!("the file has 64 blocks") };
-            // Those that were on their way with the first that failed may fail too; no more are begun.
+            // Requests in flight with the first that failed may fail too; no more are submitted.
             let block = fault.offset / BLOCK as u64;
             assert!(fault.reason == FileFaultReason::UnexpectedEnd && (64..80).contains(&block), "{fault}");
         }

@@ -1,4 +1,4 @@
-//! What people do to a world: asks, frees, writes, leases, and wishes, by numbers from a seed.
+//! Random users of a world: requests, frees, writes, leases and move requests, from a seed.
 
 use super::settings;
 use super::world::{Asked, World};
@@ -6,7 +6,7 @@ use terrace_tests::Random;
 use terrace_tiers::ledger::{BufferId, CopyOutcome, LedgerEvent, PlacementHint, Rejected, TenantQuota};
 use terrace_tiers::policy::PolicyKind;
 
-/// A world whose shape comes from a seed: two to five tiers, now and then one that is absent, and up to three tenants.
+/// A random world: two to five tiers, one of them at times absent, and up to three tenants.
 pub fn world(numbers: &mut Random) -> World {
     let tiers = 2 + numbers.below(4) as usize;
     let mut capacities: Vec<u64> = (0..tiers).map(|at| 40 + numbers.below(200 << at)).collect();
@@ -38,15 +38,15 @@ fn share(numbers: &mut Random, capacities: &[u64]) -> TenantQuota {
     share
 }
 
-/// One person for all that happens.
-pub struct People {
+/// All users of a world.
+pub struct Users {
     pub numbers: Random,
     pub world: World,
     next: u64,
     now: u64,
 }
 
-impl People {
+impl Users {
     pub fn new(seed: u64) -> Self {
         let mut numbers = Random::new(seed);
         let world = world(&mut numbers);
@@ -63,8 +63,8 @@ impl People {
         self.numbers.below(self.world.capacities.len() as u64) as u8
     }
 
-    /// Something happens. When nothing is under way after a request or a free, nothing more can be done: looking into everything
-    /// anew changes nothing. (Under LRU, where a search that failed leaves the order of those who may leave.)
+    /// Makes one random event. When nothing is pending after a request or a free, nothing more is possible: another
+    /// event that serves the queues changes nothing. (Under LRU, where a failed search leaves the order of candidates.)
     pub fn step(&mut self) {
         let due = self.world.policy == PolicyKind::Lru && self.world.used.is_empty() && self.next.is_multiple_of(2);
         let before = self.world.leased.clone();
@@ -122,7 +122,7 @@ impl People {
     fn cancel(&mut self) {
         let ticket = self.numbers.below(self.next + 1);
         let waits = self.world.asked.iter().any(|asked| asked.ticket == ticket);
-        // One that was granted is taken back if it was not used yet.
+        // A granted buffer is freed if it was not used yet.
         let unused = self.world.granted.get(&ticket).filter(|id| self.world.unused.contains(id));
         let held = |id: &BufferId| self.world.leased.contains(id) && !self.world.ledger.view(*id).expect("live").moving;
         let may = waits || unused.is_some_and(|id| !held(id));
@@ -147,12 +147,12 @@ impl People {
         self.world.tell(LedgerEvent::Tick { now: self.now }).expect("time passes");
     }
 
-    /// Everything under way ends: well, or not at all.
+    /// Ends all copies and drops: all well, or none.
     fn all(&mut self) {
         let well = self.numbers.below(2) == 0;
         let numbers = &mut self.numbers;
         let bad = [CopyOutcome::Leased, CopyOutcome::Full, CopyOutcome::Failed];
-        self.world.settle(|| if well { CopyOutcome::Done } else { bad[numbers.below(3) as usize] });
+        self.world.finish_all(|| if well { CopyOutcome::Done } else { bad[numbers.below(3) as usize] });
     }
 
     fn about_one(&mut self) {
@@ -210,7 +210,7 @@ impl People {
         self.world.tell(LedgerEvent::Synced { id, tier }).expect("valid there");
     }
 
-    /// Takes a lease, or gives it back.
+    /// Takes a lease, or releases it.
     fn lease(&mut self, id: BufferId) {
         if self.world.leased.remove(&id) {
             self.world.tell(LedgerEvent::Released { id }).expect("live");
@@ -219,7 +219,7 @@ impl People {
         }
     }
 
-    /// Everyone goes: nothing is left.
+    /// All users leave: nothing remains.
     pub fn go(&mut self) {
         for id in std::mem::take(&mut self.world.leased) {
             self.world.tell(LedgerEvent::Released { id }).expect("live");
@@ -230,7 +230,7 @@ impl People {
         while let Some(id) = self.some_id() {
             self.world.tell(LedgerEvent::Free { id }).expect("live, and not leased");
         }
-        self.world.settle(|| CopyOutcome::Done);
+        self.world.finish_all(|| CopyOutcome::Done);
         assert!(self.world.buffers.is_empty() && self.world.copies.is_empty() && self.world.asked.is_empty());
         let answers = self.world.granted.len() + self.world.refused.len();
         assert!(answers as u64 <= self.next, "each request has one answer");
